@@ -1,0 +1,6 @@
+// bind/module.cpp: the native module; one register function per folder of the Python package.
+#include "bind/module.h"
+
+NB_MODULE(_core, m) {
+  m.doc() = "Millstream's native core: order, store, batches and the ring that fills them.";
+}

@@ -1,0 +1,1 @@
+"""Millstream: training data at the speed of memory."""
