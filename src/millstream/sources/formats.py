@@ -17,32 +17,10 @@ from millstream.sources.rejects import Rejects
 from millstream.sources.source import MAX_RECORD_BYTES, Record, Source
 from millstream.sources.text import TextSource
 
+_CODE = ".c .cc .cpp .css .go .h .hpp .html .java .js .lean .pgn .py .rs .sh .sql .ts"
 SUFFIXES = {
     "jsonl": (".jsonl", ".ndjson"),
-    "text": (
-        ".txt",
-        ".text",
-        ".md",
-        ".rst",
-        ".tex",
-        ".html",
-        ".css",
-        ".py",
-        ".c",
-        ".h",
-        ".cc",
-        ".cpp",
-        ".hpp",
-        ".rs",
-        ".go",
-        ".java",
-        ".js",
-        ".ts",
-        ".sh",
-        ".sql",
-        ".lean",
-        ".pgn",
-    ),
+    "text": (".txt", ".text", ".md", ".rst", ".tex", *_CODE.split()),
 }
 """The formats and the file names they are known by."""
 

@@ -51,7 +51,7 @@ class Rejects:
         hint: str | None = None,
         raw: bytes | None = None,
     ) -> None:
-        """Raise, or count one bad record and keep `raw` aside; `row` counts from 0, `found` says what was seen."""
+        """Raise, or count a bad record and keep `raw` aside. `row` counts from 0; `found` says why."""
         where = f"{file}:{row + 1}"
         if self.on_bad == "error":
             way_out = 'pass on_bad="skip" to leave it out and count it'
