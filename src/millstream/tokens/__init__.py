@@ -6,7 +6,7 @@ A `Tokenizer` turns text into ids and back. Ours are `CharTokenizer` and `BPETok
 
 from millstream.tokens.bpe import BPETokenizer
 from millstream.tokens.char import CharTokenizer
-from millstream.tokens.encode import EncodedBatch, encode_texts
+from millstream.tokens.encode import EncodedBatch, encode_records
 from millstream.tokens.load import learn_tokenizer, load_tokenizer
 from millstream.tokens.tokenizer import Tokenizer, resolve_eos
 
@@ -15,7 +15,7 @@ __all__ = [
     "CharTokenizer",
     "EncodedBatch",
     "Tokenizer",
-    "encode_texts",
+    "encode_records",
     "learn_tokenizer",
     "load_tokenizer",
     "resolve_eos",

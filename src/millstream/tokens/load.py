@@ -48,18 +48,17 @@ def load_tokenizer(tokenizer: object) -> Tokenizer:
     )
 
 
-def learn_tokenizer(wanted: object, texts: Iterable[str]) -> Tokenizer | None:
-    """Learn the tokenizer that "char", "bpe" or "bpe:4096" asks for; None when `wanted` is something else.
+def learn_tokenizer(wanted: str, texts: Iterable[str]) -> Tokenizer:
+    """Learn the tokenizer that "char", "bpe" or "bpe:4096" asks for.
 
-    >>> tokenizer = learn_tokenizer("char", ["mill"])
-    >>> tokenizer and tokenizer.vocab_size
+    >>> learn_tokenizer("char", ["mill"]).vocab_size
     4
     """
     if wanted == "char":
         return CharTokenizer.train(texts)
-    if isinstance(wanted, str) and wanted.partition(":")[0] == "bpe":
+    if wanted.partition(":")[0] == "bpe":
         return BPETokenizer.train(texts, vocab_size=_size(wanted))
-    return None
+    raise TokenizerError(f"{wanted!r} cannot be learned", hint='choose "char", "bpe" or, e.g., "bpe:4096"')
 
 
 def is_learned(wanted: object) -> bool:
