@@ -18,12 +18,12 @@ def records(texts: list[str]) -> Iterator[Record]:
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_the_tokens_do_not_depend_on_the_number_of_workers(workers: int, bpe: BPETokenizer) -> None:
-    texts = [f"the mill {place} " * (place % 40_000) for place in range(0, 200_000, 997)]
+    texts = [f"the mill {place} " * (place % 3_000) for place in range(0, 60_000, 997)]
 
     batches = list(encode_records(records(texts), bpe, eos_id=0, workers=workers))
 
     flat = np.concatenate([batch.tokens for batch in batches])
-    assert len(batches) > 5
+    assert len(batches) > 1
     assert flat.tolist() == [id for text in texts for id in [*bpe.encode(text), 0]]
     assert sum(len(batch.ends) for batch in batches) == len(texts)
     assert all(batch.ends[-1] == len(batch.tokens) for batch in batches)
