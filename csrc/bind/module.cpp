@@ -3,4 +3,5 @@
 
 NB_MODULE(_core, m) {
   m.doc() = "Millstream's native core: order, store, batches and the ring that fills them.";
+  register_store(m);
 }

@@ -16,3 +16,5 @@ template <typename T>
 std::span<T> view(const Array<T>& array) {
   return {array.data(), array.size()};
 }
+
+void register_store(nb::module_& m);
