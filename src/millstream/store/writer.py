@@ -151,6 +151,11 @@ class TokenStoreWriter:
             self._stage_fill, self._stage_ends = 0, []
             session.write(self._stage[:fill], ends)
 
+    def describe(self, *, sources: Iterable[Mapping[str, Any]], recipe: Any) -> None:
+        """Say, before the end, what it was made from: some of it is known only when everything was read."""
+        final = checked_settings(None, None, False, False, sources, None, recipe)
+        self._settings.sources, self._settings.recipe = final.sources, final.recipe
+
     def checkpoint(self) -> None:
         """Make every document so far durable: a killed writer goes on from here."""
         with self._at_work() as session:
