@@ -16,3 +16,6 @@ template <typename T>
 std::span<T> view(const Array<T>& array) {
   return {array.data(), array.size()};
 }
+
+void register_order(nb::module_& m);
+void register_engine(nb::module_& m);

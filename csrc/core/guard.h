@@ -46,7 +46,12 @@ bool survives(const Copy& copy) {
     return false;
   }
   guard_detail::escape = &here;
-  copy();
+  try {
+    copy();
+  } catch (...) {
+    guard_detail::escape = outer;
+    throw;
+  }
   guard_detail::escape = outer;
   return true;
 }

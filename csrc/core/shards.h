@@ -1,7 +1,7 @@
 // core/shards.h: the tokens and documents of a store, mapped shard by shard when first touched.
 //
-// A store may have more shards than a process may have mappings, so the oldest are unmapped when there are too many. A
-// Reader holds the shared lock while it copies: what it looks at cannot be unmapped under it.
+// A store may have more shards than a process may have mappings, so the oldest is unmapped when there are too many. A
+// Reader holds the shared lock while it copies: what it looks at cannot be unmapped under it. Mapping needs no such care.
 #pragma once
 
 #include <fcntl.h>
@@ -153,14 +153,17 @@ class Shards {
   // Shared access to mapped shards, for as long as it lives.
   class Reader {
    public:
-    explicit Reader(Shards& shards) : shards_(shards), lock_(shards.mutex_) {}
+    explicit Reader(Shards& shards) : shards_(shards), lock_(shards.in_use_) {}
 
     const Shard& at(std::size_t shard) {
       while (true) {
         if (const auto* found = shards_.mapped_[shard].load(std::memory_order_acquire)) return *found;
-        lock_.unlock();
+        if (shards_.crowded()) {
+          lock_.unlock();
+          shards_.unmap_oldest();
+          lock_.lock();
+        }
         shards_.map(shard);
-        lock_.lock();
       }
     }
 
@@ -200,16 +203,24 @@ class Shards {
     return text;
   }
 
+  bool crowded() {
+    const std::lock_guard lock(mapping_);
+    return order_.size() >= most_mapped_;
+  }
+
   void map(std::size_t shard) {
-    auto fresh = open(shard);
-    const std::unique_lock lock(mutex_);
+    const std::lock_guard lock(mapping_);
     if (mapped_[shard].load() != nullptr) return;
-    if (order_.size() >= most_mapped_) {
-      delete mapped_[order_.front()].exchange(nullptr);
-      order_.pop_front();
-    }
-    mapped_[shard].store(fresh.release(), std::memory_order_release);
+    mapped_[shard].store(open(shard).release(), std::memory_order_release);
     order_.push_back(shard);
+  }
+
+  void unmap_oldest() {
+    const std::unique_lock nobody_reads(in_use_);
+    const std::lock_guard lock(mapping_);
+    if (order_.size() < most_mapped_) return;
+    delete mapped_[order_.front()].exchange(nullptr);
+    order_.pop_front();
   }
 
   std::unique_ptr<Shard> open(std::size_t number) const {
@@ -276,7 +287,8 @@ class Shards {
 
   StoreLayout layout_;
   std::uint64_t tokens_ = 0, documents_ = 0;
-  std::shared_mutex mutex_;
+  std::shared_mutex in_use_;
+  std::mutex mapping_;
   std::vector<std::atomic<const Shard*>> mapped_;
   std::deque<std::size_t> order_;  // mapped shards, oldest first
   std::size_t most_mapped_;
