@@ -42,8 +42,24 @@ nb::object integers(nb::handle self, std::int32_t* data, std::size_t count) {
   return nb::cast(nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>, nb::c_contig>(data, {count}, self));
 }
 
+// A ring that is left behind, threads, locks and all, when this process is not the one that started it.
+struct RingHandle {
+  std::unique_ptr<Ring> ring;
+  unsigned generation = fork_generation();
+
+  ~RingHandle() {
+    if (generation != fork_generation()) (void)ring.release();
+    nb::gil_scoped_release unlocked;
+    ring.reset();
+  }
+  RingHandle(std::unique_ptr<Ring> owned) : ring(std::move(owned)) {}
+  RingHandle(const RingHandle&) = delete;
+  RingHandle& operator=(const RingHandle&) = delete;
+};
+
 // Waits for the next batch in slices, so that Ctrl-C is heard. None: every buffer is in the user's hands.
-nb::object take(Ring& ring) {
+nb::object take(RingHandle& handle) {
+  auto& ring = *handle.ring;
   constexpr std::int64_t slice_ns = 50'000'000;
   std::unique_ptr<Batch> batch;
   auto outcome = Ring::Outcome::waiting;
@@ -144,6 +160,13 @@ void register_engine(nb::module_& m) {
                      return integers(self, batch.lengths(), batch.layout().rows);
                    },
                    nb::sig("def lengths(self) -> numpy.typing.NDArray[numpy.int32]"), "Real tokens of each row.")
+      .def_prop_ro("sources",
+                   [](nb::handle_t<Batch> self) {
+                     const auto& batch = nb::cast<const Batch&>(self);
+                     return integers(self, batch.sources(), batch.layout().rows);
+                   },
+                   nb::sig("def sources(self) -> numpy.typing.NDArray[numpy.int32]"),
+                   "Number of each row's source in the plan; -1 for filler.")
       .def_prop_ro("segment_starts",
                    [](nb::handle_t<Batch> self) {
                      const auto& batch = nb::cast<const Batch&>(self);
@@ -160,24 +183,29 @@ void register_engine(nb::module_& m) {
                    },
                    "Step, rows, filler rows, tokens, tokens cut, longest segment.");
 
-  nb::class_<Ring>(m, "Ring", "Threads that fill batches ahead of the trainer, handed over in order.")
+  m.def("fork_generation", &fork_generation, "How many forks lie between this process and the one that was started.");
+
+  nb::class_<RingHandle>(m, "Ring", "Threads that fill batches ahead of the trainer, handed over in order.")
       .def("__init__",
-           [](Ring* self, std::shared_ptr<Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
-              std::size_t depth, std::size_t most_buffers, bool pad_last) {
+           [](RingHandle* self, std::shared_ptr<Feed> feed, const Clock& clock, std::uint64_t first_step,
+              std::size_t threads, std::size_t depth, std::size_t most_buffers, bool pad_last) {
              if (threads == 0 || depth == 0) throw std::invalid_argument("a ring needs a thread and a slot");
              const auto bytes = feed->layout(clock.rank_rows).bytes();
              const auto pool = std::make_shared<Pool>(bytes, most_buffers, depth + 1);
-             new (self) Ring(std::move(feed), clock, first_step, threads, depth, pool, pad_last);
+             new (self) RingHandle(
+                 std::make_unique<Ring>(std::move(feed), clock, first_step, threads, depth, pool, pad_last));
            },
            "feed"_a, "clock"_a, "first_step"_a, "threads"_a, "depth"_a,
            "most_buffers"_a = std::numeric_limits<std::size_t>::max(), "pad_last"_a = false, nb::keep_alive<1, 2>())
       .def("take", &take, nb::sig("def take(self) -> Batch | None"), "The next batch; None when the user holds every buffer.")
-      .def("close", &Ring::close, nb::call_guard<nb::gil_scoped_release>(), "Stop the threads.")
-      .def_prop_ro("ready", &Ring::filled, "Batches that wait to be taken.")
-      .def_prop_ro("pool_bytes", &Ring::pool_bytes, "Bytes of all buffers, also of those in the user's hands.")
+      .def("close", [](RingHandle& self) { self.ring->close(); }, nb::call_guard<nb::gil_scoped_release>(),
+           "Stop the threads.")
+      .def_prop_ro("ready", [](const RingHandle& self) { return self.ring->filled(); }, "Batches that wait to be taken.")
+      .def_prop_ro("pool_bytes", [](const RingHandle& self) { return self.ring->pool_bytes(); },
+                   "Bytes of all buffers, also of those in the user's hands.")
       .def_prop_ro("counters",
-                   [](const Ring& ring) {
-                     const auto c = ring.counters();
+                   [](const RingHandle& self) {
+                     const auto c = self.ring->counters();
                      return std::tuple(c.batches, c.filled, c.fill_ns, c.room_wait_ns, c.take_wait_ns);
                    },
                    "Batches taken and filled; nanoseconds of filling, of waiting for room, of waiting for a batch.");

@@ -21,7 +21,8 @@ struct BatchLayout {
   std::size_t columns() const { return isolated ? 3 : 2; }
   std::size_t column_bytes() const { return rows * length * id_bytes; }
   std::size_t lengths_offset() const { return aligned(columns() * column_bytes()); }
-  std::size_t starts_offset() const { return aligned(lengths_offset() + rows * sizeof(std::int32_t)); }
+  std::size_t sources_offset() const { return lengths_offset() + rows * sizeof(std::int32_t); }
+  std::size_t starts_offset() const { return aligned(sources_offset() + rows * sizeof(std::int32_t)); }
   std::size_t bytes() const {
     return aligned(starts_offset() + (isolated ? (rows * length + 1) * sizeof(std::int32_t) : 0));
   }
@@ -52,6 +53,7 @@ class Batch {
   const BatchLayout& layout() const { return layout_; }
   std::byte* data() const { return data_; }
   std::int32_t* lengths() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.lengths_offset()); }
+  std::int32_t* sources() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.sources_offset()); }
   std::int32_t* starts() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.starts_offset()); }
 
   BatchFacts facts;

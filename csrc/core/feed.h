@@ -67,8 +67,10 @@ class Feed {
       auto* const inputs = reinterpret_cast<Out*>(batch.data()) + start;
       const RowSpace<Out> space{inputs, inputs + column, layout.isolated ? inputs + 2 * column : nullptr};
       std::size_t tokens = 0;
+      batch.sources()[number] = -1;  // filler
       if (number < rows.size()) {
         const auto [source, sample] = rows[number];
+        batch.sources()[number] = static_cast<std::int32_t>(source);
         auto& writer = writers[source];
         if (!writer) writer.emplace(*sources_[source].shards, shape_, sources_[source].id_limit, scratch.row);
         tokens = writer->write(sample, space, start, kept, facts.cut);

@@ -13,6 +13,8 @@
 #include <new>
 #include <vector>
 
+#include "core/fork.h"
+
 namespace millstream {
 
 inline std::byte* aligned_bytes(std::size_t bytes) {
@@ -71,6 +73,7 @@ class Pool {
   }
 
   void give_back(std::byte* data) noexcept {
+    if (generation_ != fork_generation()) return;  // the lock may be held by a thread that is not here
     Owned surplus(data);
     {
       const std::lock_guard lock(mutex_);
@@ -102,6 +105,7 @@ class Pool {
 
  private:
   const std::size_t bytes_, most_, keep_;
+  const unsigned generation_ = fork_generation();
   mutable std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<Owned> free_;
