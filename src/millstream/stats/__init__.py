@@ -1,0 +1,1 @@
+"""Numbers that the other folders leave behind. Imports nothing of ours."""
