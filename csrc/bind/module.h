@@ -18,3 +18,5 @@ std::span<T> view(const Array<T>& array) {
 }
 
 void register_store(nb::module_& m);
+void register_order(nb::module_& m);
+void register_engine(nb::module_& m);
