@@ -20,9 +20,9 @@ from millstream.store import TokenStore
 
 SUMMARY = "measure how fast a store can be read on this machine"
 DESCRIPTION = """\
-Draw batches as a trainer would that computes nothing, and set that beside two baselines measured in the same run:
-a loop that gathers the same rows with numpy, and a plain copy of as many bytes (memcpy). Turns alternate, and the
-median of each counts, so that a busy machine slows all of them."""
+Draw batches as a trainer would that computes nothing, and set that beside two baselines measured in the same
+run: a loop that gathers random rows with numpy, and a plain copy of as many bytes (memcpy). Turns alternate,
+and the median of each counts, so that a busy machine slows all of them."""
 EPILOG = """\
 examples:
   millstream bench corpus
@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("store", help="a store: a folder or a .bin file")
     add_run_arguments(parser)
     parser.set_defaults(batch_size=64)
-    parser.add_argument("--threads", type=int, help="threads that fill batches (default: chosen by the loader)")
+    parser.add_argument(
+        "--threads", type=int, help="threads that fill batches (default: chosen by the loader)"
+    )
     parser.add_argument("--prefetch", type=int, help="batches kept ready (default: chosen by the loader)")
     parser.add_argument("--seconds", type=float, default=5.0, help="time for each of the three (default: 5)")
     parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")

@@ -98,7 +98,11 @@ def _rows(
         spans = []
         for span in row.spans:
             ids = store.document(span.document)[span.start : span.stop].tolist()
-            text = None if tokenizer is None else tokenizer.decode(ids if arguments.row is not None else ids[:40])
+            text = (
+                None
+                if tokenizer is None
+                else tokenizer.decode(ids if arguments.row is not None else ids[:40])
+            )
             spans.append({**asdict(span), "origin": origins.file_of(span.document), "text": text})
         yield {"row": place, "spans": spans}
 

@@ -115,13 +115,18 @@ def _print(facts: dict[str, Any]) -> None:
         ("documents", f"{facts['documents']:,}" + (f"  (median {middle:,} tokens)" if lengths else "")),
         ("shards", f"{facts['shards']:,}  ({show.size(facts['bytes'])})"),
         ("tokenizer", f"{tokenizer['name']}  ({tokenizer['vocab_size']:,} ids)" if tokenizer else ""),
-        ("made from", f"{sources['files']:,} files, {show.size(sources['bytes'])}" if sources["files"] else ""),
+        (
+            "made from",
+            f"{sources['files']:,} files, {show.size(sources['bytes'])}" if sources["files"] else "",
+        ),
         ("left out", _left_out(facts["recipe"])),
         ("versions", ", ".join(version["fingerprint"][:8] for version in versions) if versions[1:] else ""),
     ]
     print(show.table(rows))
     if lengths:
-        of = "" if len(lengths) == facts["documents"] else f", of every {facts['documents'] // len(lengths)}th"
+        of = (
+            "" if len(lengths) == facts["documents"] else f", of every {facts['documents'] // len(lengths)}th"
+        )
         print(f"\ntokens per document{of}:\n{show.histogram(lengths)}")
     sample = facts["sample"]
     if sample is not None:
