@@ -6,6 +6,7 @@ import importlib
 import inspect
 import logging
 import sysconfig
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,10 +33,10 @@ _DOCUMENTED = (
 _log = logging.getLogger("millstream.cli")
 
 
-def collect(folder: Path, *, most_bytes: int = MOST_BYTES) -> tuple[list[Path], str]:
+def collect(folder: Path) -> tuple[list[Path], str]:
     """Find the text: (files, what they are). Documentation is first written into `folder`."""
-    files = list(_up_to(_sources(), most_bytes))
-    if len(files) >= 50:
+    files = list(_up_to(_sources(), MOST_BYTES))
+    if len(files) >= 20:
         return files, "sources of Python's standard library"
     written = write_documentation(folder)
     return written, "documentation of Python's standard library (its sources are not installed here)"
@@ -82,6 +83,12 @@ def _topics() -> Iterator[tuple[str, str]]:
 
 
 def _docstrings(name: str) -> Iterator[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # old names in the library warn when they are only looked at
+        yield from _documented(name)
+
+
+def _documented(name: str) -> Iterator[str]:
     try:
         module = importlib.import_module(name)
     except Exception as error:  # a part of the standard library that was left out here
