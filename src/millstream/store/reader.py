@@ -42,9 +42,7 @@ class TokenStore:
     (5, 2, 20, [11, 12, 20], [20, 21])
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, dtype: str | None = None, version: str | None = None
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, dtype: str | None = None, version: str | None = None) -> None:
         if dtype is not None:
             token_dtype(dtype)
         self.path = Path(path)
@@ -65,9 +63,7 @@ class TokenStore:
         return self._tokens
 
     def __repr__(self) -> str:
-        return (
-            f"TokenStore({str(self.path)!r}, {self._tokens} tokens, {self.documents} documents, {self.dtype})"
-        )
+        return f"TokenStore({str(self.path)!r}, {self._tokens} tokens, {self.documents} documents, {self.dtype})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         version = self.fingerprint if self.kind == "directory" else None
@@ -133,9 +129,7 @@ class TokenStore:
         local = self._shards.index(shard).at(index - int(self._first_tokens[shard]))
         return int(self._first_documents[shard]) + local
 
-    def spans_of(
-        self, start: int, stop: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def spans_of(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Say where tokens [start, stop) come from: (document, start, stop), counted inside each document."""
         if not 0 <= start <= stop <= self._tokens:
             raise IndexError(f"tokens [{start}, {stop}) are not inside this store of {self._tokens}")

@@ -114,9 +114,7 @@ class TokenStoreWriter:
         bounds = as_integers(ends, self.documents)
         last = int(bounds[-1]) if len(bounds) else 0
         if last != len(array) or (len(bounds) and int(bounds[0]) < 0) or (bounds[1:] < bounds[:-1]).any():
-            raise StoreError(
-                f"document ends must rise to {len(array)}, the number of tokens; they end at {last}"
-            )
+            raise StoreError(f"document ends must rise to {len(array)}, the number of tokens; they end at {last}")
         self._check(array, bounds)
         with self._at_work() as session:
             self._unstage(session)
@@ -133,9 +131,7 @@ class TokenStoreWriter:
         if self._state == "finished":
             raise StoreError(f"{self.path}: is finished already", hint="append=True adds a version to it")
         if self._state != "open" or self._session is None:
-            raise StoreError(
-                f"{self.path}: this writer is {self._state}", hint="open another with resume=True"
-            )
+            raise StoreError(f"{self.path}: this writer is {self._state}", hint="open another with resume=True")
         try:
             with disk.reported(self.path):
                 yield self._session
