@@ -64,9 +64,10 @@ class TokenStoreWriter:
         self._settings = checked_settings(dtype, shard_tokens, resume, append, sources, tokenizer, recipe)
         self.path = Path(path)
         self._places = places_of(self.path)
-        directory = self._places.directory
         with disk.reported(self.path):
-            (directory if self._places.single else directory / "versions").mkdir(parents=True, exist_ok=True)
+            disk.make_directory(self._places.directory)
+            if not self._places.single:
+                disk.make_directory(self.path / "versions")
             self._lock = Lock(self._places.lock)
             try:
                 self._begin(start(self._places, self._settings))
