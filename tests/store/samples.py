@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from millstream.errors import StoreError
 from millstream.store import TokenStore, TokenStoreWriter, column, disk, growing, session, writer
 
-Documents = Sequence[Sequence[int]]
+Documents = Sequence[Any]  # of lists or arrays of ids
 
 documents = st.lists(st.lists(st.integers(0, 65535), max_size=40), max_size=25)
 

@@ -77,10 +77,11 @@ class TokenStoreWriter:
 
     def _begin(self, begun: Start) -> None:
         rows = begun.base
-        self.parent_documents, _ = totals(rows)
+        self.parent_documents = 0  # of the version that grows
         if begun.journal is not None:
             self.dtype = begun.journal.dtype
             self._session = Session(self._places, self._settings, begun, begun.journal)
+            self.parent_documents, _ = totals(rows)
             self._state, rows = "open", self._session.rows()
         elif begun.parent is not None:
             self.dtype, self._state = begun.parent.layout.dtype, "finished"
