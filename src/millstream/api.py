@@ -141,8 +141,7 @@ def _write(job: _Job, path: Path, dtype: str) -> None:
         if not tokens:
             left_out = ", ".join(f"{count} {reason}" for reason, count in job.rejects.counts.items())
             raise SourceError(f"{len(job.found.files)} files hold no document ({left_out or 'nothing at all'})")
-        writer.sources = ledger.sources
-        writer.recipe = {
+        recipe = {
             "documents": job.reading.documents,
             "documents_per_source": ledger.documents,
             "eos_id": job.eos_id,
@@ -150,6 +149,7 @@ def _write(job: _Job, path: Path, dtype: str) -> None:
             "separator": job.reading.separator,
             "text_field": job.reading.text_field,
         }
+        writer.describe(sources=ledger.sources, recipe=recipe)
 
 
 def _report(output: Path, job: _Job, seconds: float) -> PrepareReport:

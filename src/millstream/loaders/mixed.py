@@ -16,8 +16,8 @@ from millstream.order.mix import BLOCK_PLACES, quotas
 class MixedDataLoader(StoreDataLoader):
     """Rows of several sources, mixed exactly; each source goes through its own order and repeats when it ends.
 
-    Only the order and the store of each loader are used. Weights, sources and batch size may change in mid-run: load the
-    state into a loader with the new recipe, and nothing is repeated and nothing is lost.
+    Only the order and the store of each loader are used. Weights, sources and batch size may change in mid-run: load
+    the state into a loader with the new recipe, and nothing is repeated and nothing is lost.
 
     >>> from millstream.loaders.pretrain import example_loader
     >>> sources = {"web": (example_loader(), 0.75), "code": (example_loader(), 0.25)}

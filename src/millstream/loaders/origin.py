@@ -18,7 +18,7 @@ class Span:
 
 @dataclass(frozen=True)
 class RowOrigin:
-    """One row of a batch: its source, the sample it is, the documents it was cut from and, with a tokenizer, its text."""
+    """One row of a batch: its source and sample, the documents it was cut from and, with a tokenizer, its text."""
 
     row: int
     source: str

@@ -20,7 +20,7 @@ StorePath = str | os.PathLike[str] | TokenStore
 class PretrainDataLoader(StoreDataLoader):
     """Windows of a token store, shuffled globally, resumable anywhere, on any number of ranks.
 
-    Sample i is tokens [i * chunk_size, i * chunk_size + chunk_size] of the store: inputs, and one more as the last target.
+    Sample i is tokens [i * chunk_size, (i + 1) * chunk_size] of the store: its inputs, and one more as the last target.
 
     >>> import numpy as np, tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp(), "tokens.bin")
@@ -121,7 +121,7 @@ def _pad_id(given: int | None, tokenizer: Tokenizer | None, settings: Settings) 
 
 
 def _id_limit(store: TokenStore, tokenizer: Tokenizer | None, settings: Settings) -> int:
-    """Check ids against the vocabulary now, where the store knows its largest id; else have the engine do it row by row."""
+    """Check ids against the vocabulary, now where the store knows its largest id, else row by row in the engine."""
     largest_possible = settings.limits.vocab_size
     owner = "the model's vocabulary"
     if largest_possible is None and tokenizer is not None:

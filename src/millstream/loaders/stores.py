@@ -402,5 +402,6 @@ def _check_data(name: str, store: TokenStore, saved: Mapping[str, Any]) -> None:
     differences = [f"{key}: {saved.get(key)} then, {found[key]} now" for key in found if saved.get(key) != found[key]]
     raise FingerprintError(
         f"{store.path}: the data of {name!r} is not the data that the state was saved for ({'; '.join(differences)})",
-        hint=f"a store that was appended to still has its old version: TokenStore(path, version={saved.get('fingerprint')!r})",
+        hint="a store that was appended to still has its old version: "
+        f"TokenStore(path, version={saved.get('fingerprint')!r})",
     )

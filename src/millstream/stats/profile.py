@@ -42,7 +42,7 @@ class Profile:
         """Sum up.
 
         `wait_fraction` is the share of the time that the trainer spent inside the loader; near 0 the loader keeps up.
-        Of `waits`, `trainer_on_batch` is the trainer waiting for a batch that was not ready, and `threads_on_trainer` the
+        Of `waits`, `trainer_on_batch` is the trainer waiting for a batch that was not ready, `threads_on_trainer` the
         loader's threads waiting because everything was ready.
         """
         elapsed = max(1, time.perf_counter_ns() - self._since)

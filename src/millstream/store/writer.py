@@ -64,9 +64,10 @@ class TokenStoreWriter:
         self._settings = checked_settings(dtype, shard_tokens, resume, append, sources, tokenizer, recipe)
         self.path = Path(path)
         self._places = places_of(self.path)
-        directory = self._places.directory
         with disk.reported(self.path):
-            (directory if self._places.single else directory / "versions").mkdir(parents=True, exist_ok=True)
+            disk.make_directory(self._places.directory)
+            if not self._places.single:
+                disk.make_directory(self.path / "versions")
             self._lock = Lock(self._places.lock)
             try:
                 self._begin(start(self._places, self._settings))
@@ -76,10 +77,11 @@ class TokenStoreWriter:
 
     def _begin(self, begun: Start) -> None:
         rows = begun.base
-        self.parent_documents, _ = totals(rows)
+        self.parent_documents = 0  # of the version that grows
         if begun.journal is not None:
             self.dtype = begun.journal.dtype
             self._session = Session(self._places, self._settings, begun, begun.journal)
+            self.parent_documents, _ = totals(rows)
             self._state, rows = "open", self._session.rows()
         elif begun.parent is not None:
             self.dtype, self._state = begun.parent.layout.dtype, "finished"
@@ -146,6 +148,11 @@ class TokenStoreWriter:
             ends, fill = np.array(self._stage_ends, np.int64), self._stage_fill
             self._stage_fill, self._stage_ends = 0, []
             session.write(self._stage[:fill], ends)
+
+    def describe(self, *, sources: Iterable[Mapping[str, Any]], recipe: Any) -> None:
+        """Say, before the end, what it was made from: some of it is known only when everything was read."""
+        final = checked_settings(None, None, False, False, sources, None, recipe)
+        self._settings.sources, self._settings.recipe = final.sources, final.recipe
 
     def checkpoint(self) -> None:
         """Make every document so far durable: a killed writer goes on from here."""
