@@ -34,9 +34,7 @@ def raw(tmp_path: Path) -> Path:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
     }
 
 
@@ -52,9 +50,7 @@ def test_every_document_arrives_in_order_and_ends_with_the_end_token(raw: Path, 
 
 
 @pytest.mark.parametrize("output", ["corpus", "corpus.bin"])
-def test_the_same_input_gives_the_same_bytes_with_any_number_of_workers(
-    raw: Path, tmp_path: Path, output: str
-) -> None:
+def test_the_same_input_gives_the_same_bytes_with_any_number_of_workers(raw: Path, tmp_path: Path, output: str) -> None:
     for place, workers in enumerate((1, 3)):
         (tmp_path / str(place)).mkdir()
         prepare(raw, tmp_path / str(place) / output, "bpe:300", workers=workers)
@@ -92,9 +88,7 @@ def test_no_end_token_when_none_is_wanted(raw: Path, tmp_path: Path) -> None:
 
 
 def test_the_token_type_follows_the_vocabulary(raw: Path, tmp_path: Path) -> None:
-    wide = CharTokenizer(
-        [chr(code) for code in range(0x20, 0x20 + 70_000) if not 0xD800 <= code < 0xE000] + ["\n"]
-    )
+    wide = CharTokenizer([chr(code) for code in range(0x20, 0x20 + 70_000) if not 0xD800 <= code < 0xE000] + ["\n"])
 
     assert prepare(raw, tmp_path / "narrow", "char").dtype == "uint16"
     assert prepare(raw, tmp_path / "wide", wide).dtype == "uint32"
@@ -172,9 +166,7 @@ def test_progress_is_called_back_and_ends_at_the_total(raw: Path, tmp_path: Path
     assert isinstance(report, PrepareReport)
 
 
-def test_the_tokenizer_is_found_again_beside_the_store_and_never_another_one(
-    raw: Path, tmp_path: Path
-) -> None:
+def test_the_tokenizer_is_found_again_beside_the_store_and_never_another_one(raw: Path, tmp_path: Path) -> None:
     prepare(raw, tmp_path / "corpus", "bpe:300")
     description = TokenStore(tmp_path / "corpus").manifest["tokenizer"]
 
@@ -198,9 +190,7 @@ prepare(sys.argv[1], sys.argv[2], "char", progress=slowly, documents="line")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_run_leaves_nothing_that_opens_and_the_next_one_works(
-    tmp_path: Path, how: signal.Signals
-) -> None:
+def test_a_killed_run_leaves_nothing_that_opens_and_the_next_one_works(tmp_path: Path, how: signal.Signals) -> None:
     (tmp_path / "big.txt").write_text(("abc" * 1000 + "\n") * 3000)
     output = tmp_path / "out" / "corpus"
     child = subprocess.Popen(

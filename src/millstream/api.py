@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import SourceError
+from millstream.loaders import PretrainDataLoader
 from millstream.sources import Found, Record, Rejects, discover, make_source, read_found
 from millstream.sources.rejects import OnBad
 from millstream.sources.source import MAX_RECORD_BYTES
@@ -139,9 +140,7 @@ def _write(job: _Job, path: Path, dtype: str) -> None:
                 job.progress(Progress("prepare", done, total, "bytes", f"{tokens:,} tokens"))
         if not tokens:
             left_out = ", ".join(f"{count} {reason}" for reason, count in job.rejects.counts.items())
-            raise SourceError(
-                f"{len(job.found.files)} files hold no document ({left_out or 'nothing at all'})"
-            )
+            raise SourceError(f"{len(job.found.files)} files hold no document ({left_out or 'nothing at all'})")
         recipe = {
             "documents": job.reading.documents,
             "documents_per_source": ledger.documents,
@@ -214,3 +213,14 @@ def _tokenizer(
 def _cpus() -> int:
     """The processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def load(path: Where | TokenStore, **settings: Any) -> PretrainDataLoader:
+    """Open the loader that fits what `path` holds; settings are those of the loader.
+
+    >>> from millstream.loaders.pretrain import example_loader
+    >>> with load(example_loader().store, chunk_size=4, framework="numpy") as loader:
+    ...     loader.get_num_batches()
+    1
+    """
+    return PretrainDataLoader(path, **settings)

@@ -27,9 +27,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("texts")
     for place in range(30):
-        (folder / f"{place:02}.txt").write_text(
-            f"chapter {place}\n" + "the mill by the stream\n" * (place * 3 + 1)
-        )
+        (folder / f"{place:02}.txt").write_text(f"chapter {place}\n" + "the mill by the stream\n" * (place * 3 + 1))
     return folder
 
 

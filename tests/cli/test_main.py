@@ -54,9 +54,7 @@ def test_an_error_is_words_and_a_hint_without_a_traceback(run: Run, texts: Path,
 
 
 @pytest.mark.parametrize("way", ["flag", "environment"])
-def test_debug_shows_the_traceback(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
+def test_debug_shows_the_traceback(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     if way == "environment":
         monkeypatch.setenv("MILLSTREAM_DEBUG", "1")
 
@@ -76,9 +74,7 @@ def test_a_defect_of_ours_is_told_as_such(run: Run, monkeypatch: pytest.MonkeyPa
     assert "--debug" in err
 
 
-def test_the_disk_speaks_through_the_system_error(
-    run: Run, monkeypatch: pytest.MonkeyPatch, corpus: Path
-) -> None:
+def test_the_disk_speaks_through_the_system_error(run: Run, monkeypatch: pytest.MonkeyPatch, corpus: Path) -> None:
     def full(store: object) -> None:
         raise OSError(28, "No space left on device", "corpus")
 
@@ -132,9 +128,7 @@ def test_a_reader_that_leaves_early_breaks_nothing(corpus: Path) -> None:
 def test_a_closed_pipe_is_exit_code_141(corpus: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    child = subprocess.run(
-        [*COMMAND, "inspect", str(corpus)], stdout=writing, stderr=subprocess.PIPE, check=False
-    )
+    child = subprocess.run([*COMMAND, "inspect", str(corpus)], stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
 
     assert child.returncode == 141

@@ -13,9 +13,7 @@ from command import Run
 from millstream.store import TokenStore
 
 
-def test_prepare_reports_to_people_on_stdout_and_progress_on_stderr(
-    run: Run, texts: Path, tmp_path: Path
-) -> None:
+def test_prepare_reports_to_people_on_stdout_and_progress_on_stderr(run: Run, texts: Path, tmp_path: Path) -> None:
     code, out, err = run("prepare", texts, tmp_path / "corpus", "--tokenizer", "char")
 
     assert code == 0
@@ -103,9 +101,7 @@ def test_verify_says_all_is_well(run: Run, corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_verify_names_the_damaged_block_with_exit_code_1(
-    run: Run, corpus: Path, tmp_path: Path, as_json: bool
-) -> None:
+def test_verify_names_the_damaged_block_with_exit_code_1(run: Run, corpus: Path, tmp_path: Path, as_json: bool) -> None:
     shutil.copytree(corpus, tmp_path / "broken")
     tokens = tmp_path / "broken" / "00000.bin"
     raw = bytearray(tokens.read_bytes())

@@ -92,9 +92,7 @@ def test_a_pipe_in_a_folder_is_passed_over_and_a_named_one_is_refused(folder: Pa
         ("only-photos", r"no file to read \(1 unknown kind\)"),
     ],
 )
-def test_a_source_that_gives_nothing_is_an_error_that_says_why(
-    folder: Path, source: str, message: str
-) -> None:
+def test_a_source_that_gives_nothing_is_an_error_that_says_why(folder: Path, source: str, message: str) -> None:
     (folder / "empty").mkdir()
     (folder / "only-photos").mkdir()
     (folder / "only-photos" / "a.png").touch()

@@ -14,9 +14,7 @@ from millstream.errors import SourceError
 from millstream.sources import JsonlSource, Record, Rejects
 
 
-def read(
-    raw: bytes, rejects: Rejects | None = None, field: str = "text", limit: int = 1 << 20
-) -> list[Record]:
+def read(raw: bytes, rejects: Rejects | None = None, field: str = "text", limit: int = 1 << 20) -> list[Record]:
     source = JsonlSource(field, max_bytes=limit)
     return list(source.records(io.BytesIO(raw), "a.jsonl", Rejects() if rejects is None else rejects))
 
@@ -30,9 +28,7 @@ def read(
 def test_every_record_comes_once_and_its_byte_range_is_its_line(
     texts: list[str], ascii_only: bool, end: str, bom: bool
 ) -> None:
-    lines = [
-        json.dumps({"id": place, "text": text}, ensure_ascii=ascii_only) for place, text in enumerate(texts)
-    ]
+    lines = [json.dumps({"id": place, "text": text}, ensure_ascii=ascii_only) for place, text in enumerate(texts)]
     raw = b"\xef\xbb\xbf" * bom + end.join(lines).encode()
 
     records = read(raw)

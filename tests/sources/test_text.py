@@ -42,9 +42,7 @@ def test_every_line_comes_once_and_its_byte_range_gives_it_back(lines: list[str]
     assert [record.row for record in records] == [place for place, line in enumerate(bare) if line]
 
 
-@given(
-    st.lists(st.text("ab", max_size=30), min_size=1), st.sampled_from(["<>", "|", "aab"]), st.integers(1, 40)
-)
+@given(st.lists(st.text("ab", max_size=30), min_size=1), st.sampled_from(["<>", "|", "aab"]), st.integers(1, 40))
 def test_separators_cut_as_str_split_does_and_long_pieces_are_counted(
     pieces: list[str], separator: str, limit: int
 ) -> None:

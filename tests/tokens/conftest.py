@@ -43,6 +43,4 @@ def encoding() -> Any:
     """A tiktoken encoding without a download: the 256 bytes and one merge."""
     tiktoken = pytest.importorskip("tiktoken")
     ranks = {bytes([byte]): byte for byte in range(256)} | {b"th": 256}
-    return tiktoken.Encoding(
-        "bytes", pat_str=r"\S+|\s+", mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 257}
-    )
+    return tiktoken.Encoding("bytes", pat_str=r"\S+|\s+", mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 257})

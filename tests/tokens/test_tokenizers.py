@@ -34,9 +34,7 @@ def test_a_char_tokenizer_gives_the_texts_back_that_it_learned(texts: list[str])
 
 
 @pytest.fixture(params=["bpe", "char", "file", "folder", "tokenizers", "tiktoken", "transformers"])
-def tokenizer(
-    request: pytest.FixtureRequest, bpe: BPETokenizer, tokenizer_json: Path, encoding: Any
-) -> Tokenizer:
+def tokenizer(request: pytest.FixtureRequest, bpe: BPETokenizer, tokenizer_json: Path, encoding: Any) -> Tokenizer:
     ways: dict[str, object] = {
         "bpe": bpe,
         "char": CharTokenizer([chr(code) for code in range(32, 127)]),
@@ -203,9 +201,7 @@ def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "content", [{"format": "millstream char tokenizer", "version": 9}, {"version": 1}, []]
-)
+@pytest.mark.parametrize("content", [{"format": "millstream char tokenizer", "version": 9}, {"version": 1}, []])
 def test_a_file_that_is_no_char_tokenizer_is_refused(content: object, tmp_path: Path) -> None:
     (tmp_path / "char.json").write_text(json.dumps(content))
 
@@ -221,9 +217,7 @@ def test_tiktoken_without_a_network_says_what_to_do(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(tiktoken, "get_encoding", offline)
 
-    with pytest.raises(
-        TokenizerError, match=r"could not fetch the vocabulary of 'gpt2'[\s\S]*TIKTOKEN_CACHE_DIR"
-    ):
+    with pytest.raises(TokenizerError, match=r"could not fetch the vocabulary of 'gpt2'[\s\S]*TIKTOKEN_CACHE_DIR"):
         load_tokenizer("gpt2")
 
 

@@ -7,6 +7,7 @@ they follow from labels and row lengths, and each costs as much as the ids.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ class TrainingBatch:
             raise BatchError(f"a batch is split into at least 1 part, not {parts}")
         rows = int(self.input_ids.shape[0])
         bounds = [part * (rows // parts) + min(part, rows % parts) for part in range(parts + 1)]
-        return [self._rows(start, stop) for start, stop in zip(bounds, bounds[1:], strict=False)]
+        return [self._rows(start, stop) for start, stop in pairwise(bounds)]
 
     @classmethod
     def merge(cls, batches: Iterable[TrainingBatch]) -> TrainingBatch:

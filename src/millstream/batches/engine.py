@@ -51,7 +51,13 @@ def store_files(layout: Layout) -> StoreFiles:
 
 
 def make_feed(
-    sources: Iterable[Source], plan: Plan, length: int, labels: str, documents: str, pad_id: int, id_bytes: int
+    sources: Iterable[Source],
+    plan: Plan,
+    length: int,
+    labels: str,
+    documents: str,
+    pad_id: int,
+    id_bytes: int,
 ) -> Feed:
     """Join a plan with the stores it speaks of."""
     listed = list(sources)

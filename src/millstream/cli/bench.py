@@ -38,9 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("store", help="a store: a folder or a .bin file")
     add_run_arguments(parser)
     parser.set_defaults(batch_size=64)
-    parser.add_argument(
-        "--threads", type=int, help="threads that fill batches (default: chosen by the loader)"
-    )
+    parser.add_argument("--threads", type=int, help="threads that fill batches (default: chosen by the loader)")
     parser.add_argument("--prefetch", type=int, help="batches kept ready (default: chosen by the loader)")
     parser.add_argument("--seconds", type=float, default=5.0, help="time for each of the three (default: 5)")
     parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")

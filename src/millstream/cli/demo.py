@@ -46,9 +46,7 @@ HELD_OUT_EVERY = 25
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this verb."""
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("millstream-demo"), help="folder to write to"
-    )
+    parser.add_argument("-o", "--output", type=Path, default=Path("millstream-demo"), help="folder to write to")
     parser.add_argument("--steps", type=int, default=250, help="training steps (default: 250)")
     parser.add_argument("--seconds", type=float, default=20.0, help="most time to train (default: 20)")
     parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
@@ -123,14 +121,10 @@ def _prepare(
 
 
 def _open(path: Path, **settings: Any) -> PretrainDataLoader:
-    return PretrainDataLoader(
-        path, chunk_size=ROW_TOKENS, batch_size=ROWS, seed=SEED, framework="numpy", **settings
-    )
+    return PretrainDataLoader(path, chunk_size=ROW_TOKENS, batch_size=ROWS, seed=SEED, framework="numpy", **settings)
 
 
-def _train(
-    corpus: Path, held_out: Path, arguments: argparse.Namespace, outcome: Outcome, progress: OnProgress
-) -> None:
+def _train(corpus: Path, held_out: Path, arguments: argparse.Namespace, outcome: Outcome, progress: OnProgress) -> None:
     """Train on batches as they come; the held-out files say whether anything was learned."""
     with TokenStore(corpus) as store:
         vocabulary = store.manifest["tokenizer"]["vocab_size"]

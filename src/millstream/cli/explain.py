@@ -46,9 +46,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chunk-size", type=int, default=2048, help="tokens per row (default: 2048)")
     parser.add_argument("--batch-size", type=int, default=8, help="rows per rank (default: 8)")
     parser.add_argument("--seed", type=int, default=0, help="of the shuffle (default: 0)")
-    parser.add_argument(
-        "--shuffle", choices=("global", "local", "none"), default="global", help="default: global"
-    )
+    parser.add_argument("--shuffle", choices=("global", "local", "none"), default="global", help="default: global")
     parser.add_argument("--rank", type=int, default=0, help="data-parallel rank (default: 0)")
     parser.add_argument("--world-size", type=int, default=1, help="ranks in all (default: 1)")
     parser.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="for a bare file of ids")
@@ -98,11 +96,7 @@ def _rows(
         spans = []
         for span in row.spans:
             ids = store.document(span.document)[span.start : span.stop].tolist()
-            text = (
-                None
-                if tokenizer is None
-                else tokenizer.decode(ids if arguments.row is not None else ids[:40])
-            )
+            text = None if tokenizer is None else tokenizer.decode(ids if arguments.row is not None else ids[:40])
             spans.append({**asdict(span), "origin": origins.file_of(span.document), "text": text})
         yield {"row": place, "spans": spans}
 

@@ -124,9 +124,7 @@ def _print(facts: dict[str, Any]) -> None:
     ]
     print(show.table(rows))
     if lengths:
-        of = (
-            "" if len(lengths) == facts["documents"] else f", of every {facts['documents'] // len(lengths)}th"
-        )
+        of = "" if len(lengths) == facts["documents"] else f", of every {facts['documents'] // len(lengths)}th"
         print(f"\ntokens per document{of}:\n{show.histogram(lengths)}")
     sample = facts["sample"]
     if sample is not None:

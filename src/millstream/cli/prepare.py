@@ -32,20 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("output", help="the store to make: a folder, or one file that ends in .bin")
     parser.add_argument("-t", "--tokenizer", default="bpe", help="see below (default: bpe)")
     parser.add_argument("--format", choices=("text", "jsonl"), help="when the file names do not tell")
-    parser.add_argument(
-        "--text-field", default="text", help="JSON lines: the field of the text (default: text)"
-    )
+    parser.add_argument("--text-field", default="text", help="JSON lines: the field of the text (default: text)")
     parser.add_argument(
         "--documents", choices=("file", "line", "separator"), default="file", help="text: what a document is"
     )
     parser.add_argument("--separator", help='text: what stands between documents, e.g. "<|endoftext|>"')
     parser.add_argument("--eos", default="auto", help='end token: "auto", "none", or a token (default: auto)')
-    parser.add_argument(
-        "--on-bad", choices=("error", "skip", "quarantine"), default="error", help="bad records"
-    )
-    parser.add_argument(
-        "--dtype", choices=("uint16", "uint32", "int32"), help="default: the smallest that fits"
-    )
+    parser.add_argument("--on-bad", choices=("error", "skip", "quarantine"), default="error", help="bad records")
+    parser.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="default: the smallest that fits")
     parser.add_argument("--workers", type=int, help="threads (default: all processors)")
     parser.add_argument("--overwrite", action="store_true", help="replace an older store")
     parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")

@@ -94,9 +94,7 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
     """
     if not len(values):
         return ""
-    cuts = [
-        round(place * len(values) / min(width, len(values))) for place in range(min(width, len(values)) + 1)
-    ]
+    cuts = [round(place * len(values) / min(width, len(values))) for place in range(min(width, len(values)) + 1)]
     means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
     low, high = min(means), max(means)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0

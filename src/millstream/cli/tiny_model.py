@@ -23,9 +23,7 @@ class TinyModel:
     True
     """
 
-    def __init__(
-        self, vocab_size: int, *, context: int = 4, width: int = 48, hidden: int = 160, seed: int = 0
-    ) -> None:
+    def __init__(self, vocab_size: int, *, context: int = 4, width: int = 48, hidden: int = 160, seed: int = 0) -> None:
         generator = np.random.default_rng(seed)
 
         def drawn(*shape: int, spread: float) -> Floats:

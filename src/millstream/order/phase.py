@@ -17,10 +17,15 @@ from millstream.order.shuffle import LOCAL_GROUP_BLOCKS, Shuffle, local_blocks, 
 
 @dataclass(frozen=True)
 class Share:
-    """What a recipe says of one source: samples per epoch, and places of a mix block."""
+    """What a recipe says of one source: samples per epoch, their shuffle, and places of a mix block."""
 
     samples: int
+    shuffle: Shuffle = "global"
     quota: int = 1
+
+    def begin(self) -> Standing:
+        """Stand at the very beginning."""
+        return Standing(self.samples, self.shuffle, self.quota, epoch=0, offset=0, begun=self.samples)
 
 
 @dataclass(frozen=True)
@@ -28,10 +33,10 @@ class Recipe:
     """What a run should do from now on."""
 
     seed: int
-    shuffle: Shuffle
     row_length: int
     global_rows: int
     sources: Mapping[str, Share]
+    ranks: int = 1
     drop_last: bool = False
     epoch_size: int | None = None
     """Samples of an epoch; None: one pass over the only source, or until the first of several is exhausted."""
@@ -45,6 +50,7 @@ class Standing:
 
     samples: int
     """Samples of its later epochs, in rows of the phase's length."""
+    shuffle: Shuffle
     quota: int
     epoch: int
     offset: int
@@ -62,8 +68,8 @@ class Standing:
     def after(self, used: int) -> Standing:
         """Move on by some samples.
 
-        >>> Standing(samples=10, quota=1, epoch=0, offset=8, begun=10).after(5)
-        Standing(samples=10, quota=1, epoch=1, offset=3, begun=10, split=1)
+        >>> Standing(samples=10, shuffle="none", quota=1, epoch=0, offset=8, begun=10).after(5)
+        Standing(samples=10, shuffle='none', quota=1, epoch=1, offset=3, begun=10, split=1)
         """
         if used < self.left:
             return replace(self, offset=self.offset + used)
@@ -71,9 +77,7 @@ class Standing:
         return replace(self, epoch=self.epoch + 1 + epochs, offset=offset, begun=self.samples, split=1)
 
     def recut(self, samples: int, factor: int) -> Standing:
-        """Make rows shorter by `factor`; an epoch that has not begun simply starts with the new rows."""
-        if self.offset == 0:
-            return replace(self, samples=samples, begun=samples, split=1)
+        """Make rows shorter by `factor`."""
         return replace(self, samples=samples, offset=self.offset * factor, split=self.split * factor)
 
 
@@ -91,6 +95,7 @@ class Phase:
     size: int
     """Samples of every later epoch."""
     global_rows: int
+    ranks: int
     row_length: int
     drop_last: bool
     epoch_size: int | None
@@ -104,46 +109,44 @@ class Phase:
 
     def follows(self, recipe: Recipe) -> bool:
         """Whether this phase already does what the recipe asks for."""
-        mine = {name: Share(self.sources[name].samples, self.sources[name].quota) for name in self.active}
-        settings = (self.global_rows, self.row_length, self.drop_last, self.epoch_size)
-        wanted = (recipe.global_rows, recipe.row_length, recipe.drop_last, recipe.epoch_size)
-        return settings == wanted and list(mine.items()) == list(recipe.sources.items())
+        standings = {name: self.sources[name] for name in self.active}
+        mine = [(name, Share(s.samples, s.shuffle, s.quota)) for name, s in standings.items()]
+        settings = (self.global_rows, self.ranks, self.row_length, self.drop_last, self.epoch_size)
+        wanted = (recipe.global_rows, recipe.ranks, recipe.row_length, recipe.drop_last, recipe.epoch_size)
+        return settings == wanted and mine == list(recipe.sources.items())
 
-    def clock(self, rank: int = 0, world_size: int = 1) -> Clock:
-        """Give the clock that cuts this phase into steps, as seen by one rank."""
-        rows = self.global_rows // world_size
-        return Clock(self.left, self.size, self.global_rows, rank * rows, rows, self.drop_last)
+    def clock(self, rank: int | None = None) -> Clock:
+        """Give the clock that cuts this phase into steps, as seen by one rank (None: by all together)."""
+        rows = self.global_rows if rank is None else self.global_rows // self.ranks
+        return Clock(self.left, self.size, self.global_rows, (rank or 0) * rows, rows, self.drop_last)
 
-    def plan(self, seed: int, shuffle: Shuffle) -> Plan:
+    def plan(self, seed: int) -> Plan:
         """Give the plan that names source and sample at each position of this phase."""
         names = self.active
-        courses = [self._course(name, seed, shuffle) for name in names]
+        courses = [self._course(name, seed) for name in names]
         if len(names) == 1:
             return Plan(courses)
         key = derive(source_key(seed, "\0mix"), self.step)
         return Plan(courses, [self.sources[name].quota for name in names], key)
 
-    def order(self, name: str, epoch: int, seed: int, shuffle: Shuffle) -> tuple[OrderSpec, int]:
+    def order(self, name: str, epoch: int, seed: int) -> tuple[OrderSpec, int]:
         """Give the order of a source in one of its epochs, and into how many rows each of its samples is cut."""
         standing = self.sources[name]
         split = standing.split if epoch == standing.epoch else 1
         samples = standing.begun if epoch == standing.epoch else standing.samples
         blocks = local_blocks(self.row_length * split)
-        return OrderSpec(shuffle, samples, source_key(seed, name), blocks, LOCAL_GROUP_BLOCKS), split
+        return OrderSpec(standing.shuffle, samples, source_key(seed, name), blocks, LOCAL_GROUP_BLOCKS), split
 
-    def _course(self, name: str, seed: int, shuffle: Shuffle) -> Course:
+    def _course(self, name: str, seed: int) -> Course:
         standing = self.sources[name]
-        begun, split = self.order(name, standing.epoch, seed, shuffle)
-        later, _ = self.order(name, standing.epoch + 1, seed, shuffle)
+        begun, split = self.order(name, standing.epoch, seed)
+        later, _ = self.order(name, standing.epoch + 1, seed)
         return Course(later, begun, split, standing.epoch, standing.offset)
 
 
 def first_phase(recipe: Recipe) -> Phase:
     """Begin a run."""
-    sources = {
-        name: Standing(share.samples, share.quota, epoch=0, offset=0, begun=share.samples)
-        for name, share in recipe.sources.items()
-    }
+    sources = {name: share.begin() for name, share in recipe.sources.items()}
     return _phase(recipe, sources, step=0, epoch=0, offset=0, left=None)
 
 
@@ -152,16 +155,16 @@ def next_phase(phase: Phase, recipe: Recipe, step: int) -> Phase:
     if step == 0:
         return first_phase(recipe)
     position = phase.clock().step(step - phase.step)[2]
-    plan = phase.plan(recipe.seed, recipe.shuffle)
+    plan = phase.plan(recipe.seed)
     factor = _factor(phase, recipe)
     sources = dict(phase.sources)
     for number, name in enumerate(phase.active):
         sources[name] = sources[name].after(plan.used(number, position))
     for name, standing in sources.items():
-        share = recipe.sources.get(name, Share(standing.samples * (factor or 1), quota=0))
-        sources[name] = replace(_recut(standing, share.samples, factor, name, phase, recipe), quota=share.quota)
+        share = recipe.sources.get(name, Share(standing.samples * (factor or 1), standing.shuffle, quota=0))
+        sources[name] = _continued(standing, share, factor, name, phase, recipe)
     for name, share in recipe.sources.items():
-        sources.setdefault(name, Standing(share.samples, share.quota, epoch=0, offset=0, begun=share.samples))
+        sources.setdefault(name, share.begin())
     epoch, offset, left = _place(phase, position, factor)
     return _phase(recipe, sources, step, epoch, offset, left)
 
@@ -174,15 +177,25 @@ def _factor(phase: Phase, recipe: Recipe) -> int | None:
     return factor if rest == 0 else None
 
 
-def _recut(standing: Standing, samples: int, factor: int | None, name: str, phase: Phase, recipe: Recipe) -> Standing:
-    if standing.offset and factor is None:
+def _continued(
+    standing: Standing, share: Share, factor: int | None, name: str, phase: Phase, recipe: Recipe
+) -> Standing:
+    """Go on with a source as its new share says; a new epoch may change anything, a begun one only so much."""
+    standing = replace(standing, quota=share.quota)
+    if standing.offset == 0:
+        return replace(standing, samples=share.samples, shuffle=share.shuffle, begun=share.samples, split=1)
+    if factor is None:
         raise OrderError(
-            f"rows of {phase.row_length} tokens cannot become rows of {recipe.row_length} in the middle of an epoch of {name!r}",
+            f"rows of {phase.row_length} tokens cannot become rows of {recipe.row_length} "
+            f"in the middle of an epoch of {name!r}",
             hint=f"use a length that divides {phase.row_length}, or change it when the epoch has ended",
         )
-    if standing.offset and factor == 1 and standing.samples != samples and standing.split == 1:
-        raise OrderError(f"{name!r} has {samples} samples now and had {standing.samples} when its epoch began")
-    return standing.recut(samples, factor or 1) if factor != 1 or standing.offset == 0 else standing
+    if standing.shuffle != share.shuffle:
+        raise OrderError(
+            f"{name!r} is in the middle of an epoch with shuffle={standing.shuffle!r}, not {share.shuffle!r}",
+            hint="change the shuffle when the epoch has ended",
+        )
+    return standing.recut(share.samples, factor)
 
 
 def _place(phase: Phase, position: int, factor: int | None) -> tuple[int, int, int | None]:
@@ -197,11 +210,19 @@ def _place(phase: Phase, position: int, factor: int | None) -> tuple[int, int, i
     return phase.epoch + 1 + epochs, offset * scale, (phase.size - offset) * scale
 
 
-def _phase(
-    recipe: Recipe, sources: dict[str, Standing], step: int, epoch: int, offset: int, left: int | None
-) -> Phase:
+def _phase(recipe: Recipe, sources: dict[str, Standing], step: int, epoch: int, offset: int, left: int | None) -> Phase:
     draft = Phase(
-        step, epoch, offset, 1, 1, recipe.global_rows, recipe.row_length, recipe.drop_last, recipe.epoch_size, sources
+        step=step,
+        epoch=epoch,
+        offset=offset,
+        left=1,
+        size=1,
+        global_rows=recipe.global_rows,
+        ranks=recipe.ranks,
+        row_length=recipe.row_length,
+        drop_last=recipe.drop_last,
+        epoch_size=recipe.epoch_size,
+        sources=sources,
     )
     size = recipe.epoch_size or _natural_size(draft, recipe)
     if left is None and len(draft.active) == 1 and recipe.epoch_size is None:
@@ -214,5 +235,5 @@ def _natural_size(phase: Phase, recipe: Recipe) -> int:
     names = phase.active
     if len(names) == 1:
         return phase.sources[names[0]].samples
-    plan = phase.plan(recipe.seed, recipe.shuffle)
+    plan = phase.plan(recipe.seed)
     return min(plan.position_of(number, phase.sources[name].samples) for number, name in enumerate(names))

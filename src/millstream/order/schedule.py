@@ -1,6 +1,6 @@
 """A run: its phases, and with them every step's place in the data, forwards and backwards.
 
-(seed, shuffle, phases) + step -> epoch, rows, samples; and (source, sample) -> steps. Pure arithmetic, O(1) in the
+(seed, phases) + step -> epoch, rows, samples; and (source, sample) -> steps. Pure arithmetic, O(1) in the
 position, the same on every rank.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from millstream.errors import OrderError
 from millstream.order.phase import Phase, Recipe, first_phase, next_phase
-from millstream.order.shuffle import Shuffle, Words
+from millstream.order.shuffle import Words
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Schedule:
     """The phases of a run.
 
     >>> from millstream.order import Recipe, Schedule, Share
-    >>> recipe = Recipe(seed=0, shuffle="none", row_length=4, global_rows=3, sources={"web": Share(samples=8)})
+    >>> recipe = Recipe(seed=0, row_length=4, global_rows=3, sources={"web": Share(8, shuffle="none")})
     >>> run = Schedule.start(recipe)
     >>> [(place.epoch, place.rows) for place in map(run.place, range(4))]
     [(0, 3), (0, 3), (0, 2), (1, 3)]
@@ -48,22 +48,21 @@ class Schedule:
     """
 
     seed: int
-    shuffle: Shuffle
     phases: tuple[Phase, ...]
 
     @classmethod
     def start(cls, recipe: Recipe) -> Schedule:
         """Begin a run with this recipe."""
-        return cls(recipe.seed, recipe.shuffle, (first_phase(recipe),))
+        return cls(recipe.seed, (first_phase(recipe),))
 
     def change(self, recipe: Recipe, step: int) -> Schedule:
         """Follow `recipe` from `step` on; what lies before stays as it was, what lay behind is forgotten."""
         phase = self.phase_at(step)
         past = tuple(earlier for earlier in self.phases if earlier.step <= step)
         if phase.follows(recipe):
-            return Schedule(self.seed, self.shuffle, past)
+            return Schedule(self.seed, past)
         fresh = next_phase(phase, recipe, step)
-        return Schedule(self.seed, self.shuffle, (*(p for p in past if p.step < step), fresh))
+        return Schedule(self.seed, (*(p for p in past if p.step < step), fresh))
 
     def phase_at(self, step: int) -> Phase:
         """Give the phase that a step belongs to."""
@@ -77,10 +76,10 @@ class Schedule:
             hint="the earlier phases lie beside the checkpoint; put them into cache_dir",
         )
 
-    def place(self, step: int, rank: int = 0, world_size: int = 1) -> StepPlace:
-        """Say where a step lies."""
+    def place(self, step: int, rank: int | None = None) -> StepPlace:
+        """Say where a step lies, as seen by one rank (None: by all together)."""
         phase = self.phase_at(step)
-        epochs, offset, position, rows, first, own = phase.clock(rank, world_size).step(step - phase.step)
+        epochs, offset, position, rows, first, own = phase.clock(rank).step(step - phase.step)
         start = offset + (phase.offset if epochs == 0 else 0)
         return StepPlace(step, phase.epoch + epochs, start, rows, first, own, start + first - position)
 
@@ -89,12 +88,12 @@ class Schedule:
         phase = self.phase_at(step)
         return phase.clock().steps_in(phase.size)
 
-    def rows(self, step: int, rank: int = 0, world_size: int = 1) -> tuple[list[str], Words]:
+    def rows(self, step: int, rank: int | None = None) -> tuple[list[str], Words]:
         """Name source and sample of each row of a step."""
         phase = self.phase_at(step)
-        place = self.place(step, rank, world_size)
+        place = self.place(step, rank)
         sources, samples = np.empty(place.own, np.uint64), np.empty(place.own, np.uint64)
-        phase.plan(self.seed, self.shuffle).rows(place.first, sources, samples)
+        phase.plan(self.seed).rows(place.first, sources, samples)
         names = phase.active
         return [names[int(source)] for source in sources], samples
 
@@ -126,7 +125,7 @@ class Schedule:
             yield phase, first, max(first, stop)
 
     def _steps_in(self, phase: Phase, name: str, samples: Iterable[int], first: int, stop: int) -> Iterator[int]:
-        plan, clock, number = phase.plan(self.seed, self.shuffle), phase.clock(), phase.active.index(name)
+        plan, clock, number = phase.plan(self.seed), phase.clock(), phase.active.index(name)
         start_use, stop_use = plan.used(number, first), plan.used(number, stop)
         for use in self._uses(phase, name, samples, start_use, stop_use):
             position = plan.position_of(number, use)
@@ -143,7 +142,7 @@ class Schedule:
         epoch, last = standing.after(start).epoch, standing.after(stop - 1).epoch
         wanted = np.array(list(samples), np.uint64)
         while epoch <= last:
-            order, split = phase.order(name, epoch, self.seed, self.shuffle)
+            order, split = phase.order(name, epoch, self.seed)
             inside = wanted[wanted < order.samples * split]
             positions = np.empty_like(inside)
             order.inverse(epoch, inside // np.uint64(split), positions)

@@ -66,9 +66,7 @@ def discover(source: Where | Iterable[Where], *, format: str | None = None) -> F
     if not paths:
         passed = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
         known = " ".join(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
-        raise SourceError(
-            f"{_name(wanted)}: no file to read ({passed})", hint=f"known kinds: {known}; or pass format="
-        )
+        raise SourceError(f"{_name(wanted)}: no file to read ({passed})", hint=f"known kinds: {known}; or pass format=")
     base = os.path.commonpath([_absolute(root) for root in roots])
     files = [_found(path, base, format) for path in paths.values()]
     return Found(tuple(sorted(files, key=lambda file: file.name.encode())), skipped)
@@ -87,9 +85,7 @@ def _expand(where: str, format: str | None, skipped: Counter[str]) -> Iterator[t
         matches = [Path(match) for match in sorted(glob.glob(where, recursive=True))]  # noqa: PTH207 - takes absolute patterns
         files = [match for match in matches if match.is_file()]
         if not files:
-            raise SourceError(
-                f"{where}: nothing matches this pattern", hint="`**` matches any depth of folders"
-            )
+            raise SourceError(f"{where}: nothing matches this pattern", hint="`**` matches any depth of folders")
         yield from ((file.parent, file) for file in files)
     else:
         raise SourceError(f"{where}: there is no such file or folder")
@@ -131,9 +127,7 @@ def _found(path: Path, base: str, format: str | None) -> FoundFile:
     name = Path(os.path.relpath(_absolute(path), base)).as_posix()
     kind = format or format_of(path)
     if kind is None:
-        raise SourceError(
-            f"{path}: this kind of file is unknown", hint='pass format="text" or format="jsonl"'
-        )
+        raise SourceError(f"{path}: this kind of file is unknown", hint='pass format="text" or format="jsonl"')
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -61,9 +61,7 @@ class JsonlSource:
             return None
         return self._field(value, file, row, rejects, raw)
 
-    def _field(
-        self, value: dict[str, object], file: str, row: int, rejects: Rejects, raw: bytes
-    ) -> str | None:
+    def _field(self, value: dict[str, object], file: str, row: int, rejects: Rejects, raw: bytes) -> str | None:
         name = self.text_field
         text = value.get(name)
         if not isinstance(text, str):

@@ -31,9 +31,7 @@ class Rejects:
 
     def __init__(self, on_bad: OnBad = "error", quarantine: Path | None = None) -> None:
         if on_bad not in get_args(OnBad):
-            raise SourceError(
-                f"on_bad={on_bad!r} is unknown", hint=f"choose one of {', '.join(get_args(OnBad))}"
-            )
+            raise SourceError(f"on_bad={on_bad!r} is unknown", hint=f"choose one of {', '.join(get_args(OnBad))}")
         if on_bad == "quarantine" and quarantine is None:
             raise SourceError('on_bad="quarantine" needs a file to put the records into')
         self.on_bad = on_bad
@@ -55,9 +53,7 @@ class Rejects:
         where = f"{file}:{row + 1}"
         if self.on_bad == "error":
             way_out = 'pass on_bad="skip" to leave it out and count it'
-            raise SourceError(
-                f"{where}: {reason}: {found}", hint=f"{hint}; or {way_out}" if hint else way_out
-            )
+            raise SourceError(f"{where}: {reason}: {found}", hint=f"{hint}; or {way_out}" if hint else way_out)
         self.counts[reason] += 1
         _log.warning("%s: left out: %s: %s", where, reason, found)
         if self.quarantine is not None:

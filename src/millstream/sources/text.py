@@ -33,9 +33,7 @@ class TextSource:
         self, documents: str = "file", *, separator: str | None = None, max_bytes: int = MAX_RECORD_BYTES
     ) -> None:
         if documents not in ("file", "line", "separator"):
-            raise SourceError(
-                f"documents={documents!r} is unknown", hint='choose "file", "line" or "separator"'
-            )
+            raise SourceError(f"documents={documents!r} is unknown", hint='choose "file", "line" or "separator"')
         if (documents == "separator") != bool(separator):
             raise SourceError(
                 f"documents={documents!r} and separator={separator!r} do not fit together",

@@ -1,1 +1,5 @@
-"""Numbers that the other folders leave behind. Imports nothing of ours."""
+"""Numbers that loaders leave behind."""
+
+from millstream.stats.profile import Profile
+
+__all__ = ["Profile"]

@@ -77,7 +77,7 @@ class Column:
     def _turn_over(self) -> None:
         """When the buffer is full: hash its blocks, write what is not written, begin again."""
         if self._fill == len(self._entries):
-            self._hashes.append(hash_blocks(self._buffer))
+            self._hashes.append(hash_blocks(self._buffer, BLOCK_BYTES))
             self.flush()
             self._fill = self._out = 0
 
@@ -88,7 +88,7 @@ class Column:
 
     def hashes(self) -> Words:
         """Hash every block so far, the unfinished one as it is."""
-        rest = hash_blocks(self._entries[: self._fill].view(np.uint8))
+        rest = hash_blocks(self._entries[: self._fill].view(np.uint8), BLOCK_BYTES)
         return np.concatenate([*self._hashes, rest])
 
     def seal(self, frame: Frame) -> None:

@@ -63,6 +63,15 @@ def sync_directory(path: Path) -> None:
         os.close(fd)
 
 
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it, each with a name that lasts."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_directory(path.parent)
+
+
 def publish(path: Path, data: bytes) -> None:
     """Write a small file beside and rename it: a reader sees the old bytes or the new ones."""
     beside = path.with_name(path.name + ".tmp")

@@ -69,7 +69,7 @@ def xxh64(data: bytes | NDArray[Any]) -> int:
     return _core.xxh64(np.ascontiguousarray(data).reshape(-1).view(np.uint8))
 
 
-def hash_blocks(data: NDArray[np.uint8], block_bytes: int = BLOCK_BYTES) -> Words:
+def hash_blocks(data: NDArray[np.uint8], block_bytes: int) -> Words:
     """Hash each block of `data`; the last may be short.
 
     >>> hash_blocks(np.zeros(10, np.uint8), 4).size

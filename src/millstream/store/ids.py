@@ -61,7 +61,5 @@ def explain(document: int, found: int, dtype: str, limit: int) -> tuple[str, str
         what = f"document {document}: id {found} is beyond the vocabulary of {limit}"
         return what, "the tokenizer that made it is not the one this store was given"
     fitting = [name for name in DTYPES if found < id_limit(name)]
-    hint = (
-        f'write the store with dtype="{fitting[0]}"' if fitting else "no dtype holds it; ids end at 2^32 - 1"
-    )
+    hint = f'write the store with dtype="{fitting[0]}"' if fitting else "no dtype holds it; ids end at 2^32 - 1"
     return f"document {document}: id {found} does not fit {dtype}", hint

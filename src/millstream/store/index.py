@@ -104,9 +104,7 @@ class MegatronIndex:
     def at(self, token: int) -> int:
         """Find the first document that ends behind the token, by bisection: the arrays are not aligned."""
         documents = range(len(self._boundaries) - 1)
-        found = bisect_right(
-            documents, token, key=lambda document: int(self.bounds(document, document + 1)[1])
-        )
+        found = bisect_right(documents, token, key=lambda document: int(self.bounds(document, document + 1)[1]))
         if found == len(documents):
             raise StoreError(f"{self._path}: no document holds token {token}", hint="run verify()")
         return found

@@ -157,9 +157,7 @@ def load_manifest(path: Path) -> dict[str, Any]:
 def check_keys(path: Path, fields: Json, rules: Mapping[str, Any]) -> None:
     """Refuse a missing, unknown or ill-typed key."""
     for key in sorted(set(rules) ^ set(fields)):
-        raise StoreError(
-            f"{path}: the key '{key}' is {'missing' if key in rules else 'unknown'}", hint=EDITED
-        )
+        raise StoreError(f"{path}: the key '{key}' is {'missing' if key in rules else 'unknown'}", hint=EDITED)
     for key, rule in rules.items():
         if not rule(fields[key]):
             raise StoreError(f"{path}: '{key}' cannot be {fields[key]!r:.80}", hint=EDITED)

@@ -22,9 +22,7 @@ class Origins:
         recipe = manifest.get("recipe")
         counts = recipe.get("documents_per_source") if isinstance(recipe, Mapping) else None
         self._ends = np.cumsum(_checked(counts), dtype=np.int64)
-        self.known = len(self._ends) == len(self._paths) > 0 and int(self._ends[-1]) == manifest.get(
-            "documents"
-        )
+        self.known = len(self._ends) == len(self._paths) > 0 and int(self._ends[-1]) == manifest.get("documents")
 
     def file_of(self, document: int) -> str | None:
         """Name the source file of a document, or None where the manifest does not say."""
@@ -34,8 +32,6 @@ class Origins:
 
 
 def _checked(counts: object) -> list[int]:
-    if not isinstance(counts, list) or not all(
-        type(count) is int and 0 <= count < 1 << 40 for count in counts
-    ):
+    if not isinstance(counts, list) or not all(type(count) is int and 0 <= count < 1 << 40 for count in counts):
         return []
     return counts

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +42,7 @@ class TokenStore:
     (5, 2, 20, [11, 12, 20], [20, 21])
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], *, dtype: str | None = None, version: str | None = None
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, dtype: str | None = None, version: str | None = None) -> None:
         if dtype is not None:
             token_dtype(dtype)
         self.path = Path(path)
@@ -64,10 +62,12 @@ class TokenStore:
     def __len__(self) -> int:
         return self._tokens
 
+    def __iter__(self) -> Iterator[int]:
+        for shard in range(len(self.layout.table)):
+            yield from self._shards.tokens(shard).tolist()
+
     def __repr__(self) -> str:
-        return (
-            f"TokenStore({str(self.path)!r}, {self._tokens} tokens, {self.documents} documents, {self.dtype})"
-        )
+        return f"TokenStore({str(self.path)!r}, {self._tokens} tokens, {self.documents} documents, {self.dtype})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         version = self.fingerprint if self.kind == "directory" else None
@@ -79,10 +79,10 @@ class TokenStore:
         return self.manifest["fingerprint"] or foreign_fingerprint(self.layout)
 
     @overload
-    def __getitem__(self, where: int) -> int: ...
+    def __getitem__(self, where: SupportsIndex) -> int: ...
     @overload
     def __getitem__(self, where: slice) -> Tokens: ...
-    def __getitem__(self, where: int | slice) -> int | Tokens:
+    def __getitem__(self, where: SupportsIndex | slice) -> int | Tokens:
         if isinstance(where, slice):
             return self._slice(range(self._tokens)[where])
         index = self._inside(operator.index(where), self._tokens, "token")
@@ -90,19 +90,22 @@ class TokenStore:
         return int(self._shards.tokens(shard)[index - int(self._first_tokens[shard])])
 
     def _slice(self, wanted: range) -> Tokens:
-        if not wanted:
-            return np.empty(0, token_dtype(self.dtype))
         rising = wanted if wanted.step > 0 else wanted[::-1]
-        pieces = []
-        while rising:
-            shard = place(self._first_tokens, rising[0])
-            first, body = int(self._first_tokens[shard]), self._shards.tokens(shard)
-            here = -(-(first + len(body) - rising[0]) // rising.step)  # how many of them lie in this shard
-            inside = rising[:here]
-            pieces.append(body[inside[0] - first : inside[-1] - first + 1 : rising.step])
-            rising = rising[here:]
-        whole = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        whole = self._piece(rising) if wanted else np.empty(0, token_dtype(self.dtype))
+        if len(whole) < len(rising):  # copied shard by shard: views of all would keep too many files mapped
+            whole, done = np.empty(len(rising), whole.dtype), 0
+            while done < len(rising):
+                piece = self._piece(rising[done:])
+                whole[done : done + len(piece)] = piece
+                done += len(piece)
         return whole if wanted.step > 0 else whole[::-1]
+
+    def _piece(self, rising: range) -> Tokens:
+        """View those of the wanted tokens that lie in the shard of the first."""
+        shard = place(self._first_tokens, rising[0])
+        first, body = int(self._first_tokens[shard]), self._shards.tokens(shard)
+        inside = rising[: -(-(first + len(body) - rising[0]) // rising.step)]
+        return body[inside[0] - first : inside[-1] - first + 1 : rising.step]
 
     def _inside(self, index: int, count: int, what: str) -> int:
         if not -count <= index < count:
@@ -133,9 +136,7 @@ class TokenStore:
         local = self._shards.index(shard).at(index - int(self._first_tokens[shard]))
         return int(self._first_documents[shard]) + local
 
-    def spans_of(
-        self, start: int, stop: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def spans_of(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Say where tokens [start, stop) come from: (document, start, stop), counted inside each document."""
         if not 0 <= start <= stop <= self._tokens:
             raise IndexError(f"tokens [{start}, {stop}) are not inside this store of {self._tokens}")

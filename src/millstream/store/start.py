@@ -74,9 +74,7 @@ def check_settings(places: Places, journal: Journal, settings: Settings) -> None
     for name in ("dtype", "shard_tokens"):
         asked, was = getattr(settings, name), getattr(journal, name)
         if asked is not None and asked != was and not (places.single and name == "shard_tokens"):
-            raise StoreError(
-                f"{places.path}: was begun with {name}={was!r}, not {asked!r}", hint="pass the same"
-            )
+            raise StoreError(f"{places.path}: was begun with {name}={was!r}, not {asked!r}", hint="pass the same")
     if settings.made_from != journal.made_from:
         raise StoreError(
             f"{places.path}: was begun with other sources, tokenizer or recipe",

@@ -76,9 +76,7 @@ def fingerprint(dtype: str, rows: Rows) -> str:
 
 def encode_table(rows: Rows) -> bytes:
     """Give the bytes of a `.tab` file."""
-    frame = Frame(
-        "S", len(rows), bound=total(rows, TOKENS), tag=xxh64(rows), documents=total(rows, DOCUMENTS)
-    )
+    frame = Frame("S", len(rows), bound=total(rows, TOKENS), tag=xxh64(rows), documents=total(rows, DOCUMENTS))
     return frame.encode() + rows.tobytes()
 
 

@@ -207,9 +207,7 @@ def verify_ends(path: Path, ends: Words, tokens: int, report: Report) -> None:
         part = ends[first : first + step]
         falls = np.flatnonzero(part < np.append(np.uint64(before), part[:-1]))
         if falls.size:
-            report.damages.append(
-                Damage(str(path), f"document {first + int(falls[0])} ends before it starts")
-            )
+            report.damages.append(Damage(str(path), f"document {first + int(falls[0])} ends before it starts"))
         before = int(part[-1])
     if before != tokens:
         report.damages.append(Damage(str(path), f"the last document ends at {before}, the shard at {tokens}"))

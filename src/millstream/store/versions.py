@@ -44,13 +44,9 @@ def manifest_path(directory: Path, version: str | None) -> Path:
     elif re.fullmatch("[0-9a-f]{4,31}", version):
         found = sorted((directory / "versions").glob(f"{version}*.json"))
     else:
-        raise StoreError(
-            f"{directory}: {version!r} is not a version", hint="give 4 to 32 digits of a fingerprint"
-        )
+        raise StoreError(f"{directory}: {version!r} is not a version", hint="give 4 to 32 digits of a fingerprint")
     if len(found) != 1 or not found[0].exists():
-        raise StoreError(
-            f"{directory}: {len(found) if found[1:] else 'no'} versions begin with {version}", hint=LIST
-        )
+        raise StoreError(f"{directory}: {len(found) if found[1:] else 'no'} versions begin with {version}", hint=LIST)
     return found[0]
 
 

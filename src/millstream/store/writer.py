@@ -64,9 +64,10 @@ class TokenStoreWriter:
         self._settings = checked_settings(dtype, shard_tokens, resume, append, sources, tokenizer, recipe)
         self.path = Path(path)
         self._places = places_of(self.path)
-        directory = self._places.directory
         with disk.reported(self.path):
-            (directory if self._places.single else directory / "versions").mkdir(parents=True, exist_ok=True)
+            disk.make_directory(self._places.directory)
+            if not self._places.single:
+                disk.make_directory(self.path / "versions")
             self._lock = Lock(self._places.lock)
             try:
                 self._begin(start(self._places, self._settings))
@@ -76,10 +77,11 @@ class TokenStoreWriter:
 
     def _begin(self, begun: Start) -> None:
         rows = begun.base
-        self.parent_documents, _ = totals(rows)
+        self.parent_documents = 0  # of the version that grows
         if begun.journal is not None:
             self.dtype = begun.journal.dtype
             self._session = Session(self._places, self._settings, begun, begun.journal)
+            self.parent_documents, _ = totals(rows)
             self._state, rows = "open", self._session.rows()
         elif begun.parent is not None:
             self.dtype, self._state = begun.parent.layout.dtype, "finished"
@@ -114,9 +116,7 @@ class TokenStoreWriter:
         bounds = as_integers(ends, self.documents)
         last = int(bounds[-1]) if len(bounds) else 0
         if last != len(array) or (len(bounds) and int(bounds[0]) < 0) or (bounds[1:] < bounds[:-1]).any():
-            raise StoreError(
-                f"document ends must rise to {len(array)}, the number of tokens; they end at {last}"
-            )
+            raise StoreError(f"document ends must rise to {len(array)}, the number of tokens; they end at {last}")
         self._check(array, bounds)
         with self._at_work() as session:
             self._unstage(session)
@@ -133,9 +133,7 @@ class TokenStoreWriter:
         if self._state == "finished":
             raise StoreError(f"{self.path}: is finished already", hint="append=True adds a version to it")
         if self._state != "open" or self._session is None:
-            raise StoreError(
-                f"{self.path}: this writer is {self._state}", hint="open another with resume=True"
-            )
+            raise StoreError(f"{self.path}: this writer is {self._state}", hint="open another with resume=True")
         try:
             with disk.reported(self.path):
                 yield self._session

@@ -33,6 +33,7 @@ def to_device(tensor: npt.NDArray[Any], device: str) -> npt.NDArray[Any]:
     """Numpy knows one device."""
     if device != "cpu":
         raise LoaderError(
-            f"numpy arrays cannot be moved to {device!r}", hint="ask the loader for framework='torch' or 'jax'"
+            f"numpy arrays cannot be moved to {device!r}",
+            hint="ask the loader for framework='torch' or 'jax'",
         )
     return tensor

@@ -44,9 +44,7 @@ class HuggingFaceTokenizer:
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
         self._special = {
-            token.content: id
-            for id, token in self._tokenizer.get_added_tokens_decoder().items()
-            if token.special
+            token.content: id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
         }
         self.vocab_size: int = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
         self.eos_id = self._pick(eos, EOS_NAMES)
