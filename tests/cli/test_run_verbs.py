@@ -49,6 +49,11 @@ def test_explain_finds_the_steps_of_a_document(run: Run, corpus: Path) -> None:
     assert "is used in" in run("explain", corpus, "--document", 5, *RUN)[1]
 
 
+def test_explain_refuses_what_is_not_there(run: Run, corpus: Path) -> None:
+    assert "there is no document 30 among 30" in run("explain", corpus, "--document", 30, *RUN)[2]
+    assert run("explain", corpus, "--step", -1, *RUN)[0] == 2
+
+
 def test_bench_sets_the_loader_beside_plain_copies(run: Run, corpus: Path) -> None:
     code, out, _ = run("bench", corpus, "--seconds", 0.1, *RUN, "--json", "-q")
 

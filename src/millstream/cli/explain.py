@@ -11,6 +11,7 @@ from typing import Any
 
 from millstream.cli import show
 from millstream.cli.inspect import tokenizer_for
+from millstream.errors import StoreError
 from millstream.loaders import PretrainDataLoader
 from millstream.store import TokenStore
 from millstream.store.origin import Origins
@@ -106,6 +107,8 @@ def _preview(span: dict[str, Any]) -> str:
 
 
 def _steps(loader: PretrainDataLoader, store: TokenStore, arguments: argparse.Namespace) -> int:
+    if not 0 <= arguments.document < store.documents:
+        raise StoreError(f"{store.path}: there is no document {arguments.document} among {store.documents}")
     steps = [int(step) for step in loader.steps_of(arguments.document)]
     file = Origins(store.manifest).file_of(arguments.document)
     if arguments.json:
