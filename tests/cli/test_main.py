@@ -125,6 +125,18 @@ def test_a_reader_that_leaves_early_breaks_nothing(corpus: Path) -> None:
     assert code.stderr == ""
 
 
+def test_the_command_needs_numpy_and_nothing_else(corpus: Path) -> None:
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['tokenizers', 'tiktoken', 'rich', 'torch', 'jax']));"
+        "from millstream.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    child = subprocess.run(
+        [sys.executable, "-c", code, "inspect", str(corpus)], capture_output=True, text=True, check=True
+    )
+
+    assert "tokenizer  bpe-300" in child.stdout
+
+
 def test_a_closed_pipe_is_exit_code_141(corpus: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
