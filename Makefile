@@ -82,7 +82,7 @@ $(VENV)/demo.stamp: $(SOURCES) | $(VENV)/bin/python
 
 $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
 	@echo "Installing Millstream and its test tools into $(VENV) (once)"
-	$(PIP) cmake ninja
+	@command -v cmake > /dev/null || $(PIP) cmake ninja
 	$(PIP) -e '.[dev]'
 	@mkdir -p build && touch $@
 
