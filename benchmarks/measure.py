@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from contestants import ENTRIES, Entry, Kind
+from contestants import ENTRIES, Entry
 from processes import cpu_seconds, private_bytes
-from workload import VOCABULARY, Workload
+from workload import VOCABULARY, Tokens, Workload
 
 MARK = "RESULT "
 WARM_SHARE, RATE_SHARE, LATENCY_SHARE = 0.05, 0.7, 0.2  # of an epoch, and of the seconds given
@@ -52,8 +52,19 @@ def check(inputs: torch.Tensor, labels: torch.Tensor, seq: int, batch: int) -> N
             raise ValueError(f"{name} is {tensor.dtype} {tuple(tensor.shape)}, not int64 {(batch, seq)}")
     if not torch.equal(inputs[:, 1:], labels[:, :-1]):
         raise ValueError("labels are not the inputs shifted by one")
-    if inputs.min() < 0 or inputs.max() >= VOCABULARY or inputs.unique().numel() < seq // 2:
+    if inputs.min() < 0 or inputs.max() >= VOCABULARY or not inputs.any():
         raise ValueError("the batch does not look like the data")
+
+
+def verify(inputs: torch.Tensor, labels: torch.Tensor, tokens: Tokens) -> None:
+    """Look for the first and the last row of a batch in the file; raise if either is not there."""
+    for row in (0, -1):
+        wanted = np.append(inputs[row].numpy(), labels[row, -1].item())
+        places = np.flatnonzero(tokens[: len(tokens) - len(wanted) + 1] == wanted[0])
+        for offset in range(1, len(wanted)):
+            places = places[tokens[places + offset] == wanted[offset]]
+        if len(places) != 1:
+            raise ValueError(f"row {row} of a batch occurs {len(places)} times in the data, not once")
 
 
 def drain(batches: Batches, most: int, seconds: float, step: int) -> tuple[int, float]:
@@ -71,7 +82,7 @@ def drain(batches: Batches, most: int, seconds: float, step: int) -> tuple[int, 
 
 def latencies_us(batches: Batches, most: int, seconds: float) -> list[float]:
     """Time each next() on its own."""
-    found = []
+    found: list[float] = []
     clock, stop = time.perf_counter_ns, time.perf_counter_ns() + int(seconds * 1e9)
     before = clock()
     while len(found) < most and before < stop and next(batches, None) is not None:
@@ -81,7 +92,9 @@ def latencies_us(batches: Batches, most: int, seconds: float) -> list[float]:
     return found
 
 
-def measure_batches(entry: Entry, data: Workload, scratch: Path, seq: int, batch: int, seconds: float) -> Sample:
+def measure_batches(
+    entry: Entry, data: Workload, scratch: Path, seq: int, batch: int, seconds: float
+) -> Sample:
     """Time a contestant that hands out batches."""
     idle_bytes = private_bytes()
     start = time.perf_counter()
@@ -112,12 +125,12 @@ def measure_batches(entry: Entry, data: Workload, scratch: Path, seq: int, batch
     )
 
 
-def measure_limit(data: Workload, scratch: Path, seq: int, batch: int, seconds: float) -> Sample:
+def measure_native_loop(
+    entry: Entry, data: Workload, scratch: Path, seq: int, batch: int, seconds: float
+) -> Sample:
     """Time the loop that never comes back to Python; it has no next(), so a mean stands for p50 and p99."""
-    from contestants import limit
-
     idle_bytes = private_bytes()
-    gather = limit.runner(data, scratch, seq, batch)
+    gather = getattr(entry.load(), "Gather")(data, scratch, seq, batch)  # noqa: B009  (only the limits have one)
     start = time.perf_counter()
     gather.many(1)
     first_batch_s = time.perf_counter() - start
@@ -140,8 +153,8 @@ def measure_limit(data: Workload, scratch: Path, seq: int, batch: int, seconds: 
 
 def measure(entry: Entry, data: Workload, scratch: Path, seq: int, batch: int, seconds: float) -> Sample:
     """Time `entry` on windows of `seq` tokens, `batch` at a time, for one epoch or `seconds`."""
-    if entry.kind is Kind.LIMIT and entry.workers == 0:
-        return measure_limit(data, scratch, seq, batch, seconds)
+    if entry.native_loop:
+        return measure_native_loop(entry, data, scratch, seq, batch, seconds)
     return measure_batches(entry, data, scratch, seq, batch, seconds)
 
 
@@ -165,6 +178,7 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, nargs="+", required=True)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--verify", action="store_true", help="after preparing, look the rows up in the data")
     given = parser.parse_args()
 
     torch.set_num_threads(1)  # two OpenMP threads on a busy machine cost 7 to 15 times
@@ -174,10 +188,17 @@ def main() -> None:
     result: dict[str, float | str]
     try:
         if given.task == "prepare":
-            entry.load().prepare(data, given.scratch)
+            contestant = entry.load()
+            contestant.prepare(data, given.scratch)
+            for seq in data.sequences if given.verify else ():
+                inputs, labels = next(contestant.batches(data, given.scratch, seq, 8, workers=entry.workers))
+                check(inputs, labels, seq, 8)
+                verify(inputs, labels, data.memmap())
             result = {}
         else:
-            result = asdict(measure(entry, data, given.scratch, data.sequences[0], given.batch, given.seconds))
+            result = asdict(
+                measure(entry, data, given.scratch, data.sequences[0], given.batch, given.seconds)
+            )
     except Exception as error:  # every failure becomes a line of the table
         result = {"error": one_line(error, data, given.scratch)}
     sys.stdout.write(f"\n{MARK}{json.dumps(result)}\n")

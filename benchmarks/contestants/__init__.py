@@ -49,6 +49,7 @@ class Entry:
     workers: int = 0
     note: str = ""
     package: str = ""
+    native_loop: bool = False
 
     def load(self) -> Contestant:
         """Import the contestant's module, and with it the peer it measures."""
@@ -56,17 +57,20 @@ class Entry:
 
 
 STRIDED = "labels are a view of the inputs' buffer"
+WEAKER = f"shuffles chunks, then inside; {STRIDED}"
 
 ENTRIES = (
-    Entry("limit", "limit", Kind.LIMIT, note="C++ only, one reused buffer"),
-    Entry("limit, one call per batch", "limit", Kind.LIMIT, workers=1, note="the same, asked from Python"),
-    Entry("millstream", "millstream_loader", Kind.OURS, workers=1, package="millstream"),
-    Entry("numpy take", "numpy_take", Kind.HAND, note=f"no loader at all; {STRIDED}"),
+    Entry("limit", "limit", Kind.LIMIT, note="C++ only, one reused pair of buffers", native_loop=True),
+    Entry("limit, views", "limit_views", Kind.LIMIT, note=STRIDED, native_loop=True),
+    Entry("limit, called from Python", "limit", Kind.LIMIT, note="one call per batch"),
+    Entry("millstream", "millstream_loader", Kind.OURS, 1, "", "millstream"),
+    Entry("numpy take", "numpy_take", Kind.HAND, note="no loader: fancy indexing in the training loop"),
+    Entry("numpy take, views", "numpy_views", Kind.HAND, note=STRIDED),
     Entry("torch DataLoader 0w", "torch_memmap", Kind.HAND),
     Entry("torch DataLoader 2w", "torch_memmap", Kind.HAND, workers=2),
     Entry("SPDL 2 threads", "spdl_threads", Kind.PEER, 2, STRIDED, "spdl"),
-    Entry("LitData 0w", "litdata_tokens", Kind.PEER, 0, f"shuffles chunks, then inside; {STRIDED}", "litdata"),
-    Entry("LitData 2w", "litdata_tokens", Kind.PEER, 2, f"shuffles chunks, then inside; {STRIDED}", "litdata"),
+    Entry("LitData 0w", "litdata_tokens", Kind.PEER, 0, WEAKER, "litdata"),
+    Entry("LitData 2w", "litdata_tokens", Kind.PEER, 2, WEAKER, "litdata"),
     Entry("Grain 0 threads", "grain_memmap", Kind.PEER, 0, STRIDED, "grain"),
     Entry("Grain 16 threads", "grain_memmap", Kind.PEER, 16, f"its default; {STRIDED}", "grain"),
     Entry("Megatron 0w", "megatron_gpt", Kind.PEER, 0, "also makes loss mask and positions", "megatron-core"),

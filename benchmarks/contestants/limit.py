@@ -1,7 +1,7 @@
 """The limit: a bare C++ gather of the same windows into one reused pair of buffers.
 
-`run` stays in C++ for all batches. `batches` asks C++ once per batch, so the difference between the two is
-what Python alone costs per batch.
+`Gather.many` stays in C++ for all batches. `batches` asks C++ once per batch, so the difference between the
+two is what Python alone costs per batch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def prepare(data: Workload, scratch: Path) -> None:
         subprocess.run([*COMPILE, str(SOURCE), "-o", str(library)], check=True)
 
 
-class _Gather:
+class Gather:
     """The kernel with everything it needs already in place: mapping, order, buffers."""
 
     def __init__(self, data: Workload, scratch: Path, seq: int, batch: int) -> None:
@@ -50,6 +50,7 @@ class _Gather:
         self.labels = torch.zeros(batch, seq, dtype=torch.int64)
 
     def many(self, batches: int) -> None:
+        """Fill `batches` batches without coming back to Python."""
         self.native.gather_many(
             ctypes.c_void_p(self.tokens.ctypes.data),
             ctypes.c_void_p(self.starts.ctypes.data),
@@ -61,6 +62,7 @@ class _Gather:
         )
 
     def each(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Fill batch after batch, one call into C++ each."""
         gather = self.native.gather
         gather.restype = None
         gather.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_size_t] * 2 + [ctypes.c_void_p] * 2
@@ -72,13 +74,8 @@ class _Gather:
             yield self.inputs, self.labels
 
 
-def runner(data: Workload, scratch: Path, seq: int, batch: int) -> _Gather:
-    """Set everything up outside the measured part; `.many(n)` is then the measured call."""
-    return _Gather(data, scratch, seq, batch)
-
-
 def batches(
     data: Workload, scratch: Path, seq: int, batch: int, *, workers: int = 0
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Gather batch by batch, one call into C++ each; every batch is the same two tensors, refilled."""
-    yield from _Gather(data, scratch, seq, batch).each()
+    yield from Gather(data, scratch, seq, batch).each()

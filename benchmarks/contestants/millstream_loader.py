@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from millstream import PretrainDataLoader
 
+from millstream import PretrainDataLoader
 from workload import SEED, Workload
 
 

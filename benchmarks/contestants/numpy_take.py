@@ -9,19 +9,27 @@ import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
 
-from workload import Workload
+from workload import Tokens, Workload
 
 
 def prepare(data: Workload, scratch: Path) -> None:
     """Nothing to convert."""
 
 
-def batches(
-    data: Workload, scratch: Path, seq: int, batch: int, *, workers: int = 0
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Take `batch` windows at once and widen them once."""
+def blocks(data: Workload, seq: int, batch: int) -> Iterator[Tokens]:
+    """Give `batch` shuffled windows of seq + 1 tokens at a time, as they are in the file."""
     rows = sliding_window_view(data.memmap(), seq + 1)
     starts = data.shuffled_starts(seq)
     for first in range(0, len(starts) - batch + 1, batch):
-        block = torch.from_numpy(rows[starts[first : first + batch]].astype(np.int64))
-        yield block[:, :-1], block[:, 1:]
+        yield rows[starts[first : first + batch]]
+
+
+def batches(
+    data: Workload, scratch: Path, seq: int, batch: int, *, workers: int = 0
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Take `batch` windows at once, then widen them into two arrays."""
+    for block in blocks(data, seq, batch):
+        yield (
+            torch.from_numpy(block[:, :-1].astype(np.int64)),
+            torch.from_numpy(block[:, 1:].astype(np.int64)),
+        )

@@ -34,5 +34,4 @@ def batches(
 
     builder = PipelineBuilder().add_source(source()).pipe(load, concurrency=workers).add_sink(8)
     with (pipeline := builder.build(num_threads=workers)).auto_stop():
-        for inputs, labels in pipeline:
-            yield inputs, labels
+        yield from pipeline

@@ -41,5 +41,4 @@ def batches(
     loader = DataLoader(
         Windows(data, seq), batch, shuffle=True, drop_last=True, num_workers=workers, generator=order
     )
-    for inputs, labels in loader:
-        yield inputs, labels
+    yield from loader

@@ -21,6 +21,10 @@ void widen(const std::uint16_t* __restrict row, std::size_t length, std::int64_t
   for (std::size_t i = 0; i < length; ++i) labels[i] = row[i + 1];
 }
 
+void widen(const std::uint16_t* __restrict row, std::size_t length, std::int64_t* __restrict out) {
+  for (std::size_t i = 0; i < length; ++i) out[i] = row[i];
+}
+
 void prefetch(const std::uint16_t* row, std::size_t length) {
   const auto lines = length / tokens_per_line + 1;
   for (std::size_t i = 0; i < (lines < lines_ahead ? lines : lines_ahead); ++i)
@@ -49,6 +53,20 @@ void gather_many(const std::uint16_t* tokens, const std::int64_t* starts, std::s
     for (std::size_t r = 0; r < rows; ++r) {
       if (!last || r + rows_ahead < rows) prefetch(tokens + batch[r + rows_ahead], length);
       widen(tokens + batch[r], length, inputs + r * length, labels + r * length);
+    }
+  }
+}
+
+// The same with one buffer of rows of length + 1, of which inputs and labels are two overlapping views:
+// half the stores, but neither view is contiguous.
+void gather_many_views(const std::uint16_t* tokens, const std::int64_t* starts, std::size_t batches,
+                       std::size_t rows, std::size_t length, std::int64_t* block) {
+  for (std::size_t b = 0; b < batches; ++b) {
+    const auto* batch = starts + b * rows;
+    const bool last = b + 1 == batches;
+    for (std::size_t r = 0; r < rows; ++r) {
+      if (!last || r + rows_ahead < rows) prefetch(tokens + batch[r + rows_ahead], length);
+      widen(tokens + batch[r], length + 1, block + r * (length + 1));
     }
   }
 }
