@@ -214,9 +214,10 @@ def main() -> None:
     parser.add_argument("--reads", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--results", type=Path, default=Path(__file__).resolve().parent / "results")
+    parser.add_argument("--drop-all", action="store_true", help="as root: first empty the whole page cache")
     given = parser.parse_args()
     path = write_random(given.scratch / "disk.bin", given.bytes)
-    drop(path, everything=True)
+    drop(path, everything=given.drop_all)
     by_name: dict[str, list[Reading]] = {}
     for _ in range(given.rounds):
         for measure in measurements(path, given.reads):

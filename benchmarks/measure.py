@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from contestants import ENTRIES, Entry
-from processes import cpu_seconds, private_bytes
+from processes import cpu_seconds, end_children, private_bytes
 from workload import VOCABULARY, Tokens, Workload
 
 MARK = "RESULT "
@@ -203,7 +203,8 @@ def main() -> None:
         result = {"error": one_line(error, data, given.scratch)}
     sys.stdout.write(f"\n{MARK}{json.dumps(result)}\n")
     sys.stdout.flush()
-    os._exit(0)  # worker processes and threads of a half-read epoch are of no further interest
+    end_children()
+    os._exit(0)  # the threads of a half-read epoch are of no further interest
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -32,6 +33,19 @@ def cpu_seconds() -> float:
         except OSError:
             continue
     return total
+
+
+def end_children() -> None:
+    """Kill the worker processes of a loader that was left in mid-epoch.
+
+    The resource tracker is spared: it ends by itself and removes the shared memory others leave behind.
+    """
+    for pid in children(os.getpid()):
+        try:
+            if b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
+        except OSError:
+            continue
 
 
 def private_bytes() -> int:

@@ -7,6 +7,7 @@ shows the median of those ratios. So a machine that was slow for a while slows b
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,17 +62,24 @@ class Row:
             return [self.name, self.error] + [""] * (len(COLUMNS) - 2)
         return [
             self.name,
-            f"{self.mtokens_per_s:.1f}",
-            f"{self.low:.1f} - {self.high:.1f}",
-            f"{self.of_limit:.3f}" if self.of_limit else "",
-            f"{self.of_best_peer:.2f}" if self.of_best_peer else "",
-            f"{self.cpu_s_per_gtoken:.2f}",
-            f"{self.cpu_of_limit:.1f}" if self.cpu_of_limit else "",
-            f"{self.p50_us:.1f}",
-            f"{self.p99_us:.1f}",
+            _short(self.mtokens_per_s),
+            f"{_short(self.low)} - {_short(self.high)}",
+            _short(self.of_limit),
+            _short(self.of_best_peer),
+            _short(self.cpu_s_per_gtoken),
+            _short(self.cpu_of_limit),
+            _short(self.p50_us),
+            _short(self.p99_us),
             f"{self.private_mb:.0f}",
             f"{self.first_batch_s:.2f}",
         ]
+
+
+def _short(value: float) -> str:
+    """Give three digits or so: 0.0123, 1.23, 12.3, 123, 1234."""
+    if value == 0:
+        return ""
+    return f"{value:.{max(0, min(4, 2 - math.floor(math.log10(abs(value)))))}f}"
 
 
 def _paired(ours: Iterable[Outcome], theirs: Iterable[Outcome], value: Callable[[Sample], float]) -> float:
@@ -96,18 +104,22 @@ def _cpu(sample: Sample) -> float:
     return sample.cpu_s_per_gtoken
 
 
-def best_peer(entries: Iterable[Entry], results: Mapping[str, list[Outcome]]) -> str:
-    """Name the library with the highest median rate, or "" when none ran."""
-    peers = [entry.name for entry in entries if entry.kind is Kind.PEER and entry.name in results]
-    fastest = max(peers, key=lambda name: _median(results[name], _rate), default="")
-    return fastest if fastest and _median(results[fastest], _rate) else ""
+def fastest(kind: Kind, entries: Iterable[Entry], results: Mapping[str, list[Outcome]]) -> str:
+    """Name the contestant of this kind with the highest median rate, or "" when none ran."""
+    rates = {
+        entry.name: _median(results[entry.name], _rate)
+        for entry in entries
+        if entry.kind is kind and entry.name in results
+    }
+    name = max(rates, key=lambda name: rates[name], default="")
+    return name if name and rates[name] else ""
 
 
 def rows(entries: Iterable[Entry], results: Mapping[str, list[Outcome]]) -> list[Row]:
     """Make the rows of one shape's table."""
     entries = [entry for entry in entries if entry.name in results]
     limit = results.get("limit", [])
-    peer = results.get(best_peer(entries, results), [])
+    peer = results.get(fastest(Kind.PEER, entries, results), [])
     made = []
     for entry in entries:
         outcomes = results[entry.name]
@@ -143,14 +155,16 @@ def verdict(entries: Iterable[Entry], results: Mapping[str, list[Outcome]]) -> s
     """Say in one sentence where we stand, by rate and by CPU time."""
     entries = list(entries)
     ours = next((row for row in rows(entries, results) if row.kind == Kind.OURS.value), None)
-    peer = best_peer(entries, results)
+    peer, bare = (fastest(kind, entries, results) for kind in (Kind.PEER, Kind.HAND))
     if ours is None or ours.error or not peer:
-        return f"millstream: {ours.error if ours else 'not run'}; best peer: {peer or 'none ran'}."
-    cheaper = _paired(results[peer], results[ours.name], _cpu)
-    return (
+        return f"millstream: {ours.error if ours else 'not run'}. Best peer: {peer or 'none ran'}."
+    mine = results[ours.name]
+    peer_cpu = _paired(results[peer], mine, _cpu)
+    said = (
         f"millstream: {ours.of_limit:.2f} of the limit at {ours.cpu_of_limit:.1f} x its CPU time; "
-        f"{ours.of_best_peer:.1f} x the best peer ({peer}), which takes {cheaper:.1f} x our CPU time."
+        f"{ours.of_best_peer:.1f} x the best peer ({peer}), which takes {peer_cpu:.1f} x our CPU time"
     )
+    return said + (f"; {_paired(mine, results[bare], _rate):.2f} x {bare}, a bare loop." if bare else ".")
 
 
 def markdown(entries: list[Entry], results: Results, facts: Mapping[str, str]) -> str:
@@ -195,7 +209,7 @@ def show(entries: list[Entry], results: Results, facts: Mapping[str, str]) -> No
     except ImportError:
         print(markdown(entries, results, facts))
         return
-    console = Console(width=150)
+    console = Console(width=160)
     for (seq, batch), by_name in results.items():
         table = Table(title=f"{seq} x {batch}", caption=verdict(entries, by_name), title_justify="left")
         for number, column in enumerate(COLUMNS):

@@ -19,7 +19,7 @@ from workload import Workload
 
 
 class Kind(Enum):
-    """What a row of the table is: the bound, what people write by hand, a library, or ours."""
+    """What a row of the table is: the bound, a bare loop without a loader, another loader, or ours."""
 
     LIMIT = "limit"
     HAND = "by hand"
@@ -66,8 +66,8 @@ ENTRIES = (
     Entry("millstream", "millstream_loader", Kind.OURS, 1, "", "millstream"),
     Entry("numpy take", "numpy_take", Kind.HAND, note="no loader: fancy indexing in the training loop"),
     Entry("numpy take, views", "numpy_views", Kind.HAND, note=STRIDED),
-    Entry("torch DataLoader 0w", "torch_memmap", Kind.HAND),
-    Entry("torch DataLoader 2w", "torch_memmap", Kind.HAND, workers=2),
+    Entry("torch DataLoader 0w", "torch_memmap", Kind.PEER, note="hand-written memmap Dataset"),
+    Entry("torch DataLoader 2w", "torch_memmap", Kind.PEER, 2, "hand-written memmap Dataset"),
     Entry("SPDL 2 threads", "spdl_threads", Kind.PEER, 2, STRIDED, "spdl"),
     Entry("LitData 0w", "litdata_tokens", Kind.PEER, 0, WEAKER, "litdata"),
     Entry("LitData 2w", "litdata_tokens", Kind.PEER, 2, WEAKER, "litdata"),
