@@ -50,6 +50,7 @@ class Entry:
     note: str = ""
     package: str = ""
     native_loop: bool = False
+    document_tokens: int = 0  # when rows are put together from shuffled documents of this length
 
     def load(self) -> Contestant:
         """Import the contestant's module, and with it the peer it measures."""
@@ -58,6 +59,7 @@ class Entry:
 
 STRIDED = "labels are a view of the inputs' buffer"
 WEAKER = f"shuffles chunks, then inside; {STRIDED}"
+GLUED = "rows of shuffled documents of 1000 tokens; also makes loss mask and positions"
 
 ENTRIES = (
     Entry("limit", "limit", Kind.LIMIT, note="C++ only, one reused pair of buffers", native_loop=True),
@@ -73,8 +75,8 @@ ENTRIES = (
     Entry("LitData 2w", "litdata_tokens", Kind.PEER, 2, WEAKER, "litdata"),
     Entry("Grain 0 threads", "grain_memmap", Kind.PEER, 0, STRIDED, "grain"),
     Entry("Grain 16 threads", "grain_memmap", Kind.PEER, 16, f"its default; {STRIDED}", "grain"),
-    Entry("Megatron 0w", "megatron_gpt", Kind.PEER, 0, "also makes loss mask and positions", "megatron-core"),
-    Entry("Megatron 2w", "megatron_gpt", Kind.PEER, 2, "also makes loss mask and positions", "megatron-core"),
+    Entry("Megatron 0w", "megatron_gpt", Kind.PEER, 0, GLUED, "megatron-core", document_tokens=1000),
+    Entry("Megatron 2w", "megatron_gpt", Kind.PEER, 2, GLUED, "megatron-core", document_tokens=1000),
     Entry("MosaicML 0w", "mosaic_mds", Kind.PEER, 0, STRIDED, "mosaicml-streaming"),
     Entry("MosaicML 2w", "mosaic_mds", Kind.PEER, 2, STRIDED, "mosaicml-streaming"),
     Entry("HF datasets 0w", "hf_arrow", Kind.PEER, 0, STRIDED, "datasets"),
