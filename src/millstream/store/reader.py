@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
+from millstream.store.bodies import Report
 from millstream.store.foreign import foreign_fingerprint
 from millstream.store.format import Tokens, Words, token_dtype
 from millstream.store.layout import Layout
 from millstream.store.mapped import Shards, place
 from millstream.store.opening import open_store
 from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, FIRST_TOKEN, TOKENS, total
-from millstream.store.verify import Progress, Report, verify_store
+from millstream.store.verify import Progress, verify_store
 from millstream.store.versions import Diff, Version, compare, history
 
 
