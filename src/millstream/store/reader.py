@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.store.bodies import Report
+from millstream.store.disk import reported
 from millstream.store.foreign import foreign_fingerprint
 from millstream.store.format import Tokens, Words, token_dtype
 from millstream.store.layout import Layout
@@ -49,7 +50,8 @@ class TokenStore:
         if dtype is not None:
             token_dtype(dtype)
         self.path = Path(path)
-        opened = open_store(self.path, dtype, version)
+        with reported(self.path):
+            opened = open_store(self.path, dtype, version)
         self.kind = opened.kind
         self.layout: Layout = opened.layout
         self.manifest: Mapping[str, Any] = MappingProxyType(opened.manifest)
