@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from laws import Ranks, Work, joined, make_store, rows_of, shuffles, stores, windows, works
 
+from laws import Ranks, Work, joined, make_store, rows_of, shuffles, stores, windows, works
 from millstream import MixedDataLoader, PretrainDataLoader, TokenStore
 
 LENGTH = 5
@@ -47,7 +47,13 @@ def test_same_threads_depth_and_ranks_change_nothing(
         np.testing.assert_array_equal(one, other)
 
 
-@given(store=stores(40), works=st.tuples(works, works), sizes=st.tuples(rows_of_a_step, rows_of_a_step), stop=st.integers(0, 9), shuffle=shuffles)  # fmt: skip
+@given(
+    store=stores(40),
+    works=st.tuples(works, works),
+    sizes=st.tuples(rows_of_a_step, rows_of_a_step),
+    stop=st.integers(0, 9),
+    shuffle=shuffles,
+)
 @settings(max_examples=60, deadline=None)
 def test_resumable_the_rest_of_the_rows_is_equal_on_any_ranks_and_batch_size(
     store: TokenStore, works: tuple[Work, Work], sizes: tuple[int, int], stop: int, shuffle: Any
@@ -67,7 +73,13 @@ def test_resumable_the_rest_of_the_rows_is_equal_on_any_ranks_and_batch_size(
         np.testing.assert_array_equal(joined([*run.epoch(), *run.epoch()]), rest)
 
 
-@given(store=stores(), work=works, global_rows=rows_of_a_step, shuffle=shuffles, documents=st.sampled_from(["attend", "isolate", "row"]))  # fmt: skip
+@given(
+    store=stores(),
+    work=works,
+    global_rows=rows_of_a_step,
+    shuffle=shuffles,
+    documents=st.sampled_from(["attend", "isolate", "row"]),
+)
 @settings(max_examples=60, deadline=None)
 def test_explainable_rows_name_their_tokens_and_documents_their_steps(
     store: TokenStore, work: Work, global_rows: int, shuffle: Any, documents: str
@@ -112,9 +124,7 @@ def test_honest_what_an_epoch_leaves_out_is_counted(
 @given(store=stores(), budget=st.integers(2, 6), work=works, size=st.integers(1, 9))
 @settings(max_examples=30, deadline=None)
 def test_bounded_buffers_stay_within_the_budget(store: TokenStore, budget: int, work: Work, size: int) -> None:
-    batch_bytes = PretrainDataLoader(store, chunk_size=LENGTH, batch_size=size, framework="numpy").next
-    nbytes = 64 * -(-2 * size * LENGTH * 8 // 64) + 64 * -(-8 * size // 64)
-    assert batch_bytes is not None
+    nbytes = 64 * -(-2 * size * LENGTH * 8 // 64) + 64 * -(-8 * size // 64)  # two columns, two numbers per row
     shared = {"threads": work.threads, "prefetch": work.prefetch, "memory_budget": budget * nbytes}
     with PretrainDataLoader(store, chunk_size=LENGTH, batch_size=size, framework="numpy", **shared) as loader:  # type: ignore[arg-type]
         for _ in range(30):
@@ -123,7 +133,12 @@ def test_bounded_buffers_stay_within_the_budget(store: TokenStore, budget: int, 
             batch.release()
 
 
-@given(store=stores(40), stop=st.integers(0, 12), target=st.integers(0, 30), sizes=st.lists(st.integers(1, 5), min_size=1, max_size=8))  # fmt: skip
+@given(
+    store=stores(40),
+    stop=st.integers(0, 12),
+    target=st.integers(0, 30),
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=8),
+)
 @settings(max_examples=40, deadline=None)
 def test_seeking_and_batches_of_any_size_keep_steps_exact(
     store: TokenStore, stop: int, target: int, sizes: list[int]
@@ -185,8 +200,15 @@ def test_a_run_whose_recipe_changes_repeats_nothing_and_loses_nothing(changes: l
                 if weight
             }
             mixed = MixedDataLoader(
-                entries, batch_size=size, rank=rank, world_size=world_size, framework="numpy", mix_block=10, seed=seed, epoch_size=50
-            )  # fmt: skip
+                entries,
+                batch_size=size,
+                rank=rank,
+                world_size=world_size,
+                framework="numpy",
+                mix_block=10,
+                seed=seed,
+                epoch_size=50,
+            )
             if state is not None:
                 mixed.load_state_dict(state)
             ranks.append(mixed)
@@ -240,7 +262,14 @@ def test_an_unchanged_recipe_adds_no_phase_and_a_changed_one_adds_one(change: st
 
     def make(size: int = 4, world_size: int = 1, weight: float = 1.0, length: int = 8) -> MixedDataLoader:
         first, second = (PretrainDataLoader(store, chunk_size=length, framework="numpy") for _ in range(2))
-        return MixedDataLoader({"a": (first, weight), "b": (second, 1.0)}, batch_size=size, world_size=world_size, rank=0, framework="numpy", mix_block=10)  # fmt: skip
+        return MixedDataLoader(
+            {"a": (first, weight), "b": (second, 1.0)},
+            batch_size=size,
+            world_size=world_size,
+            rank=0,
+            framework="numpy",
+            mix_block=10,
+        )
 
     with make() as loader:
         loader.next()
