@@ -59,6 +59,8 @@ class StoreDataLoader(DataLoader):
     """What PretrainDataLoader and MixedDataLoader have in common."""
 
     kind = "store"
+    names_rows = False
+    """Whether `metadata["source"]` names the source of each row."""
 
     def __init__(
         self,
@@ -180,7 +182,7 @@ class StoreDataLoader(DataLoader):
             "sequence_length": self.shape.length,
             "tokens": tokens,
         }
-        if len(self._members) > 1:
+        if self.names_rows:
             names_of = self._phase.active
             metadata["source"] = [names_of[number] if number >= 0 else "" for number in native.sources.tolist()]
         if self.settings.pad_last:
@@ -349,10 +351,10 @@ class StoreDataLoader(DataLoader):
         if source not in self._members:
             raise LoaderError(f"there is no source {source!r}", hint=f"there are {', '.join(self._members)}")
         start, stop = self._members[source].store.document_span(document)
-        if self.shape.documents == "row":
-            return self._schedule.steps_of(source, None, range(document, document + 1), self.epoch)
         if start == stop:
             return []
+        if self.shape.documents == "row":
+            return self._schedule.steps_of(source, None, range(document, document + 1), self.epoch)
         return self._schedule.steps_of(source, (start, stop), range(0), self.epoch)
 
     # Measuring

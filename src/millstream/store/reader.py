@@ -18,13 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
+from millstream.store.bodies import Report
+from millstream.store.disk import reported
 from millstream.store.foreign import foreign_fingerprint
 from millstream.store.format import Tokens, Words, token_dtype
 from millstream.store.layout import Layout
 from millstream.store.mapped import Shards, place
 from millstream.store.opening import open_store
 from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, FIRST_TOKEN, TOKENS, total
-from millstream.store.verify import Progress, Report, verify_store
+from millstream.store.verify import Progress, verify_store
 from millstream.store.versions import Diff, Version, compare, history
 
 
@@ -46,7 +48,8 @@ class TokenStore:
         if dtype is not None:
             token_dtype(dtype)
         self.path = Path(path)
-        opened = open_store(self.path, dtype, version)
+        with reported(self.path):
+            opened = open_store(self.path, dtype, version)
         self.kind = opened.kind
         self.layout: Layout = opened.layout
         self.manifest: Mapping[str, Any] = MappingProxyType(opened.manifest)

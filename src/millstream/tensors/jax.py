@@ -17,14 +17,14 @@ ID_BYTES = 4
 SHARES_MEMORY = True
 
 
-def from_numpy(array: npt.NDArray[Any]) -> jax.Array:
+def from_numpy(array: npt.NDArray[Any]) -> Any:
     """Look at the array as a jax array, or copy it where it is not aligned or not writable."""
     if array.size == 0 or not array.flags.writeable or not array.flags.c_contiguous:
         return jax.numpy.asarray(array)
     return jax.dlpack.from_dlpack(array)
 
 
-def from_columns(columns: npt.NDArray[Any]) -> list[jax.Array]:
+def from_columns(columns: npt.NDArray[Any]) -> list[Any]:
     """Look at (columns, rows, length) as one array each."""
     return [from_numpy(column) for column in columns]
 
@@ -34,7 +34,7 @@ def to_numpy(tensor: jax.Array) -> npt.NDArray[Any]:
     return np.asarray(tensor)
 
 
-def to_device(tensor: jax.Array, device: str) -> jax.Array:
+def to_device(tensor: jax.Array, device: str) -> Any:
     """Move an array to the first device of a platform ("gpu") or to a numbered one ("gpu:1")."""
     platform, _, number = device.partition(":")
     return jax.device_put(tensor, jax.devices(platform)[int(number or 0)])
