@@ -61,7 +61,7 @@ struct RingHandle {
 nb::object take(RingHandle& handle) {
   auto& ring = *handle.ring;
   constexpr std::int64_t slice_ns = 50'000'000;
-  std::unique_ptr<Batch> batch;
+  std::optional<Batch> batch;
   auto outcome = Ring::Outcome::waiting;
   if (ring.ready()) outcome = ring.take(0, batch);
   while (outcome == Ring::Outcome::waiting) {
@@ -72,7 +72,7 @@ nb::object take(RingHandle& handle) {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
   if (outcome == Ring::Outcome::starved) return nb::none();
-  return nb::cast(std::move(batch));
+  return nb::cast(std::move(*batch));
 }
 
 }  // namespace
@@ -131,19 +131,7 @@ void register_engine(nb::module_& m) {
            "stores"_a, "id_limits"_a, "plan"_a, "length"_a, "labels"_a, "documents"_a, "pad_id"_a, "id_bytes"_a,
            nb::keep_alive<1, 2>())
       .def("batch_bytes", [](const Feed& feed, std::size_t rows) { return feed.layout(rows).bytes(); }, "rows"_a,
-           "Bytes of the buffer of a batch of so many rows.")
-      .def("fill",
-           [](const Feed& feed, std::uint64_t first, std::uint64_t own, std::size_t rows) {
-             nb::gil_scoped_release unlocked;
-             install_guard();
-             const auto layout = feed.layout(rows);
-             const auto pool = std::make_shared<Pool>(layout.bytes(), 1, 0);
-             auto batch = std::make_unique<Batch>(pool, pool->try_take(), layout);
-             FeedScratch scratch;
-             feed.fill(first, own, *batch, scratch, std::atomic<bool>(false));
-             return batch;
-           },
-           "first"_a, "own"_a, "rows"_a, "Fill one batch here and now, in this thread.");
+           "Bytes of the buffer of a batch of so many rows.");
 
   nb::class_<Batch>(m, "Batch", "One batch in one buffer; arrays over it keep it alive.")
       .def_prop_ro("columns",
@@ -179,9 +167,10 @@ void register_engine(nb::module_& m) {
       .def_prop_ro("facts",
                    [](const Batch& batch) {
                      const auto& f = batch.facts;
-                     return std::tuple(f.step, f.rows, f.filler, f.tokens, f.cut, f.longest_segment);
+                     return std::tuple(f.epoch, f.place, f.rows, f.filler, f.tokens, f.cut, f.longest_segment);
                    },
-                   "Step, rows, filler rows, tokens, tokens cut, longest segment.");
+                   "Epoch and place of the first row (since the phase began), rows, filler, tokens, tokens cut, longest "
+                   "segment.");
 
   m.def("fork_generation", &fork_generation, "How many forks lie between this process and the one that was started.");
 

@@ -24,7 +24,7 @@ class ReadAhead {
       : feed_(feed), clock_(clock), next_step_(first_step) {
     const auto rows = std::max<std::uint64_t>(clock.rank_rows, 1);
     steps_ahead_ = std::clamp<std::uint64_t>(rows_ahead / rows, 2, 64);
-    steps_per_question_ = std::max<std::uint64_t>(1, 64 / rows);
+    steps_per_question_ = std::max<std::uint64_t>(1, rows_ahead / rows);
   }
 
   // Called by whoever starts to fill `step`; only one thread at a time does the work, the others go on.

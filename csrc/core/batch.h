@@ -33,6 +33,8 @@ struct BatchLayout {
 
 struct BatchFacts {
   std::uint64_t step = 0;    // of the clock that made it
+  std::uint64_t epoch = 0;   // since the phase began
+  std::uint64_t place = 0;   // of the first row among the samples of its epoch (since the phase began, in epoch 0)
   std::uint64_t rows = 0;    // real rows
   std::uint64_t filler = 0;  // rows that only fill up (loss 0)
   std::uint64_t tokens = 0;  // real input tokens
@@ -46,9 +48,11 @@ class Batch {
  public:
   Batch(std::shared_ptr<Pool> pool, std::byte* data, const BatchLayout& layout)
       : pool_(std::move(pool)), data_(data), layout_(layout) {}
-  ~Batch() { pool_->give_back(data_); }
-  Batch(const Batch&) = delete;
-  Batch& operator=(const Batch&) = delete;
+  ~Batch() {
+    if (pool_) pool_->give_back(data_);
+  }
+  Batch(Batch&& other) noexcept = default;  // a moved-from batch has no pool
+  Batch& operator=(Batch&&) = delete;
 
   const BatchLayout& layout() const { return layout_; }
   std::byte* data() const { return data_; }

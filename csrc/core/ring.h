@@ -13,6 +13,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -66,17 +67,18 @@ class Ring {
   Ring& operator=(const Ring&) = delete;
 
   // Waits at most `patience_ns` for the next batch. A failed fill is thrown here, in its turn.
-  Outcome take(std::int64_t patience_ns, std::unique_ptr<Batch>& out) {
+  Outcome take(std::int64_t patience_ns, std::optional<Batch>& out) {
     const std::lock_guard one_at_a_time(taking_);
     auto& slot = slots_[head_.load(std::memory_order_relaxed) % slots_.size()];
     if (!slot.ready.load(std::memory_order_acquire)) {
       const auto start = now_ns();
-      const bool ready = spin(slot) || sleep(slot, patience_ns);
+      const bool ready = spin(slot) || nap(slot, patience_ns) || sleep(slot, patience_ns);
       counters_.take_wait_ns += now_ns() - start;
       if (!ready) return starved_.load() > 0 && pool_->exhausted() ? Outcome::starved : Outcome::waiting;
     }
     if (slot.failure) std::rethrow_exception(slot.failure);  // it stays, so that every later call says the same
-    out = std::move(slot.batch);
+    out.emplace(std::move(*slot.batch));
+    slot.batch.reset();
     slot.ready.store(false, std::memory_order_relaxed);
     ++counters_.batches;
     head_.fetch_add(1);
@@ -107,18 +109,19 @@ class Ring {
   void close() {
     stopping_.store(true);
     for (auto& thread : threads_) thread.request_stop();
-    {
-      const std::lock_guard lock(mutex_);
-      room_.notify_all();
-    }
+    pass_lock();
+    room_.notify_all();
     pool_->wake();
     threads_.clear();
   }
 
  private:
+  static constexpr std::int64_t worth_spinning_ns = 30'000;
+  static constexpr std::int64_t worth_napping_ns = 1'000'000;
+
   struct Slot {
     std::atomic<bool> ready = false;
-    std::unique_ptr<Batch> batch;
+    std::optional<Batch> batch;
     std::exception_ptr failure;
   };
 
@@ -148,17 +151,19 @@ class Ring {
     }
     const auto step = clock_.step(ticket);
     const auto layout = feed_->layout(pad_last_ ? clock_.rank_rows : step.own);
-    auto batch = std::make_unique<Batch>(pool_, data, layout);
+    auto& batch = slot.batch.emplace(pool_, data, layout);
     const auto start = now_ns();
+    fill_start_ns_.store(start, std::memory_order_relaxed);
     ahead_.before(ticket);
-    feed_->fill(step.first, step.own, *batch, scratch, stopping_);
-    batch->facts.step = ticket;
+    feed_->fill(step.first, step.own, batch, scratch, stopping_);
+    batch.facts.step = ticket;
+    batch.facts.epoch = step.epoch;
+    batch.facts.place = step.offset + step.first - step.position;
     note_misses(ticket);
     const auto took = now_ns() - start;
     fill_ns_.fetch_add(took, std::memory_order_relaxed);
     last_fill_ns_.store(took, std::memory_order_relaxed);
     filled_.fetch_add(1, std::memory_order_relaxed);
-    slot.batch = std::move(batch);
     return true;
   }
 
@@ -189,20 +194,22 @@ class Ring {
     if (waiting_for_room_.load() == 0) return;
     const auto taken = next_ticket_.load() - head_.load();  // at most the depth and one ticket per thread
     if (taken > slots_.size() / 2 + threads_.size()) return;
-    const std::lock_guard lock(mutex_);
+    pass_lock();
     room_.notify_all();
   }
 
   void hand_over(Slot& slot) {
     slot.ready.store(true);
     if (!taker_waits_.load()) return;
-    const std::lock_guard lock(mutex_);
+    pass_lock();
     filled_slot_.notify_one();
   }
 
+  // Whoever was about to sleep now does, or has seen the change. Notifying under the lock would wake it only to wait again.
+  void pass_lock() { const std::lock_guard lock(mutex_); }
+
   // A batch that is due within microseconds is not worth a sleep.
   bool spin(const Slot& slot) const {
-    constexpr std::int64_t worth_spinning_ns = 30'000;
     const auto expected = last_fill_ns_.load(std::memory_order_relaxed);
     if (expected == 0 || expected > worth_spinning_ns) return false;
     const auto end = now_ns() + 2 * expected;
@@ -211,6 +218,22 @@ class Ring {
       if (slot.ready.load(std::memory_order_acquire)) return true;
     }
     return false;
+  }
+
+  // A batch that is due within a millisecond is waited for by the clock: being woken would cost the thread that fills it
+  // more than the nap costs us, and that thread is what everybody waits for.
+  bool nap(const Slot& slot, std::int64_t patience_ns) const {
+    const auto give_up = now_ns() + patience_ns;
+    while (true) {
+      const auto expected = last_fill_ns_.load(std::memory_order_relaxed);
+      if (expected == 0 || expected > worth_napping_ns) return false;
+      const auto now = now_ns();
+      const auto due = fill_start_ns_.load(std::memory_order_relaxed) + expected;
+      const auto wake = std::min(give_up, std::max(due, now + expected / 8));
+      std::this_thread::sleep_for(std::chrono::nanoseconds(wake - now));
+      if (slot.ready.load(std::memory_order_acquire)) return true;
+      if (now_ns() >= give_up || starved_.load() > 0) return false;
+    }
   }
 
   bool sleep(const Slot& slot, std::int64_t patience_ns) {
@@ -238,7 +261,7 @@ class Ring {
   std::atomic<bool> taker_waits_ = false, stopping_ = false;
 
   std::atomic<std::uint64_t> filled_ = 0;
-  std::atomic<std::int64_t> fill_ns_ = 0, last_fill_ns_ = 0, room_wait_ns_ = 0;
+  std::atomic<std::int64_t> fill_ns_ = 0, last_fill_ns_ = 0, fill_start_ns_ = 0, room_wait_ns_ = 0;
   RingCounters counters_;
   std::vector<std::jthread> threads_;
 };

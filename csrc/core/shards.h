@@ -140,6 +140,9 @@ class Shards {
     return row;
   }
 
+  std::uint64_t first_token(std::size_t shard) const { return layout_.table[shard * 8]; }
+  std::uint64_t tokens_of(std::size_t shard) const { return layout_.table[shard * 8 + 1]; }
+
   std::size_t shard_of_token(std::uint64_t token) const { return locate(token, tokens_, &Row::first_token); }
   std::size_t shard_of_document(std::uint64_t document) const {
     return locate(document, documents_, &Row::first_document);

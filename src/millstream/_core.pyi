@@ -104,9 +104,6 @@ class Feed:
     def batch_bytes(self, rows: int) -> int:
         """Bytes of the buffer of a batch of so many rows."""
 
-    def fill(self, first: int, own: int, rows: int) -> Batch:
-        """Fill one batch here and now, in this thread."""
-
 class Batch:
     """One batch in one buffer; arrays over it keep it alive."""
 
@@ -133,8 +130,10 @@ class Batch:
     def nbytes(self) -> int: ...
 
     @property
-    def facts(self) -> tuple[int, int, int, int, int, int]:
-        """Step, rows, filler rows, tokens, tokens cut, longest segment."""
+    def facts(self) -> tuple[int, int, int, int, int, int, int]:
+        """
+        Epoch and place of the first row (since the phase began), rows, filler, tokens, tokens cut, longest segment.
+        """
 
 def fork_generation() -> int:
     """How many forks lie between this process and the one that was started."""

@@ -19,9 +19,9 @@ def from_numpy(array: npt.NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def from_columns(columns: npt.NDArray[Any]) -> tuple[torch.Tensor, ...]:
-    """Look at (columns, rows, length) as one tensor each."""
-    return torch.from_numpy(columns).unbind(0)
+def from_columns(columns: npt.NDArray[Any]) -> list[torch.Tensor]:
+    """Look at (columns, rows, length) as one tensor each; faster than one tensor that is taken apart."""
+    return [torch.from_numpy(column) for column in columns]
 
 
 def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
