@@ -32,10 +32,10 @@ struct StoreFiles {
 };
 
 template <typename Value>
-nb::object columns(nb::handle self, const Batch& batch) {
+nb::object column(nb::handle self, const Batch& batch, std::size_t number) {
   const auto& layout = batch.layout();
-  return nb::cast(nb::ndarray<nb::numpy, Value, nb::ndim<3>, nb::c_contig>(
-      batch.data(), {layout.columns(), layout.rows, layout.length}, self));
+  auto* const data = batch.data() + number * layout.column_bytes();
+  return nb::cast(nb::ndarray<nb::numpy, Value, nb::ndim<2>, nb::c_contig>(data, {layout.rows, layout.length}, self));
 }
 
 nb::object integers(nb::handle self, std::int32_t* data, std::size_t count) {
@@ -134,14 +134,15 @@ void register_engine(nb::module_& m) {
            "Bytes of the buffer of a batch of so many rows.");
 
   nb::class_<Batch>(m, "Batch", "One batch in one buffer; arrays over it keep it alive.")
-      .def_prop_ro("columns",
-                   [](nb::handle_t<Batch> self) {
-                     const auto& batch = nb::cast<const Batch&>(self);
-                     return batch.layout().id_bytes == 8 ? columns<std::int64_t>(self, batch)
-                                                         : columns<std::int32_t>(self, batch);
-                   },
-                   nb::sig("def columns(self) -> numpy.typing.NDArray[numpy.int64] | numpy.typing.NDArray[numpy.int32]"),
-                   "Inputs, labels and, when isolated, positions: (columns, rows, length).")
+      .def("column",
+           [](nb::handle_t<Batch> self, std::size_t number) {
+             const auto& batch = nb::cast<const Batch&>(self);
+             if (number >= batch.layout().columns()) throw nb::index_error("no such column");
+             return batch.layout().id_bytes == 8 ? column<std::int64_t>(self, batch, number)
+                                                 : column<std::int32_t>(self, batch, number);
+           },
+           nb::sig("def column(self, number: int) -> numpy.typing.NDArray[typing.Any]"),
+           "Inputs (0), labels (1) or, when isolated, positions (2): (rows, length).")
       .def_prop_ro("lengths",
                    [](nb::handle_t<Batch> self) {
                      const auto& batch = nb::cast<const Batch&>(self);

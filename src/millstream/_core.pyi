@@ -3,7 +3,7 @@ Millstream's native core: order, store, batches and the ring that fills them.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy
 import numpy.typing
@@ -107,9 +107,10 @@ class Feed:
 class Batch:
     """One batch in one buffer; arrays over it keep it alive."""
 
-    @property
-    def columns(self) -> numpy.typing.NDArray[numpy.int64] | numpy.typing.NDArray[numpy.int32]:
-        """Inputs, labels and, when isolated, positions: (columns, rows, length)."""
+    def column(self, number: int) -> numpy.typing.NDArray[Any]:
+        """
+        Inputs (0), labels (1) or, when isolated, positions (2): (rows, length).
+        """
 
     @property
     def lengths(self) -> numpy.typing.NDArray[numpy.int32]:

@@ -182,15 +182,16 @@ class StoreDataLoader(DataLoader):
             "sequence_length": self.shape.length,
             "tokens": tokens,
         }
-        columns = native.columns
         if self._row_transforms:
             place += self._phase.offset if epochs == 0 else 0
-            key = (self.settings.seed, epoch)
-            transform_rows(self._row_transforms, columns[:, :rows], COLUMNS[: len(columns)], key, place)
-        tensors = self._backend.from_columns(columns)
-        batch = TrainingBatch(tensors[0], tensors[1], framework=self._backend.NAME, metadata=metadata, native=native)
+            names = COLUMNS if native.isolated else COLUMNS[:2]
+            columns = {name: native.column(number)[:rows] for number, name in enumerate(names)}
+            transform_rows(self._row_transforms, columns, (self.settings.seed, epoch), place)
+        share = self._backend.share
+        inputs, labels = share(native.column(0)), share(native.column(1))
+        batch = TrainingBatch(inputs, labels, framework=self._backend.NAME, metadata=metadata, native=native)
         if self._extras or cut:
-            self._add_extras(batch, native, tensors, rows, filler, cut, longest)
+            self._add_extras(batch, native, rows, filler, cut, longest)
         self._step += 1
         for transform in self._batch_transforms:
             batch = transform(batch)
@@ -198,12 +199,10 @@ class StoreDataLoader(DataLoader):
             self._callbacks.delivered(epoch, batch)
         return batch
 
-    def _add_extras(
-        self, batch: TrainingBatch, native: Batch, tensors: list[Any], rows: int, filler: int, cut: int, longest: int
-    ) -> None:
+    def _add_extras(self, batch: TrainingBatch, native: Batch, rows: int, filler: int, cut: int, longest: int) -> None:
         """Add what only some batches have: positions, names of sources, marks of filler, tokens that were cut."""
         if native.isolated:
-            batch.position_ids = tensors[2]
+            batch.position_ids = self._backend.share(native.column(2))
             batch.cu_seqlens = self._backend.from_numpy(native.segment_starts)
             batch.max_seqlen = longest
         if self.names_rows:
