@@ -26,7 +26,7 @@ def test_explain_names_the_documents_behind_each_row(run: Run, corpus: Path) -> 
     for row in json.loads(out)["rows"]:
         pieces = [store.document(span["document"])[span["start"] : span["stop"]] for span in row["spans"]]
         assert np.concatenate(pieces).tolist() == np.asarray(batch.input_ids[row["row"]]).tolist()
-        assert all(span["origin"] == f"{span['document']:02}.txt" for span in row["spans"])
+        assert all(span["file"] == f"{span['document']:02}.txt" for span in row["spans"])
 
 
 def test_explain_shows_files_tokens_and_text_to_people(run: Run, corpus: Path) -> None:
@@ -34,7 +34,7 @@ def test_explain_shows_files_tokens_and_text_to_people(run: Run, corpus: Path) -
 
     assert code == 0
     assert out.startswith("step 0: ")
-    assert ".txt  tokens " in out
+    assert ".txt  document " in out
     assert "row 1" in out
     assert "row 0" not in out
 
@@ -42,7 +42,7 @@ def test_explain_shows_files_tokens_and_text_to_people(run: Run, corpus: Path) -
 def test_explain_finds_the_steps_of_a_document(run: Run, corpus: Path) -> None:
     facts = json.loads(run("explain", corpus, "--document", 5, *RUN, "--json")[1])
 
-    assert facts["origin"] == "05.txt"
+    assert facts["file"] == "05.txt"
     for step in facts["steps"]:
         rows = json.loads(run("explain", corpus, "--step", step, *RUN, "--json")[1])["rows"]
         assert any(span["document"] == 5 for row in rows for span in row["spans"])

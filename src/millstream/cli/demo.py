@@ -22,7 +22,6 @@ from millstream.errors import MissingExtra
 from millstream.loaders import PretrainDataLoader
 from millstream.stats.progress import OnProgress, Progress
 from millstream.store import TokenStore
-from millstream.store.origin import Origins
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer
 
 SUMMARY = "see everything work, in under a minute"
@@ -169,7 +168,7 @@ def _prove(corpus: Path, tokenizer: Tokenizer, outcome: Outcome) -> None:
         outcome.explained = {
             "step": SHOWN_STEP,
             "row": SHOWN_ROW,
-            "file": Origins(store.manifest).file_of(first.document) or f"document {first.document}",
+            "file": first.file,
             "start": int(first.start),
             "stop": int(first.stop),
             "text": show.one_line(tokenizer.decode(tokens[:24].tolist()), width=60),

@@ -12,7 +12,6 @@ from typing import Any
 from millstream.cli import show
 from millstream.errors import StoreError
 from millstream.store import TokenStore
-from millstream.store.origin import Origins
 from millstream.tokens import Tokenizer, load_tokenizer
 from millstream.tokens.keep import check_tokenizer, find_tokenizer
 
@@ -99,7 +98,7 @@ def _sample(store: TokenStore, document: int, tokenizer: Tokenizer | None) -> di
     ids = store.document(document)[:SAMPLE_TOKENS].tolist()
     return {
         "document": document,
-        "file": Origins(store.manifest).file_of(document),
+        "file": store.file_of(document),
         "ids": ids,
         "text": None if tokenizer is None else tokenizer.decode(ids),
     }

@@ -356,7 +356,12 @@ class StoreDataLoader(DataLoader):
             source = next(iter(self._members))
         if source not in self._members:
             raise LoaderError(f"there is no source {source!r}", hint=f"there are {', '.join(self._members)}")
-        start, stop = self._members[source].store.document_span(document)
+        store = self._members[source].store
+        if not 0 <= document < store.documents:
+            raise LoaderError(
+                f"{store.path}: there is no document {document}", hint=f"it has {store.documents}, from 0 on"
+            )
+        start, stop = store.document_span(document)
         if start == stop:
             return []
         if self.shape.documents == "row":
