@@ -206,9 +206,7 @@ def measurements(path: Path, reads: int) -> list[Callable[[], Reading]]:
 
 def main() -> None:
     """Measure the disk under `--scratch` and print and save the medians."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "millstream-bench")
     parser.add_argument("--bytes", type=int, default=2 * GIGABYTE)
     parser.add_argument("--reads", type=int, default=20_000)

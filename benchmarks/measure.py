@@ -104,9 +104,7 @@ def latencies_us(batches: Batches, most: int, seconds: float) -> list[float]:
     return found
 
 
-def measure_batches(
-    entry: Entry, data: Workload, scratch: Path, seq: int, batch: int, seconds: float
-) -> Sample:
+def measure_batches(entry: Entry, data: Workload, scratch: Path, seq: int, batch: int, seconds: float) -> Sample:
     """Time a contestant that hands out batches."""
     idle_bytes = private_bytes()
     start = time.perf_counter()
@@ -137,9 +135,7 @@ def measure_batches(
     )
 
 
-def measure_native_loop(
-    entry: Entry, data: Workload, scratch: Path, seq: int, batch: int, seconds: float
-) -> Sample:
+def measure_native_loop(entry: Entry, data: Workload, scratch: Path, seq: int, batch: int, seconds: float) -> Sample:
     """Time the loop that never comes back to Python; it has no next(), so a mean stands for p50 and p99."""
     idle_bytes = private_bytes()
     gather = getattr(entry.load(), "Gather")(data, scratch, seq, batch)  # noqa: B009  (only the limits have one)
@@ -205,9 +201,7 @@ def main() -> None:
                 verify(entry, data, given.scratch, seq)
             result = {}
         else:
-            result = asdict(
-                measure(entry, data, given.scratch, data.sequences[0], given.batch, given.seconds)
-            )
+            result = asdict(measure(entry, data, given.scratch, data.sequences[0], given.batch, given.seconds))
     except Exception as error:  # every failure becomes a line of the table
         result = {"error": one_line(error, data, given.scratch)}
     sys.stdout.write(f"\n{MARK}{json.dumps(result)}\n")

@@ -91,9 +91,7 @@ def cost(name: str, make: Callable[[int], Batcher], rows: int, batch: int, secon
 
 def main() -> None:
     """Print one line per way of shuffling."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000_000)
     parser.add_argument("--batch", type=int, default=4096)
     given = parser.parse_args()

@@ -42,17 +42,13 @@ ENVIRONMENT = {
 }
 
 
-def child(
-    task: str, entry: Entry, data: Workload, folder: Path, timeout_s: float, *more: str
-) -> dict[str, object]:
+def child(task: str, entry: Entry, data: Workload, folder: Path, timeout_s: float, *more: str) -> dict[str, object]:
     """Run measure.py in a process of its own; whatever goes wrong comes back as an error of one line."""
     command = [sys.executable, str(HERE / "measure.py"), task, "--entry", str(ENTRIES.index(entry))]
     command += ["--tokens", str(data.path), "--scratch", str(folder), *more]
     environment = os.environ | ENVIRONMENT
     try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
-        )
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
         return {"error": f"no answer after {timeout_s:.0f} s"}
     marked = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
@@ -107,9 +103,7 @@ def parse_shape(text: str) -> Shape:
 
 def arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="two shapes, one short round, no verification")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="names, or how they begin")
     parser.add_argument("--shapes", nargs="+", type=parse_shape, metavar="SEQxBATCH")

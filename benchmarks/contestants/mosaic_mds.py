@@ -48,9 +48,7 @@ def batches(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Read local shards in the order of its default shuffle (py1e)."""
     clean_stale_shared_memory()
-    dataset = StreamingDataset(
-        local=str(_folder(scratch, seq)), shuffle=True, shuffle_seed=SEED, batch_size=batch
-    )
+    dataset = StreamingDataset(local=str(_folder(scratch, seq)), shuffle=True, shuffle_seed=SEED, batch_size=batch)
     loader = DataLoader(dataset, batch, drop_last=True, num_workers=workers, collate_fn=_collate)
     for block in loader:
         yield block[:, :-1], block[:, 1:]

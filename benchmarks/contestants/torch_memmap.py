@@ -38,7 +38,5 @@ def batches(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Let the DataLoader shuffle, collate and, with workers, move the batches between processes."""
     order = torch.Generator().manual_seed(SEED)
-    loader = DataLoader(
-        Windows(data, seq), batch, shuffle=True, drop_last=True, num_workers=workers, generator=order
-    )
+    loader = DataLoader(Windows(data, seq), batch, shuffle=True, drop_last=True, num_workers=workers, generator=order)
     yield from loader

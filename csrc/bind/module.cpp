@@ -1,6 +1,9 @@
-// bind/module.cpp: the native module; one register function per folder of the Python package.
+// bind/module.cpp: the native module; one register function per binding file.
 #include "bind/module.h"
 
 NB_MODULE(_core, m) {
   m.doc() = "Millstream's native core: order, store, batches and the ring that fills them.";
+  register_store(m);
+  register_order(m);
+  register_engine(m);
 }

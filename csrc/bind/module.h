@@ -16,3 +16,7 @@ template <typename T>
 std::span<T> view(const Array<T>& array) {
   return {array.data(), array.size()};
 }
+
+void register_store(nb::module_& m);
+void register_order(nb::module_& m);
+void register_engine(nb::module_& m);

@@ -1,1 +1,64 @@
-"""Millstream: training data at the speed of memory."""
+"""Millstream: training data at the speed of memory, in an order that can be reproduced, resumed and explained.
+
+    sources ─► records ─► tokens ─► store ─► order ─► batches ─► loaders ─► tensors
+     bytes      documents   ids       mmap    which     rows in    prefetch   numpy, torch,
+     anywhere                         files   row at    buffers    ring,      jax, mlx
+                                              which     from a     state
+                                              position  pool
+
+`prepare` turns text into a store of tokens, `PretrainDataLoader` turns a store into batches, `MixedDataLoader` mixes.
+"""
+
+from millstream.api import PrepareReport, load, prepare
+from millstream.batches import TrainingBatch
+from millstream.errors import (
+    BatchError,
+    BudgetError,
+    ClosedError,
+    FingerprintError,
+    LoaderError,
+    MillstreamError,
+    MissingExtra,
+    OrderError,
+    SourceError,
+    StateError,
+    StoreError,
+    TokenizerError,
+    UnknownLength,
+)
+from millstream.loaders import DataLoader, MixedDataLoader, PretrainDataLoader, RowOrigin, Span, per_row
+from millstream.store import TokenStore, TokenStoreWriter
+from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BPETokenizer",
+    "BatchError",
+    "BudgetError",
+    "CharTokenizer",
+    "ClosedError",
+    "DataLoader",
+    "FingerprintError",
+    "LoaderError",
+    "MillstreamError",
+    "MissingExtra",
+    "MixedDataLoader",
+    "OrderError",
+    "PrepareReport",
+    "PretrainDataLoader",
+    "RowOrigin",
+    "SourceError",
+    "Span",
+    "StateError",
+    "StoreError",
+    "TokenStore",
+    "TokenStoreWriter",
+    "TokenizerError",
+    "TrainingBatch",
+    "UnknownLength",
+    "load",
+    "load_tokenizer",
+    "per_row",
+    "prepare",
+]

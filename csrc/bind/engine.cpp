@@ -1,0 +1,212 @@
+// bind/engine.cpp: stores, feeds, batches and the ring for millstream.batches.
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <limits>
+
+#include "bind/module.h"
+#include "core/feed.h"
+#include "core/ring.h"
+
+using namespace nb::literals;
+using namespace millstream;
+
+namespace {
+
+using Table = nb::ndarray<const std::uint64_t, nb::shape<-1, 8>, nb::c_contig, nb::device::cpu>;
+
+template <typename Value>
+Value named(const std::string& name, std::initializer_list<std::pair<const char*, Value>> values, const char* what) {
+  for (const auto& [key, value] : values)
+    if (name == key) return value;
+  throw std::invalid_argument(std::string("unknown ") + what + " '" + name + "'");
+}
+
+// Shards that keep alive the table they look at.
+struct StoreFiles {
+  Table table;
+  std::shared_ptr<Shards> shards;
+};
+
+template <typename Value>
+nb::object columns(nb::handle self, const Batch& batch) {
+  const auto& layout = batch.layout();
+  return nb::cast(nb::ndarray<nb::numpy, Value, nb::ndim<3>, nb::c_contig>(
+      batch.data(), {layout.columns(), layout.rows, layout.length}, self));
+}
+
+nb::object integers(nb::handle self, std::int32_t* data, std::size_t count) {
+  return nb::cast(nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>, nb::c_contig>(data, {count}, self));
+}
+
+// A ring that is left behind, threads, locks and all, when this process is not the one that started it.
+struct RingHandle {
+  std::unique_ptr<Ring> ring;
+  unsigned generation = fork_generation();
+
+  ~RingHandle() {
+    if (generation != fork_generation()) (void)ring.release();
+    nb::gil_scoped_release unlocked;
+    ring.reset();
+  }
+  RingHandle(std::unique_ptr<Ring> owned) : ring(std::move(owned)) {}
+  RingHandle(const RingHandle&) = delete;
+  RingHandle& operator=(const RingHandle&) = delete;
+};
+
+// Waits for the next batch in slices, so that Ctrl-C is heard. None: every buffer is in the user's hands.
+nb::object take(RingHandle& handle) {
+  auto& ring = *handle.ring;
+  constexpr std::int64_t slice_ns = 50'000'000;
+  std::unique_ptr<Batch> batch;
+  auto outcome = Ring::Outcome::waiting;
+  if (ring.ready()) outcome = ring.take(0, batch);
+  while (outcome == Ring::Outcome::waiting) {
+    {
+      nb::gil_scoped_release unlocked;
+      outcome = ring.take(slice_ns, batch);
+    }
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+  if (outcome == Ring::Outcome::starved) return nb::none();
+  return nb::cast(std::move(batch));
+}
+
+}  // namespace
+
+void register_engine(nb::module_& m) {
+  nb::exception<DataError>(m, "DataError", PyExc_RuntimeError);
+
+  nb::class_<StoreFiles>(m, "StoreFiles", "The files of a store, mapped when first touched.")
+      .def("__init__",
+           [](StoreFiles* self, const std::string& directory, const std::string& file, const std::string& dtype,
+              std::uint64_t header_bytes, Table table, const std::string& index, const std::string& index_file,
+              std::uint64_t pointers_offset, std::uint64_t boundaries_offset, std::uint64_t sequences,
+              std::uint64_t boundaries) {
+             StoreLayout layout;
+             layout.directory = directory;
+             layout.file = file;
+             layout.dtype = named<Dtype>(
+                 dtype, {{"uint16", Dtype::uint16}, {"uint32", Dtype::uint32}, {"int32", Dtype::int32}}, "dtype");
+             layout.header_bytes = header_bytes;
+             layout.table = table.data();
+             layout.shards = table.shape(0);
+             layout.index = named<IndexKind>(
+                 index, {{"none", IndexKind::none}, {"ends", IndexKind::ends}, {"megatron", IndexKind::megatron}}, "index");
+             layout.index_file = index_file;
+             layout.pointers_offset = pointers_offset;
+             layout.boundaries_offset = boundaries_offset;
+             layout.sequences = sequences;
+             layout.boundaries = boundaries;
+             auto shards = std::make_shared<Shards>(std::move(layout));
+             new (self) StoreFiles{std::move(table), std::move(shards)};
+           },
+           "directory"_a, "file"_a, "dtype"_a, "header_bytes"_a, "table"_a, "index"_a, "index_file"_a, "pointers_offset"_a,
+           "boundaries_offset"_a, "sequences"_a, "boundaries"_a)
+      .def_prop_ro("tokens", [](const StoreFiles& self) { return self.shards->tokens(); })
+      .def_prop_ro("documents", [](const StoreFiles& self) { return self.shards->documents(); });
+
+  nb::class_<Feed>(m, "Feed", "A plan joined with the stores it speaks of.")
+      .def("__init__",
+           [](Feed* self, const std::vector<const StoreFiles*>& stores, const std::vector<std::uint32_t>& id_limits,
+              const Plan& plan, std::size_t length, const std::string& labels, const std::string& documents,
+              std::int64_t pad_id, std::size_t id_bytes) {
+             if (stores.size() != id_limits.size()) throw std::invalid_argument("one id limit per store");
+             std::vector<FeedSource> sources;
+             for (std::size_t i = 0; i < stores.size(); ++i) sources.push_back({stores[i]->shards, id_limits[i]});
+             FeedShape shape;
+             shape.length = length;
+             shape.labels = named<Labels>(labels, {{"next", Labels::next}, {"same", Labels::same}}, "labels");
+             shape.documents = named<Documents>(
+                 documents, {{"attend", Documents::attend}, {"isolate", Documents::isolate}, {"row", Documents::row}},
+                 "documents");
+             shape.pad_id = pad_id;
+             shape.id_bytes = id_bytes;
+             if (id_bytes != 4 && id_bytes != 8) throw std::invalid_argument("ids have 4 or 8 bytes");
+             new (self) Feed(std::move(sources), plan, shape);
+           },
+           "stores"_a, "id_limits"_a, "plan"_a, "length"_a, "labels"_a, "documents"_a, "pad_id"_a, "id_bytes"_a,
+           nb::keep_alive<1, 2>())
+      .def("batch_bytes", [](const Feed& feed, std::size_t rows) { return feed.layout(rows).bytes(); }, "rows"_a,
+           "Bytes of the buffer of a batch of so many rows.")
+      .def("fill",
+           [](const Feed& feed, std::uint64_t first, std::uint64_t own, std::size_t rows) {
+             nb::gil_scoped_release unlocked;
+             install_guard();
+             const auto layout = feed.layout(rows);
+             const auto pool = std::make_shared<Pool>(layout.bytes(), 1, 0);
+             auto batch = std::make_unique<Batch>(pool, pool->try_take(), layout);
+             FeedScratch scratch;
+             feed.fill(first, own, *batch, scratch, std::atomic<bool>(false));
+             return batch;
+           },
+           "first"_a, "own"_a, "rows"_a, "Fill one batch here and now, in this thread.");
+
+  nb::class_<Batch>(m, "Batch", "One batch in one buffer; arrays over it keep it alive.")
+      .def_prop_ro("columns",
+                   [](nb::handle_t<Batch> self) {
+                     const auto& batch = nb::cast<const Batch&>(self);
+                     return batch.layout().id_bytes == 8 ? columns<std::int64_t>(self, batch)
+                                                         : columns<std::int32_t>(self, batch);
+                   },
+                   nb::sig("def columns(self) -> numpy.typing.NDArray[numpy.int64] | numpy.typing.NDArray[numpy.int32]"),
+                   "Inputs, labels and, when isolated, positions: (columns, rows, length).")
+      .def_prop_ro("lengths",
+                   [](nb::handle_t<Batch> self) {
+                     const auto& batch = nb::cast<const Batch&>(self);
+                     return integers(self, batch.lengths(), batch.layout().rows);
+                   },
+                   nb::sig("def lengths(self) -> numpy.typing.NDArray[numpy.int32]"), "Real tokens of each row.")
+      .def_prop_ro("sources",
+                   [](nb::handle_t<Batch> self) {
+                     const auto& batch = nb::cast<const Batch&>(self);
+                     return integers(self, batch.sources(), batch.layout().rows);
+                   },
+                   nb::sig("def sources(self) -> numpy.typing.NDArray[numpy.int32]"),
+                   "Number of each row's source in the plan; -1 for filler.")
+      .def_prop_ro("segment_starts",
+                   [](nb::handle_t<Batch> self) {
+                     const auto& batch = nb::cast<const Batch&>(self);
+                     return integers(self, batch.starts(), batch.layout().isolated ? batch.facts.segments + 1 : 0);
+                   },
+                   nb::sig("def segment_starts(self) -> numpy.typing.NDArray[numpy.int32]"),
+                   "Starts of the segments in the flattened rows, and their end.")
+      .def_prop_ro("isolated", [](const Batch& batch) { return batch.layout().isolated; })
+      .def_prop_ro("nbytes", [](const Batch& batch) { return batch.layout().bytes(); })
+      .def_prop_ro("facts",
+                   [](const Batch& batch) {
+                     const auto& f = batch.facts;
+                     return std::tuple(f.step, f.rows, f.filler, f.tokens, f.cut, f.longest_segment);
+                   },
+                   "Step, rows, filler rows, tokens, tokens cut, longest segment.");
+
+  m.def("fork_generation", &fork_generation, "How many forks lie between this process and the one that was started.");
+
+  nb::class_<RingHandle>(m, "Ring", "Threads that fill batches ahead of the trainer, handed over in order.")
+      .def("__init__",
+           [](RingHandle* self, std::shared_ptr<Feed> feed, const Clock& clock, std::uint64_t first_step,
+              std::size_t threads, std::size_t depth, std::size_t most_buffers, bool pad_last) {
+             if (threads == 0 || depth == 0) throw std::invalid_argument("a ring needs a thread and a slot");
+             const auto bytes = feed->layout(clock.rank_rows).bytes();
+             const auto pool = std::make_shared<Pool>(bytes, most_buffers, depth + 1);
+             new (self) RingHandle(
+                 std::make_unique<Ring>(std::move(feed), clock, first_step, threads, depth, pool, pad_last));
+           },
+           "feed"_a, "clock"_a, "first_step"_a, "threads"_a, "depth"_a,
+           "most_buffers"_a = std::numeric_limits<std::size_t>::max(), "pad_last"_a = false, nb::keep_alive<1, 2>())
+      .def("take", &take, nb::sig("def take(self) -> Batch | None"), "The next batch; None when the user holds every buffer.")
+      .def("close", [](RingHandle& self) { self.ring->close(); }, nb::call_guard<nb::gil_scoped_release>(),
+           "Stop the threads.")
+      .def_prop_ro("ready", [](const RingHandle& self) { return self.ring->filled(); }, "Batches that wait to be taken.")
+      .def_prop_ro("pool_bytes", [](const RingHandle& self) { return self.ring->pool_bytes(); },
+                   "Bytes of all buffers, also of those in the user's hands.")
+      .def_prop_ro("counters",
+                   [](const RingHandle& self) {
+                     const auto c = self.ring->counters();
+                     return std::tuple(c.batches, c.filled, c.fill_ns, c.room_wait_ns, c.take_wait_ns);
+                   },
+                   "Batches taken and filled; nanoseconds of filling, of waiting for room, of waiting for a batch.");
+}

@@ -1,0 +1,118 @@
+// core/ahead.h: asks the system for the pages of coming rows. The future is known, so the disk can work on it early.
+//
+// Windows of a global shuffle are asked for one by one; blocks of a local shuffle, or of none, as a whole. Data that is in
+// memory already costs one question per batch or block and nothing else.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+
+#include "core/clock.h"
+#include "core/feed.h"
+
+namespace millstream {
+
+class ReadAhead {
+ public:
+  ReadAhead(const Feed& feed, const Clock& clock, std::uint64_t first_step)
+      : feed_(feed), clock_(clock), next_step_(first_step) {
+    const auto rows = std::max<std::uint64_t>(clock.rank_rows, 1);
+    steps_ahead_ = std::clamp<std::uint64_t>(rows_ahead / rows, 2, 64);
+    steps_per_question_ = std::max<std::uint64_t>(1, 64 / rows);
+  }
+
+  // Called by whoever starts to fill `step`; only one thread at a time does the work, the others go on.
+  void before(std::uint64_t step) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return;
+    next_step_ = std::max(next_step_, step + 1);
+    for (; next_step_ <= step + steps_ahead_; ++next_step_) look_at(next_step_);
+  }
+
+  // The next steps came from the disk although they looked warm.
+  void missed() { cold_steps_.store(cold_memory, std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::uint64_t rows_ahead = 512;
+  static constexpr std::uint64_t blocks_ahead = 8;  // of a store that is read in file order
+  static constexpr int cold_memory = 64;            // steps to go on asking for after something was not in memory
+
+  void look_at(std::uint64_t number) {
+    const bool ask = cold_steps_.load(std::memory_order_relaxed) > 0;
+    if (!ask && number % steps_per_question_ != 0) return;
+    const auto step = clock_.step(number);
+    if (step.own == 0) return;
+    feed_.plan().rows(step.first, step.own, scratch_.plan);
+    if (ask) cold_steps_.fetch_sub(1, std::memory_order_relaxed);
+    for (const auto& row : scratch_.plan.rows) {
+      if (!one_by_one(row.source)) continue;
+      if (!want(row.source, row.sample, 1, ask)) missed();
+      if (cold_steps_.load(std::memory_order_relaxed) == 0) break;  // the first row answers for its batch
+    }
+    look_at_blocks(step);
+  }
+
+  // Neighbours in file order or local order are better asked for together.
+  bool one_by_one(std::uint32_t source) const {
+    return feed_.plan().mixed() || feed_.plan().courses()[source].order.shuffle == Shuffle::global;
+  }
+
+  // In file order or local order, ask for the block that stands a group (or a few blocks) ahead.
+  void look_at_blocks(const Step& step) {
+    const auto& course = feed_.plan().courses()[0];
+    if (one_by_one(0) || course.split != 1) return;
+    const auto& spec = course.order;
+    const bool begun = step.first < course.left();
+    const auto epoch = course.epoch + (begun ? 0 : 1 + (step.first - course.left()) / spec.samples);
+    const auto position = begun ? step.first + course.offset : (step.first - course.left()) % spec.samples;
+    if (!order_ || order_->epoch() != epoch) {
+      order_.emplace(spec, epoch);
+      next_slot_ = position / spec.block_samples;
+    }
+    const auto distance = spec.shuffle == Shuffle::local ? spec.group_blocks : blocks_ahead;
+    const auto blocks = (spec.samples - 1) / spec.block_samples + 1;
+    const auto stop = std::min(blocks, position / spec.block_samples + distance + 1);
+    for (; next_slot_ < stop; ++next_slot_)
+      want(0, order_->block_at(next_slot_) * spec.block_samples, spec.block_samples, false);
+  }
+
+  // Asks for the pages of some samples unless their first page is in memory (or `anyway`); tells whether it was.
+  bool want(std::uint32_t source, std::uint64_t sample, std::uint64_t samples, bool anyway) {
+    auto& shards = *feed_.sources()[source].shards;
+    const auto length = feed_.shape().length;
+    const auto token = sample * length;
+    if (token >= shards.tokens() || feed_.shape().documents == Documents::row) return true;
+    const auto number = shards.shard_of_token(token);
+    const auto facts = shards.row(number);
+    Shards::Reader reader(shards);
+    const auto& shard = reader.at(number);
+    const auto start = token - facts.first_token;
+    const auto count = std::min(samples * length + 1, facts.tokens - start);
+    const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto from = reinterpret_cast<std::uintptr_t>(shard.tokens + start * shard.token_width) / page * page;
+    const auto to = reinterpret_cast<std::uintptr_t>(shard.tokens + (start + count) * shard.token_width);
+    auto* const pages = reinterpret_cast<void*>(from);
+    unsigned char resident = 1;
+    if (!anyway && ::mincore(pages, 1, &resident) == 0 && (resident & 1) != 0) return true;
+    ::madvise(pages, to - from, MADV_WILLNEED);
+    return anyway;
+  }
+
+  const Feed& feed_;
+  const Clock clock_;
+  std::mutex mutex_;
+  std::uint64_t next_step_;
+  std::uint64_t steps_ahead_ = 1, steps_per_question_ = 1;
+  std::atomic<int> cold_steps_ = 0;
+  FeedScratch scratch_;
+  std::optional<EpochOrder> order_;
+  std::uint64_t next_slot_ = 0;  // of that order
+};
+
+}  // namespace millstream

@@ -1,0 +1,90 @@
+// core/assemble.h: segments of tokens -> the rows of a batch. The one place where ids, labels, positions and cu_seqlens are made.
+//
+// A row is a list of segments laid side by side and padded to its length. Tokens of a segment may see each other; nothing
+// crosses from one segment to the next. A pretraining window is one segment, a row of isolated documents has several.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+
+#include "core/kernels.h"
+
+namespace millstream {
+
+inline constexpr int no_loss = -100;
+
+struct Segment {
+  const void* tokens;
+  std::uint32_t count;
+  bool followed;  // tokens[count] exists and is the target of the last token
+};
+
+enum class Labels : std::uint8_t { next, same };
+
+struct RowShape {
+  std::size_t length;
+  Labels labels;
+  std::int64_t pad_id;
+};
+
+// Where one row goes. `positions` is null unless the batch isolates its segments.
+template <typename Out>
+struct RowSpace {
+  Out* inputs;
+  Out* labels;
+  Out* positions;
+};
+
+// The starts of all segments of a batch, as offsets into its flattened rows.
+struct SegmentStarts {
+  std::int32_t* starts;
+  std::size_t count = 0;
+  std::size_t longest = 0;
+
+  void add(std::size_t start, std::size_t length) {
+    starts[count++] = static_cast<std::int32_t>(start);
+    longest = std::max(longest, length);
+  }
+};
+
+template <typename In, typename Out>
+void write_labels(const Segment& segment, Labels labels, bool isolated, Out* out) {
+  const auto* const tokens = static_cast<const In*>(segment.tokens);
+  if (labels == Labels::same) {
+    widen(tokens, out, segment.count);
+    if (isolated) out[0] = no_loss;  // its predecessor is in another segment
+    return;
+  }
+  widen(tokens + 1, out, segment.count - 1 + segment.followed);
+  if (!segment.followed) out[segment.count - 1] = no_loss;
+}
+
+// Writes one row and returns how many of its tokens are real. Segments must not be longer than the row in sum.
+template <typename In, typename Out>
+std::size_t assemble_row(std::span<const Segment> segments, const RowShape& shape, const RowSpace<Out>& row,
+                         std::size_t row_start, SegmentStarts* starts) {
+  std::size_t filled = 0;
+  for (const auto& segment : segments) {
+    if (segment.count == 0) continue;
+    widen(static_cast<const In*>(segment.tokens), row.inputs + filled, segment.count);
+    write_labels<In>(segment, shape.labels, starts != nullptr, row.labels + filled);
+    if (starts != nullptr) {
+      std::iota(row.positions + filled, row.positions + filled + segment.count, Out{0});
+      starts->add(row_start + filled, segment.count);
+    }
+    filled += segment.count;
+  }
+  const auto rest = shape.length - filled;
+  std::fill_n(row.inputs + filled, rest, static_cast<Out>(shape.pad_id));
+  std::fill_n(row.labels + filled, rest, Out{no_loss});
+  if (starts != nullptr) {
+    std::fill_n(row.positions + filled, rest, Out{0});
+    for (auto place = filled; place < shape.length; ++place) starts->add(row_start + place, 1);
+  }
+  return filled;
+}
+
+}  // namespace millstream

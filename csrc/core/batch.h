@@ -1,0 +1,67 @@
+// core/batch.h: one batch in one buffer, and what is known of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "core/pool.h"
+
+namespace millstream {
+
+// Where the columns of a batch lie in its buffer. The token columns come first, one after another, so that a
+// framework can take them as one array of shape (columns, rows, length).
+struct BatchLayout {
+  std::size_t rows = 0;
+  std::size_t length = 0;
+  std::size_t id_bytes = 8;  // 4 or 8
+  bool isolated = false;     // with position ids and segment starts
+
+  std::size_t columns() const { return isolated ? 3 : 2; }
+  std::size_t column_bytes() const { return rows * length * id_bytes; }
+  std::size_t lengths_offset() const { return aligned(columns() * column_bytes()); }
+  std::size_t sources_offset() const { return lengths_offset() + rows * sizeof(std::int32_t); }
+  std::size_t starts_offset() const { return aligned(sources_offset() + rows * sizeof(std::int32_t)); }
+  std::size_t bytes() const {
+    return aligned(starts_offset() + (isolated ? (rows * length + 1) * sizeof(std::int32_t) : 0));
+  }
+
+ private:
+  static std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+};
+
+struct BatchFacts {
+  std::uint64_t step = 0;    // of the clock that made it
+  std::uint64_t rows = 0;    // real rows
+  std::uint64_t filler = 0;  // rows that only fill up (loss 0)
+  std::uint64_t tokens = 0;  // real input tokens
+  std::uint64_t cut = 0;     // tokens that did not fit their row
+  std::uint64_t segments = 0;
+  std::uint64_t longest_segment = 0;
+};
+
+// A buffer on loan from a pool; it goes back when the last tensor over it is gone.
+class Batch {
+ public:
+  Batch(std::shared_ptr<Pool> pool, std::byte* data, const BatchLayout& layout)
+      : pool_(std::move(pool)), data_(data), layout_(layout) {}
+  ~Batch() { pool_->give_back(data_); }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  const BatchLayout& layout() const { return layout_; }
+  std::byte* data() const { return data_; }
+  std::int32_t* lengths() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.lengths_offset()); }
+  std::int32_t* sources() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.sources_offset()); }
+  std::int32_t* starts() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.starts_offset()); }
+
+  BatchFacts facts;
+
+ private:
+  std::shared_ptr<Pool> pool_;
+  std::byte* data_;
+  BatchLayout layout_;
+};
+
+}  // namespace millstream

@@ -1,0 +1,71 @@
+// core/clock.h: step -> rows, within one phase of a run.
+//
+// A phase starts somewhere in an epoch, with `left` samples to go until its end; later epochs have `size` samples each. A
+// step takes the next `global_rows` samples and never straddles an epoch's end, so the last step of an epoch may be
+// short (or is left out with drop_last). Each rank takes its neighbouring cut of the step's rows.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+
+namespace millstream {
+
+struct Step {
+  std::uint64_t epoch;     // counted from the phase's first epoch
+  std::uint64_t offset;    // samples of that epoch before this step (since the phase began, in epoch 0)
+  std::uint64_t position;  // samples of the phase before this step, left-out ones included
+  std::uint64_t rows;      // of all ranks
+  std::uint64_t first;     // position of this rank's first row
+  std::uint64_t own;       // rows of this rank
+};
+
+struct Clock {
+  std::uint64_t left = 0;
+  std::uint64_t size = 0;
+  std::uint64_t global_rows = 1;
+  std::uint64_t rank_start = 0;  // rows of a step that belong to lower ranks
+  std::uint64_t rank_rows = 1;
+  bool drop_last = false;
+
+  void check() const {
+    if (global_rows == 0 || size == 0) throw std::invalid_argument("a clock needs rows and an epoch size");
+    if (drop_last && size < global_rows)
+      throw std::invalid_argument("drop_last leaves no step: an epoch has fewer samples than one global batch");
+  }
+
+  std::uint64_t steps_in(std::uint64_t samples) const {
+    return drop_last ? samples / global_rows : samples / global_rows + (samples % global_rows != 0);
+  }
+
+  Step step(std::uint64_t number) const {
+    const auto first_epoch = steps_in(left);
+    Step step{};
+    auto within = number;
+    auto samples = left;
+    if (number >= first_epoch) {
+      const auto later = number - first_epoch;
+      step.epoch = 1 + later / steps_in(size);
+      within = later % steps_in(size);
+      samples = size;
+      step.position = left + (step.epoch - 1) * size;
+    }
+    step.offset = within * global_rows;
+    step.position += step.offset;
+    step.rows = std::min(global_rows, samples - step.offset);
+    const auto start = std::min(rank_start, step.rows);
+    step.first = step.position + start;
+    step.own = std::min(rank_rows, step.rows - start);
+    return step;
+  }
+
+  // The step that uses `position`, or the first one after it where drop_last leaves it out.
+  std::uint64_t number_of(std::uint64_t position) const {
+    if (position < left) return std::min(position / global_rows, steps_in(left));
+    const auto later = position - left;
+    const auto within = std::min(later % size / global_rows, steps_in(size));
+    return steps_in(left) + later / size * steps_in(size) + within;
+  }
+};
+
+}  // namespace millstream

@@ -1,0 +1,94 @@
+// core/feed.h: step -> batch. A feed joins a plan with the stores it speaks of; it has no state of its own, so any number
+// of threads fill batches of one feed side by side, each with its own scratch.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "core/batch.h"
+#include "core/plan.h"
+#include "core/rows.h"
+#include "core/shards.h"
+
+namespace millstream {
+
+struct FeedSource {
+  std::shared_ptr<Shards> shards;
+  std::uint32_t id_limit = 0;  // 0: ids were checked when the store was opened
+};
+
+struct FeedScratch {
+  PlanScratch plan;
+  RowScratch row;
+};
+
+class Feed {
+ public:
+  Feed(std::vector<FeedSource> sources, Plan plan, const FeedShape& shape)
+      : sources_(std::move(sources)), plan_(std::move(plan)), shape_(shape) {
+    if (sources_.size() != plan_.courses().size()) throw std::invalid_argument("a feed needs one store per course");
+    if (shape_.length == 0 || shape_.length > (std::size_t{1} << 30)) throw std::invalid_argument("rows of 1 to 2^30 tokens");
+  }
+
+  const FeedShape& shape() const { return shape_; }
+  const Plan& plan() const { return plan_; }
+  const std::vector<FeedSource>& sources() const { return sources_; }
+
+  BatchLayout layout(std::size_t rows) const {
+    return {rows, shape_.length, shape_.id_bytes, shape_.documents == Documents::isolate};
+  }
+
+  // Fills `batch` with `own` rows from position `first` of the phase on; its remaining rows become filler. Returns early,
+  // with a batch that nobody may use, when `stopping` is set.
+  void fill(std::uint64_t first, std::uint64_t own, Batch& batch, FeedScratch& scratch,
+            const std::atomic<bool>& stopping) const {
+    plan_.rows(first, own, scratch.plan);
+    if (shape_.id_bytes == 8) fill_rows<std::int64_t>(batch, scratch, stopping);
+    else fill_rows<std::int32_t>(batch, scratch, stopping);
+  }
+
+ private:
+  template <typename Out>
+  void fill_rows(Batch& batch, FeedScratch& scratch, const std::atomic<bool>& stopping) const {
+    const auto layout = batch.layout();
+    const auto& rows = scratch.plan.rows;
+    const auto column = layout.rows * layout.length;
+    BatchFacts facts{.rows = rows.size(), .filler = layout.rows - rows.size()};
+    SegmentStarts starts{batch.starts()};
+    auto* const kept = layout.isolated ? &starts : nullptr;
+    std::vector<std::optional<RowWriter>> writers(sources_.size());
+    for (std::size_t number = 0; number < layout.rows && !stopping.load(std::memory_order_relaxed); ++number) {
+      const auto start = number * layout.length;
+      auto* const inputs = reinterpret_cast<Out*>(batch.data()) + start;
+      const RowSpace<Out> space{inputs, inputs + column, layout.isolated ? inputs + 2 * column : nullptr};
+      std::size_t tokens = 0;
+      batch.sources()[number] = -1;  // filler
+      if (number < rows.size()) {
+        const auto [source, sample] = rows[number];
+        batch.sources()[number] = static_cast<std::int32_t>(source);
+        auto& writer = writers[source];
+        if (!writer) writer.emplace(*sources_[source].shards, shape_, sources_[source].id_limit, scratch.row);
+        tokens = writer->write(sample, space, start, kept, facts.cut);
+      } else {
+        assemble_row<std::uint16_t, Out>({}, {shape_.length, shape_.labels, shape_.pad_id}, space, start, kept);
+      }
+      batch.lengths()[number] = static_cast<std::int32_t>(tokens);
+      facts.tokens += tokens;
+    }
+    if (layout.isolated) starts.starts[starts.count] = static_cast<std::int32_t>(column);
+    facts.segments = starts.count;
+    facts.longest_segment = starts.longest;
+    batch.facts = facts;
+  }
+
+  std::vector<FeedSource> sources_;
+  Plan plan_;
+  FeedShape shape_;
+};
+
+}  // namespace millstream

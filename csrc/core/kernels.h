@@ -1,0 +1,67 @@
+// core/kernels.h: the few inner loops that decide the speed, compiled for several instruction sets (see kernels.cpp).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace millstream {
+
+// An alternating Feistel network on low_bits + high_bits bits (at most 32 each).
+struct Feistel {
+  static constexpr int wide_rounds = 8;
+  // Few bits per half mix slowly, so small domains get more rounds.
+  static constexpr int narrow_rounds = 40;
+
+  int low_bits = 0;
+  int high_bits = 0;
+  std::array<std::uint64_t, narrow_rounds> keys{};
+
+  // `bits` well-mixed bits of (half, key). Products of 32-bit words: every vector unit has those.
+  static constexpr std::uint64_t scramble(std::uint64_t half, std::uint64_t key, int bits) {
+    constexpr std::uint64_t word = 0xFFFFFFFFULL;
+    auto x = ((half ^ key) & word) * 0x9E3779B1ULL;
+    x = ((x ^ (x >> 32) ^ (key >> 32)) & word) * 0x85EBCA77ULL;
+    return ((x ^ (x >> 32)) & word) >> (32 - bits);
+  }
+
+  template <int rounds>
+  constexpr std::uint64_t encrypt(std::uint64_t x) const {
+    auto low = x & ((1ULL << low_bits) - 1);
+    auto high = x >> low_bits;
+    for (std::size_t round = 0; round < rounds; round += 2) {
+      high ^= scramble(low, keys[round], high_bits);
+      low ^= scramble(high, keys[round + 1], low_bits);
+    }
+    return (high << low_bits) | low;
+  }
+
+  template <int rounds>
+  constexpr std::uint64_t decrypt(std::uint64_t x) const {
+    auto low = x & ((1ULL << low_bits) - 1);
+    auto high = x >> low_bits;
+    for (std::size_t round = rounds; round > 0; round -= 2) {
+      low ^= scramble(high, keys[round - 1], low_bits);
+      high ^= scramble(low, keys[round - 2], high_bits);
+    }
+    return (high << low_bits) | low;
+  }
+};
+
+void encrypt_all(const Feistel& feistel, std::uint64_t* values, std::size_t count);
+void decrypt_all(const Feistel& feistel, std::uint64_t* values, std::size_t count);
+
+// out[i] = in[i], widened. Overloads rather than a template: each is compiled once per instruction set.
+void widen(const std::uint16_t* in, std::int64_t* out, std::size_t count);
+void widen(const std::uint16_t* in, std::int32_t* out, std::size_t count);
+void widen(const std::uint32_t* in, std::int64_t* out, std::size_t count);
+void widen(const std::uint32_t* in, std::int32_t* out, std::size_t count);
+void widen(const std::int32_t* in, std::int64_t* out, std::size_t count);
+void widen(const std::int32_t* in, std::int32_t* out, std::size_t count);
+
+// The largest id, read as unsigned, so that a negative id is larger than any vocabulary.
+std::uint32_t largest(const std::uint16_t* in, std::size_t count);
+std::uint32_t largest(const std::uint32_t* in, std::size_t count);
+std::uint32_t largest(const std::int32_t* in, std::size_t count);
+
+}  // namespace millstream

@@ -1,0 +1,160 @@
+// core/plan.h: position in a phase -> sample of a source. Pure arithmetic over the orders; no data is touched.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "core/mix.h"
+#include "core/order.h"
+
+namespace millstream {
+
+// How a phase goes through one source. The epoch the source was in when the phase began goes on in the order it had
+// then, in samples that may since have become shorter by the factor `split`; later epochs follow `order`.
+struct Course {
+  OrderSpec order;
+  OrderSpec begun;
+  std::uint64_t split = 1;
+  std::uint64_t epoch = 0;
+  std::uint64_t offset = 0;  // samples of the begun epoch, in their present length, that earlier phases used
+
+  std::uint64_t left() const { return begun.samples * split - offset; }
+};
+
+struct RowPlan {
+  std::uint32_t source;
+  std::uint64_t sample;
+};
+
+// What a thread keeps between plans.
+struct PlanScratch {
+  struct Orders {
+    std::optional<EpochOrder> begun, later;
+  };
+  std::vector<Orders> orders;
+  std::vector<Mixture::Place> table;
+  std::uint64_t table_number = ~0ULL;
+  std::vector<std::uint64_t> positions, samples;
+  std::vector<std::size_t> homes;
+  std::vector<RowPlan> rows;
+};
+
+class Plan {
+ public:
+  Plan(std::vector<Course> courses, std::optional<Mixture> mixture)
+      : courses_(std::move(courses)), mixture_(std::move(mixture)) {
+    if (courses_.empty()) throw std::invalid_argument("a plan needs a source");
+    if (mixture_ && mixture_->sources() != courses_.size())
+      throw std::invalid_argument("a mixture needs one quota per source");
+    for (const auto& course : courses_)
+      if (course.order.samples == 0 || course.split == 0 || course.offset > course.begun.samples * course.split)
+        throw std::invalid_argument("a source begins behind the end of its epoch");
+  }
+
+  const std::vector<Course>& courses() const { return courses_; }
+  bool mixed() const { return mixture_.has_value(); }
+
+  // Fills scratch.rows for `count` positions from `first` on.
+  void rows(std::uint64_t first, std::uint64_t count, PlanScratch& scratch) const {
+    scratch.orders.resize(courses_.size());
+    scratch.rows.resize(count);
+    scratch.homes.clear();
+    scratch.positions.clear();
+    if (!mixture_) {
+      for (std::uint64_t i = 0; i < count; ++i) scratch.positions.push_back(first + i);
+      return order_rows(0, scratch);
+    }
+    for (std::uint32_t source = 0; source < courses_.size(); ++source) {
+      scratch.homes.clear();
+      scratch.positions.clear();
+      for (std::uint64_t i = 0; i < count; ++i) {
+        const auto& place = place_at(first + i, scratch);
+        if (place.source != source) continue;
+        scratch.positions.push_back((first + i) / mixture_->places() * mixture_->quota(source) + place.rank);
+        scratch.homes.push_back(i);
+      }
+      order_rows(source, scratch);
+    }
+  }
+
+  // How many of the first `position` positions of the phase belong to `source`.
+  std::uint64_t used(std::uint32_t source, std::uint64_t position) const {
+    if (!mixture_) return position;
+    const auto whole = position / mixture_->places() * mixture_->quota(source);
+    const auto table = mixture_->block(position / mixture_->places());
+    const auto rest = std::span(table).first(position % mixture_->places());
+    return whole + static_cast<std::uint64_t>(std::ranges::count(rest, source, &Mixture::Place::source));
+  }
+
+  // The position of the phase at which `source` is used for the `number`-th time (from 0).
+  std::uint64_t position_of(std::uint32_t source, std::uint64_t number) const {
+    if (!mixture_) return number;
+    const auto block = number / mixture_->quota(source);
+    const auto rank = number % mixture_->quota(source);
+    const auto table = mixture_->block(block);
+    const auto place = std::ranges::find_if(
+        table, [&](const Mixture::Place& candidate) { return candidate.source == source && candidate.rank == rank; });
+    return block * mixture_->places() + static_cast<std::uint64_t>(place - table.begin());
+  }
+
+ private:
+  const Mixture::Place& place_at(std::uint64_t position, PlanScratch& scratch) const {
+    const auto number = position / mixture_->places();
+    if (scratch.table_number != number) {
+      scratch.table = mixture_->block(number);
+      scratch.table_number = number;
+    }
+    return scratch.table[position % mixture_->places()];
+  }
+
+  // Turns scratch.positions of one source (uses since the phase began, rising) into samples, an epoch at a time.
+  void order_rows(std::uint32_t source, PlanScratch& scratch) const {
+    auto& positions = scratch.positions;
+    scratch.samples.resize(positions.size());
+    for (std::size_t done = 0; done < positions.size();) done = order_epoch(source, done, scratch);
+    for (std::size_t i = 0; i < positions.size(); ++i)
+      scratch.rows[scratch.homes.empty() ? i : scratch.homes[i]] = {source, scratch.samples[i]};
+  }
+
+  // Orders those positions from `done` on that lie in one epoch; returns where the next epoch starts.
+  std::size_t order_epoch(std::uint32_t source, std::size_t done, PlanScratch& scratch) const {
+    const auto& course = courses_[source];
+    auto& orders = scratch.orders[source];
+    const auto positions = std::span(scratch.positions).subspan(done);
+    const auto left = course.left();
+    const bool begun = positions[0] < left;
+    const auto passed = begun ? 0 : (positions[0] - left) / course.order.samples;
+    const auto end = begun ? left : left + (passed + 1) * course.order.samples;
+    const auto count = static_cast<std::size_t>(std::ranges::lower_bound(positions, end) - positions.begin());
+    const auto in = positions.first(count);
+    const auto out = std::span(scratch.samples).subspan(done, count);
+    if (begun) {
+      if (!orders.begun) orders.begun.emplace(course.begun, course.epoch);
+      for (auto& position : in) position += course.offset;
+      finish_begun(course, *orders.begun, in, out);
+    } else {
+      const auto epoch = course.epoch + 1 + passed;
+      if (!orders.later || orders.later->epoch() != epoch) orders.later.emplace(course.order, epoch);
+      for (auto& position : in) position -= end - course.order.samples;
+      orders.later->at(in, out);
+    }
+    return done + count;
+  }
+
+  static void finish_begun(const Course& course, EpochOrder& order, std::span<const std::uint64_t> positions,
+                           std::span<std::uint64_t> out) {
+    if (course.split == 1) return order.at(positions, out);
+    for (std::size_t i = 0; i < positions.size(); ++i)
+      out[i] = order.at(positions[i] / course.split) * course.split + positions[i] % course.split;
+  }
+
+  std::vector<Course> courses_;
+  std::optional<Mixture> mixture_;
+};
+
+}  // namespace millstream

@@ -1,0 +1,246 @@
+// core/ring.h: threads that fill batches ahead of the trainer, handed over in order.
+//
+// A thread takes a ticket (the next step), waits until the ring has room for it, fills a buffer from the pool and puts it into
+// the ring's slot for that ticket. Tickets make the order independent of how fast any thread is. Nothing here knows Python.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/ahead.h"
+#include "core/batch.h"
+#include "core/clock.h"
+#include "core/feed.h"
+#include "core/pool.h"
+
+namespace millstream {
+
+inline std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+inline void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+struct RingCounters {
+  std::uint64_t batches = 0, filled = 0;
+  std::int64_t fill_ns = 0;       // threads at work
+  std::int64_t room_wait_ns = 0;  // threads waiting for the trainer
+  std::int64_t take_wait_ns = 0;  // the trainer waiting for a batch
+};
+
+class Ring {
+ public:
+  enum class Outcome { ready, waiting, starved };
+
+  Ring(std::shared_ptr<const Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
+       std::size_t depth, std::shared_ptr<Pool> pool, bool pad_last)
+      : feed_(std::move(feed)),
+        clock_(clock),
+        pool_(std::move(pool)),
+        pad_last_(pad_last),
+        ahead_(*feed_, clock, first_step),
+        slots_(depth),
+        next_ticket_(first_step),
+        head_(first_step) {
+    install_guard();
+    for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  }
+
+  ~Ring() { close(); }
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
+  // Waits at most `patience_ns` for the next batch. A failed fill is thrown here, in its turn.
+  Outcome take(std::int64_t patience_ns, std::unique_ptr<Batch>& out) {
+    const std::lock_guard one_at_a_time(taking_);
+    auto& slot = slots_[head_.load(std::memory_order_relaxed) % slots_.size()];
+    if (!slot.ready.load(std::memory_order_acquire)) {
+      const auto start = now_ns();
+      const bool ready = spin(slot) || sleep(slot, patience_ns);
+      counters_.take_wait_ns += now_ns() - start;
+      if (!ready) return starved_.load() > 0 && pool_->exhausted() ? Outcome::starved : Outcome::waiting;
+    }
+    if (slot.failure) std::rethrow_exception(slot.failure);  // it stays, so that every later call says the same
+    out = std::move(slot.batch);
+    slot.ready.store(false, std::memory_order_relaxed);
+    ++counters_.batches;
+    head_.fetch_add(1);
+    make_room();
+    return Outcome::ready;
+  }
+
+  // True if the next take() will not wait.
+  bool ready() const { return slots_[head_.load() % slots_.size()].ready.load(std::memory_order_acquire); }
+
+  std::size_t pool_bytes() const { return pool_->bytes_held(); }
+
+  std::size_t filled() const {
+    std::size_t count = 0;
+    for (const auto& slot : slots_) count += slot.ready.load(std::memory_order_acquire);
+    return count;
+  }
+
+  RingCounters counters() const {
+    auto counters = counters_;
+    counters.filled = filled_.load();
+    counters.fill_ns = fill_ns_.load();
+    counters.room_wait_ns = room_wait_ns_.load();
+    return counters;
+  }
+
+  // Stops the threads; each ends after the row it is writing.
+  void close() {
+    stopping_.store(true);
+    for (auto& thread : threads_) thread.request_stop();
+    {
+      const std::lock_guard lock(mutex_);
+      room_.notify_all();
+    }
+    pool_->wake();
+    threads_.clear();
+  }
+
+ private:
+  struct Slot {
+    std::atomic<bool> ready = false;
+    std::unique_ptr<Batch> batch;
+    std::exception_ptr failure;
+  };
+
+  void work(const std::stop_token& stop) {
+    FeedScratch scratch;
+    while (!stop.stop_requested()) {
+      const auto ticket = next_ticket_.fetch_add(1);
+      if (!wait_for_room(ticket, stop)) return;
+      auto& slot = slots_[ticket % slots_.size()];
+      try {
+        if (!fill(ticket, slot, scratch, stop)) return;
+      } catch (...) {
+        slot.failure = std::current_exception();
+      }
+      hand_over(slot);
+      if (slot.failure) return;
+    }
+  }
+
+  bool fill(std::uint64_t ticket, Slot& slot, FeedScratch& scratch, const std::stop_token& stop) {
+    auto* data = pool_->try_take();
+    if (data == nullptr) {
+      ++starved_;
+      data = pool_->take([&] { return !stop.stop_requested(); });
+      --starved_;
+      if (data == nullptr) return false;
+    }
+    const auto step = clock_.step(ticket);
+    const auto layout = feed_->layout(pad_last_ ? clock_.rank_rows : step.own);
+    auto batch = std::make_unique<Batch>(pool_, data, layout);
+    const auto start = now_ns();
+    ahead_.before(ticket);
+    feed_->fill(step.first, step.own, *batch, scratch, stopping_);
+    batch->facts.step = ticket;
+    note_misses(ticket);
+    const auto took = now_ns() - start;
+    fill_ns_.fetch_add(took, std::memory_order_relaxed);
+    last_fill_ns_.store(took, std::memory_order_relaxed);
+    filled_.fetch_add(1, std::memory_order_relaxed);
+    slot.batch = std::move(batch);
+    return true;
+  }
+
+  // Waits for the disk show up as major faults of this thread; asking costs a system call, so not for every batch.
+  void note_misses(std::uint64_t ticket) {
+    if (ticket % 8 != 0) return;
+    thread_local long seen = 0;
+    struct rusage usage;
+    if (::getrusage(RUSAGE_THREAD, &usage) != 0) return;
+    if (usage.ru_majflt > seen) ahead_.missed();
+    seen = usage.ru_majflt;
+  }
+
+  bool wait_for_room(std::uint64_t ticket, const std::stop_token& stop) {
+    const auto fits = [&] { return ticket < head_.load() + slots_.size(); };
+    if (fits()) return !stop.stop_requested();
+    const auto start = now_ns();
+    std::unique_lock lock(mutex_);
+    waiting_for_room_.fetch_add(1);
+    room_.wait(lock, [&] { return fits() || stop.stop_requested(); });
+    waiting_for_room_.fetch_sub(1);
+    room_wait_ns_.fetch_add(now_ns() - start, std::memory_order_relaxed);
+    return !stop.stop_requested();
+  }
+
+  // Threads are woken when half the ring is empty, not for every batch: small batches would drown in wake-ups.
+  void make_room() {
+    if (waiting_for_room_.load() == 0) return;
+    const auto taken = next_ticket_.load() - head_.load();  // at most the depth and one ticket per thread
+    if (taken > slots_.size() / 2 + threads_.size()) return;
+    const std::lock_guard lock(mutex_);
+    room_.notify_all();
+  }
+
+  void hand_over(Slot& slot) {
+    slot.ready.store(true);
+    if (!taker_waits_.load()) return;
+    const std::lock_guard lock(mutex_);
+    filled_slot_.notify_one();
+  }
+
+  // A batch that is due within microseconds is not worth a sleep.
+  bool spin(const Slot& slot) const {
+    constexpr std::int64_t worth_spinning_ns = 30'000;
+    const auto expected = last_fill_ns_.load(std::memory_order_relaxed);
+    if (expected == 0 || expected > worth_spinning_ns) return false;
+    const auto end = now_ns() + 2 * expected;
+    while (now_ns() < end) {
+      for (int i = 0; i < 16; ++i) pause_briefly();
+      if (slot.ready.load(std::memory_order_acquire)) return true;
+    }
+    return false;
+  }
+
+  bool sleep(const Slot& slot, std::int64_t patience_ns) {
+    std::unique_lock lock(mutex_);
+    taker_waits_.store(true);
+    const bool ready =
+        filled_slot_.wait_for(lock, std::chrono::nanoseconds(patience_ns), [&] { return slot.ready.load(); });
+    taker_waits_.store(false);
+    return ready;
+  }
+
+  std::shared_ptr<const Feed> feed_;
+  const Clock clock_;
+  std::shared_ptr<Pool> pool_;
+  const bool pad_last_;
+  ReadAhead ahead_;
+
+  std::vector<Slot> slots_;
+  std::atomic<std::uint64_t> next_ticket_;
+  std::atomic<std::uint64_t> head_;  // the step that is handed over next
+
+  std::mutex mutex_, taking_;
+  std::condition_variable room_, filled_slot_;
+  std::atomic<int> waiting_for_room_ = 0, starved_ = 0;
+  std::atomic<bool> taker_waits_ = false, stopping_ = false;
+
+  std::atomic<std::uint64_t> filled_ = 0;
+  std::atomic<std::int64_t> fill_ns_ = 0, last_fill_ns_ = 0, room_wait_ns_ = 0;
+  RingCounters counters_;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace millstream

@@ -1,0 +1,297 @@
+// core/shards.h: the tokens and documents of a store, mapped shard by shard when first touched.
+//
+// A store may have more shards than a process may have mappings, so the oldest is unmapped when there are too many. A
+// Reader holds the shared lock while it copies: what it looks at cannot be unmapped under it. Mapping needs no such care.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "core/tokenfile.h"
+
+namespace millstream {
+
+// Data that is not what its header or table promised.
+struct DataError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// A read-only mapping of a whole file.
+class Mapping {
+ public:
+  explicit Mapping(const std::string& path) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) throw DataError(path + ": cannot be opened (" + std::generic_category().message(errno) + ")");
+    struct stat facts = {};
+    const int failed = ::fstat(file, &facts);
+    bytes_ = static_cast<std::size_t>(facts.st_size);
+    if (failed == 0 && bytes_ > 0) data_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file, 0);
+    const int reason = errno;
+    ::close(file);
+    if (failed != 0 || data_ == MAP_FAILED)
+      throw DataError(path + ": cannot be mapped (" + std::generic_category().message(reason) + ")");
+  }
+  ~Mapping() {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), bytes_}; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+// Where documents end: our own index, Megatron's, or none (one document).
+enum class IndexKind : std::uint8_t { none, ends, megatron };
+
+struct StoreLayout {
+  std::string directory;  // of NNNNN.bin, or empty
+  std::string file;       // one file, or empty
+  Dtype dtype = Dtype::uint16;
+  std::uint64_t header_bytes = 0;  // 0: the file has no frame
+  const std::uint64_t* table = nullptr;  // borrowed: rows of eight (docs/formats.md)
+  std::size_t shards = 0;
+  IndexKind index = IndexKind::none;
+  std::string index_file;
+  std::uint64_t pointers_offset = 0, boundaries_offset = 0, sequences = 0, boundaries = 0;  // Megatron
+};
+
+class Shards {
+ public:
+  struct Row {
+    std::uint64_t first_token, tokens, first_document, documents, tag, bound, number, zero;
+  };
+
+  // One mapped shard: where its tokens lie, and where its documents end.
+  struct Shard {
+    std::unique_ptr<Mapping> token_file, index_file;
+    const std::byte* tokens = nullptr;
+    std::uint64_t token_count = 0, document_count = 1;
+    const std::byte* ends = nullptr;        // our index
+    const std::byte* pointers = nullptr;    // Megatron's
+    const std::byte* boundaries = nullptr;  // Megatron's
+    std::uint64_t sequences = 0;
+    std::size_t token_width = 2;
+
+    std::uint64_t end(std::uint64_t document) const {
+      if (ends != nullptr) return load(ends, document);
+      if (pointers == nullptr || document + 1 >= document_count) return token_count;
+      const auto sequence = load(boundaries, document + 1);
+      return sequence < sequences ? load(pointers, sequence) / token_width : token_count;
+    }
+
+    // The document that holds `token`; empty ones hold none.
+    std::uint64_t document_at(std::uint64_t token) const {
+      std::uint64_t low = 0, high = document_count;
+      while (low < high) {
+        const auto middle = low + (high - low) / 2;
+        if (end(middle) > token) high = middle;
+        else low = middle + 1;
+      }
+      if (low == document_count) throw DataError("a document index ends before its tokens do");
+      return low;
+    }
+
+   private:
+    static std::uint64_t load(const std::byte* array, std::uint64_t index) {
+      std::uint64_t value;
+      std::memcpy(&value, array + index * sizeof value, sizeof value);
+      return value;
+    }
+  };
+
+  explicit Shards(StoreLayout layout, std::size_t most_mapped = 16'384)
+      : layout_(std::move(layout)), mapped_(layout_.shards), most_mapped_(std::max<std::size_t>(most_mapped, 1)) {
+    if (layout_.shards == 0) throw DataError("a store without shards");
+    const auto last = row(layout_.shards - 1);
+    tokens_ = last.first_token + last.tokens;
+    documents_ = last.first_document + last.documents;
+  }
+
+  std::uint64_t tokens() const { return tokens_; }
+  std::uint64_t documents() const { return documents_; }
+  Dtype dtype() const { return layout_.dtype; }
+
+  Row row(std::size_t shard) const {
+    Row row;
+    std::memcpy(&row, layout_.table + shard * 8, sizeof row);
+    return row;
+  }
+
+  std::size_t shard_of_token(std::uint64_t token) const { return locate(token, tokens_, &Row::first_token); }
+  std::size_t shard_of_document(std::uint64_t document) const {
+    return locate(document, documents_, &Row::first_document);
+  }
+
+  std::string path(std::size_t shard) const {
+    if (!layout_.file.empty()) return layout_.file;
+    return layout_.directory + "/" + name(shard) + ".bin";
+  }
+
+  // Shared access to mapped shards, for as long as it lives.
+  class Reader {
+   public:
+    explicit Reader(Shards& shards) : shards_(shards), lock_(shards.in_use_) {}
+
+    const Shard& at(std::size_t shard) {
+      while (true) {
+        if (const auto* found = shards_.mapped_[shard].load(std::memory_order_acquire)) return *found;
+        if (shards_.crowded()) {
+          lock_.unlock();
+          shards_.unmap_oldest();
+          lock_.lock();
+        }
+        shards_.map(shard);
+      }
+    }
+
+   private:
+    Shards& shards_;
+    std::shared_lock<std::shared_mutex> lock_;
+  };
+
+  ~Shards() {
+    for (auto& shard : mapped_) delete shard.load();
+  }
+  Shards(const Shards&) = delete;
+  Shards& operator=(const Shards&) = delete;
+
+ private:
+  // Shards are mostly of one size, so a guess is mostly right; a search follows where it is not.
+  std::size_t locate(std::uint64_t item, std::uint64_t total, std::uint64_t Row::*start) const {
+    if (layout_.shards == 1) return 0;
+    const auto holds = [&](std::size_t shard) {
+      return row(shard).*start <= item && (shard + 1 == layout_.shards || item < row(shard + 1).*start);
+    };
+    const auto share = static_cast<double>(item) / static_cast<double>(total);
+    const auto guess = std::min(static_cast<std::size_t>(share * static_cast<double>(layout_.shards)), layout_.shards - 1);
+    if (holds(guess)) return guess;
+    std::size_t low = 0, high = layout_.shards;  // the last shard that starts at or before `item`; empty ones come earlier
+    while (high - low > 1) {
+      const auto middle = low + (high - low) / 2;
+      if (row(middle).*start <= item) low = middle;
+      else high = middle;
+    }
+    return low;
+  }
+
+  std::string name(std::size_t shard) const {
+    char text[24];
+    std::snprintf(text, sizeof text, "%05llu", static_cast<unsigned long long>(row(shard).number));
+    return text;
+  }
+
+  bool crowded() {
+    const std::lock_guard lock(mapping_);
+    return order_.size() >= most_mapped_;
+  }
+
+  void map(std::size_t shard) {
+    const std::lock_guard lock(mapping_);
+    if (mapped_[shard].load() != nullptr) return;
+    mapped_[shard].store(open(shard).release(), std::memory_order_release);
+    order_.push_back(shard);
+  }
+
+  void unmap_oldest() {
+    const std::unique_lock nobody_reads(in_use_);
+    const std::lock_guard lock(mapping_);
+    if (order_.size() < most_mapped_) return;
+    delete mapped_[order_.front()].exchange(nullptr);
+    order_.pop_front();
+  }
+
+  std::unique_ptr<Shard> open(std::size_t number) const {
+    const auto facts = row(number);
+    auto shard = std::make_unique<Shard>();
+    const auto where = path(number);
+    shard->token_file = std::make_unique<Mapping>(where);
+    shard->token_width = width(layout_.dtype);
+    shard->token_count = facts.tokens;
+    const auto bytes = shard->token_file->bytes();
+    check_size(where, bytes, facts);
+    // Random windows touch a page or two each: reading ahead of them would only waste the disk. We ask ourselves.
+    ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_RANDOM);
+    shard->tokens = bytes.data() + layout_.header_bytes;
+    open_index(*shard, number, facts);
+    return shard;
+  }
+
+  void check_size(const std::string& where, std::span<const std::byte> bytes, const Row& facts) const {
+    if (layout_.header_bytes != 0) {
+      Frame frame;
+      try {
+        frame = parse_frame(bytes.first(std::min<std::size_t>(bytes.size(), 64)), bytes.size(), 'T');
+      } catch (const std::exception& error) {
+        throw DataError(where + ": " + error.what());
+      }
+      if (frame.count != facts.tokens || frame.tag != facts.tag || frame.dtype != static_cast<std::uint32_t>(layout_.dtype))
+        throw DataError(where + ": is not the shard that the store's table describes");
+    }
+    const auto available = bytes.size() < layout_.header_bytes ? 0 : bytes.size() - layout_.header_bytes;
+    if (available / width(layout_.dtype) < facts.tokens)
+      throw DataError(where + ": holds " + std::to_string(bytes.size()) + " bytes, too few for " +
+                      std::to_string(facts.tokens) + " tokens");
+  }
+
+  void open_index(Shard& shard, std::size_t number, const Row& facts) const {
+    if (layout_.index == IndexKind::none) return;
+    const auto where = layout_.index_file.empty() ? layout_.directory + "/" + name(number) + ".idx" : layout_.index_file;
+    shard.index_file = std::make_unique<Mapping>(where);
+    const auto bytes = shard.index_file->bytes();
+    shard.document_count = facts.documents;
+    if (layout_.index == IndexKind::ends) {
+      Frame frame;
+      try {
+        frame = parse_frame(bytes.first(std::min<std::size_t>(bytes.size(), 64)), bytes.size(), 'D');
+      } catch (const std::exception& error) {
+        throw DataError(where + ": " + error.what());
+      }
+      if (frame.count != facts.documents || frame.tag != facts.tag)
+        throw DataError(where + ": is not the index that the store's table describes");
+      shard.ends = bytes.data() + 64;
+      return;
+    }
+    const auto fits = [&](std::uint64_t offset, std::uint64_t count) {
+      return offset <= bytes.size() && count <= (bytes.size() - offset) / 8;
+    };
+    if (!fits(layout_.pointers_offset, layout_.sequences) || !fits(layout_.boundaries_offset, layout_.boundaries) ||
+        layout_.boundaries <= facts.documents)
+      throw DataError(where + ": is too short for the index it describes");
+    shard.pointers = bytes.data() + layout_.pointers_offset;
+    shard.boundaries = bytes.data() + layout_.boundaries_offset;
+    shard.sequences = layout_.sequences;
+  }
+
+  StoreLayout layout_;
+  std::uint64_t tokens_ = 0, documents_ = 0;
+  std::shared_mutex in_use_;
+  std::mutex mapping_;
+  std::vector<std::atomic<const Shard*>> mapped_;
+  std::deque<std::size_t> order_;  // mapped shards, oldest first
+  std::size_t most_mapped_;
+};
+
+}  // namespace millstream

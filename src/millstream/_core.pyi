@@ -1,0 +1,165 @@
+"""
+Millstream's native core: order, store, batches and the ring that fills them.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy
+import numpy.typing
+from numpy.typing import NDArray
+
+
+def xxh64(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int = 0) -> int:
+    """XXH64 of an array of bytes."""
+
+def hash_blocks(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], block_bytes: int, out: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Put the XXH64 of each block of `data` into `out`."""
+
+def parse_frame(first_bytes: bytes, file_bytes: int, kind: str) -> tuple[int, int, int, int, int]:
+    """
+    Check a frame against the file's size: (dtype, count, bound, tag, documents).
+    """
+
+def encode_frame(kind: str, dtype: int, count: int, bound: int, tag: int, documents: int) -> bytes:
+    """The 64 bytes of a frame."""
+
+order_version: int = 1
+
+def derive(key: int, word: int) -> int:
+    """The key of something named by `word` under `key`."""
+
+class OrderSpec:
+    """A shuffle of some number of samples under a key."""
+
+    def __init__(self, shuffle: str, samples: int, key: int = 0, block_samples: int = 1, group_blocks: int = 1) -> None: ...
+
+    @property
+    def samples(self) -> int: ...
+
+    def at(self, epoch: int, positions: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+        """Write the sample at each position of an epoch into `out`."""
+
+    def inverse(self, epoch: int, samples: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+        """Write the position of each sample in an epoch into `out`."""
+
+class Course:
+    """How a phase goes through one source."""
+
+    def __init__(self, order: OrderSpec, begun: OrderSpec, split: int = 1, epoch: int = 0, offset: int = 0) -> None: ...
+
+    @property
+    def left(self) -> int:
+        """Samples left of the epoch in which the phase began."""
+
+class Plan:
+    """Position in a phase -> source and sample."""
+
+    def __init__(self, courses: Sequence[Course], quotas: Sequence[int] | None = None, key: int = 0) -> None: ...
+
+    def rows(self, first: int, sources: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')], samples: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+        """Write source and sample of the positions from `first` on."""
+
+    def used(self, source: int, position: int) -> int:
+        """How often a source is used before a position."""
+
+    def position_of(self, source: int, number: int) -> int:
+        """Where a source is used for the n-th time."""
+
+class Clock:
+    """Step -> rows, within one phase of a run."""
+
+    def __init__(self, left: int, size: int, global_rows: int, rank_start: int, rank_rows: int, drop_last: bool = False) -> None: ...
+
+    def steps_in(self, samples: int) -> int:
+        """Steps that an epoch of so many samples has."""
+
+    def number_of(self, position: int) -> int:
+        """The step that uses a position."""
+
+    def step(self, number: int) -> tuple[int, int, int, int, int, int]:
+        """
+        Epoch, offset, position, rows of all ranks, first own position, own rows.
+        """
+
+class DataError(RuntimeError):
+    pass
+
+class StoreFiles:
+    """The files of a store, mapped when first touched."""
+
+    def __init__(self, directory: str, file: str, dtype: str, header_bytes: int, table: Annotated[NDArray[numpy.uint64], dict(shape=(None, 8), order='C', device='cpu', writable=False)], index: str, index_file: str, pointers_offset: int, boundaries_offset: int, sequences: int, boundaries: int) -> None: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+    @property
+    def documents(self) -> int: ...
+
+class Feed:
+    """A plan joined with the stores it speaks of."""
+
+    def __init__(self, stores: Sequence[StoreFiles], id_limits: Sequence[int], plan: Plan, length: int, labels: str, documents: str, pad_id: int, id_bytes: int) -> None: ...
+
+    def batch_bytes(self, rows: int) -> int:
+        """Bytes of the buffer of a batch of so many rows."""
+
+    def fill(self, first: int, own: int, rows: int) -> Batch:
+        """Fill one batch here and now, in this thread."""
+
+class Batch:
+    """One batch in one buffer; arrays over it keep it alive."""
+
+    @property
+    def columns(self) -> numpy.typing.NDArray[numpy.int64] | numpy.typing.NDArray[numpy.int32]:
+        """Inputs, labels and, when isolated, positions: (columns, rows, length)."""
+
+    @property
+    def lengths(self) -> numpy.typing.NDArray[numpy.int32]:
+        """Real tokens of each row."""
+
+    @property
+    def sources(self) -> numpy.typing.NDArray[numpy.int32]:
+        """Number of each row's source in the plan; -1 for filler."""
+
+    @property
+    def segment_starts(self) -> numpy.typing.NDArray[numpy.int32]:
+        """Starts of the segments in the flattened rows, and their end."""
+
+    @property
+    def isolated(self) -> bool: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def facts(self) -> tuple[int, int, int, int, int, int]:
+        """Step, rows, filler rows, tokens, tokens cut, longest segment."""
+
+def fork_generation() -> int:
+    """How many forks lie between this process and the one that was started."""
+
+class Ring:
+    """Threads that fill batches ahead of the trainer, handed over in order."""
+
+    def __init__(self, feed: Feed, clock: Clock, first_step: int, threads: int, depth: int, most_buffers: int = 18446744073709551615, pad_last: bool = False) -> None: ...
+
+    def take(self) -> Batch | None:
+        """The next batch; None when the user holds every buffer."""
+
+    def close(self) -> None:
+        """Stop the threads."""
+
+    @property
+    def ready(self) -> int:
+        """Batches that wait to be taken."""
+
+    @property
+    def pool_bytes(self) -> int:
+        """Bytes of all buffers, also of those in the user's hands."""
+
+    @property
+    def counters(self) -> tuple[int, int, int, int, int]:
+        """
+        Batches taken and filled; nanoseconds of filling, of waiting for room, of waiting for a batch.
+        """

@@ -1,0 +1,260 @@
+"""TrainingBatch: ids, labels and masks of some rows, in the tensors of one framework.
+
+`labels[i]` is the target of position i; -100 where there is no loss. The masks are made when somebody asks for them:
+they follow from labels and row lengths, and each costs as much as the ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.errors import BatchError
+from millstream.tensors import FRAMEWORKS, backend
+
+NO_LOSS = -100
+COLUMNS = ("input_ids", "labels", "position_ids")
+MASKS = ("attention_mask", "loss_mask")
+ROW_FACTS = ("source", "filler")
+"""Entries of the metadata that hold one value per row."""
+FIELDS = (*COLUMNS, *MASKS, "cu_seqlens", "max_seqlen")
+
+
+class TrainingBatch:
+    """Rows that are ready to train on.
+
+    >>> batch = TrainingBatch(np.array([[5, 6, 7]]), np.array([[6, 7, -100]]), framework="numpy")
+    >>> batch["loss_mask"].tolist(), batch.attention_mask.tolist()
+    ([[1.0, 1.0, 0.0]], [[1, 1, 1]])
+    >>> batch.metadata["rows"], batch.metadata["sequence_length"], batch.metadata["tokens"]
+    (1, 3, 3)
+    """
+
+    __slots__ = (
+        "_attention_mask", "_loss_mask", "cu_seqlens", "framework", "input_ids",
+        "labels", "lengths", "max_seqlen", "metadata", "position_ids",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        input_ids: Any,
+        labels: Any,
+        *,
+        framework: str = "numpy",
+        lengths: npt.NDArray[np.int32] | None = None,
+        position_ids: Any = None,
+        cu_seqlens: Any = None,
+        max_seqlen: int | None = None,
+        metadata: dict[str, Any] | None = None,
+    ) -> None:
+        self.framework = framework
+        self.input_ids = input_ids
+        self.labels = labels
+        self.lengths = lengths
+        self.position_ids = position_ids
+        self.cu_seqlens = cu_seqlens
+        self.max_seqlen = max_seqlen
+        self._attention_mask = self._loss_mask = None
+        if metadata is None:
+            rows, length = (int(size) for size in input_ids.shape)
+            tokens = rows * length if lengths is None else int(lengths.sum())
+            metadata = {"epoch": 0, "step": 0, "rows": rows, "sequence_length": length, "tokens": tokens}
+        self.metadata = metadata
+
+    @classmethod
+    def empty(cls, rows: int, length: int, *, framework: str = "numpy") -> TrainingBatch:
+        """Make a batch of zeros without loss, to be written into."""
+        make = backend(framework).from_numpy
+        ids = np.zeros((rows, length), np.int64)
+        return cls(make(ids), make(np.full_like(ids, NO_LOSS)), framework=framework)
+
+    @property
+    def attention_mask(self) -> Any:
+        """1 for real tokens, 0 for padding; None for isolated rows, whose mask is no mere padding mask."""
+        if self.cu_seqlens is not None:
+            return None
+        if self._attention_mask is None:
+            self._attention_mask = backend(self.framework).from_numpy(self._attention())
+        return self._attention_mask
+
+    @property
+    def loss_mask(self) -> Any:
+        """1.0 where a label counts, 0.0 where it is -100."""
+        if self._loss_mask is None:
+            counts = self._numpy("labels") != NO_LOSS
+            self._loss_mask = backend(self.framework).from_numpy(counts.astype(np.float32))
+        return self._loss_mask
+
+    def dense_attention_mask(self) -> Any:
+        """Build the causal mask (rows, 1, length, length): True where a query may see a key of its own segment."""
+        rows, length = self._numpy("input_ids").shape
+        causal = np.tri(length, dtype=bool)
+        if self.cu_seqlens is None:
+            mask = causal & self._attention().astype(bool)[:, None, :]
+        else:
+            starts = np.zeros(rows * length + 1, np.int64)
+            starts[backend(self.framework).to_numpy(self.cu_seqlens)] = 1
+            segment = np.cumsum(starts[:-1]).reshape(rows, length)
+            mask = causal & (segment[:, :, None] == segment[:, None, :])
+        return backend(self.framework).from_numpy(mask[:, None])
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in FIELDS:
+            raise KeyError(name)
+        return getattr(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in FIELDS and getattr(self, str(name)) is not None
+
+    def keys(self) -> Iterator[str]:
+        """Names of the fields that are there, so that `dict(batch)` and `model(**batch)` work."""
+        return (name for name in FIELDS if name in self)
+
+    def __repr__(self) -> str:
+        place = ", ".join(f"{key}={self.metadata[key]}" for key in ("epoch", "step", "rows", "sequence_length"))
+        return f"TrainingBatch({self.framework}, {place})"
+
+    def copy(self) -> TrainingBatch:
+        """Copy everything into memory of its own, so that the loader may reuse its buffer."""
+        make = backend(self.framework).from_numpy
+        return self._with(lambda name: make(self._numpy(name).copy()), self.framework)
+
+    def split(self, parts: int) -> list[TrainingBatch]:
+        """Cut the rows into `parts` neighbouring batches that differ by at most one row; tensors are views.
+
+        >>> [piece.metadata["rows"] for piece in TrainingBatch.empty(5, 2).split(2)]
+        [3, 2]
+        """
+        if parts < 1:
+            raise BatchError(f"a batch is split into at least 1 part, not {parts}")
+        rows = int(self.input_ids.shape[0])
+        bounds = [part * (rows // parts) + min(part, rows % parts) for part in range(parts + 1)]
+        return [self._rows(start, stop) for start, stop in pairwise(bounds)]
+
+    @classmethod
+    def merge(cls, batches: Iterable[TrainingBatch]) -> TrainingBatch:
+        """Put the rows of several batches into one, in memory of its own.
+
+        >>> TrainingBatch.merge([TrainingBatch.empty(2, 3), TrainingBatch.empty(1, 3)]).metadata["rows"]
+        3
+        """
+        parts = list(batches)
+        kinds = {(part.framework, part.position_ids is None, tuple(part.input_ids.shape[1:])) for part in parts}
+        if len(kinds) != 1:
+            raise BatchError(
+                f"batches to merge differ in framework, columns or row length: {sorted(map(str, kinds))}",
+                hint="merge batches of one loader, or pad them to one length",
+            )
+        make = backend(parts[0].framework).from_numpy
+        merged = parts[0]._with(lambda name: make(_joined(name, parts)), parts[0].framework)
+        if all(part.lengths is not None for part in parts):
+            merged.lengths = np.concatenate([part.lengths for part in parts if part.lengths is not None])
+        if merged.max_seqlen is not None:
+            merged.max_seqlen = max(part.max_seqlen or 0 for part in parts)
+        rows, tokens = (sum(part.metadata[key] for part in parts) for key in ("rows", "tokens"))
+        merged.metadata = {**parts[0].metadata, "rows": rows, "tokens": tokens}
+        for fact in ROW_FACTS:
+            if fact in merged.metadata:
+                merged.metadata[fact] = [value for part in parts for value in part.metadata[fact]]
+        return merged
+
+    def validate(self) -> TrainingBatch:
+        """Check that everything fits together; raises BatchError, returns the batch."""
+        ids, labels = self._numpy("input_ids"), self._numpy("labels")
+        _check(ids.ndim == 2, f"input_ids have shape {ids.shape}, not (rows, length)")
+        _check(labels.shape == ids.shape, f"labels have shape {labels.shape}, ids {ids.shape}")
+        _check(bool((ids >= 0).all()), "there are negative ids")
+        _check(bool(((labels >= 0) | (labels == NO_LOSS)).all()), f"a label is negative but not {NO_LOSS}")
+        if self.position_ids is not None:
+            shape = self._numpy("position_ids").shape
+            _check(shape == ids.shape, f"position_ids have shape {shape}, ids {ids.shape}")
+        if self.cu_seqlens is not None:
+            starts = self._numpy("cu_seqlens")
+            ends = (int(starts[0]), int(starts[-1]))
+            _check(ends == (0, ids.size), f"cu_seqlens go from {ends[0]} to {ends[1]}, not from 0 to {ids.size}")
+            _check(bool((np.diff(starts) > 0).all()), "cu_seqlens do not rise")
+            longest = int(np.diff(starts).max(initial=0))
+            _check(longest == self.max_seqlen, f"max_seqlen is {self.max_seqlen}, the longest segment {longest}")
+        return self
+
+    def release(self) -> None:
+        """Let go of the tensors; the buffer returns to the pool when no other tensor looks at it."""
+        self.input_ids = self.labels = self.position_ids = self.cu_seqlens = self.lengths = None
+        self._attention_mask = self._loss_mask = None
+
+    def to(self, target: str) -> TrainingBatch:
+        """Convert to another framework ("numpy", "torch", "jax", "mlx") or move to a device ("cuda:0")."""
+        if target in FRAMEWORKS:
+            if target == self.framework:
+                return self
+            make = backend(target).from_numpy
+            return self._with(lambda name: make(self._numpy(name)), target)
+        move = backend(self.framework).to_device
+        return self._with(lambda name: move(getattr(self, name), target), self.framework)
+
+    def _with(self, field: Callable[[str], Any], framework: str) -> TrainingBatch:
+        """Make a batch of the same facts with every tensor made anew by `field`."""
+        return TrainingBatch(
+            field("input_ids"),
+            field("labels"),
+            framework=framework,
+            lengths=None if self.lengths is None else self.lengths.copy(),
+            position_ids=None if self.position_ids is None else field("position_ids"),
+            cu_seqlens=None if self.cu_seqlens is None else field("cu_seqlens"),
+            max_seqlen=self.max_seqlen,
+            metadata=dict(self.metadata),
+        )
+
+    def _rows(self, start: int, stop: int) -> TrainingBatch:
+        length = int(self.input_ids.shape[1])
+        starts, longest = None, None
+        if self.cu_seqlens is not None:
+            every = self._numpy("cu_seqlens")
+            inside = every[(every >= start * length) & (every <= stop * length)] - np.int32(start * length)
+            longest = int(np.diff(inside).max(initial=0))
+            starts = backend(self.framework).from_numpy(inside)
+        lengths = None if self.lengths is None else self.lengths[start:stop]
+        tokens = (stop - start) * length if lengths is None else int(lengths.sum())
+        return TrainingBatch(
+            self.input_ids[start:stop],
+            self.labels[start:stop],
+            framework=self.framework,
+            lengths=lengths,
+            position_ids=None if self.position_ids is None else self.position_ids[start:stop],
+            cu_seqlens=starts,
+            max_seqlen=longest,
+            metadata={
+                **self.metadata,
+                **{fact: self.metadata[fact][start:stop] for fact in ROW_FACTS if fact in self.metadata},
+                "rows": stop - start,
+                "tokens": tokens,
+            },
+        )
+
+    def _numpy(self, name: str) -> npt.NDArray[Any]:
+        array: npt.NDArray[Any] = backend(self.framework).to_numpy(getattr(self, name))
+        return array
+
+    def _attention(self) -> npt.NDArray[Any]:
+        ids = self._numpy("input_ids")
+        if self.lengths is None:
+            return np.ones_like(ids)
+        return (np.arange(ids.shape[1]) < self.lengths[:, None]).astype(ids.dtype)
+
+
+def _joined(name: str, parts: list[TrainingBatch]) -> npt.NDArray[Any]:
+    arrays = [part._numpy(name) for part in parts]
+    if name != "cu_seqlens":
+        return np.concatenate(arrays)
+    shifts = np.cumsum([0, *(array[-1] for array in arrays)])
+    shifted = [array[:-1] + shift for array, shift in zip(arrays, shifts, strict=False)]
+    return np.concatenate([*shifted, shifts[-1:]]).astype(np.int32)
+
+
+def _check(holds: bool, problem: str) -> None:  # noqa: FBT001 - reads as an assertion
+    if not holds:
+        raise BatchError(problem)

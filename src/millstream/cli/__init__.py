@@ -1,0 +1,1 @@
+"""The `millstream` command: one file per verb. The only folder that prints."""

@@ -1,0 +1,176 @@
+"""`millstream bench`: how fast a store can be read here, next to plain copying in the same run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from millstream.cli import show
+from millstream.cli.explain import add_run_arguments, open_loader
+from millstream.cli.progress import shown_progress
+from millstream.errors import LoaderError
+from millstream.stats.progress import Progress
+from millstream.store import TokenStore
+
+SUMMARY = "measure how fast a store can be read on this machine"
+DESCRIPTION = """\
+Draw batches as a trainer would that computes nothing, and set that beside two baselines measured in the same run:
+a loop that gathers the same rows with numpy, and a plain copy of as many bytes (memcpy). Turns alternate, and the
+median of each counts, so that a busy machine slows all of them."""
+EPILOG = """\
+examples:
+  millstream bench corpus
+  millstream bench corpus --chunk-size 4096 --batch-size 32 --threads 2 --seconds 10
+  millstream bench corpus --json > bench.json
+"""
+
+ROUNDS = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of this verb."""
+    parser.add_argument("store", help="a store: a folder or a .bin file")
+    add_run_arguments(parser)
+    parser.set_defaults(batch_size=64)
+    parser.add_argument("--threads", type=int, help="threads that fill batches (default: chosen by the loader)")
+    parser.add_argument("--prefetch", type=int, help="batches kept ready (default: chosen by the loader)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="time for each of the three (default: 5)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure and report."""
+    chosen = {name: getattr(arguments, name) for name in ("threads", "prefetch")}
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    with TokenStore(arguments.store, dtype=arguments.dtype) as store:
+        if len(store) <= arguments.chunk_size:
+            raise LoaderError(
+                f"{arguments.store}: {len(store):,} tokens do not fill one row of {arguments.chunk_size:,}",
+                hint="pass a smaller --chunk-size",
+            )
+        with (
+            open_loader(store, arguments, **settings) as loader,
+            shown_progress(quiet=arguments.quiet) as progress,
+        ):
+            result = measure(loader, store, arguments.seconds, arguments, progress)
+    if arguments.json:
+        json.dump(result, sys.stdout)
+        print()
+    else:
+        _print(result)
+    return 0
+
+
+def measure(loader: Any, store: TokenStore, seconds: float, shape: Any, progress: Any) -> dict[str, Any]:
+    """Take turns: the loader, the numpy loop, the plain copy."""
+    for _ in range(3):
+        first = loader.next()
+    ids_bytes = first.input_ids.nbytes + first.labels.nbytes
+    drawn = Timed(lambda: _touch(loader.next()))
+    gathered = Timed(_numpy_gather(store, shape, first.input_ids.dtype))
+    copied = Timed(_memcpy(ids_bytes))
+    del first
+    loader.enable_profiling()
+    for turn in range(ROUNDS):
+        for timed in (drawn, gathered, copied):
+            timed.go_on_for(seconds / ROUNDS)
+        progress(Progress("bench", turn + 1, ROUNDS, "rounds"))
+    tokens = shape.chunk_size * shape.batch_size
+    rates = {name: tokens / timed.median for name, timed in _named(drawn, gathered, copied)}
+    return {
+        "tokens_per_second": rates["loader"],
+        "ratio_to_numpy_gather": rates["loader"] / rates["numpy"],
+        "ratio_to_memcpy": rates["loader"] / rates["memcpy"],
+        "numpy_gather_tokens_per_second": rates["numpy"],
+        "memcpy_tokens_per_second": rates["memcpy"],
+        "next_p50_ms": drawn.quantile(0.5) * 1e3,
+        "next_p99_ms": drawn.quantile(0.99) * 1e3,
+        "batches": len(drawn.times),
+        "cpu_seconds_per_billion_tokens": drawn.cpu / (len(drawn.times) * tokens) * 1e9,
+        "wait_fraction": loader.get_profiling_results().get("wait_fraction"),
+        "tokens_per_batch": tokens,
+    }
+
+
+class Timed:
+    """A job that is run again and again, with the time that each run took."""
+
+    def __init__(self, job: Callable[[], object]) -> None:
+        self._job = job
+        self.times: list[float] = []
+        self.cpu = 0.0
+
+    def go_on_for(self, seconds: float) -> None:
+        """Run the job for some time, at least once."""
+        cpu, end = time.process_time(), time.perf_counter() + seconds
+        last = time.perf_counter()
+        while last < end or not self.times:
+            self._job()
+            now = time.perf_counter()
+            self.times.append(now - last)
+            last = now
+        self.cpu += time.process_time() - cpu
+
+    @property
+    def median(self) -> float:
+        """The time of the middle run."""
+        return self.quantile(0.5)
+
+    def quantile(self, part: float) -> float:
+        """The time that this part of the runs stayed below."""
+        return float(np.quantile(self.times, part))
+
+
+def _named(drawn: Timed, gathered: Timed, copied: Timed) -> list[tuple[str, Timed]]:
+    return [("loader", drawn), ("numpy", gathered), ("memcpy", copied)]
+
+
+def _touch(batch: Any) -> Any:
+    """Look at the arrays, as a trainer would; what is made on demand is made now."""
+    return batch.input_ids, batch.labels
+
+
+def _numpy_gather(store: TokenStore, shape: Any, dtype: Any) -> Callable[[], object]:
+    """What people write by hand: random rows of the mapped file, copied one after another."""
+    generator = np.random.default_rng(0)
+    samples = (len(store) - 1) // shape.chunk_size
+    ids = np.empty((shape.batch_size, shape.chunk_size), dtype)
+    labels = np.empty_like(ids)
+
+    def gather() -> object:
+        for row, sample in enumerate(generator.integers(0, samples, shape.batch_size)):
+            start = int(sample) * shape.chunk_size
+            tokens = store[start : start + shape.chunk_size + 1]
+            ids[row], labels[row] = tokens[:-1], tokens[1:]
+        return ids
+
+    return gather
+
+
+def _memcpy(bytes_wanted: int) -> Callable[[], object]:
+    """The floor: as many bytes as a batch has, from memory to memory."""
+    there, here = np.ones(bytes_wanted, np.uint8), np.empty(bytes_wanted, np.uint8)
+    return lambda: np.copyto(here, there)
+
+
+def _print(result: dict[str, Any]) -> None:
+    def compared(name: str) -> str:
+        return f"{show.count(result[f'{name}_tokens_per_second'])} tokens/s"
+
+    waited = result["wait_fraction"]
+    rows = [
+        ("loader", f"{show.count(result['tokens_per_second'])} tokens/s"),
+        ("numpy loop", f"{compared('numpy_gather')}  (loader: {result['ratio_to_numpy_gather']:.2f} x)"),
+        ("memcpy", f"{compared('memcpy')}  (loader: {result['ratio_to_memcpy']:.2f} x)"),
+        ("next()", f"p50 {result['next_p50_ms']:.3f} ms, p99 {result['next_p99_ms']:.3f} ms"),
+        ("waiting", "" if waited is None else f"{waited:.1%} of the time (this trainer computes nothing)"),
+        ("CPU", f"{result['cpu_seconds_per_billion_tokens']:.2f} s for 10^9 tokens"),
+    ]
+    print(show.table(rows))

@@ -1,0 +1,139 @@
+"""`millstream inspect`: what a store holds and what it was made from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from millstream.cli import show
+from millstream.errors import StoreError
+from millstream.store import TokenStore
+from millstream.store.origin import Origins
+from millstream.tokens import Tokenizer, load_tokenizer
+from millstream.tokens.keep import check_tokenizer, find_tokenizer
+
+SUMMARY = "show what a store holds and what it was made from"
+DESCRIPTION = "Show counts, document lengths, sources, versions and a sample of a store."
+EPILOG = """\
+examples:
+  millstream inspect corpus
+  millstream inspect corpus --document 12           the text of one document
+  millstream inspect train.bin --dtype uint16       a bare file of ids, as nanoGPT writes it
+  millstream inspect corpus --json | jq .tokens
+"""
+
+MOST_LENGTHS = 20_000
+SAMPLE_TOKENS = 200
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of this verb."""
+    parser.add_argument("store", help="a store: a folder or a .bin file")
+    parser.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="for a bare file of ids")
+    parser.add_argument("--version", help="an older version, by the first digits of its fingerprint")
+    parser.add_argument("--document", type=int, default=0, help="the document to show (default: 0)")
+    parser.add_argument("-t", "--tokenizer", help="to decode the sample, if none lies beside the store")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look into a store."""
+    with TokenStore(arguments.store, dtype=arguments.dtype, version=arguments.version) as store:
+        tokenizer = tokenizer_for(store, arguments.store, arguments.tokenizer)
+        facts = _facts(store)
+        facts["sample"] = _sample(store, arguments.document, tokenizer)
+    if arguments.json:
+        json.dump(facts, sys.stdout)
+        print()
+    else:
+        _print(facts)
+    return 0
+
+
+def tokenizer_for(store: TokenStore, path: str, wanted: str | None) -> Tokenizer | None:
+    """The tokenizer that was asked for (checked), or the one beside the store, or None."""
+    description = store.manifest.get("tokenizer")
+    if wanted is None:
+        return find_tokenizer(path, description)
+    tokenizer = load_tokenizer(wanted)
+    check_tokenizer(tokenizer, path, description)
+    return tokenizer
+
+
+def _facts(store: TokenStore) -> dict[str, Any]:
+    manifest = store.manifest
+    sources = manifest.get("sources") or []
+    step = max(1, -(-store.documents // MOST_LENGTHS))
+    spans = [store.document_span(document) for document in range(0, store.documents, step)]
+    lengths = [stop - start for start, stop in spans]
+    return {
+        "path": str(store.path),
+        "kind": store.kind,
+        "fingerprint": store.fingerprint,
+        "dtype": store.dtype,
+        "tokens": len(store),
+        "documents": store.documents,
+        "shards": len(store.layout.table),
+        "bytes": sum(store.layout.path_of(shard).stat().st_size for shard in range(len(store.layout.table))),
+        "id_bound": store.id_bound,
+        "tokenizer": manifest.get("tokenizer"),
+        "recipe": manifest.get("recipe"),
+        "sources": {"files": len(sources), "bytes": sum(source["bytes"] for source in sources)},
+        "versions": [
+            {"fingerprint": version.fingerprint, "tokens": version.tokens, "documents": version.documents}
+            for version in store.log()
+        ],
+        "lengths": {"of_documents": len(lengths), "lengths": lengths},
+    }
+
+
+def _sample(store: TokenStore, document: int, tokenizer: Tokenizer | None) -> dict[str, Any] | None:
+    if not store.documents:
+        return None
+    if not 0 <= document < store.documents:
+        raise StoreError(f"{store.path}: there is no document {document} among {store.documents}")
+    ids = store.document(document)[:SAMPLE_TOKENS].tolist()
+    return {
+        "document": document,
+        "file": Origins(store.manifest).file_of(document),
+        "ids": ids,
+        "text": None if tokenizer is None else tokenizer.decode(ids),
+    }
+
+
+def _print(facts: dict[str, Any]) -> None:
+    lengths = sorted(facts["lengths"]["lengths"])
+    middle = statistics.median_low(lengths) if lengths else 0
+    tokenizer, versions, sources = facts["tokenizer"], facts["versions"], facts["sources"]
+    rows = [
+        ("store", f"{facts['path']}  ({facts['kind']}, {facts['fingerprint']})"),
+        ("tokens", f"{facts['tokens']:,}  ({facts['dtype']}, {_bound(facts['id_bound'])})"),
+        ("documents", f"{facts['documents']:,}" + (f"  (median {middle:,} tokens)" if lengths else "")),
+        ("shards", f"{facts['shards']:,}  ({show.size(facts['bytes'])})"),
+        ("tokenizer", f"{tokenizer['name']}  ({tokenizer['vocab_size']:,} ids)" if tokenizer else ""),
+        ("made from", f"{sources['files']:,} files, {show.size(sources['bytes'])}" if sources["files"] else ""),
+        ("left out", _left_out(facts["recipe"])),
+        ("versions", ", ".join(version["fingerprint"][:8] for version in versions) if versions[1:] else ""),
+    ]
+    print(show.table(rows))
+    if lengths:
+        of = "" if len(lengths) == facts["documents"] else f", of every {facts['documents'] // len(lengths)}th"
+        print(f"\ntokens per document{of}:\n{show.histogram(lengths)}")
+    sample = facts["sample"]
+    if sample is not None:
+        source = f" ({Path(sample['file']).as_posix()})" if sample["file"] else ""
+        print(f"\ndocument {sample['document']}{source} begins:")
+        print(sample["text"] if sample["text"] is not None else " ".join(map(str, sample["ids"])))
+
+
+def _bound(id_bound: int | None) -> str:
+    return "ids not checked yet" if id_bound is None else f"ids below {id_bound:,}"
+
+
+def _left_out(recipe: object) -> str:
+    left_out = recipe.get("left_out") if isinstance(recipe, dict) else None
+    return ", ".join(f"{number} {reason}" for reason, number in (left_out or {}).items())

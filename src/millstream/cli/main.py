@@ -1,0 +1,118 @@
+"""`millstream <verb>`: reads the command line, runs the verb, and turns errors into words and exit codes.
+
+0: done. 1: the answer is no (a damaged store). 2: an error, with a hint. 130: stopped with Ctrl-C.
+Data goes to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from millstream.cli import bench, demo, explain, inspect, prepare, verify
+from millstream.errors import MillstreamError
+
+VERBS = (demo, prepare, inspect, verify, explain, bench)
+
+EPILOG = """\
+a first session:
+  millstream demo                                   see everything work, in under a minute
+  millstream prepare texts/ corpus --tokenizer bpe  raw text -> a store of tokens
+  millstream inspect corpus                         what is in it
+  millstream explain corpus --step 100              where the rows of step 100 come from
+  millstream bench corpus                           how fast it can be read here
+
+`millstream <verb> --help` teaches one verb.
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line as argparse knows it."""
+    parser = argparse.ArgumentParser(
+        prog="millstream",
+        description="Training data at the speed of memory: reproducible, resumable, explainable batches.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    version = importlib.metadata.version("millstream")
+    parser.add_argument("--version", action="version", version=f"millstream {version}")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("-v", "--verbose", action="count", default=0, help="log what happens (-vv: more)")
+    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    verbs = parser.add_subparsers(title="verbs", metavar="<verb>", required=True)
+    for verb in VERBS:
+        name = verb.__name__.rpartition(".")[2]
+        one = verbs.add_parser(
+            name,
+            parents=[common],
+            help=verb.SUMMARY,
+            description=verb.DESCRIPTION,
+            epilog=verb.EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        verb.add_arguments(one)
+        one.set_defaults(run=verb.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and give its exit code."""
+    arguments = build_parser().parse_args(argv)
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(arguments.verbose, 2)]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("millstream")
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    debug = arguments.debug or bool(os.environ.get("MILLSTREAM_DEBUG"))
+    try:
+        return _guarded(arguments, debug=debug)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+def _guarded(arguments: argparse.Namespace, *, debug: bool) -> int:
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        _say("stopped")
+        return 130
+    except BrokenPipeError:
+        # The reader has left (`| head`); nothing may be flushed into the broken pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        _explain_error(error)
+        return 2
+    return code
+
+
+def _explain_error(error: Exception) -> None:
+    if isinstance(error, MillstreamError):
+        _say(f"error: {error.message}")
+        if error.hint:
+            _say(f"hint: {error.hint}")
+    elif isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        _say(f"error: {where}{error.strerror or error}")
+    else:
+        _say(f"error: {type(error).__name__}: {error}")
+        _say("hint: this is not your fault; run it again with --debug and report what it shows")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

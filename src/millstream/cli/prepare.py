@@ -1,0 +1,91 @@
+"""`millstream prepare`: raw text -> a store of tokens."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+
+from millstream.cli import show
+from millstream.cli.progress import shown_progress
+
+SUMMARY = "turn text or JSON lines into a store of tokens"
+DESCRIPTION = """\
+Turn text files or JSON lines into a store of tokens that loaders read without parsing anything.
+The same input gives the same bytes. A run that is killed leaves nothing that opens."""
+EPILOG = """\
+examples:
+  millstream prepare book.txt corpus --tokenizer char
+  millstream prepare texts/ corpus --tokenizer bpe:8192         learn a vocabulary of 8192 from the texts
+  millstream prepare 'data/**/*.jsonl' corpus --tokenizer gpt2 --text-field content
+  millstream prepare data/ corpus --tokenizer tokenizer.json --on-bad quarantine
+
+A tokenizer is a Hugging Face tokenizer.json (or its folder), the name of a tiktoken encoding, or "char",
+"bpe" or "bpe:<size>" to learn one from the source. It is kept beside the tokens.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of this verb."""
+    parser.add_argument("source", nargs="+", help="files, folders or patterns")
+    parser.add_argument("output", help="the store to make: a folder, or one file that ends in .bin")
+    parser.add_argument("-t", "--tokenizer", default="bpe", help="see below (default: bpe)")
+    parser.add_argument("--format", choices=("text", "jsonl"), help="when the file names do not tell")
+    parser.add_argument("--text-field", default="text", help="JSON lines: the field of the text (default: text)")
+    parser.add_argument(
+        "--documents", choices=("file", "line", "separator"), default="file", help="text: what a document is"
+    )
+    parser.add_argument("--separator", help='text: what stands between documents, e.g. "<|endoftext|>"')
+    parser.add_argument("--eos", default="auto", help='end token: "auto", "none", or a token (default: auto)')
+    parser.add_argument("--on-bad", choices=("error", "skip", "quarantine"), default="error", help="bad records")
+    parser.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="default: the smallest that fits")
+    parser.add_argument("--workers", type=int, help="threads (default: all processors)")
+    parser.add_argument("--overwrite", action="store_true", help="replace an older store")
+    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prepare a store and report."""
+    from millstream.api import prepare
+
+    separated = arguments.separator is not None and arguments.documents == "file"
+    with shown_progress(quiet=arguments.quiet) as progress:
+        report = prepare(
+            arguments.source,
+            arguments.output,
+            arguments.tokenizer,
+            workers=arguments.workers,
+            on_bad=arguments.on_bad,
+            eos=_eos(arguments.eos),
+            format=arguments.format,
+            text_field=arguments.text_field,
+            documents="separator" if separated else arguments.documents,
+            separator=arguments.separator,
+            dtype=arguments.dtype,
+            overwrite=arguments.overwrite,
+            progress=progress,
+        )
+    if arguments.json:
+        json.dump(dataclasses.asdict(report), sys.stdout, default=str)
+        print()
+        return 0
+    left_out = ", ".join(f"{number:,} {reason}" for reason, number in report.skipped.items())
+    rows = [
+        ("store", f"{report.path}  ({report.dtype}, {report.fingerprint})"),
+        ("tokens", f"{report.tokens:,}"),
+        ("documents", f"{report.documents:,} of {report.files:,} files, {show.size(report.bytes)}"),
+        ("tokenizer", report.tokenizer),
+        ("left out", left_out),
+        ("kept aside", str(report.quarantine or "")),
+        ("took", f"{show.duration(report.seconds)}, {show.count(report.tokens_per_second)} tokens/s"),
+    ]
+    print(show.table(rows))
+    return 0
+
+
+def _eos(eos: str) -> str | int | None:
+    if eos == "none":
+        return None
+    return int(eos) if eos.isdecimal() else eos

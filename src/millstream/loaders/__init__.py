@@ -1,0 +1,9 @@
+"""Order + store -> an iterator with state: the loaders."""
+
+from millstream.loaders.loader import DataLoader
+from millstream.loaders.mixed import MixedDataLoader
+from millstream.loaders.origin import RowOrigin, Span
+from millstream.loaders.pretrain import PretrainDataLoader
+from millstream.loaders.transforms import per_row
+
+__all__ = ["DataLoader", "MixedDataLoader", "PretrainDataLoader", "RowOrigin", "Span", "per_row"]

@@ -1,0 +1,153 @@
+"""PretrainDataLoader: a store of tokens -> rows of equal length, in a global order."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Literal, Unpack
+
+from millstream.errors import LoaderError
+from millstream.loaders.settings import Settings, SharedKeywords, positive, resolve
+from millstream.loaders.stores import Documents, Member, RowShape, StoreDataLoader
+from millstream.order import Share
+from millstream.store import TokenStore, TokenStoreWriter
+from millstream.tokens import Tokenizer, load_tokenizer
+
+StorePath = str | os.PathLike[str] | TokenStore
+
+
+class PretrainDataLoader(StoreDataLoader):
+    """Windows of a token store, shuffled globally, resumable anywhere, on any number of ranks.
+
+    Sample i is tokens [i * chunk_size, (i + 1) * chunk_size] of the store: its inputs, and one more as the last target.
+
+    >>> import numpy as np, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "tokens.bin")
+    >>> np.arange(101, dtype=np.uint16).tofile(path)
+    >>> loader = PretrainDataLoader(path, chunk_size=10, batch_size=4, shuffle=False, dtype="uint16", framework="numpy")
+    >>> batch = loader.next()
+    >>> batch.input_ids[0].tolist(), batch.labels[0].tolist()
+    ([0, 1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+    >>> loader.get_num_batches(), loader.explain(0)[1].spans[0].start
+    (3, 10)
+    >>> loader.close()
+
+    Args:
+        path: A store, a token file (`dtype=` for bare ones), or an open TokenStore.
+        chunk_size: Tokens of a row; `seq_len` is another name for it.
+        tokenizer: Gives `explain()` the text of each row, and checks ids against its vocabulary.
+        documents: "attend" lets rows run across documents, "isolate" resets positions and masks across them, "row"
+            makes one padded or cut document a row.
+        tail: "drop" counts the tokens behind the last whole row as lost, "pad" makes a padded row of them.
+        dtype: Of a bare token file.
+        name: Of the source; part of its key, so two sources of one seed have different orders.
+        pad_id: What padding is filled with; by default the tokenizer's or the model's, else 0.
+        shared: The keywords of every loader: batch_size, seed, shuffle, rank, world_size, framework, threads, prefetch,
+            labels, drop_last, pad_last, memory_budget, cache_dir, transforms, callbacks, model_config.
+    """
+
+    kind = "pretrain"
+
+    def __init__(
+        self,
+        path: StorePath,
+        *,
+        chunk_size: int | None = None,
+        seq_len: int | None = None,
+        tokenizer: Any = None,
+        documents: Documents = "attend",
+        tail: Literal["drop", "pad"] = "drop",
+        dtype: str | None = None,
+        name: str = "data",
+        pad_id: int | None = None,
+        **shared: Unpack[SharedKeywords],
+    ) -> None:
+        settings = resolve(shared)
+        length = _row_length(chunk_size, seq_len, settings)
+        loaded = None if tokenizer is None else load_tokenizer(tokenizer)
+        _check_choice("documents", documents, ("attend", "isolate", "row"))
+        _check_choice("tail", tail, ("drop", "pad"))
+        store = path if isinstance(path, TokenStore) else TokenStore(path, dtype=dtype)
+        shape = RowShape(length, documents, tail, _pad_id(pad_id, loaded, settings))
+        samples = shape.samples(store)
+        if samples == 0:
+            raise LoaderError(
+                f"{store.path}: {len(store)} tokens in {store.documents} documents are fewer than one row of "
+                f"{length} inputs and a target",
+                hint="use a smaller chunk_size, or tail='pad'",
+            )
+        member = Member(store, Share(samples, settings.shuffle), _id_limit(store, loaded, settings))
+        super().__init__({name: member}, shape, settings, tokenizer=loaded)
+
+    @property
+    def store(self) -> TokenStore:
+        """The store that rows come from."""
+        return next(iter(self._members.values())).store
+
+    @property
+    def member(self) -> Member:
+        """This loader's part in a mixture."""
+        return next(iter(self._members.values()))
+
+
+def _row_length(chunk_size: int | None, seq_len: int | None, settings: Settings) -> int:
+    if chunk_size is not None and seq_len is not None and chunk_size != seq_len:
+        raise LoaderError(f"chunk_size={chunk_size} and seq_len={seq_len} mean the same thing", hint="pass one of them")
+    wanted = chunk_size if chunk_size is not None else seq_len
+    longest = settings.limits.longest_row
+    if wanted is None:
+        wanted = longest
+    if wanted is None:
+        raise LoaderError(
+            "chunk_size is missing", hint="pass chunk_size=2048, or a model_config that names its longest row"
+        )
+    length = positive("chunk_size", wanted)
+    if longest is not None and length > longest:
+        raise LoaderError(
+            f"chunk_size={length} is longer than the model's longest row ({longest})",
+            hint=f"pass chunk_size={longest} or less",
+        )
+    return length
+
+
+def _pad_id(given: int | None, tokenizer: Tokenizer | None, settings: Settings) -> int:
+    for candidate in (given, None if tokenizer is None else tokenizer.pad_id, settings.limits.pad_id):
+        if candidate is not None:
+            if not 0 <= candidate < 2**31:
+                raise LoaderError(f"pad_id={candidate} is no id")
+            return candidate
+    return 0
+
+
+def _id_limit(store: TokenStore, tokenizer: Tokenizer | None, settings: Settings) -> int:
+    """Check ids against the vocabulary, now where the store knows its largest id, else row by row in the engine."""
+    largest_possible = settings.limits.vocab_size
+    owner = "the model's vocabulary"
+    if largest_possible is None and tokenizer is not None:
+        largest_possible, owner = tokenizer.vocab_size, f"the vocabulary of {tokenizer.name}"
+    if largest_possible is None:
+        return 0
+    if not store.id_bound:
+        return min(largest_possible, 2**31)
+    if store.id_bound > largest_possible:
+        raise LoaderError(
+            f"{store.path}: holds the id {store.id_bound - 1}, but {owner} has {largest_possible} ids",
+            hint="the store was made with another tokenizer: prepare it again, or enlarge the model's embedding",
+        )
+    return 0
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise LoaderError(f"{name}={value!r} is unknown", hint=f"use one of {', '.join(map(repr, choices))}")
+
+
+def example_loader(**shared: Unpack[SharedKeywords]) -> PretrainDataLoader:
+    """Make a loader over a tiny store of three documents, for examples and first steps."""
+    path = Path(tempfile.mkdtemp(prefix="millstream-example-"), "store")
+    with TokenStoreWriter(path) as writer:
+        for document in (range(7), range(10, 16), range(20, 28)):
+            writer.append(list(document))
+    shared.setdefault("framework", "numpy")
+    return PretrainDataLoader(path, chunk_size=4, **shared)

@@ -1,0 +1,40 @@
+"""Weights -> quotas: how many places of a block belong to each source.
+
+The quotas are exact in every block, so the mixture is exact over any whole number of blocks and off by at most
+one block's rounding anywhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from millstream.errors import OrderError
+
+BLOCK_PLACES = 1000
+"""Places of a mix block: weights in tenths of a percent are exact."""
+
+
+def quotas(weights: Mapping[str, float], places: int = BLOCK_PLACES) -> dict[str, int]:
+    """Share out the places of a block by largest remainder.
+
+    >>> quotas({"web": 0.7, "code": 0.3})
+    {'web': 700, 'code': 300}
+    >>> quotas({"a": 1, "b": 1, "c": 1})
+    {'a': 334, 'b': 333, 'c': 333}
+    """
+    total = math.fsum(weights.values())
+    if not weights or not math.isfinite(total) or total <= 0 or min(weights.values()) < 0:
+        raise OrderError(f"weights must be finite, not negative and not all zero: {dict(weights)}")
+    exact = {name: weight / total * places for name, weight in weights.items()}
+    shares = {name: math.floor(share) for name, share in exact.items()}
+    by_remainder = sorted(weights, key=lambda name: shares[name] - exact[name])
+    for name in by_remainder[: places - sum(shares.values())]:
+        shares[name] += 1
+    for name, share in shares.items():
+        if share == 0:
+            raise OrderError(
+                f"the weight of {name!r} ({weights[name]}) rounds to none of {places} places",
+                hint=f"give it at least {total / places:g}, leave the source out, or pass a larger mix_block=",
+            )
+    return shares

@@ -1,0 +1,239 @@
+"""A phase: a stretch of a run in which nothing about the recipe changes.
+
+A run is a list of phases. Adding a source, other weights, another batch size, another number of ranks or shorter rows
+begin a new phase at the present step: it remembers where every source stands, so nothing is repeated and nothing is
+lost, and the phases before it still explain the steps before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from millstream._core import Clock, Course, OrderSpec, Plan, derive
+from millstream.errors import OrderError
+from millstream.order.shuffle import LOCAL_GROUP_BLOCKS, Shuffle, local_blocks, source_key
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a recipe says of one source: samples per epoch, their shuffle, and places of a mix block."""
+
+    samples: int
+    shuffle: Shuffle = "global"
+    quota: int = 1
+
+    def begin(self) -> Standing:
+        """Stand at the very beginning."""
+        return Standing(self.samples, self.shuffle, self.quota, epoch=0, offset=0, begun=self.samples)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a run should do from now on."""
+
+    seed: int
+    row_length: int
+    global_rows: int
+    sources: Mapping[str, Share]
+    ranks: int = 1
+    drop_last: bool = False
+    epoch_size: int | None = None
+    """Samples of an epoch; None: one pass over the only source, or until the first of several is exhausted."""
+    splittable: bool = True
+    """Whether a shorter row cuts a sample into several (windows do, documents do not)."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a source stands when a phase begins."""
+
+    samples: int
+    """Samples of its later epochs, in rows of the phase's length."""
+    shuffle: Shuffle
+    quota: int
+    epoch: int
+    offset: int
+    """Samples of the present epoch that are used up, in rows of the phase's length."""
+    begun: int
+    """Samples of the present epoch, in rows of the length with which it began."""
+    split: int = 1
+    """By how much rows have become shorter since the present epoch began."""
+
+    @property
+    def left(self) -> int:
+        """Samples left of the present epoch."""
+        return self.begun * self.split - self.offset
+
+    def after(self, used: int) -> Standing:
+        """Move on by some samples.
+
+        >>> Standing(samples=10, shuffle="none", quota=1, epoch=0, offset=8, begun=10).after(5)
+        Standing(samples=10, shuffle='none', quota=1, epoch=1, offset=3, begun=10, split=1)
+        """
+        if used < self.left:
+            return replace(self, offset=self.offset + used)
+        epochs, offset = divmod(used - self.left, self.samples)
+        return replace(self, epoch=self.epoch + 1 + epochs, offset=offset, begun=self.samples, split=1)
+
+    def recut(self, samples: int, factor: int) -> Standing:
+        """Make rows shorter by `factor`."""
+        return replace(self, samples=samples, offset=self.offset * factor, split=self.split * factor)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of a run: where it starts and what it does."""
+
+    step: int
+    """The run's step at which it starts."""
+    epoch: int
+    offset: int
+    """Samples of that epoch before the phase."""
+    left: int
+    """Samples of that epoch from here on."""
+    size: int
+    """Samples of every later epoch."""
+    global_rows: int
+    ranks: int
+    row_length: int
+    drop_last: bool
+    epoch_size: int | None
+    """The epoch size that was asked for, if one was."""
+    sources: Mapping[str, Standing] = field(default_factory=dict)
+
+    @property
+    def active(self) -> list[str]:
+        """Names of the sources in use; a source that was taken out keeps its standing for when it returns."""
+        return [name for name, standing in self.sources.items() if standing.quota > 0]
+
+    def follows(self, recipe: Recipe) -> bool:
+        """Whether this phase already does what the recipe asks for."""
+        standings = {name: self.sources[name] for name in self.active}
+        mine = [(name, Share(s.samples, s.shuffle, s.quota)) for name, s in standings.items()]
+        settings = (self.global_rows, self.ranks, self.row_length, self.drop_last, self.epoch_size)
+        wanted = (recipe.global_rows, recipe.ranks, recipe.row_length, recipe.drop_last, recipe.epoch_size)
+        return settings == wanted and mine == list(recipe.sources.items())
+
+    def clock(self, rank: int | None = None) -> Clock:
+        """Give the clock that cuts this phase into steps, as seen by one rank (None: by all together)."""
+        rows = self.global_rows if rank is None else self.global_rows // self.ranks
+        return Clock(self.left, self.size, self.global_rows, (rank or 0) * rows, rows, self.drop_last)
+
+    def plan(self, seed: int) -> Plan:
+        """Give the plan that names source and sample at each position of this phase."""
+        names = self.active
+        courses = [self._course(name, seed) for name in names]
+        if len(names) == 1:
+            return Plan(courses)
+        key = derive(source_key(seed, "\0mix"), self.step)
+        return Plan(courses, [self.sources[name].quota for name in names], key)
+
+    def order(self, name: str, epoch: int, seed: int) -> tuple[OrderSpec, int]:
+        """Give the order of a source in one of its epochs, and into how many rows each of its samples is cut."""
+        standing = self.sources[name]
+        split = standing.split if epoch == standing.epoch else 1
+        samples = standing.begun if epoch == standing.epoch else standing.samples
+        blocks = local_blocks(self.row_length * split)
+        return OrderSpec(standing.shuffle, samples, source_key(seed, name), blocks, LOCAL_GROUP_BLOCKS), split
+
+    def _course(self, name: str, seed: int) -> Course:
+        standing = self.sources[name]
+        begun, split = self.order(name, standing.epoch, seed)
+        later, _ = self.order(name, standing.epoch + 1, seed)
+        return Course(later, begun, split, standing.epoch, standing.offset)
+
+
+def first_phase(recipe: Recipe) -> Phase:
+    """Begin a run."""
+    sources = {name: share.begin() for name, share in recipe.sources.items()}
+    return _phase(recipe, sources, step=0, epoch=0, offset=0, left=None)
+
+
+def next_phase(phase: Phase, recipe: Recipe, step: int) -> Phase:
+    """Begin a phase at `step` of the run, in which `recipe` holds; the same phase if nothing changes."""
+    if step == 0:
+        return first_phase(recipe)
+    position = phase.clock().step(step - phase.step)[2]
+    plan = phase.plan(recipe.seed)
+    factor = _factor(phase, recipe)
+    sources = dict(phase.sources)
+    for number, name in enumerate(phase.active):
+        sources[name] = sources[name].after(plan.used(number, position))
+    for name, standing in sources.items():
+        share = recipe.sources.get(name, Share(standing.samples * (factor or 1), standing.shuffle, quota=0))
+        sources[name] = _continued(standing, share, factor, name, phase, recipe)
+    for name, share in recipe.sources.items():
+        sources.setdefault(name, share.begin())
+    epoch, offset, left = _place(phase, position, factor)
+    return _phase(recipe, sources, step, epoch, offset, left)
+
+
+def _factor(phase: Phase, recipe: Recipe) -> int | None:
+    """By how much rows become shorter; None where that is no whole number."""
+    if not recipe.splittable or phase.row_length == recipe.row_length:
+        return 1
+    factor, rest = divmod(phase.row_length, recipe.row_length)
+    return factor if rest == 0 else None
+
+
+def _continued(
+    standing: Standing, share: Share, factor: int | None, name: str, phase: Phase, recipe: Recipe
+) -> Standing:
+    """Go on with a source as its new share says; a new epoch may change anything, a begun one only so much."""
+    standing = replace(standing, quota=share.quota)
+    if standing.offset == 0:
+        return replace(standing, samples=share.samples, shuffle=share.shuffle, begun=share.samples, split=1)
+    if factor is None:
+        raise OrderError(
+            f"rows of {phase.row_length} tokens cannot become rows of {recipe.row_length} "
+            f"in the middle of an epoch of {name!r}",
+            hint=f"use a length that divides {phase.row_length}, or change it when the epoch has ended",
+        )
+    if standing.shuffle != share.shuffle:
+        raise OrderError(
+            f"{name!r} is in the middle of an epoch with shuffle={standing.shuffle!r}, not {share.shuffle!r}",
+            hint="change the shuffle when the epoch has ended",
+        )
+    return standing.recut(share.samples, factor)
+
+
+def _place(phase: Phase, position: int, factor: int | None) -> tuple[int, int, int | None]:
+    """Epoch, offset and samples left at a position of a phase; None left: a new epoch begins."""
+    if position < phase.left:
+        scale = factor or 1
+        return phase.epoch, (phase.offset + position) * scale, (phase.left - position) * scale
+    epochs, offset = divmod(position - phase.left, phase.size)
+    if offset == 0:
+        return phase.epoch + 1 + epochs, 0, None
+    scale = factor or 1
+    return phase.epoch + 1 + epochs, offset * scale, (phase.size - offset) * scale
+
+
+def _phase(recipe: Recipe, sources: dict[str, Standing], step: int, epoch: int, offset: int, left: int | None) -> Phase:
+    draft = Phase(
+        step=step,
+        epoch=epoch,
+        offset=offset,
+        left=1,
+        size=1,
+        global_rows=recipe.global_rows,
+        ranks=recipe.ranks,
+        row_length=recipe.row_length,
+        drop_last=recipe.drop_last,
+        epoch_size=recipe.epoch_size,
+        sources=sources,
+    )
+    size = recipe.epoch_size or _natural_size(draft, recipe)
+    if left is None and len(draft.active) == 1 and recipe.epoch_size is None:
+        left = sources[draft.active[0]].left
+    return replace(draft, size=size, left=size if left is None else left)
+
+
+def _natural_size(phase: Phase, recipe: Recipe) -> int:
+    """One pass over the only source, or the samples until the first of several would begin to repeat."""
+    names = phase.active
+    if len(names) == 1:
+        return phase.sources[names[0]].samples
+    plan = phase.plan(recipe.seed)
+    return min(plan.position_of(number, phase.sources[name].samples) for number, name in enumerate(names))

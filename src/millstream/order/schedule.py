@@ -1,0 +1,155 @@
+"""A run: its phases, and with them every step's place in the data, forwards and backwards.
+
+(seed, phases) + step -> epoch, rows, samples; and (source, sample) -> steps. Pure arithmetic, O(1) in the
+position, the same on every rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from millstream.errors import OrderError
+from millstream.order.phase import Phase, Recipe, first_phase, next_phase
+from millstream.order.shuffle import Words
+
+
+@dataclass(frozen=True)
+class StepPlace:
+    """Where a step lies, as seen by one rank."""
+
+    step: int
+    epoch: int
+    offset: int
+    """Samples of the epoch before this step's first row of all ranks."""
+    rows: int
+    """Rows of all ranks."""
+    first: int
+    """Position, within the phase, of this rank's first row."""
+    own: int
+    """Rows of this rank."""
+    own_offset: int
+    """Samples of the epoch before this rank's first row."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The phases of a run.
+
+    >>> from millstream.order import Recipe, Schedule, Share
+    >>> recipe = Recipe(seed=0, row_length=4, global_rows=3, sources={"web": Share(8, shuffle="none")})
+    >>> run = Schedule.start(recipe)
+    >>> [(place.epoch, place.rows) for place in map(run.place, range(4))]
+    [(0, 3), (0, 3), (0, 2), (1, 3)]
+    >>> [int(sample) for sample in run.rows(2)[1]]
+    [6, 7]
+    """
+
+    seed: int
+    phases: tuple[Phase, ...]
+
+    @classmethod
+    def start(cls, recipe: Recipe) -> Schedule:
+        """Begin a run with this recipe."""
+        return cls(recipe.seed, (first_phase(recipe),))
+
+    def change(self, recipe: Recipe, step: int) -> Schedule:
+        """Follow `recipe` from `step` on; what lies before stays as it was, what lay behind is forgotten."""
+        phase = self.phase_at(step)
+        past = tuple(earlier for earlier in self.phases if earlier.step <= step)
+        if phase.follows(recipe):
+            return Schedule(self.seed, past)
+        fresh = next_phase(phase, recipe, step)
+        return Schedule(self.seed, (*(p for p in past if p.step < step), fresh))
+
+    def phase_at(self, step: int) -> Phase:
+        """Give the phase that a step belongs to."""
+        if step < 0:
+            raise OrderError(f"there is no step {step}", hint="steps count from 0")
+        for phase in reversed(self.phases):
+            if phase.step <= step:
+                return phase
+        raise OrderError(
+            f"step {step} lies before what is known of this run (from step {self.phases[0].step} on)",
+            hint="the earlier phases lie beside the checkpoint; put them into cache_dir",
+        )
+
+    def place(self, step: int, rank: int | None = None) -> StepPlace:
+        """Say where a step lies, as seen by one rank (None: by all together)."""
+        phase = self.phase_at(step)
+        epochs, offset, position, rows, first, own = phase.clock(rank).step(step - phase.step)
+        start = offset + (phase.offset if epochs == 0 else 0)
+        return StepPlace(step, phase.epoch + epochs, start, rows, first, own, start + first - position)
+
+    def steps_in_epoch(self, step: int) -> int:
+        """How many steps an epoch has under the recipe of this step's phase."""
+        phase = self.phase_at(step)
+        return phase.clock().steps_in(phase.size)
+
+    def rows(self, step: int, rank: int | None = None) -> tuple[list[str], Words]:
+        """Name source and sample of each row of a step."""
+        phase = self.phase_at(step)
+        place = self.place(step, rank)
+        sources, samples = np.empty(place.own, np.uint64), np.empty(place.own, np.uint64)
+        phase.plan(self.seed).rows(place.first, sources, samples)
+        names = phase.active
+        return [names[int(source)] for source in sources], samples
+
+    def steps_of(self, name: str, tokens: tuple[int, int] | None, documents: range, epoch: int) -> list[int]:
+        """Find the steps of an epoch whose rows use given samples of a source.
+
+        Samples are windows over `tokens` (start, stop), or, where `tokens` is None, `documents` themselves.
+        """
+        steps: set[int] = set()
+        for phase, first, stop in self._stretches(epoch):
+            if name not in phase.active or first == stop:
+                continue
+            samples = documents
+            if tokens is not None:
+                samples = range(tokens[0] // phase.row_length, (tokens[1] - 1) // phase.row_length + 1)
+            steps.update(self._steps_in(phase, name, samples, first, stop))
+        return sorted(steps)
+
+    def _stretches(self, epoch: int) -> Iterator[tuple[Phase, int, int]]:
+        """Yield, for each phase, the positions of it that lie in an epoch."""
+        for phase, following in zip(self.phases, (*self.phases[1:], None), strict=True):
+            before = epoch - phase.epoch
+            if before < 0:
+                continue
+            first = 0 if before == 0 else phase.left + (before - 1) * phase.size
+            stop = phase.left + before * phase.size
+            if following is not None:
+                stop = min(stop, phase.clock().step(following.step - phase.step)[2])
+            yield phase, first, max(first, stop)
+
+    def _steps_in(self, phase: Phase, name: str, samples: Iterable[int], first: int, stop: int) -> Iterator[int]:
+        plan, clock, number = phase.plan(self.seed), phase.clock(), phase.active.index(name)
+        start_use, stop_use = plan.used(number, first), plan.used(number, stop)
+        for use in self._uses(phase, name, samples, start_use, stop_use):
+            position = plan.position_of(number, use)
+            step = clock.number_of(position)
+            _, _, start, rows, _, _ = clock.step(step)
+            if start <= position < start + rows:  # drop_last may leave it out
+                yield phase.step + step
+
+    def _uses(self, phase: Phase, name: str, samples: Iterable[int], start: int, stop: int) -> Iterator[int]:
+        """The times, counted from the start of the phase, at which a source's samples are used in [start, stop)."""
+        if stop == start:
+            return
+        standing = phase.sources[name]
+        epoch, last = standing.after(start).epoch, standing.after(stop - 1).epoch
+        wanted = np.array(list(samples), np.uint64)
+        while epoch <= last:
+            order, split = phase.order(name, epoch, self.seed)
+            inside = wanted[wanted < order.samples * split]
+            positions = np.empty_like(inside)
+            order.inverse(epoch, inside // np.uint64(split), positions)
+            shift = -standing.offset if epoch == standing.epoch else standing.left
+            shift += max(0, epoch - standing.epoch - 1) * standing.samples
+            for position, sample in zip(positions.tolist(), inside.tolist(), strict=True):
+                use = position * split + sample % split + shift
+                if start <= use < stop:
+                    yield use
+            epoch += 1

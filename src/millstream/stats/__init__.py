@@ -1,0 +1,5 @@
+"""Numbers that loaders leave behind."""
+
+from millstream.stats.profile import Profile
+
+__all__ = ["Profile"]

@@ -1,0 +1,65 @@
+"""How fast batches were delivered, and who waited for whom."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class Counts(Protocol):
+    """What an engine counts (in nanoseconds where it is time)."""
+
+    batches: int
+    fill_ns: int
+    room_wait_ns: int
+    take_wait_ns: int
+
+
+@dataclass
+class Profile:
+    """Measures from `start()` on; before that it only counts."""
+
+    rows: int = 0
+    batches: int = 0
+    inside_ns: int = 0
+    _since: int = field(default_factory=time.perf_counter_ns)
+    _base: tuple[int, int, int] = (0, 0, 0)
+
+    def start(self, counts: Counts) -> None:
+        """Forget what was measured so far."""
+        self.rows = self.batches = self.inside_ns = 0
+        self._since = time.perf_counter_ns()
+        self._base = (counts.fill_ns, counts.room_wait_ns, counts.take_wait_ns)
+
+    def delivered(self, rows: int, inside_ns: int) -> None:
+        """Count a batch; `inside_ns` is how long the trainer was inside `next()`."""
+        self.rows += rows
+        self.batches += 1
+        self.inside_ns += inside_ns
+
+    def results(self, counts: Counts) -> dict[str, Any]:
+        """Sum up.
+
+        `wait_fraction` is the share of the time that the trainer spent inside the loader; near 0 the loader keeps up.
+        Of `waits`, `trainer_on_batch` is the trainer waiting for a batch that was not ready, `threads_on_trainer` the
+        loader's threads waiting because everything was ready.
+        """
+        elapsed = max(1, time.perf_counter_ns() - self._since)
+        fill, room, take = (
+            now - base
+            for now, base in zip((counts.fill_ns, counts.room_wait_ns, counts.take_wait_ns), self._base, strict=True)
+        )
+        return {
+            "batches": self.batches,
+            "samples": self.rows,
+            "seconds": elapsed / 1e9,
+            "throughput_samples_per_sec": self.rows / (elapsed / 1e9),
+            "avg_batch_time_ms": self.inside_ns / max(1, self.batches) / 1e6,
+            "wait_fraction": min(1.0, self.inside_ns / elapsed),
+            "waits": {
+                "trainer_on_batch": take / 1e9,
+                "threads_on_trainer": room / 1e9,
+                "threads_filling": fill / 1e9,
+            },
+        }

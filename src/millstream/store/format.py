@@ -1,0 +1,166 @@
+"""Frames, dtypes and checksums: the Python front of the native parser (docs/formats.md).
+
+(path) -> (frame, mapped body). A file is believed only after its frame agrees with its size; then its body is
+mapped and used as it is, without a copy.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream import _core
+from millstream.errors import StoreError
+
+FRAME_BYTES = 64
+BLOCK_BYTES = 1 << 20
+MAGIC = b"\x89MLS"
+DTYPES = {"uint16": 1, "uint32": 2, "int32": 3}
+SUFFIX = {"T": ".bin", "D": ".idx", "C": ".sum", "S": ".tab"}
+
+Tokens = NDArray[Any]
+Words = NDArray[np.uint64]
+
+
+def token_dtype(name: str) -> np.dtype[Any]:
+    """Turn a dtype's name into numpy's dtype (the core builds on little-endian machines only).
+
+    >>> token_dtype("uint16")
+    dtype('uint16')
+    """
+    if name not in DTYPES:
+        raise StoreError(f"dtype {name!r} cannot be stored", hint=f"use one of {', '.join(DTYPES)}")
+    return np.dtype(name)
+
+
+def id_limit(dtype: str) -> int:
+    """Say 1 + the largest id that a dtype can hold.
+
+    >>> id_limit("uint16"), id_limit("int32")
+    (65536, 2147483648)
+    """
+    return int(np.iinfo(token_dtype(dtype)).max) + 1
+
+
+def shard_name(number: int) -> str:
+    """Name the shard's files, without their ending.
+
+    >>> shard_name(7), shard_name(1234567)
+    ('00007', '1234567')
+    """
+    return f"{number:05d}"
+
+
+def xxh64(data: bytes | NDArray[Any]) -> int:
+    """Hash bytes, or the bytes of an array.
+
+    >>> hex(xxh64(b"abc"))
+    '0x44bc2cf5ad770999'
+    """
+    if isinstance(data, bytes):
+        return _core.xxh64(np.frombuffer(data, np.uint8))
+    return _core.xxh64(np.ascontiguousarray(data).reshape(-1).view(np.uint8))
+
+
+def hash_blocks(data: NDArray[np.uint8], block_bytes: int) -> Words:
+    """Hash each block of `data`; the last may be short.
+
+    >>> hash_blocks(np.zeros(10, np.uint8), 4).size
+    3
+    """
+    out = np.empty(-(-data.size // block_bytes), np.uint64)
+    _core.hash_blocks(data, block_bytes, out)
+    return out
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The 64 bytes at the start of a file: what its body is and how many entries it has."""
+
+    kind: str
+    count: int
+    bound: int
+    tag: int
+    documents: int = 0
+    dtype: str = ""
+
+    def encode(self) -> bytes:
+        """Give the 64 bytes.
+
+        >>> Frame("D", count=2, bound=9, tag=1).encode()[:8]
+        b'\\x89MLSD\\r\\n\\x1a'
+        """
+        code = DTYPES[self.dtype] if self.dtype else 0
+        return _core.encode_frame(self.kind, code, self.count, self.bound, self.tag, self.documents)
+
+    @property
+    def entry(self) -> np.dtype[Any]:
+        """The dtype of one entry of the body."""
+        return token_dtype(self.dtype) if self.kind == "T" else np.dtype("<u8")
+
+    @property
+    def words(self) -> int:
+        """The number of elements of the mapped body (a row of a table has eight)."""
+        return self.count * (8 if self.kind == "S" else 1)
+
+
+def parse_frame(path: Path, first_bytes: bytes, file_bytes: int, kind: str) -> Frame:
+    """Check a file's first bytes against its size, and give its frame."""
+    try:
+        code, count, bound, tag, documents = _core.parse_frame(first_bytes, file_bytes, kind)
+    except RuntimeError as error:
+        hint = "copy or write the file again" if first_bytes.startswith(MAGIC) else None
+        raise StoreError(f"{path}: {error}", hint=hint) from None
+    dtype = next((name for name, each in DTYPES.items() if each == code), "")
+    return Frame(kind, count, bound, tag, documents, dtype)
+
+
+def open_regular(path: Path) -> int:
+    """Open a file for reading; anything but a regular file is refused (a pipe would hang us for ever)."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise StoreError(f"{path}: this file is missing") from None
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path}: cannot be opened: {error}") from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise StoreError(f"{path}: this is not a regular file")
+    return fd
+
+
+def read_frame(path: Path, kind: str) -> Frame:
+    """Read and check the frame of a file."""
+    fd = open_regular(path)
+    try:
+        return parse_frame(path, os.pread(fd, FRAME_BYTES, 0), os.fstat(fd).st_size, kind)
+    finally:
+        os.close(fd)
+
+
+def map_words(path: Path, fd: int, dtype: np.dtype[Any], offset: int, count: int) -> NDArray[Any]:
+    """Map `count` elements of an open file, read-only. The caller has checked them against the size."""
+    if count == 0:
+        return np.empty(0, dtype)
+    try:
+        mapped = mmap.mmap(fd, offset + count * dtype.itemsize, access=mmap.ACCESS_READ)
+    except (OSError, ValueError, OverflowError) as error:
+        raise StoreError(f"{path}: cannot be mapped: {error}") from None
+    return np.frombuffer(mapped, dtype, count, offset)
+
+
+def map_body(path: Path, kind: str) -> tuple[Frame, NDArray[Any]]:
+    """Read and check the frame of a file and map its body, read-only."""
+    fd = open_regular(path)
+    try:
+        frame = parse_frame(path, os.pread(fd, FRAME_BYTES, 0), os.fstat(fd).st_size, kind)
+        return frame, map_words(path, fd, frame.entry, FRAME_BYTES, frame.words)
+    finally:
+        os.close(fd)

@@ -1,0 +1,126 @@
+"""The writer's journal (`writing.json`) and its lock: how far a writer came, and that there is only one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from millstream.errors import StoreError
+from millstream.store import disk
+from millstream.store.format import DTYPES, read_frame
+from millstream.store.growing import Places
+from millstream.store.manifest import check_keys, is_count, is_fingerprint, read_json, sealed
+from millstream.store.table import Row
+
+FORMAT = "millstream writing"
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A checkpoint: sealed shards, the open one, and the settings that must not change in between.
+
+    `open` is the open shard as it would be if it ended at the checkpoint; `sealing` is the version that was
+    about to be.
+    """
+
+    dtype: str
+    shard_tokens: int
+    made_from: str
+    parent: str | None
+    first_file: int
+    sealed: int = 0
+    tokens: int = 0
+    documents: int = 0
+    open: Row | None = None
+    sealing: str | None = None
+
+    def save(self, path: Path) -> None:
+        """Make the checkpoint durable."""
+        disk.publish(path, sealed({"format": FORMAT, "format_version": 1, **asdict(self)}))
+
+
+def is_row(value: Any) -> bool:
+    """Tell whether this is the description of an open shard."""
+    return value is None or (
+        isinstance(value, dict)
+        and set(value) == {"tokens", "documents", "tag", "bound", "file"}
+        and all(is_count(value[key]) for key in ("tokens", "documents", "bound", "file"))
+        and type(value["tag"]) is int
+        and 0 <= value["tag"] < 1 << 64
+    )
+
+
+RULES = {
+    "format": lambda value: value == FORMAT,
+    "format_version": lambda value: type(value) is int and value == 1,
+    "dtype": lambda value: isinstance(value, str) and value in DTYPES,
+    "shard_tokens": is_count,
+    "made_from": is_fingerprint,
+    "parent": lambda value: value is None or is_fingerprint(value),
+    "first_file": is_count,
+    "sealed": is_count,
+    "tokens": is_count,
+    "documents": is_count,
+    "open": is_row,
+    "sealing": lambda value: value is None or is_fingerprint(value),
+}
+
+
+def load_journal(path: Path) -> Journal | None:
+    """Read the journal, if there is one."""
+    if not path.exists():
+        return None
+    fields = read_json(path)
+    check_keys(path, fields, RULES)
+    values = {key: value for key, value in fields.items() if not key.startswith("format")}
+    row = values.pop("open")
+    return Journal(**values, open=None if row is None else Row(**row))
+
+
+def sealed_rows(places: Places, journal: Journal) -> list[Row]:
+    """Read the sealed shards of a journal back from their frames."""
+    rows = []
+    for number in range(journal.first_file, journal.first_file + journal.sealed):
+        frame = read_frame(places.final(number, ".bin"), "T")
+        if frame.dtype != journal.dtype:
+            raise StoreError(f"{places.final(number, '.bin')}: holds {frame.dtype}, not {journal.dtype}")
+        for suffix, kind in ((".idx", "D"), (".sum", "C")):
+            if read_frame(places.final(number, suffix), kind).tag != frame.tag:
+                raise StoreError(f"{places.final(number, suffix)}: belongs to another shard")
+        rows.append(Row(frame.count, frame.documents, frame.tag, frame.bound, number))
+    if (sum(r.tokens for r in rows), sum(r.documents for r in rows)) != (journal.tokens, journal.documents):
+        raise StoreError(f"{places.journal}: the sealed shards are not those of the last checkpoint")
+    return rows
+
+
+class Lock:
+    """One writer at a time: flock on a file; a dead process holds nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = -1
+        while self._fd < 0:
+            self._fd = self._try()
+
+    def _try(self) -> int:
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            raise StoreError(f"{self._path}: another writer is at work here", hint="wait for it to end") from None
+        # The file may have been removed by its last holder between our open and our flock.
+        if self._path.exists() and os.path.samestat(os.fstat(fd), self._path.stat()):
+            return fd
+        os.close(fd)
+        return -1
+
+    def release(self) -> None:
+        """Remove the file, then let go."""
+        if self._fd >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._fd)
+            self._fd = -1

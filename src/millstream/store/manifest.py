@@ -1,0 +1,215 @@
+"""The manifest: what a version holds and what it was made from, as JSON that a person can read.
+
+A manifest comes from a disk, so it is refused unless every key is there, has its type, and the check agrees.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from millstream.errors import StoreError
+from millstream.store.format import DTYPES, open_regular
+from millstream.store.table import BOUND, DOCUMENTS, MOST, TOKENS, Rows, fingerprint, total
+
+FORMAT = "millstream store"
+MOST_BYTES = 1 << 28  # a manifest lists source files, not documents
+EDITED = "it was changed by hand or damaged; restore it, or open another version"
+
+Json = Mapping[str, Any]
+
+
+def compact(value: object) -> bytes:
+    """Write JSON in its one canonical form.
+
+    >>> compact({"b": [1, None], "a": "é"})
+    b'{"a":"\\\\u00e9","b":[1,null]}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def digest(value: object) -> str:
+    """Hash a JSON value: blake2b of its canonical form.
+
+    >>> digest({})
+    '2afb9b83f9314e5d029766197f539792'
+    """
+    return hashlib.blake2b(compact(value), digest_size=16).hexdigest()
+
+
+def sealed(fields: Json) -> bytes:
+    """Add the check and give the file's bytes.
+
+    >>> print(sealed({"b": 1}).decode(), end="")
+    {
+     "b": 1,
+     "check": "b6d552aa38d84a1b65b8a7032af971f0"
+    }
+    """
+    whole = {**fields, "check": digest(fields)}
+    return (json.dumps(whole, sort_keys=True, indent=1, allow_nan=False) + "\n").encode("ascii")
+
+
+def plain(value: object, name: str) -> Any:
+    """Bring what the caller wants remembered into plain JSON, or say why it cannot be."""
+    try:
+        return json.loads(compact(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreError(
+            f"`{name}` cannot be written as JSON: {error}", hint="use dicts, lists, strings, numbers"
+        ) from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read one checked JSON object: bounded, without double keys, with a check that agrees."""
+    fd = open_regular(path)
+    with os.fdopen(fd, "rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise StoreError(f"{path}: more than {MOST_BYTES >> 20} MiB of JSON")
+    try:
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=no_constant)
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path}: this is not the JSON of a manifest: {error}", hint=EDITED) from None
+    if not isinstance(value, dict) or "format" not in value:
+        raise StoreError(f"{path}: this is not a Millstream file (it has no 'format')")
+    fields = {key: each for key, each in value.items() if key != "check"}
+    if value.get("check") != digest(fields):
+        raise StoreError(f"{path}: the check does not agree with the content", hint=EDITED)
+    return fields
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build a dict from JSON pairs; a key that comes twice is refused."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a key comes twice")
+    return value
+
+
+def no_constant(name: str) -> Any:
+    """Refuse NaN and Infinity, which are not JSON."""
+    raise ValueError(f"{name} is not JSON")
+
+
+def is_count(value: object) -> bool:
+    """Tell whether this is a whole number that a store may hold.
+
+    >>> is_count(3), is_count(True), is_count(-1), is_count(1 << 70)
+    (True, False, False, False)
+    """
+    return type(value) is int and 0 <= value <= MOST
+
+
+def is_fingerprint(value: object) -> bool:
+    """Tell whether this is 32 hexadecimal digits: it becomes part of a path, so nothing else may pass.
+
+    >>> is_fingerprint("0" * 32), is_fingerprint("../../etc/passwd")
+    (True, False)
+    """
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{32}", value) is not None
+
+
+def is_sources(value: object) -> bool:
+    """Tell whether this is a list of {path, bytes, blake2b}."""
+    return isinstance(value, list) and all(
+        isinstance(each, dict)
+        and set(each) == {"path", "bytes", "blake2b"}
+        and isinstance(each["path"], str)
+        and is_count(each["bytes"])
+        and isinstance(each["blake2b"], str)
+        for each in value
+    )
+
+
+RULES = {
+    "format": lambda value: value == FORMAT,
+    "format_version": lambda value: type(value) is int and value == 1,
+    "dtype": lambda value: isinstance(value, str) and value in DTYPES,
+    "tokens": is_count,
+    "documents": is_count,
+    "shards": is_count,
+    "id_bound": is_count,
+    "fingerprint": is_fingerprint,
+    "parent": lambda value: value is None or is_fingerprint(value),
+    "sources": is_sources,
+    "tokenizer": lambda value: value is None or isinstance(value, dict),
+    "recipe": lambda value: True,
+}
+
+
+def load_manifest(path: Path) -> dict[str, Any]:
+    """Read a manifest and check every key."""
+    fields = read_json(path)
+    version = fields.get("format_version")
+    if fields["format"] == FORMAT and type(version) is int and version > 1:
+        raise StoreError(f"{path}: format version {version} is newer than this Millstream", hint="upgrade it")
+    check_keys(path, fields, RULES)
+    check_vocabulary(path, fields)
+    return fields
+
+
+def check_keys(path: Path, fields: Json, rules: Mapping[str, Any]) -> None:
+    """Refuse a missing, unknown or ill-typed key."""
+    for key in sorted(set(rules) ^ set(fields)):
+        raise StoreError(f"{path}: the key '{key}' is {'missing' if key in rules else 'unknown'}", hint=EDITED)
+    for key, rule in rules.items():
+        if not rule(fields[key]):
+            raise StoreError(f"{path}: '{key}' cannot be {fields[key]!r:.80}", hint=EDITED)
+
+
+def check_vocabulary(path: Path, fields: Json) -> None:
+    """Refuse ids that the store's own tokenizer does not have."""
+    size = vocabulary(fields["tokenizer"])
+    if size is not None and fields["id_bound"] > size:
+        raise StoreError(
+            f"{path}: the largest id is {fields['id_bound'] - 1}, the tokenizer has {size} ids",
+            hint="prepare the data again with the tokenizer that belongs to it",
+        )
+
+
+def vocabulary(tokenizer: Json | None) -> int | None:
+    """Find the number of ids in a tokenizer's description, if it says."""
+    size = None if tokenizer is None else tokenizer.get("vocab_size")
+    return size if type(size) is int and size > 0 else None
+
+
+def describe(
+    dtype: str, rows: Rows, *, parent: str | None = None, sources: Iterable[Any] = (), **made: Any
+) -> dict[str, Any]:
+    """Describe a version by its rows and by what it was made from (`tokenizer`, `recipe`).
+
+    >>> from millstream.store.table import Row, rows_of
+    >>> describe("uint16", rows_of([Row(5, 2, tag=9, bound=3, file=0)]))["tokens"]
+    5
+    """
+    return {
+        "format": FORMAT,
+        "format_version": 1,
+        "dtype": dtype,
+        "tokens": total(rows, TOKENS),
+        "documents": total(rows, DOCUMENTS),
+        "shards": len(rows),
+        "id_bound": int(rows[:, BOUND].max(initial=0)),
+        "fingerprint": fingerprint(dtype, rows),
+        "parent": parent,
+        "sources": list(sources),
+        "tokenizer": made.get("tokenizer"),
+        "recipe": made.get("recipe"),
+    }
+
+
+def check_agreement(path: Path, fields: Json, rows: Rows) -> None:
+    """Refuse a manifest that does not describe these rows."""
+    found = describe(fields["dtype"], rows)
+    for key in ("tokens", "documents", "shards", "id_bound", "fingerprint"):
+        if fields[key] != found[key]:
+            raise StoreError(
+                f"{path}: '{key}' is {fields[key]}, the shards say {found[key]}",
+                hint="files of two different stores were mixed; copy the store again",
+            )

@@ -1,0 +1,143 @@
+"""Mapped shards: opened when first needed, checked against the table, and only so many at a time.
+
+A store may have 10^5 shards, a process about 10^3 file descriptors and 65 530 mappings.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.errors import StoreError
+from millstream.store.foreign import megatron_index, whole_tokens
+from millstream.store.format import Frame, Tokens, map_body, map_words, open_regular, read_frame, token_dtype
+from millstream.store.index import Ends, Index, OneDocument
+from millstream.store.layout import Layout
+from millstream.store.table import BOUND, DOCUMENTS, TAG, TOKENS
+
+MOST_MAPPED = 128
+MIXED = "files of two different stores were mixed, or the shard was replaced; copy the store again"
+
+Value = TypeVar("Value")
+
+
+class Recent(Generic[Value]):
+    """The most recent values of a function, at most `limit` of them.
+
+    >>> recent = Recent(str, limit=2)
+    >>> recent(1), recent(2), recent(3), list(recent.kept)
+    ('1', '2', '3', [2, 3])
+    """
+
+    def __init__(self, make: Callable[[int], Value], limit: int = MOST_MAPPED) -> None:
+        self._make, self._limit, self._lock = make, limit, threading.Lock()
+        self.kept: OrderedDict[int, Value] = OrderedDict()
+
+    def __call__(self, key: int) -> Value:
+        """Give the value of `key`, made again if it was forgotten."""
+        with self._lock:
+            if key in self.kept:
+                self.kept.move_to_end(key)
+                return self.kept[key]
+        value = self._make(key)
+        with self._lock:
+            self.kept[key] = value
+            while len(self.kept) > self._limit:
+                self.kept.popitem(last=False)  # arrays that were handed out keep their own mapping alive
+        return value
+
+
+class Shards:
+    """The tokens and indexes of a layout, shard by shard."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.tokens = Recent(self._map_tokens)
+        self.index = Recent(self._map_index)
+
+    def close(self) -> None:
+        """Forget every mapping."""
+        self.tokens.kept.clear()
+        self.index.kept.clear()
+
+    def _map_tokens(self, shard: int) -> Tokens:
+        path = self._layout.path_of(shard)
+        if not self._layout.header_bytes:
+            return map_bare(path, self._layout)
+        frame, body = map_body(path, "T")
+        check_tokens(path, frame, self._layout, shard)
+        return body
+
+    def _map_index(self, shard: int) -> Index:
+        layout, tokens = self._layout, int(self._layout.table[shard, TOKENS])
+        if layout.index == "none":
+            return OneDocument(tokens)
+        if layout.index == "megatron":
+            return megatron_index(layout, tokens)
+        path = layout.path_of(shard, ".idx")
+        frame, ends = map_body(path, "D")
+        check_index(path, frame, layout, shard)
+        if len(ends) and ends[-1] != tokens:
+            raise StoreError(f"{path}: the last document ends at {ends[-1]}, the shard at {tokens}")
+        return Ends(path, ends, tokens)
+
+
+def map_bare(path: Path, layout: Layout) -> NDArray[Any]:
+    """Map a file of nothing but ids, if it still has the size it had at open."""
+    count = int(layout.table[0, TOKENS])
+    if count and whole_tokens(path, layout.dtype) != count:
+        raise StoreError(f"{path}: the file changed its size after it was opened")
+    fd = open_regular(path)
+    try:
+        return map_words(path, fd, token_dtype(layout.dtype), 0, count)
+    finally:
+        os.close(fd)
+
+
+def check_shard(layout: Layout, shard: int) -> None:
+    """Check that a shard's files are there, have their size and belong to the table."""
+    path = layout.path_of(shard)
+    check_tokens(path, read_frame(path, "T"), layout, shard)
+    if layout.index == "ends":
+        path = layout.path_of(shard, ".idx")
+        check_index(path, read_frame(path, "D"), layout, shard)
+
+
+def check_tokens(path: Path, frame: Frame, layout: Layout, shard: int) -> None:
+    """Compare the frame of a `.bin` with the table."""
+    row = layout.table[shard]
+    documents = frame.documents if layout.index == "none" else int(row[DOCUMENTS])
+    expected = Frame("T", int(row[TOKENS]), int(row[BOUND]), int(row[TAG]), documents, layout.dtype)
+    compare(path, frame, expected)
+
+
+def check_index(path: Path, frame: Frame, layout: Layout, shard: int) -> None:
+    """Compare the frame of an `.idx` with the table."""
+    row = layout.table[shard]
+    compare(path, frame, Frame("D", int(row[DOCUMENTS]), int(row[TOKENS]), int(row[TAG])))
+
+
+def compare(path: Path, found: Frame, expected: Frame) -> None:
+    """Refuse a file that is whole but not the one that belongs here."""
+    for key in ("dtype", "count", "documents", "bound", "tag"):
+        if getattr(found, key) != getattr(expected, key):
+            raise StoreError(
+                f"{path}: its {key} is {getattr(found, key)}, the store says {getattr(expected, key)}",
+                hint=MIXED,
+            )
+
+
+def place(firsts: NDArray[np.uint64], index: int) -> int:
+    """Find the shard that holds a token or document, among the shards' first ones.
+
+    >>> place(np.array([0, 5, 5, 9], np.uint64), 5)
+    2
+    """
+    return int(np.searchsorted(firsts, np.uint64(index), side="right")) - 1

@@ -1,0 +1,131 @@
+"""From a path to a checked layout: a directory, a file of ours, a Megatron pair or a bare file.
+
+Opening never looks at anything of the size of the data: the manifest, the table, a few frames.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millstream.errors import StoreError
+from millstream.store.foreign import is_megatron_index, open_bare, open_megatron
+from millstream.store.format import MAGIC, open_regular, read_frame
+from millstream.store.layout import Layout
+from millstream.store.manifest import check_agreement, describe, load_manifest
+from millstream.store.mapped import check_shard
+from millstream.store.table import DOCUMENTS, Row, load_table, rows_of
+from millstream.store.versions import manifest_path, table_path
+
+CHECKED_AT_OPEN = 64
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A store that passed every check that opening makes."""
+
+    kind: str  # "directory", "file", "megatron" or "bare"
+    layout: Layout
+    manifest: dict[str, Any]
+
+
+def open_store(path: Path, dtype: str | None, version: str | None) -> Opened:
+    """Recognise what lies at `path`, and check it."""
+    if path.is_dir():
+        opened = open_directory(path, version)
+    elif version is not None:
+        raise StoreError(f"{path}: only a directory has versions", hint="leave out version=")
+    else:
+        opened = open_file(find_file(path), dtype)
+    if dtype is not None and dtype != opened.layout.dtype:
+        raise StoreError(f"{path}: the ids are {opened.layout.dtype}, not {dtype}", hint="leave out dtype=")
+    return opened
+
+
+def find_file(path: Path) -> Path:
+    """Find the token file: the path itself, or the `.bin` of a pair named by its prefix or its `.idx`."""
+    if path.suffix == ".idx" and path.exists():
+        path = path.with_suffix(".bin")
+    if path.exists():
+        return path
+    beside = path.with_name(path.name + ".bin")
+    if path.suffix != ".bin" and beside.exists():
+        return beside
+    if path.with_name(path.name + ".part").exists() or path.with_suffix(".writing.json").exists():
+        raise StoreError(f"{path}: was not finished; its writer was stopped", hint=RESUME)
+    raise StoreError(f"{path}: there is no such file or directory")
+
+
+RESUME = "go on with TokenStoreWriter(path, resume=True)"
+
+
+def open_file(path: Path, dtype: str | None) -> Opened:
+    """Open one token file, ours or foreign."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        start = file.read(len(MAGIC))
+    if start == MAGIC:
+        return open_single(path)
+    if is_megatron_index(path.with_suffix(".idx")):
+        layout = open_megatron(path)
+        return Opened("megatron", layout, foreign_manifest("Megatron pair", layout))
+    if dtype is None:
+        raise StoreError(
+            f"{path}: no Millstream header and no Megatron index beside it",
+            hint='for a bare array of ids (nanoGPT) pass dtype="uint16", or the dtype it was written with',
+        )
+    layout = open_bare(path, dtype)
+    return Opened("bare", layout, foreign_manifest("bare token file", layout))
+
+
+def foreign_manifest(form: str, layout: Layout) -> dict[str, Any]:
+    """Describe what is known of a foreign file."""
+    facts = describe(layout.dtype, layout.table)
+    return {**facts, "format": form, "id_bound": None, "fingerprint": None}
+
+
+def open_single(path: Path) -> Opened:
+    """Open a `.bin` of ours with the companions that are there."""
+    frame = read_frame(path, "T")
+    row = Row(frame.count, frame.documents, frame.tag, frame.bound, 0)
+    rows = rows_of([row] if frame.documents else [])
+    manifest = describe(frame.dtype, rows)
+    described = path.with_suffix(".json")
+    if described.exists():
+        manifest = load_manifest(described)
+        check_agreement(described, manifest, rows)
+    index = path.with_suffix(".idx")
+    if index.exists():
+        layout = Layout("", str(path), frame.dtype, 64, rows, "ends", str(index))
+        if len(rows):
+            check_shard(layout, 0)
+    else:
+        rows = rows_of([Row(frame.count, 1, frame.tag, frame.bound, 0)])
+        layout = Layout("", str(path), frame.dtype, 64, rows, "none")
+        manifest = {**manifest, "documents": int(rows[0, DOCUMENTS])}
+    return Opened("file", layout, manifest)
+
+
+def open_directory(path: Path, version: str | None) -> Opened:
+    """Open a version of a directory store; the newest unless told."""
+    source = manifest_path(path, version)
+    if not source.exists():
+        raise missing_manifest(path)
+    manifest = load_manifest(source)
+    if version is not None and manifest["fingerprint"] != source.stem:
+        raise StoreError(f"{source}: this manifest describes version {manifest['fingerprint']}")
+    rows = load_table(table_path(path, manifest["fingerprint"]), manifest["dtype"])
+    check_agreement(source, manifest, rows)
+    layout = Layout(str(path), "", manifest["dtype"], 64, rows, "ends")
+    few = len(rows) <= CHECKED_AT_OPEN
+    for shard in range(len(rows)) if few else (0, len(rows) - 1):
+        check_shard(layout, shard)
+    return Opened("directory", layout, manifest)
+
+
+def missing_manifest(path: Path) -> StoreError:
+    """Say what a directory without a manifest is."""
+    if (path / "writing.json").exists():
+        return StoreError(f"{path}: was not finished; its writer was stopped", hint=RESUME)
+    return StoreError(f"{path}: this is not a store (it has no manifest.json)")

@@ -1,0 +1,201 @@
+"""TokenStore: a store of any kind as one long array of tokens and a list of documents.
+
+(path) -> tokens, documents. Nothing is read before it is asked for, and what is given is a view of the mapped
+file wherever it lies in one shard.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, SupportsIndex, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.errors import StoreError
+from millstream.store.bodies import Report
+from millstream.store.disk import reported
+from millstream.store.foreign import foreign_fingerprint
+from millstream.store.format import Tokens, Words, token_dtype
+from millstream.store.layout import Layout
+from millstream.store.mapped import Shards, place
+from millstream.store.opening import open_store
+from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, FIRST_TOKEN, TOKENS, total
+from millstream.store.verify import Progress, verify_store
+from millstream.store.versions import Diff, Version, compare, history
+
+
+class TokenStore:
+    """Tokens and documents of a store, read in place.
+
+    >>> import tempfile
+    >>> from millstream.store import TokenStoreWriter
+    >>> path = Path(tempfile.mkdtemp(), "corpus")
+    >>> with TokenStoreWriter(path) as writer:
+    ...     writer.append([10, 11, 12])
+    ...     writer.append([20, 21])
+    >>> store = TokenStore(path)
+    >>> len(store), store.documents, store[3], store[1:4].tolist(), store.document(1).tolist()
+    (5, 2, 20, [11, 12, 20], [20, 21])
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, dtype: str | None = None, version: str | None = None) -> None:
+        if dtype is not None:
+            token_dtype(dtype)
+        self.path = Path(path)
+        with reported(self.path):
+            opened = open_store(self.path, dtype, version)
+        self.kind = opened.kind
+        self.layout: Layout = opened.layout
+        self.manifest: Mapping[str, Any] = MappingProxyType(opened.manifest)
+        self.dtype = opened.layout.dtype
+        self.documents = total(self.layout.table, DOCUMENTS)
+        self.id_bound: int | None = opened.manifest["id_bound"]
+        self._tokens = total(self.layout.table, TOKENS)
+        # Contiguous copies: a search in a column of the table would copy it every time.
+        self._first_tokens: Words = np.ascontiguousarray(self.layout.table[:, FIRST_TOKEN])
+        self._first_documents: Words = np.ascontiguousarray(self.layout.table[:, FIRST_DOCUMENT])
+        self._shards = Shards(self.layout)
+
+    def __len__(self) -> int:
+        return self._tokens
+
+    def __iter__(self) -> Iterator[int]:
+        for shard in range(len(self.layout.table)):
+            yield from self._shards.tokens(shard).tolist()
+
+    def __repr__(self) -> str:
+        return f"TokenStore({str(self.path)!r}, {self._tokens} tokens, {self.documents} documents, {self.dtype})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        version = self.fingerprint if self.kind == "directory" else None
+        return reopen, (self.path, self.dtype, version)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Name of the content: equal data has an equal fingerprint on any machine."""
+        return self.manifest["fingerprint"] or foreign_fingerprint(self.layout)
+
+    @overload
+    def __getitem__(self, where: SupportsIndex) -> int: ...
+    @overload
+    def __getitem__(self, where: slice) -> Tokens: ...
+    def __getitem__(self, where: SupportsIndex | slice) -> int | Tokens:
+        if isinstance(where, slice):
+            return self._slice(range(self._tokens)[where])
+        index = self._inside(operator.index(where), self._tokens, "token")
+        shard = place(self._first_tokens, index)
+        return int(self._shards.tokens(shard)[index - int(self._first_tokens[shard])])
+
+    def _slice(self, wanted: range) -> Tokens:
+        rising = wanted if wanted.step > 0 else wanted[::-1]
+        whole = self._piece(rising) if wanted else np.empty(0, token_dtype(self.dtype))
+        if len(whole) < len(rising):  # copied shard by shard: views of all would keep too many files mapped
+            whole, done = np.empty(len(rising), whole.dtype), 0
+            while done < len(rising):
+                piece = self._piece(rising[done:])
+                whole[done : done + len(piece)] = piece
+                done += len(piece)
+        return whole if wanted.step > 0 else whole[::-1]
+
+    def _piece(self, rising: range) -> Tokens:
+        """View those of the wanted tokens that lie in the shard of the first."""
+        shard = place(self._first_tokens, rising[0])
+        first, body = int(self._first_tokens[shard]), self._shards.tokens(shard)
+        inside = rising[: -(-(first + len(body) - rising[0]) // rising.step)]
+        return body[inside[0] - first : inside[-1] - first + 1 : rising.step]
+
+    def _inside(self, index: int, count: int, what: str) -> int:
+        if not -count <= index < count:
+            raise IndexError(f"{what} {index} is outside this store of {count}")
+        return index + count if index < 0 else index
+
+    def _document_place(self, document: int) -> tuple[int, int]:
+        index = self._inside(operator.index(document), self.documents, "document")
+        shard = place(self._first_documents, index)
+        return shard, index - int(self._first_documents[shard])
+
+    def document_span(self, document: int) -> tuple[int, int]:
+        """Give the store-wide tokens [start, stop) of a document."""
+        shard, local = self._document_place(document)
+        start, stop = self._shards.index(shard).bounds(local, local + 1).tolist()
+        first = int(self._first_tokens[shard])
+        return first + start, first + stop
+
+    def document(self, document: int) -> Tokens:
+        """Give the tokens of a document, without a copy."""
+        start, stop = self.document_span(document)
+        return self[start:stop]
+
+    def document_at(self, token: int) -> int:
+        """Find the document that holds a token."""
+        index = self._inside(operator.index(token), self._tokens, "token")
+        shard = place(self._first_tokens, index)
+        local = self._shards.index(shard).at(index - int(self._first_tokens[shard]))
+        return int(self._first_documents[shard]) + local
+
+    def spans_of(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Say where tokens [start, stop) come from: (document, start, stop), counted inside each document."""
+        if not 0 <= start <= stop <= self._tokens:
+            raise IndexError(f"tokens [{start}, {stop}) are not inside this store of {self._tokens}")
+        parts = [np.empty((3, 0), np.int64)]
+        while start < stop:
+            shard = place(self._first_tokens, start)
+            first = int(self._first_tokens[shard])
+            here = min(stop, first + int(self.layout.table[shard, TOKENS]))
+            parts.append(self._spans_in(shard, start - first, here - first))
+            start = here
+        documents, starts, stops = np.concatenate(parts, axis=1)
+        return documents, starts, stops
+
+    def _spans_in(self, shard: int, start: int, stop: int) -> NDArray[np.int64]:
+        index = self._shards.index(shard)
+        first, last = index.at(start), index.at(stop - 1) + 1
+        if last <= first:
+            raise StoreError(f"{self.layout.path_of(shard, '.idx')}: document ends fall", hint="run verify()")
+        bounds = index.bounds(first, last).astype(np.int64)
+        begins = np.maximum(bounds[:-1], start) - bounds[:-1]
+        ends = np.minimum(bounds[1:], stop) - bounds[:-1]
+        documents = np.arange(first, last) + int(self._first_documents[shard])
+        return np.stack([documents, begins, ends])[:, begins < ends]
+
+    def file_of(self, document: int) -> str:
+        """Name the file that holds a document."""
+        return str(self.layout.path_of(self._document_place(document)[0]))
+
+    def verify(self, progress: Progress | None = None) -> Report:
+        """Read everything and compare it with its checksums; damage is named block by block."""
+        return verify_store(self.layout, progress)
+
+    def log(self) -> list[Version]:
+        """List this version and those it was made from, newest first."""
+        if self.kind != "directory":
+            return [Version(self.fingerprint, None, self._tokens, self.documents, 1, dict(self.manifest))]
+        return history(self.path, dict(self.manifest))
+
+    def diff(self, other: str | TokenStore) -> Diff:
+        """Say what this version has that another has not; `other` is a version's fingerprint or a store."""
+        there = other if isinstance(other, TokenStore) else TokenStore(self.path, version=other)
+        return compare(self.layout.table, there.layout.table)
+
+    def close(self) -> None:
+        """Forget the mapped files; arrays that were given out stay valid."""
+        self._shards.close()
+
+    def __enter__(self) -> TokenStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def reopen(path: Path, dtype: str, version: str | None) -> TokenStore:
+    """Open a store again, as pickle does in another process."""
+    return TokenStore(path, dtype=dtype, version=version)

@@ -1,0 +1,189 @@
+"""How a writer starts: a new store, a new version of one, or on from where a killed writer came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from millstream.errors import StoreError
+from millstream.store import disk
+from millstream.store.growing import GrowingShard, Places
+from millstream.store.journal import Journal, Lock, load_journal, sealed_rows
+from millstream.store.opening import Opened, open_store
+from millstream.store.settings import Settings
+from millstream.store.table import FILE, Row, Rows, rows_of
+
+SHARD_TOKENS = 1 << 28
+SINGLE_SHARD = 1 << 62
+
+
+@dataclass
+class Start:
+    """Where a writer stands when it starts; without a journal it has nothing left to do."""
+
+    journal: Journal | None
+    parent: Opened | None
+    base: Rows
+    sealed: list[Row]
+    shard: GrowingShard | None = None
+
+
+def start(places: Places, settings: Settings) -> Start:
+    """Find out what lies at the path, and what is to be done about it. The caller holds the lock."""
+    finished, journal = find(places)
+    if journal is not None:
+        if not settings.resume:
+            raise StoreError(
+                f"{places.path}: an unfinished writer left {journal_documents(journal)} documents here",
+                hint="go on with resume=True, or throw them away with discard(path)",
+            )
+        check_settings(places, journal, settings)
+        return go_on(places, journal, finished)
+    if finished is not None:
+        if settings.append:
+            return begin_version(places, finished, settings)
+        if settings.resume:
+            return Start(None, finished, finished.layout.table, [])
+        raise StoreError(f"{places.path}: a finished store is here", hint="append=True adds a version to it")
+    return begin_store(places, settings)
+
+
+def find(places: Places) -> tuple[Opened | None, Journal | None]:
+    """Read what is there: the finished store and the journal, unless its writer did finish."""
+    exists = places.path.exists() if places.single else places.manifest.exists()
+    finished = open_store(places.path, None, None) if exists else None
+    journal = load_journal(places.journal)
+    if journal is None:
+        return finished, None
+    now = None if finished is None else finished.manifest["fingerprint"]
+    if (places.single and finished is not None) or now != journal.parent:
+        if finished is None or finished.manifest["parent"] != journal.parent:
+            raise StoreError(f"{places.journal}: speaks of version {journal.parent}, the store is at {now}")
+        disk.remove(places.journal)  # killed between the last rename and this
+        return finished, None
+    return finished, journal
+
+
+def journal_documents(journal: Journal) -> int:
+    """Count the new documents that a journal knows of."""
+    return journal.documents + (journal.open.documents if journal.open else 0)
+
+
+def check_settings(places: Places, journal: Journal, settings: Settings) -> None:
+    """Refuse to go on with other settings: the result would be a mixture."""
+    for name in ("dtype", "shard_tokens"):
+        asked, was = getattr(settings, name), getattr(journal, name)
+        if asked is not None and asked != was and not (places.single and name == "shard_tokens"):
+            raise StoreError(f"{places.path}: was begun with {name}={was!r}, not {asked!r}", hint="pass the same")
+    if settings.made_from != journal.made_from:
+        raise StoreError(
+            f"{places.path}: was begun with other sources, tokenizer or recipe",
+            hint="pass the same, or throw the unfinished part away with discard(path)",
+        )
+
+
+def go_on(places: Places, journal: Journal, parent: Opened | None) -> Start:
+    """Cut the open shard back to the checkpoint and go on behind it."""
+    rows = sealed_rows(places, journal)
+    if journal.sealing is not None:
+        remove_version(places, journal.sealing)
+        journal = replace(journal, sealing=None)
+    following = journal.first_file + journal.sealed
+    if journal.open is not None and journal.open.file != following:
+        raise StoreError(f"{places.journal}: the open shard is {journal.open.file}, not {following}")
+    base = rows_of([]) if parent is None else parent.layout.table
+    if journal.open is None:
+        places.clear(following)
+        return Start(journal, parent, base, rows)
+    return Start(journal, parent, base, rows, GrowingShard.resume(places, journal.dtype, journal.open))
+
+
+def begin_store(places: Places, settings: Settings) -> Start:
+    """Start a new store, where nothing else lies."""
+    refuse_neighbours(places)
+    journal = Journal(
+        dtype=settings.dtype or "uint16",
+        shard_tokens=SINGLE_SHARD if places.single else settings.shard_tokens or SHARD_TOKENS,
+        made_from=settings.made_from,
+        parent=None,
+        first_file=0,
+    )
+    return save(places, Start(journal, None, rows_of([]), []))
+
+
+def begin_version(places: Places, parent: Opened, settings: Settings) -> Start:
+    """Start a new version that shares the shards of the newest one."""
+    if places.single:
+        raise StoreError(f"{places.path}: one file cannot grow", hint="write a directory store to append to")
+    dtype, known = parent.layout.dtype, parent.manifest["tokenizer"]
+    if settings.dtype not in (None, dtype):
+        raise StoreError(f"{places.path}: the ids are {dtype}, not {settings.dtype}", hint="leave out dtype=")
+    if None not in (known, settings.tokenizer) and known != settings.tokenizer:
+        raise StoreError(f"{places.path}: was made with another tokenizer", hint="one store, one tokenizer")
+    rows = parent.layout.table
+    journal = Journal(
+        dtype=dtype,
+        shard_tokens=settings.shard_tokens or SHARD_TOKENS,
+        made_from=settings.made_from,
+        parent=parent.manifest["fingerprint"],
+        first_file=int(rows[-1, FILE]) + 1 if len(rows) else 0,
+    )
+    return save(places, Start(journal, parent, rows, []))
+
+
+def save(places: Places, begun: Start) -> Start:
+    """Write the first journal, before any shard."""
+    assert begun.journal is not None
+    begun.journal.save(places.journal)
+    return begun
+
+
+def refuse_neighbours(places: Places) -> None:
+    """Refuse to write where other files lie: they would be overwritten or taken for ours."""
+    if places.single:
+        taken = [p for p in (places.path.with_suffix(s) for s in (".idx", ".sum", ".json")) if p.exists()]
+    else:
+        ours = {places.lock.name, "versions", places.journal.name + ".tmp"}
+        taken = [each for each in places.path.iterdir() if each.name not in ours]
+    if taken:
+        raise StoreError(f"{min(taken)}: is in the way of a new store", hint="choose another path")
+
+
+def remove_version(places: Places, fingerprint: str) -> None:
+    """Remove the manifest and table of a version that never came to be."""
+    for suffix in (".json", ".tab"):
+        disk.remove(places.path / "versions" / f"{fingerprint}{suffix}")
+
+
+def discard(path: str | Path) -> None:
+    """Throw away what an unfinished writer left; finished versions stay.
+
+    >>> import tempfile
+    >>> discard(tempfile.mkdtemp())  # nothing there, nothing done
+    """
+    places = places_of(Path(path))
+    if not places.journal.exists():
+        return
+    with disk.reported(places.path):
+        lock = Lock(places.lock)
+        try:
+            _, journal = find(places)
+            if journal is not None:
+                if journal.sealing is not None:
+                    remove_version(places, journal.sealing)
+                for number in range(journal.first_file, journal.first_file + journal.sealed + 1):
+                    places.clear(number)
+                if places.single:
+                    disk.remove(places.manifest)
+                disk.remove(places.journal)
+        finally:
+            lock.release()
+
+
+def places_of(path: Path) -> Places:
+    """Tell a directory store from the one-file form.
+
+    >>> places_of(Path("dataset.bin")).single, places_of(Path("corpus")).single
+    (True, False)
+    """
+    return Places(path, single=path.suffix == ".bin" and not path.is_dir())

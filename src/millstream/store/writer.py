@@ -1,0 +1,205 @@
+"""TokenStoreWriter: documents in, a sealed store out; killed at any byte, it leaves nothing that looks whole.
+
+Documents gather in a buffer, go into the open shard, and are kept from the next checkpoint on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from millstream.errors import StoreError
+from millstream.store import disk
+from millstream.store.format import id_limit, token_dtype
+from millstream.store.ids import as_integers, refuse_outside
+from millstream.store.journal import Lock
+from millstream.store.manifest import vocabulary
+from millstream.store.session import Session, totals
+from millstream.store.settings import checked_settings
+from millstream.store.start import Start, places_of, start
+
+STAGE_BYTES = 1 << 20
+STAGE_DOCUMENTS = 1 << 16
+
+log = logging.getLogger("millstream.store")
+
+
+class TokenStoreWriter:
+    """Writes a store: a directory, or one file when the path ends in `.bin`.
+
+    `documents` and `tokens` count the whole store that will be sealed: a caller who resumes goes on with
+    document number `documents`. Not for use by several threads at once.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "dataset.bin")
+    >>> with TokenStoreWriter(path, dtype="uint16") as writer:
+    ...     writer.append([1, 2, 3])
+    >>> sorted(each.name for each in path.parent.iterdir())
+    ['dataset.bin', 'dataset.idx', 'dataset.json', 'dataset.sum']
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        dtype: str | None = None,
+        shard_tokens: int | None = None,
+        resume: bool = False,
+        append: bool = False,
+        sources: Iterable[Mapping[str, Any]] = (),
+        tokenizer: Mapping[str, Any] | None = None,
+        recipe: Any = None,
+    ) -> None:
+        self._state = "not open"
+        self._lock: Lock | None = None
+        self._session: Session | None = None
+        self._settings = checked_settings(dtype, shard_tokens, resume, append, sources, tokenizer, recipe)
+        self.path = Path(path)
+        self._places = places_of(self.path)
+        with disk.reported(self.path):
+            disk.make_directory(self._places.directory)
+            if not self._places.single:
+                disk.make_directory(self.path / "versions")
+            self._lock = Lock(self._places.lock)
+            try:
+                self._begin(start(self._places, self._settings))
+            except BaseException:
+                self._release()
+                raise
+
+    def _begin(self, begun: Start) -> None:
+        rows = begun.base
+        self.parent_documents = 0  # of the version that grows
+        if begun.journal is not None:
+            self.dtype = begun.journal.dtype
+            self._session = Session(self._places, self._settings, begun, begun.journal)
+            self.parent_documents, _ = totals(rows)
+            self._state, rows = "open", self._session.rows()
+        elif begun.parent is not None:
+            self.dtype, self._state = begun.parent.layout.dtype, "finished"
+            self._release()
+        self.documents, self.tokens = totals(rows)
+        known = begun.parent.manifest["tokenizer"] if begun.parent else None
+        most = id_limit(self.dtype)
+        self._limit = min(most, vocabulary(self._settings.tokenizer or known) or most)
+        self._dtype = token_dtype(self.dtype)
+        self._stage = np.empty(STAGE_BYTES // self._dtype.itemsize, self._dtype)
+        self._stage_fill, self._stage_ends = 0, list[int]()
+
+    def append(self, ids: ArrayLike) -> None:
+        """Add one document: a list or an integer array of ids, of any length, 0 included."""
+        array = as_integers(ids, self.documents)
+        self._check(array, np.array([len(array)]))
+        with self._at_work() as session:
+            if self._stage_fill + len(array) > len(self._stage) or len(self._stage_ends) == STAGE_DOCUMENTS:
+                self._unstage(session)
+            if len(array) > len(self._stage):
+                session.write(array.astype(self._dtype, copy=False), np.array([len(array)]))
+            else:
+                self._stage[self._stage_fill : self._stage_fill + len(array)] = array
+                self._stage_fill += len(array)
+                self._stage_ends.append(self._stage_fill)
+        self.documents += 1
+        self.tokens += len(array)
+
+    def extend(self, tokens: ArrayLike, ends: ArrayLike) -> None:
+        """Add many documents at once: their tokens one after another, and the place where each ends."""
+        array = as_integers(tokens, self.documents)
+        bounds = as_integers(ends, self.documents)
+        last = int(bounds[-1]) if len(bounds) else 0
+        if last != len(array) or (len(bounds) and int(bounds[0]) < 0) or (bounds[1:] < bounds[:-1]).any():
+            raise StoreError(f"document ends must rise to {len(array)}, the number of tokens; they end at {last}")
+        self._check(array, bounds)
+        with self._at_work() as session:
+            self._unstage(session)
+            session.write(array.astype(self._dtype, copy=False), bounds.astype(np.int64))
+        self.documents += len(bounds)
+        self.tokens += len(array)
+
+    def _check(self, array: NDArray[Any], ends: NDArray[Any]) -> None:
+        refuse_outside(array, ends, first=self.documents, dtype=self.dtype, limit=self._limit)
+
+    @contextmanager
+    def _at_work(self) -> Iterator[Session]:
+        """Refuse work on a closed writer. A failure closes it: only the disk knows how far it came."""
+        if self._state == "finished":
+            raise StoreError(f"{self.path}: is finished already", hint="append=True adds a version to it")
+        if self._state != "open" or self._session is None:
+            raise StoreError(f"{self.path}: this writer is {self._state}", hint="open another with resume=True")
+        try:
+            with disk.reported(self.path):
+                yield self._session
+        except BaseException:
+            self._state = "stopped by an error"
+            self._release()
+            raise
+
+    def _unstage(self, session: Session) -> None:
+        """Move the buffered documents into the open shard."""
+        if self._stage_ends:
+            ends, fill = np.array(self._stage_ends, np.int64), self._stage_fill
+            self._stage_fill, self._stage_ends = 0, []
+            session.write(self._stage[:fill], ends)
+
+    def describe(self, *, sources: Iterable[Mapping[str, Any]], recipe: Any) -> None:
+        """Say, before the end, what it was made from: some of it is known only when everything was read."""
+        final = checked_settings(None, None, False, False, sources, None, recipe)
+        self._settings.sources, self._settings.recipe = final.sources, final.recipe
+
+    def checkpoint(self) -> None:
+        """Make every document so far durable: a killed writer goes on from here."""
+        with self._at_work() as session:
+            self._unstage(session)
+            session.save()
+        log.debug("%s: checkpoint at %d documents", self.path, self.documents)
+
+    def close(self) -> None:
+        """Seal: from here on, what was written is the store."""
+        if self._state != "open":
+            return
+        with self._at_work() as session:
+            self._unstage(session)
+            session.seal()
+        self._state = "closed"
+        self._release()
+
+    def abandon(self) -> None:
+        """Stop without sealing; what the last checkpoint knows can be resumed."""
+        if self._state == "open":
+            self._state = "abandoned"
+        self._release()
+
+    def _release(self) -> None:
+        if self._session is not None:
+            self._session.release()
+            self._session = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self) -> TokenStoreWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            return self.close()
+        if self._state == "open":
+            try:
+                self.checkpoint()  # keep what came before the error
+            except StoreError as failure:
+                log.warning("%s: no checkpoint could be made: %s", self.path, failure.message)
+        return self.abandon()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_session"):  # not when the constructor refused its arguments
+            self._release()

@@ -1,0 +1,37 @@
+"""Mlx: always a copy, at the speed of memcpy: mlx owns its memory and takes no one else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import numpy.typing as npt
+
+from millstream.errors import LoaderError
+
+NAME = "mlx"
+ID_BYTES = 4
+SHARES_MEMORY = False
+
+
+def from_numpy(array: npt.NDArray[Any]) -> mx.array:
+    """Copy the array into mlx's memory."""
+    return mx.array(array)
+
+
+def from_columns(columns: npt.NDArray[Any]) -> list[mx.array]:
+    """Copy each of (columns, rows, length)."""
+    return [mx.array(column) for column in columns]
+
+
+def to_numpy(tensor: mx.array) -> npt.NDArray[Any]:
+    """Look at an mlx array as a numpy array."""
+    return np.asarray(tensor)
+
+
+def to_device(tensor: mx.array, device: str) -> mx.array:
+    """Mlx shares one memory between its devices."""
+    if device not in ("cpu", "gpu"):
+        raise LoaderError(f"mlx has no device {device!r}", hint="mlx knows 'cpu' and 'gpu', and shares memory")
+    return tensor

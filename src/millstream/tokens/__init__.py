@@ -1,0 +1,22 @@
+"""Text -> token ids.
+
+A `Tokenizer` turns text into ids and back. Ours are `CharTokenizer` and `BPETokenizer`; Hugging Face
+`tokenizers` and tiktoken are adapted, each in one file that is imported only when it is needed.
+"""
+
+from millstream.tokens.bpe import BPETokenizer
+from millstream.tokens.char import CharTokenizer
+from millstream.tokens.encode import EncodedBatch, encode_records
+from millstream.tokens.load import learn_tokenizer, load_tokenizer
+from millstream.tokens.tokenizer import Tokenizer, resolve_eos
+
+__all__ = [
+    "BPETokenizer",
+    "CharTokenizer",
+    "EncodedBatch",
+    "Tokenizer",
+    "encode_records",
+    "learn_tokenizer",
+    "load_tokenizer",
+    "resolve_eos",
+]

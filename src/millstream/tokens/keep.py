@@ -1,0 +1,77 @@
+"""The tokenizer of a store: described in its manifest, kept beside its tokens, found again later."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from millstream.errors import MillstreamError, TokenizerError
+from millstream.tokens.load import load_tokenizer
+from millstream.tokens.tokenizer import Tokenizer
+
+
+def smallest_dtype(tokenizer: Tokenizer) -> str:
+    """The narrowest token type that holds every id.
+
+    >>> from millstream.tokens import CharTokenizer
+    >>> smallest_dtype(CharTokenizer("abc"))
+    'uint16'
+    """
+    return "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
+
+
+def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
+    """What a manifest says about a tokenizer.
+
+    >>> from millstream.tokens import CharTokenizer
+    >>> sorted(describe_tokenizer(CharTokenizer("abc")))
+    ['eos', 'fingerprint', 'name', 'vocab_size']
+    """
+    return {
+        "name": tokenizer.name,
+        "fingerprint": tokenizer.fingerprint,
+        "vocab_size": tokenizer.vocab_size,
+        "eos": tokenizer.eos_id,
+    }
+
+
+def tokenizer_path(store: str | os.PathLike[str]) -> Path:
+    """Where the tokenizer of a store lies.
+
+    >>> tokenizer_path("data.bin").as_posix(), tokenizer_path("corpus").as_posix()
+    ('data.tokenizer.json', 'corpus/tokenizer.json')
+    """
+    path = Path(store)
+    return path.with_suffix(".tokenizer.json") if path.suffix == ".bin" else path / "tokenizer.json"
+
+
+def keep_tokenizer(tokenizer: Tokenizer, store: str | os.PathLike[str]) -> bool:
+    """Save the tokenizer beside the tokens, if it can be saved (tiktoken knows its own by name)."""
+    save = getattr(tokenizer, "save", None)
+    if save is None:
+        return False
+    save(tokenizer_path(store))
+    return True
+
+
+def find_tokenizer(store: str | os.PathLike[str], description: Mapping[str, Any] | None) -> Tokenizer | None:
+    """The tokenizer that a store was made with, or None if it is not at hand; never another one."""
+    if description is None:
+        return None
+    path = tokenizer_path(store)
+    try:
+        tokenizer = load_tokenizer(path if path.is_file() else str(description.get("name")))
+    except MillstreamError:
+        return None
+    return tokenizer if tokenizer.fingerprint == description.get("fingerprint") else None
+
+
+def check_tokenizer(tokenizer: Tokenizer, store: str, description: Mapping[str, Any] | None) -> None:
+    """Refuse a tokenizer that is not the one a store was made with."""
+    if description is not None and tokenizer.fingerprint != description.get("fingerprint"):
+        raise TokenizerError(
+            f"{store}: was made with the tokenizer {description.get('name')!r}, not with {tokenizer.name!r}",
+            hint="its ids would be read as other words; pass the tokenizer it was made with",
+        )

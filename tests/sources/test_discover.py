@@ -1,0 +1,137 @@
+"""Files are found once, in one order, and what is passed over is counted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from millstream.errors import SourceError
+from millstream.sources import discover, make_source, read_found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("b/two.txt", "a.jsonl", "b/one.md", "photo.png", ".secret.txt", ".git/c.txt", "README"):
+        path = tmp_path / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return tmp_path / "data"
+
+
+def names(source: object, **settings: str) -> list[str]:
+    return [file.name for file in discover(source, **settings).files]  # type: ignore[arg-type]
+
+
+def test_a_folder_gives_its_known_files_sorted_by_name(folder: Path) -> None:
+    found = discover(folder)
+
+    assert [(file.name, file.format) for file in found.files] == [
+        ("a.jsonl", "jsonl"),
+        ("b/one.md", "text"),
+        ("b/two.txt", "text"),
+    ]
+    assert found.skipped == {"hidden": 1, "hidden folder": 1, "unknown kind": 2}
+    assert found.bytes == sum(len(file.name) for file in found.files)
+
+
+def test_a_given_format_takes_every_file_that_is_not_hidden(folder: Path) -> None:
+    assert names(folder, format="text") == ["README", "a.jsonl", "b/one.md", "b/two.txt", "photo.png"]
+
+
+def test_patterns_and_lists_give_the_same_names_in_the_same_order(folder: Path) -> None:
+    by_pattern = names(f"{folder}/**/*.txt")
+    by_list = names([folder / "b" / "two.txt", folder / "a.jsonl", str(folder / "b")])
+
+    assert by_pattern == ["two.txt"]
+    assert by_list == ["a.jsonl", "b/one.md", "b/two.txt"]
+
+
+def test_a_file_reached_on_two_ways_is_read_once_and_counted(folder: Path) -> None:
+    found = discover([folder, folder / "a.jsonl"])
+
+    assert len(found.files) == 3
+    assert found.skipped["listed twice"] == 1
+
+
+def test_names_do_not_depend_on_where_the_folder_is_or_how_it_is_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder / "b")
+
+    assert names("..") == names(folder) == names(folder / "b" / "..")
+
+
+def test_links_are_followed_but_a_circle_ends(folder: Path) -> None:
+    (folder / "b" / "up").symlink_to(folder)
+    (folder / "gone.txt").symlink_to(folder / "nowhere")
+
+    found = discover(folder)
+
+    assert [file.name for file in found.files] == ["a.jsonl", "b/one.md", "b/two.txt"]
+    assert found.skipped["folder reached twice"] == 1
+    assert found.skipped["broken link"] == 1
+
+
+def test_a_pipe_in_a_folder_is_passed_over_and_a_named_one_is_refused(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.txt")
+
+    assert discover(folder).skipped["not a regular file"] == 1
+    with pytest.raises(SourceError, match="not a regular file"):
+        discover(folder / "pipe.txt")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("nowhere", "there is no such file or folder"),
+        ("*.parquet", "nothing matches"),
+        ("photo.png", "this kind of file is unknown"),
+        ("empty", r"no file to read \(it is empty\)"),
+        ("only-photos", r"no file to read \(1 unknown kind\)"),
+    ],
+)
+def test_a_source_that_gives_nothing_is_an_error_that_says_why(folder: Path, source: str, message: str) -> None:
+    (folder / "empty").mkdir()
+    (folder / "only-photos").mkdir()
+    (folder / "only-photos" / "a.png").touch()
+
+    with pytest.raises(SourceError, match=message):
+        discover(folder / source)
+
+
+def test_an_empty_list_is_refused() -> None:
+    with pytest.raises(SourceError, match="the list of sources is empty"):
+        discover([])
+
+
+def test_a_file_name_that_is_not_utf8_is_refused(folder: Path) -> None:
+    (folder / os.fsdecode(b"bad\xff.txt")).touch()
+
+    with pytest.raises(SourceError, match="this file name is not UTF-8"):
+        discover(folder)
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(SourceError, match=r"format='tar' is unknown[\s\S]*jsonl"):
+        make_source("tar")
+
+
+def test_what_was_read_is_what_was_hashed_even_if_the_source_stops_early(tmp_path: Path) -> None:
+    import hashlib
+
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"x" * 3_000_000)
+    from millstream.sources import Rejects
+
+    read = read_found(path, "a.txt", make_source("text", max_bytes=10), Rejects("skip"))
+
+    assert list(read) == []
+    assert read.bytes == 3_000_000
+    assert read.blake2b == hashlib.blake2b(b"x" * 3_000_000, digest_size=16).hexdigest()
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"gone.txt: cannot be opened: No such file"):
+        list(read_found(tmp_path / "gone.txt", "gone.txt", make_source("text")))

@@ -1,0 +1,66 @@
+"""A disk that stops at the n-th operation, and what is on it afterwards.
+
+`Crash` is a kill: all that reached the system stays. `blackout` is a cut of the power at that moment, in its
+worst form: bytes that were not synced are gone, and so is every name whose directory was not synced.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream.store import disk
+
+
+class Crash(BaseException):
+    """The process is dead from here on."""
+
+
+class FailingDisk:
+    """Counts what the writer does to the disk, and lets it die at operation `limit`."""
+
+    def __init__(self, root: Path, limit: int) -> None:
+        self.root, self.limit, self.count = root, limit, 0
+        self.names: dict[Path, dict[str, int]] = {}  # directory -> names that last
+        self.content: dict[int, bytes] = {}  # inode -> bytes that last
+
+    def install(self, patch: pytest.MonkeyPatch) -> None:
+        for name in ("create", "write", "truncate", "rename", "remove"):
+            patch.setattr(disk, name, self._counted(getattr(disk, name)))
+        patch.setattr(disk, "sync", self._sync)
+
+    def _step(self) -> None:
+        self.count += 1
+        if self.count >= self.limit:
+            raise Crash
+
+    def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def act(*arguments: Any) -> Any:
+            if real.__name__ == "write" and self.count + 1 == self.limit:
+                fd, data, offset = arguments
+                real(fd, memoryview(data)[: len(data) // 2], offset)  # killed in mid-write
+            self._step()
+            return real(*arguments)
+
+        return act
+
+    def _sync(self, fd: int) -> None:
+        self._step()
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        if path.is_dir():
+            self.names[path] = {each.name: each.stat().st_ino for each in path.iterdir() if each.is_file()}
+        else:
+            self.content[os.fstat(fd).st_ino] = path.read_bytes()
+
+    def blackout(self) -> None:
+        """Leave only what was synced."""
+        for directory in [self.root, *(each for each in self.root.rglob("*") if each.is_dir())]:
+            for each in directory.iterdir():
+                if each.is_file():
+                    each.unlink()
+            for name, inode in self.names.get(directory, {}).items():
+                (directory / name).write_bytes(self.content.get(inode, b""))

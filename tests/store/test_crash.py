@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import millstream
+from millstream.errors import StoreError
+from millstream.store import TokenStore, TokenStoreWriter, column, growing
+from store.crash import Crash, FailingDisk
+from store.samples import corpus, read_back, shrink, snapshot, write_store
+
+OLD, NEW = corpus(12, seed=3), corpus(20, seed=4)
+
+
+def crash_at(limit: int, path: Path, *, power: bool, append: bool) -> bool:
+    """Write until operation `limit`; tell whether the writer was finished before."""
+    failing = FailingDisk(path.parent, limit)
+    with pytest.MonkeyPatch.context() as patch:
+        shrink(patch)
+        if append:
+            write_store(path, OLD, shard_tokens=100)
+        failing.names = {d: inodes(d) for d in (path.parent, path, path / "versions") if d.is_dir()}
+        failing.content = {p.stat().st_ino: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+        failing.install(patch)
+        try:
+            write_store(path, NEW, shard_tokens=100, append=append)
+        except Crash:
+            if power:
+                failing.blackout()
+            return False
+    return True
+
+
+def inodes(directory: Path) -> dict[str, int]:
+    return {each.name: each.stat().st_ino for each in directory.iterdir() if each.is_file()}
+
+
+def check_after_crash(path: Path, *, append: bool) -> None:
+    """The previous version, the whole new one, or an error that says what this is."""
+    try:
+        found = read_back(path)
+    except StoreError as error:
+        assert not append, error
+        assert any(words in str(error) for words in ("not finished", "not a store", "no such file")), error
+        return
+    assert found in ([OLD, OLD + NEW] if append else [NEW])
+    assert TokenStore(path).verify().ok
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
+@pytest.mark.parametrize(("form", "append"), [("s", False), ("s.bin", False), ("s", True)])
+def test_a_writer_that_stops_at_any_operation_leaves_the_last_version_and_goes_on(
+    tmp_path: Path, form: str, append: bool, power: bool
+) -> None:
+    wanted: dict[str, bytes] = {}
+    finished, limit = False, 0
+    while not finished:
+        limit += 1
+        path = tmp_path / str(limit) / form
+        path.parent.mkdir()
+        finished = crash_at(limit, path, power=power, append=append)
+        check_after_crash(path, append=append)
+        with pytest.MonkeyPatch.context() as patch:
+            shrink(patch)
+            if append:  # `documents` counts the old ones too, so the whole list can be given
+                resume_append(path)
+            else:
+                write_store(path, NEW, shard_tokens=100, resume=True)
+            wanted = wanted or whole(tmp_path / "whole" / form, append=append)
+        assert snapshot(path.parent) == wanted, f"stopped at operation {limit}"
+    assert limit > 40
+
+
+def resume_append(path: Path) -> None:
+    with TokenStoreWriter(path, shard_tokens=100, append=True, resume=True) as writer:
+        for each in (OLD + NEW)[writer.documents :]:
+            writer.append(each)
+
+
+def whole(path: Path, *, append: bool) -> dict[str, bytes]:
+    """The files of a store whose writer was never stopped."""
+    if append:
+        write_store(path, OLD, shard_tokens=100)
+    write_store(path, NEW, shard_tokens=100, append=append)
+    return snapshot(path.parent)
+
+
+def test_a_writer_killed_again_and_again_ends_with_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, tests = Path(__file__).with_name("kill_script.py"), Path(__file__).parents[1]
+    roots = [str(tests), str(Path(millstream.__file__).parents[1])]
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "s"), "40"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(roots)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 10, "too few kills came in time"
+
+    monkeypatch.setattr(column, "BLOCK_BYTES", 1024)
+    monkeypatch.setattr(growing, "BLOCK_BYTES", 1024)
+    write_store(tmp_path / "whole", corpus(2000), shard_tokens=4000)
+    assert snapshot(tmp_path / "s") == snapshot(tmp_path / "whole")

@@ -1,0 +1,70 @@
+"""Files that pin the format: what was written once is read for ever, and is written the same way today.
+
+`python -m store.test_golden` (in tests/) writes the folder anew: only together with a new format version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import xxhash
+
+from millstream.store import TokenStore
+from store.samples import read_back, snapshot, write_store
+
+GOLDEN = Path(__file__).with_name("golden")
+FIRST = [[1, 2, 3], [], [50256]]
+SECOND = [[4, 5, 6, 7, 8, 9, 10, 11]]
+
+
+def write_golden(folder: Path) -> None:
+    source = [{"path": "a.txt", "bytes": 12, "blake2b": "ab" * 16}]
+    tokenizer = {"name": "gpt2", "fingerprint": "cd" * 16, "eos": 50256, "vocab_size": 50257}
+    write_store(folder / "corpus", FIRST, shard_tokens=3, sources=source, tokenizer=tokenizer, recipe={"a": [1]})
+    write_store(folder / "corpus", SECOND, append=True)
+    write_store(folder / "one.bin", FIRST)
+    write_store(folder / "wide.bin", [[65536, 4294967295]], dtype="uint32")
+    write_store(folder / "signed.bin", [[2147483647]], dtype="int32")
+
+
+def test_the_writer_writes_the_golden_bytes(tmp_path: Path) -> None:
+    write_golden(tmp_path)
+
+    golden = {name: data for name, data in snapshot(GOLDEN).items() if not name.startswith("megatron")}
+    assert snapshot(tmp_path) == golden
+
+
+def test_the_golden_files_are_read(tmp_path: Path) -> None:
+    assert read_back(GOLDEN / "corpus") == FIRST + SECOND
+    assert read_back(GOLDEN / "one.bin") == FIRST
+    assert read_back(GOLDEN / "wide.bin") == [[65536, 4294967295]]
+    assert read_back(GOLDEN / "signed.bin") == [[2147483647]]
+    assert read_back(GOLDEN / "corpus", version=TokenStore(GOLDEN / "corpus").log()[1].fingerprint) == FIRST
+    for name in ("corpus", "one.bin", "wide.bin", "signed.bin"):
+        assert TokenStore(GOLDEN / name).verify().ok
+
+
+def test_the_specification_describes_the_golden_bytes() -> None:
+    """Built from docs/formats.md alone, without our code."""
+    body = np.array([1, 2, 3, 50256], "<u2").tobytes()
+    ends = np.array([3, 3, 4], "<u8").tobytes()
+    sums = np.array([xxhash.xxh64_intdigest(body), xxhash.xxh64_intdigest(ends)], "<u8").tobytes()
+    tag = xxhash.xxh64_intdigest(sums)
+
+    def frame(kind: bytes, dtype: int, count: int, bound: int, documents: int) -> bytes:
+        words = np.array([count, 64, bound, tag, documents], "<u8").tobytes()
+        start = b"\x89MLS" + kind + b"\r\n\x1a" + np.array([1, dtype], "<u4").tobytes() + words + bytes(4)
+        return start + (xxhash.xxh64_intdigest(start) & 0xFFFFFFFF).to_bytes(4, "little")
+
+    assert (GOLDEN / "one.bin").read_bytes() == frame(b"T", 1, 4, 50257, 3) + body
+    assert (GOLDEN / "one.idx").read_bytes() == frame(b"D", 0, 3, 4, 0) + ends
+    assert (GOLDEN / "one.sum").read_bytes() == frame(b"C", 0, 2, 1 << 20, 0) + sums
+    row = np.array([0, 4, 0, 3, tag, 50257, 0, 0], "<u8").tobytes()
+    name = hashlib.blake2b(b"millstream 1 uint16" + row, digest_size=16).hexdigest()
+    assert TokenStore(GOLDEN / "one.bin").fingerprint == name
+
+
+if __name__ == "__main__":
+    write_golden(GOLDEN)
