@@ -58,7 +58,7 @@ coverage: $(VENV)/dev.stamp  ## Which lines and branches the tests reach
 	$(BIN)/python -m pytest -q -n 2 --cov --cov-report=term-missing:skip-covered --cov-report=html
 
 docs: $(VENV)/docs.stamp  ## Build the guide and the API reference into site/; a broken link is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: $(VENV)/peers.stamp  ## Compare with the limit of the machine and with other loaders (takes a while)
 	$(BIN)/python benchmarks/run.py
