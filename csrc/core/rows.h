@@ -67,7 +67,7 @@ class RowWriter {
     cut_segments(window, sizeof(In));
     std::size_t tokens = 0;
     const bool alive = survives([&] {
-      check_ids(reinterpret_cast<const In*>(window.tokens), window.count + window.followed);
+      check_ids(reinterpret_cast<const In*>(window.tokens), window.count + window.followed, window.shard);
       tokens = assemble_row<In, Out>(scratch_.segments, {shape_.length, shape_.labels, shape_.pad_id}, space, row_start, starts);
     });
     if (!alive) throw shrunk(window.shard);
@@ -82,10 +82,21 @@ class RowWriter {
     return DataError(shards_.path(shard) + ": its document index is damaged");
   }
 
+  DataError behind_the_end(std::uint64_t sample) const {
+    return DataError(shards_.path(0) + ": the store has no row " + std::to_string(sample));
+  }
+
+  DataError wrong_table(std::size_t shard) const {
+    return DataError(shards_.path(shard) + ": the table that describes this shard contradicts itself");
+  }
+
   Window document_window(std::uint64_t sample, std::uint64_t& cut) {
+    if (sample >= shards_.documents()) throw behind_the_end(sample);
     const auto number = shards_.shard_of_document(sample);
+    const auto facts = shards_.row(number);
+    const auto document = sample - facts.first_document;
+    if (document >= facts.documents) throw wrong_table(number);
     const auto& shard = reader_.at(number);
-    const auto document = sample - shards_.row(number).first_document;
     std::uint64_t start = 0, stop = 0;
     const bool alive = survives([&] {
       start = document == 0 ? 0 : shard.end(document - 1);
@@ -99,13 +110,15 @@ class RowWriter {
   }
 
   Window token_window(std::uint64_t sample) {
+    if (shards_.tokens() == 0 || sample > (shards_.tokens() - 1) / shape_.length) throw behind_the_end(sample);
     const auto first = sample * shape_.length;
     const auto total = std::min<std::uint64_t>(shape_.length + 1, shards_.tokens() - first);
     const auto inputs = static_cast<std::uint32_t>(std::min<std::uint64_t>(total, shape_.length));
     const auto number = shards_.shard_of_token(first);
     const auto facts = shards_.row(number);
     const auto start = first - facts.first_token;
-    if (start + total > facts.tokens) {
+    if (start >= facts.tokens) throw wrong_table(number);
+    if (total > facts.tokens - start) {
       bring_together(first, total, number);
       return {scratch_.window.data(), inputs, total > inputs, number};
     }
@@ -119,8 +132,10 @@ class RowWriter {
     const auto token_bytes = width(shards_.dtype());
     scratch_.window.resize(total * token_bytes);
     for (std::uint64_t done = 0; done < total; ++number) {
+      if (number == shards_.count()) throw wrong_table(number - 1);
       const auto facts = shards_.row(number);
       const auto start = first + done - facts.first_token;
+      if (start > facts.tokens) throw wrong_table(number);
       const auto take = std::min(total - done, facts.tokens - start);
       if (take == 0) continue;
       const auto& shard = reader_.at(number);
@@ -142,6 +157,7 @@ class RowWriter {
     bool damaged = false;
     const bool alive = survives([&] {
       auto document = shard.document_at(start);
+      if ((damaged = document == shard.document_count)) return;
       for (auto end = shard.end(document); end < start + count && !damaged;) {
         found.push_back(static_cast<std::uint32_t>(shift + end - start));
         const auto previous = end;
@@ -174,10 +190,10 @@ class RowWriter {
   }
 
   template <typename In>
-  void check_ids(const In* tokens, std::size_t count) const {
+  void check_ids(const In* tokens, std::size_t count, std::size_t shard) const {
     if (id_limit_ == 0) return;
     if (const auto top = largest(tokens, count); top >= id_limit_)
-      throw DataError(shards_.path(0) + ": holds the id " + std::to_string(top) + ", but the vocabulary ends at " +
+      throw DataError(shards_.path(shard) + ": holds the id " + std::to_string(top) + ", but the vocabulary ends at " +
                       std::to_string(id_limit_ - 1));
   }
 

@@ -102,7 +102,7 @@ class Shards {
       return sequence < sequences ? load(pointers, sequence) / token_width : token_count;
     }
 
-    // The document that holds `token`; empty ones hold none.
+    // The document that holds `token`; empty ones hold none. `document_count` if the index ends before it.
     std::uint64_t document_at(std::uint64_t token) const {
       std::uint64_t low = 0, high = document_count;
       while (low < high) {
@@ -110,7 +110,6 @@ class Shards {
         if (end(middle) > token) high = middle;
         else low = middle + 1;
       }
-      if (low == document_count) throw DataError("a document index ends before its tokens do");
       return low;
     }
 
@@ -132,6 +131,7 @@ class Shards {
 
   std::uint64_t tokens() const { return tokens_; }
   std::uint64_t documents() const { return documents_; }
+  std::size_t count() const { return layout_.shards; }
   Dtype dtype() const { return layout_.dtype; }
 
   Row row(std::size_t shard) const {
