@@ -2,6 +2,7 @@
 // of threads fill batches of one feed side by side, each with its own scratch.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -32,6 +33,9 @@ class Feed {
   Feed(std::vector<FeedSource> sources, Plan plan, const FeedShape& shape)
       : sources_(std::move(sources)), plan_(std::move(plan)), shape_(shape) {
     if (sources_.size() != plan_.courses().size()) throw std::invalid_argument("a feed needs one store per course");
+    if (std::ranges::any_of(sources_, [](const auto& source) { return source.shards == nullptr; }))
+      throw std::invalid_argument("a feed needs its stores open");
+    if (shape_.id_bytes != 4 && shape_.id_bytes != 8) throw std::invalid_argument("ids have 4 or 8 bytes");
     if (shape_.length == 0 || shape_.length > (std::size_t{1} << 30)) throw std::invalid_argument("rows of 1 to 2^30 tokens");
   }
 
@@ -40,6 +44,8 @@ class Feed {
   const std::vector<FeedSource>& sources() const { return sources_; }
 
   BatchLayout layout(std::size_t rows) const {
+    constexpr std::size_t most_tokens = (std::size_t{1} << 31) - 1;  // segment starts are 32 bits wide
+    if (rows > most_tokens / shape_.length) throw std::invalid_argument("a batch has less than 2^31 tokens");
     return {rows, shape_.length, shape_.id_bytes, shape_.documents == Documents::isolate};
   }
 
@@ -47,6 +53,7 @@ class Feed {
   // with a batch that nobody may use, when `stopping` is set.
   void fill(std::uint64_t first, std::uint64_t own, Batch& batch, FeedScratch& scratch,
             const std::atomic<bool>& stopping) const {
+    if (own > batch.layout().rows) throw std::invalid_argument("more rows than the batch has room for");
     plan_.rows(first, own, scratch.plan);
     if (shape_.id_bytes == 8) fill_rows<std::int64_t>(batch, scratch, stopping);
     else fill_rows<std::int32_t>(batch, scratch, stopping);
@@ -61,7 +68,8 @@ class Feed {
     BatchFacts facts{.rows = rows.size(), .filler = layout.rows - rows.size()};
     SegmentStarts starts{batch.starts()};
     auto* const kept = layout.isolated ? &starts : nullptr;
-    std::vector<std::optional<RowWriter>> writers(sources_.size());
+    std::optional<RowWriter> writer;  // one at a time: each holds a lock
+    auto open_source = sources_.size();
     for (std::size_t number = 0; number < layout.rows && !stopping.load(std::memory_order_relaxed); ++number) {
       const auto start = number * layout.length;
       auto* const inputs = reinterpret_cast<Out*>(batch.data()) + start;
@@ -71,8 +79,11 @@ class Feed {
       if (number < rows.size()) {
         const auto [source, sample] = rows[number];
         batch.sources()[number] = static_cast<std::int32_t>(source);
-        auto& writer = writers[source];
-        if (!writer) writer.emplace(*sources_[source].shards, shape_, sources_[source].id_limit, scratch.row);
+        if (source != open_source) {
+          writer.reset();
+          writer.emplace(*sources_[source].shards, shape_, sources_[source].id_limit, scratch.row);
+          open_source = source;
+        }
         tokens = writer->write(sample, space, start, kept, facts.cut);
       } else {
         assemble_row<std::uint16_t, Out>({}, {shape_.length, shape_.labels, shape_.pad_id}, space, start, kept);

@@ -32,7 +32,7 @@ struct RowScratch {
   std::vector<Segment> segments;
 };
 
-// Writes rows of one store for as long as it lives: about one batch.
+// Writes rows of one store for as long as it lives: at most one batch.
 class RowWriter {
  public:
   RowWriter(Shards& shards, const FeedShape& shape, std::uint32_t id_limit, RowScratch& scratch)

@@ -1,7 +1,7 @@
 // core/shards.h: the tokens and documents of a store, mapped shard by shard when first touched.
 //
-// A store may have more shards than a process may have mappings, so the oldest is unmapped when there are too many. A
-// Reader holds the shared lock while it copies: what it looks at cannot be unmapped under it. Mapping needs no such care.
+// A store may have more shards than a process may have mappings, so the oldest is unmapped when there are too many. Of
+// such a store a Reader holds the shared lock while it copies: what it looks at cannot be unmapped under it.
 #pragma once
 
 #include <fcntl.h>
@@ -150,15 +150,18 @@ class Shards {
     return layout_.directory + "/" + name(shard) + ".bin";
   }
 
-  // Shared access to mapped shards, for as long as it lives.
+  // Shared access to mapped shards, for as long as it lives. A thread has at most one: to unmap a shard it waits for the
+  // readers of that store, and two threads that each read one store and wait for the other would wait for ever.
   class Reader {
    public:
-    explicit Reader(Shards& shards) : shards_(shards), lock_(shards.in_use_) {}
+    explicit Reader(Shards& shards) : shards_(shards), lock_(shards.in_use_, std::defer_lock) {
+      if (shards.count() > shards.most_mapped_) lock_.lock();  // else nothing is ever unmapped
+    }
 
     const Shard& at(std::size_t shard) {
       while (true) {
         if (const auto* found = shards_.mapped_[shard].load(std::memory_order_acquire)) return *found;
-        if (shards_.crowded()) {
+        if (lock_.owns_lock() && shards_.crowded()) {
           lock_.unlock();
           shards_.unmap_oldest();
           lock_.lock();
