@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -26,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/guard.h"
 #include "core/tokenfile.h"
 
 namespace millstream {
@@ -242,14 +244,21 @@ class Shards {
     return shard;
   }
 
+  // The frame of a mapped file. It may shrink, or its disk may fail, at any time: also now.
+  static Frame frame_of(const std::string& where, std::span<const std::byte> bytes, char kind) {
+    std::array<std::byte, frame_bytes> copy{};
+    const auto first = bytes.first(std::min(bytes.size(), copy.size()));
+    if (!survives([&] { std::ranges::copy(first, copy.begin()); })) throw DataError(where + ": cannot be read");
+    try {
+      return parse_frame(std::span(copy).first(first.size()), bytes.size(), kind);
+    } catch (const std::exception& error) {
+      throw DataError(where + ": " + error.what());
+    }
+  }
+
   void check_size(const std::string& where, std::span<const std::byte> bytes, const Row& facts) const {
     if (layout_.header_bytes != 0) {
-      Frame frame;
-      try {
-        frame = parse_frame(bytes.first(std::min<std::size_t>(bytes.size(), 64)), bytes.size(), 'T');
-      } catch (const std::exception& error) {
-        throw DataError(where + ": " + error.what());
-      }
+      const auto frame = frame_of(where, bytes, 'T');
       if (frame.count != facts.tokens || frame.tag != facts.tag || frame.dtype != static_cast<std::uint32_t>(layout_.dtype))
         throw DataError(where + ": is not the shard that the store's table describes");
     }
@@ -266,12 +275,7 @@ class Shards {
     const auto bytes = shard.index_file->bytes();
     shard.document_count = facts.documents;
     if (layout_.index == IndexKind::ends) {
-      Frame frame;
-      try {
-        frame = parse_frame(bytes.first(std::min<std::size_t>(bytes.size(), 64)), bytes.size(), 'D');
-      } catch (const std::exception& error) {
-        throw DataError(where + ": " + error.what());
-      }
+      const auto frame = frame_of(where, bytes, 'D');
       if (frame.count != facts.documents || frame.tag != facts.tag)
         throw DataError(where + ": is not the index that the store's table describes");
       shard.ends = bytes.data() + 64;
