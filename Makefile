@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/core/*) $(wildcard csrc/bind/*)
 
-.PHONY: help demo test check format lint types layers native san fuzz coverage docs bench oracles build clean
+.PHONY: help demo test check format lint types layers stub native san fuzz coverage docs bench oracles build clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -34,6 +34,9 @@ layers: $(VENV)/dev.stamp  ## Check that imports point upstream only
 format: $(VENV)/dev.stamp  ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+stub: $(VENV)/dev.stamp  ## Write the stub of the native module anew
+	$(BIN)/python -m nanobind.stubgen -q -m millstream._core -o src/millstream/_core.pyi
 
 native: $(VENV)/dev.stamp  ## Build and run the C++ tests; every warning is an error
 	$(call native,plain,)
