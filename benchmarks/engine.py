@@ -218,7 +218,7 @@ def memory(path: Path, rounds: int) -> Finding:
 
 
 def cold(scratch: Path, shuffle: str | bool, rounds: int) -> Finding:
-    """Reading from the disk: rows in file order or local order against sequential reads, global ones against random ones."""
+    """Rows from the disk: in file order or local order against sequential reads, globally shuffled against random ones."""
     path = disk.write_random(scratch / "cold.bin")
     seq, rows = 2048, 64
     limits, ours = [], []
