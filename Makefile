@@ -3,6 +3,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
+PEERS := .venv-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/core/*) $(wildcard csrc/bind/*)
@@ -63,8 +64,10 @@ coverage: $(VENV)/dev.stamp  ## Which lines and branches the tests reach
 docs: $(VENV)/docs.stamp  ## Build the guide and the API reference into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-bench: $(VENV)/peers.stamp  ## Compare with the limit of the machine and with other loaders (takes a while)
-	$(BIN)/python benchmarks/run.py
+bench: $(PEERS)/stamp  ## Compare with the machine's limit and with other loaders, in one run (half an hour)
+	$(PEERS)/bin/python benchmarks/run.py
+	$(PEERS)/bin/python benchmarks/order.py
+	$(PEERS)/bin/python benchmarks/engine.py
 
 oracles: $(VENV)/dev.stamp  ## Compare with other libraries' own results (installs them)
 	$(BIN)/python -m pytest -q -m oracle
@@ -88,6 +91,13 @@ $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
 	@command -v cmake > /dev/null || $(PIP) cmake ninja
 	$(PIP) -e '.[dev]'
 	@mkdir -p build && touch $@
+
+$(PEERS)/stamp: $(SOURCES) benchmarks/requirements-peers.txt benchmarks/requirements-peers-bare.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet -c benchmarks/constraints.txt -r benchmarks/requirements-peers.txt
+	$(PEERS)/bin/pip install --quiet -c benchmarks/constraints.txt --no-deps -r benchmarks/requirements-peers-bare.txt
+	$(PEERS)/bin/pip install --quiet -c benchmarks/constraints.txt --no-build-isolation -e .
+	@touch $@
 
 $(VENV)/docs.stamp: $(VENV)/dev.stamp
 	$(PIP) -e '.[docs]'
