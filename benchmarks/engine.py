@@ -218,7 +218,7 @@ def memory(path: Path, rounds: int) -> Finding:
 
 
 def cold(scratch: Path, shuffle: str | bool, rounds: int) -> Finding:
-    """Rows from the disk: in file or local order against sequential reads, globally shuffled ones against random reads."""
+    """Rows from the disk: in file or local order against sequential reads, shuffled globally against random ones."""
     path = disk.write_random(scratch / "cold.bin")
     seq, rows = 2048, 64
     limits, ours = [], []
