@@ -4,6 +4,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 PEERS := .venv-peers
+ORACLES := .venv-oracles
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/core/*) $(wildcard csrc/bind/*)
@@ -56,7 +57,7 @@ define native
 endef
 
 fuzz: $(VENV)/dev.stamp  ## Search longer for inputs that break something
-	MILLSTREAM_FUZZ=long $(BIN)/python -m pytest -q -n 2 tests --hypothesis-profile=fuzz
+	MILLSTREAM_FUZZ=1 $(BIN)/python -m pytest -q -n 2 tests --hypothesis-profile=fuzz
 
 coverage: $(VENV)/dev.stamp  ## Which lines and branches the tests reach
 	$(BIN)/python -m pytest -q -n 2 --cov --cov-report=term-missing:skip-covered --cov-report=html
@@ -69,8 +70,8 @@ bench: $(PEERS)/stamp  ## Compare with the machine's limit and with other loader
 	$(PEERS)/bin/python benchmarks/order.py
 	$(PEERS)/bin/python benchmarks/engine.py
 
-oracles: $(VENV)/dev.stamp  ## Compare with other libraries' own results (installs them)
-	$(BIN)/python -m pytest -q -m oracle
+oracles: $(ORACLES)/stamp  ## Compare with what other libraries themselves say (installs them)
+	$(ORACLES)/bin/python -m pytest -q -m oracle tests/oracles -W 'ignore::UserWarning' -W 'ignore::DeprecationWarning'
 
 build: $(VENV)/dev.stamp  ## Build a wheel into dist/
 	$(BIN)/pip wheel --no-deps -w dist .
@@ -91,6 +92,11 @@ $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
 	@command -v cmake > /dev/null || $(PIP) cmake ninja
 	$(PIP) -e '.[dev]'
 	@mkdir -p build && touch $@
+
+$(ORACLES)/stamp: $(SOURCES)
+	$(PYTHON) -m venv $(ORACLES)
+	$(ORACLES)/bin/pip install --quiet -c constraints.txt -e '.[oracles]'
+	@touch $@
 
 $(PEERS)/stamp: $(SOURCES) benchmarks/requirements-peers.txt benchmarks/requirements-peers-bare.txt
 	$(PYTHON) -m venv $(PEERS)
