@@ -112,7 +112,7 @@ class Feed {
   template <typename Out>
   RowSpace<Out> space_of(const Batch& batch, std::size_t number) const {
     auto* const inputs = reinterpret_cast<Out*>(batch.data()) + number * shape_.length;
-    const auto column = batch.layout().rows * shape_.length;
+    const auto column = batch.layout().column_bytes() / sizeof(Out);
     return {inputs, inputs + column, batch.layout().isolated ? inputs + 2 * column : nullptr};
   }
 

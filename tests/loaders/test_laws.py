@@ -124,7 +124,7 @@ def test_honest_what_an_epoch_leaves_out_is_counted(
 @given(store=stores(), budget=st.integers(2, 6), work=works, size=st.integers(1, 9))
 @examples(30)
 def test_bounded_buffers_stay_within_the_budget(store: TokenStore, budget: int, work: Work, size: int) -> None:
-    nbytes = 64 * -(-2 * size * LENGTH * 8 // 64) + 64 * -(-8 * size // 64)  # two columns, two numbers per row
+    nbytes = 2 * 64 * -(-size * LENGTH * 8 // 64) + 64 * -(-8 * size // 64)  # two columns, two numbers per row
     shared = {"threads": work.threads, "prefetch": work.prefetch, "memory_budget": budget * nbytes}
     with PretrainDataLoader(store, chunk_size=LENGTH, batch_size=size, framework="numpy", **shared) as loader:  # type: ignore[arg-type]
         for _ in range(30):
