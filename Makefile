@@ -3,11 +3,13 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
+PEERS := .venv-peers
+ORACLES := .venv-oracles
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/core/*) $(wildcard csrc/bind/*)
 
-.PHONY: help demo test check format lint types layers native san fuzz coverage docs bench oracles build clean
+.PHONY: help demo test check format lint types layers stub native san fuzz coverage docs bench oracles build clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -35,6 +37,9 @@ format: $(VENV)/dev.stamp  ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+stub: $(VENV)/dev.stamp  ## Write the stub of the native module anew
+	$(BIN)/python -m nanobind.stubgen -q -m millstream._core -o src/millstream/_core.pyi
+
 native: $(VENV)/dev.stamp  ## Build and run the C++ tests; every warning is an error
 	$(call native,plain,)
 
@@ -52,7 +57,7 @@ define native
 endef
 
 fuzz: $(VENV)/dev.stamp  ## Search longer for inputs that break something
-	MILLSTREAM_FUZZ=long $(BIN)/python -m pytest -q -n 2 tests --hypothesis-profile=fuzz
+	MILLSTREAM_FUZZ=1 $(BIN)/python -m pytest -q -n 2 tests --hypothesis-profile=fuzz
 
 coverage: $(VENV)/dev.stamp  ## Which lines and branches the tests reach
 	$(BIN)/python -m pytest -q -n 2 --cov --cov-report=term-missing:skip-covered --cov-report=html
@@ -60,11 +65,13 @@ coverage: $(VENV)/dev.stamp  ## Which lines and branches the tests reach
 docs: $(VENV)/docs.stamp  ## Build the guide and the API reference into site/; a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: $(VENV)/peers.stamp  ## Compare with the limit of the machine and with other loaders (takes a while)
-	$(BIN)/python benchmarks/run.py
+bench: $(PEERS)/stamp  ## Compare with the machine's limit and with other loaders, in one run (half an hour)
+	$(PEERS)/bin/python benchmarks/run.py
+	$(PEERS)/bin/python benchmarks/order.py
+	$(PEERS)/bin/python benchmarks/engine.py
 
-oracles: $(VENV)/dev.stamp  ## Compare with other libraries' own results (installs them)
-	$(BIN)/python -m pytest -q -m oracle
+oracles: $(ORACLES)/stamp  ## Compare with what other libraries themselves say (installs them)
+	$(ORACLES)/bin/python -m pytest -q -m oracle tests/oracles -W 'ignore::UserWarning' -W 'ignore::DeprecationWarning'
 
 build: $(VENV)/dev.stamp  ## Build a wheel into dist/
 	$(BIN)/pip wheel --no-deps -w dist .
@@ -85,6 +92,18 @@ $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
 	@command -v cmake > /dev/null || $(PIP) cmake ninja
 	$(PIP) -e '.[dev]'
 	@mkdir -p build && touch $@
+
+$(ORACLES)/stamp: $(SOURCES)
+	$(PYTHON) -m venv $(ORACLES)
+	$(ORACLES)/bin/pip install --quiet -c constraints.txt -e '.[oracles]'
+	@touch $@
+
+$(PEERS)/stamp: $(SOURCES) benchmarks/requirements-peers.txt benchmarks/requirements-peers-bare.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet -c benchmarks/constraints.txt -r benchmarks/requirements-peers.txt
+	$(PEERS)/bin/pip install --quiet -c benchmarks/constraints.txt --no-deps -r benchmarks/requirements-peers-bare.txt
+	$(PEERS)/bin/pip install --quiet -c benchmarks/constraints.txt --no-build-isolation -e .
+	@touch $@
 
 $(VENV)/docs.stamp: $(VENV)/dev.stamp
 	$(PIP) -e '.[docs]'

@@ -5,6 +5,7 @@ Every token of a test store is its own place in the store, so a row says by itse
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,12 +15,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from millstream import PretrainDataLoader, TokenStore, TokenStoreWriter, TrainingBatch
 from millstream.loaders.stores import StoreDataLoader
 
 Rows = npt.NDArray[Any]
+
+
+def examples(count: int) -> settings:
+    """How many cases a law is tried on; `make fuzz` tries many more."""
+    return settings(max_examples=count * (50 if "MILLSTREAM_FUZZ" in os.environ else 1), deadline=None)
 
 
 def make_store(lengths: list[int], shard_tokens: int = 10**9, *, start: int = 0) -> TokenStore:

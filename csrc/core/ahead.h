@@ -40,6 +40,7 @@ class ReadAhead {
 
  private:
   static constexpr std::uint64_t rows_ahead = 512;
+  static constexpr std::uintptr_t wish_bytes = 128 << 10;
   static constexpr std::uint64_t blocks_ahead = 8;  // of a store that is read in file order
   static constexpr int cold_memory = 64;            // steps to go on asking for after something was not in memory
 
@@ -82,7 +83,7 @@ class ReadAhead {
       want(0, order_->block_at(next_slot_) * spec.block_samples, spec.block_samples, false);
   }
 
-  // Asks for the pages of some samples unless their first page is in memory (or `anyway`); tells whether it was.
+  // Asks for the pages of some samples unless their middle page is in memory (or `anyway`); tells whether it was.
   bool want(std::uint32_t source, std::uint64_t sample, std::uint64_t samples, bool anyway) {
     auto& shards = *feed_.sources()[source].shards;
     const auto length = feed_.shape().length;
@@ -97,10 +98,13 @@ class ReadAhead {
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto from = reinterpret_cast<std::uintptr_t>(shard.tokens + start * shard.token_width) / page * page;
     const auto to = reinterpret_cast<std::uintptr_t>(shard.tokens + (start + count) * shard.token_width);
-    auto* const pages = reinterpret_cast<void*>(from);
+    // The middle answers for the whole: the first page may be in memory because of its neighbour.
+    auto* const middle = reinterpret_cast<void*>((from + to) / 2 / page * page);
     unsigned char resident = 1;
-    if (!anyway && ::mincore(pages, 1, &resident) == 0 && (resident & 1) != 0) return true;
-    ::madvise(pages, to - from, MADV_WILLNEED);
+    if (!anyway && ::mincore(middle, 1, &resident) == 0 && (resident & 1) != 0) return true;
+    // The system cuts a wish to its read-ahead size, so large ones are made in pieces.
+    for (auto piece = from; piece < to; piece += wish_bytes)
+      ::madvise(reinterpret_cast<void*>(piece), std::min<std::uintptr_t>(wish_bytes, to - piece), MADV_WILLNEED);
     return anyway;
   }
 

@@ -10,8 +10,7 @@
 
 namespace millstream {
 
-// Where the columns of a batch lie in its buffer. The token columns come first, one after another, so that a
-// framework can take them as one array of shape (columns, rows, length).
+// Where the columns of a batch lie in its buffer, each on a 64-byte boundary: jax shares no other memory.
 struct BatchLayout {
   std::size_t rows = 0;
   std::size_t length = 0;
@@ -19,8 +18,8 @@ struct BatchLayout {
   bool isolated = false;     // with position ids and segment starts
 
   std::size_t columns() const { return isolated ? 3 : 2; }
-  std::size_t column_bytes() const { return rows * length * id_bytes; }
-  std::size_t lengths_offset() const { return aligned(columns() * column_bytes()); }
+  std::size_t column_bytes() const { return aligned(rows * length * id_bytes); }
+  std::size_t lengths_offset() const { return columns() * column_bytes(); }
   std::size_t sources_offset() const { return lengths_offset() + rows * sizeof(std::int32_t); }
   std::size_t starts_offset() const { return aligned(sources_offset() + rows * sizeof(std::int32_t)); }
   std::size_t bytes() const {

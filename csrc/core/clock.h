@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <stdexcept>
 
+#include "core/permute.h"
+
 namespace millstream {
 
 struct Step {
@@ -48,11 +50,14 @@ struct Clock {
       step.epoch = 1 + later / steps_in(size);
       within = later % steps_in(size);
       samples = size;
+      if (left > most_positions || step.epoch - 1 > (most_positions - left) / size) throw too_far();
       step.position = left + (step.epoch - 1) * size;
     }
     step.offset = within * global_rows;
+    if (step.offset >= most_positions - step.position) throw too_far();
     step.position += step.offset;
     step.rows = std::min(global_rows, samples - step.offset);
+    if (step.rows > most_positions - step.position) throw too_far();
     const auto start = std::min(rank_start, step.rows);
     step.first = step.position + start;
     step.own = std::min(rank_rows, step.rows - start);
@@ -66,6 +71,9 @@ struct Clock {
     const auto within = std::min(later % size / global_rows, steps_in(size));
     return steps_in(left) + later / size * steps_in(size) + within;
   }
+
+ private:
+  static std::out_of_range too_far() { return std::out_of_range("a step so far ahead that its position is over 2^63"); }
 };
 
 }  // namespace millstream

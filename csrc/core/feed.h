@@ -2,6 +2,7 @@
 // of threads fill batches of one feed side by side, each with its own scratch.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -35,6 +36,9 @@ class Feed {
   Feed(std::vector<FeedSource> sources, Plan plan, const FeedShape& shape)
       : sources_(std::move(sources)), plan_(std::move(plan)), shape_(shape) {
     if (sources_.size() != plan_.courses().size()) throw std::invalid_argument("a feed needs one store per course");
+    if (std::ranges::any_of(sources_, [](const auto& source) { return source.shards == nullptr; }))
+      throw std::invalid_argument("a feed needs its stores open");
+    if (shape_.id_bytes != 4 && shape_.id_bytes != 8) throw std::invalid_argument("ids have 4 or 8 bytes");
     if (shape_.length == 0 || shape_.length > (std::size_t{1} << 30)) throw std::invalid_argument("rows of 1 to 2^30 tokens");
   }
 
@@ -43,6 +47,8 @@ class Feed {
   const std::vector<FeedSource>& sources() const { return sources_; }
 
   BatchLayout layout(std::size_t rows) const {
+    constexpr std::size_t most_tokens = (std::size_t{1} << 31) - 1;  // segment starts are 32 bits wide
+    if (rows > most_tokens / shape_.length) throw std::invalid_argument("a batch has less than 2^31 tokens");
     return {rows, shape_.length, shape_.id_bytes, shape_.documents == Documents::isolate};
   }
 
@@ -50,6 +56,7 @@ class Feed {
   // with a batch that nobody may use, when `stopping` is set.
   void fill(std::uint64_t first, std::uint64_t own, Batch& batch, FeedScratch& scratch,
             const std::atomic<bool>& stopping) const {
+    if (own > batch.layout().rows) throw std::invalid_argument("more rows than the batch has room for");
     plan_.rows(first, own, scratch.plan);
     batch.facts = {.rows = own, .filler = batch.layout().rows - own};
     Finders finders(sources_.size());
@@ -65,7 +72,7 @@ class Feed {
   static constexpr std::size_t bytes_ahead = 512;  // of a row; then the hardware has understood
 
   void find_rows(BatchFacts& facts, Finders& finders, FeedScratch& scratch, const std::atomic<bool>& stopping) const {
-    scratch.row.reset(scratch.plan.rows.size(), (shape_.length + 1) * sizeof(std::uint32_t));
+    scratch.row.reset(scratch.plan.rows.size(), shape_.length);
     for (const auto& [source, sample] : scratch.plan.rows) {
       if (stopping.load(std::memory_order_relaxed)) return;
       auto& finder = finders[source];
@@ -105,7 +112,7 @@ class Feed {
   template <typename Out>
   RowSpace<Out> space_of(const Batch& batch, std::size_t number) const {
     auto* const inputs = reinterpret_cast<Out*>(batch.data()) + number * shape_.length;
-    const auto column = batch.layout().rows * shape_.length;
+    const auto column = batch.layout().column_bytes() / sizeof(Out);
     return {inputs, inputs + column, batch.layout().isolated ? inputs + 2 * column : nullptr};
   }
 
@@ -127,7 +134,7 @@ class Feed {
   std::size_t write_from(Batch& batch, std::size_t number, RowScratch& scratch, std::uint32_t source,
                          SegmentStarts* starts) const {
     const auto& row = scratch.rows[number];
-    check_ids(static_cast<const In*>(row.whole.tokens), row.whole.count + row.whole.followed, source);
+    check_ids(static_cast<const In*>(row.whole.tokens), row.whole.count + row.whole.followed, source, row.shard);
     const RowShape shape{shape_.length, shape_.labels, shape_.pad_id};
     const auto space = space_of<Out>(batch, number);
     const auto start = number * shape_.length;
@@ -146,11 +153,11 @@ class Feed {
   }
 
   template <typename In>
-  void check_ids(const In* tokens, std::size_t count, std::uint32_t source) const {
+  void check_ids(const In* tokens, std::size_t count, std::uint32_t source, std::size_t shard) const {
     const auto limit = sources_[source].id_limit;
     if (limit == 0) return;
     if (const auto top = largest(tokens, count); top >= limit)
-      throw DataError(sources_[source].shards->path(0) + ": holds the id " + std::to_string(top) +
+      throw DataError(sources_[source].shards->path(shard) + ": holds the id " + std::to_string(top) +
                       ", but the vocabulary ends at " + std::to_string(limit - 1));
   }
 

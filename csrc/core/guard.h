@@ -4,6 +4,7 @@
 // inside `survives`, our handler jumps out of the copy; any other SIGBUS goes to whoever handled it before us.
 #pragma once
 
+#include <atomic>
 #include <csetjmp>
 #include <csignal>
 
@@ -11,7 +12,7 @@ namespace millstream {
 
 namespace guard_detail {
 
-inline thread_local sigjmp_buf* escape = nullptr;
+inline thread_local sigjmp_buf* volatile escape = nullptr;
 inline struct sigaction previous;
 
 inline void on_bus_error(int signal, siginfo_t* info, void* context) {
@@ -19,6 +20,14 @@ inline void on_bus_error(int signal, siginfo_t* info, void* context) {
   if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(signal, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
   std::signal(SIGBUS, SIG_DFL);  // the access is repeated on return, and now ends the process as it would have
+}
+
+// Whoever delivered the signal to us may have blocked it meanwhile, and a jump does not unblock it.
+inline void hear_again() {
+  sigset_t bus_error;
+  sigemptyset(&bus_error);
+  sigaddset(&bus_error, SIGBUS);
+  ::pthread_sigmask(SIG_UNBLOCK, &bus_error, nullptr);
 }
 
 }  // namespace guard_detail
@@ -43,15 +52,19 @@ bool survives(const Copy& copy) {
   auto* const outer = guard_detail::escape;
   if (sigsetjmp(here, 0) != 0) {
     guard_detail::escape = outer;
+    guard_detail::hear_again();
     return false;
   }
+  // The fences keep the compiler from moving the copy out of the guard: only a signal could tell the difference.
   guard_detail::escape = &here;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   try {
     copy();
   } catch (...) {
     guard_detail::escape = outer;
     throw;
   }
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   guard_detail::escape = outer;
   return true;
 }

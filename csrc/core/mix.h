@@ -4,8 +4,8 @@
 // only thing ever built, so a mixture of any length costs the memory of one block.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -22,8 +22,13 @@ class Mixture {
   };
 
   Mixture(std::vector<std::uint64_t> quotas, std::uint64_t key) : quotas_(std::move(quotas)), key_(key) {
-    places_ = std::accumulate(quotas_.begin(), quotas_.end(), std::uint64_t{0});
-    if (places_ == 0 || places_ > (1ULL << 24)) throw std::invalid_argument("a mix block has 1 to 2^24 places");
+    constexpr std::uint64_t most_places = 1ULL << 24;
+    for (const auto quota : quotas_) {
+      if (quota == 0) throw std::invalid_argument("a source of a mix needs at least one place");
+      places_ += std::min(quota, most_places + 1);  // so that hostile quotas cannot wrap around
+      if (places_ > most_places) break;
+    }
+    if (places_ == 0 || places_ > most_places) throw std::invalid_argument("a mix block has 1 to 2^24 places");
   }
 
   std::uint64_t places() const { return places_; }

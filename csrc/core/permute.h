@@ -5,6 +5,7 @@
 // order version beside this one, never an edit.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -18,6 +19,9 @@
 namespace millstream {
 
 inline constexpr int order_version = 1;
+
+// Positions and samples stay below this, so that two of them can be added without wrapping around.
+inline constexpr std::uint64_t most_positions = 1ULL << 63;
 
 // A full-avalanche mix of 64 bits (splitmix64's finaliser).
 constexpr std::uint64_t mix64(std::uint64_t x) {
@@ -39,7 +43,7 @@ class Permutation {
   static constexpr std::uint64_t narrow_limit = 1024;
 
   Permutation(std::uint64_t n, std::uint64_t key) : n_(n) {
-    if (n == 0 || n > (1ULL << 63)) throw std::invalid_argument("a permutation needs 1 to 2^63 elements");
+    if (n == 0 || n > most_positions) throw std::invalid_argument("a permutation needs 1 to 2^63 elements");
     const auto bits = static_cast<int>(std::bit_width(n - 1));
     feistel_.low_bits = (bits + 1) / 2;
     feistel_.high_bits = bits - feistel_.low_bits;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -51,9 +52,7 @@ class Plan {
     if (courses_.empty()) throw std::invalid_argument("a plan needs a source");
     if (mixture_ && mixture_->sources() != courses_.size())
       throw std::invalid_argument("a mixture needs one quota per source");
-    for (const auto& course : courses_)
-      if (course.order.samples == 0 || course.split == 0 || course.offset > course.begun.samples * course.split)
-        throw std::invalid_argument("a source begins behind the end of its epoch");
+    for (const auto& course : courses_) check(course);
   }
 
   const std::vector<Course>& courses() const { return courses_; }
@@ -61,6 +60,8 @@ class Plan {
 
   // Fills scratch.rows for `count` positions from `first` on.
   void rows(std::uint64_t first, std::uint64_t count, PlanScratch& scratch) const {
+    if (first > most_positions || count > most_positions - first)
+      throw std::out_of_range("a position over 2^63 was asked for");
     scratch.orders.resize(courses_.size());
     scratch.rows.resize(count);
     scratch.homes.clear();
@@ -84,6 +85,7 @@ class Plan {
 
   // How many of the first `position` positions of the phase belong to `source`.
   std::uint64_t used(std::uint32_t source, std::uint64_t position) const {
+    check(source);
     if (!mixture_) return position;
     const auto whole = position / mixture_->places() * mixture_->quota(source);
     const auto table = mixture_->block(position / mixture_->places());
@@ -93,6 +95,7 @@ class Plan {
 
   // The position of the phase at which `source` is used for the `number`-th time (from 0).
   std::uint64_t position_of(std::uint32_t source, std::uint64_t number) const {
+    check(source);
     if (!mixture_) return number;
     const auto block = number / mixture_->quota(source);
     const auto rank = number % mixture_->quota(source);
@@ -103,6 +106,18 @@ class Plan {
   }
 
  private:
+  static void check(const Course& course) {
+    if (course.order.samples == 0 || course.order.samples > most_positions || course.split == 0 ||
+        course.begun.samples > most_positions / course.split)
+      throw std::invalid_argument("an epoch of a source has 1 to 2^63 samples");
+    if (course.offset > course.begun.samples * course.split)
+      throw std::invalid_argument("a source begins behind the end of its epoch");
+  }
+
+  void check(std::uint32_t source) const {
+    if (source >= courses_.size()) throw std::out_of_range("a plan has no source " + std::to_string(source));
+  }
+
   const Mixture::Place& place_at(std::uint64_t position, PlanScratch& scratch) const {
     const auto number = position / mixture_->places();
     if (scratch.table_number != number) {

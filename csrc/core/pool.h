@@ -19,6 +19,7 @@ namespace millstream {
 
 inline std::byte* aligned_bytes(std::size_t bytes) {
   constexpr std::size_t huge_page = std::size_t{2} << 20;
+  if (bytes > PTRDIFF_MAX - huge_page) throw std::bad_alloc();  // rounding up would wrap around
   const auto alignment = bytes >= huge_page ? huge_page : std::size_t{64};
   const auto rounded = (bytes + alignment - 1) / alignment * alignment;
   auto* const data = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));

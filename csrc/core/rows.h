@@ -7,6 +7,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/assemble.h"
@@ -38,15 +39,19 @@ struct RowScratch {
   std::vector<std::uint32_t> boundaries;
   std::vector<std::byte> joined;  // samples that cross shards, brought together
   std::size_t joined_bytes = 0;   // in use
+  std::size_t row_bytes = 0;
   std::vector<Segment> segments;
 
   // Room for a batch, so that what was found stays where it is.
-  void reset(std::size_t most_rows, std::size_t row_bytes) {
+  void reset(std::size_t most_rows, std::size_t length) {
     rows.clear();
     boundaries.clear();
+    row_bytes = ((length + 1) * sizeof(std::uint32_t) + 7) / 8 * 8;  // of the widest tokens, and aligned for them
     joined_bytes = 0;
     if (joined.size() < most_rows * row_bytes) joined.resize(most_rows * row_bytes);
   }
+
+  std::byte* join_next() { return joined.data() + std::exchange(joined_bytes, joined_bytes + row_bytes); }
 };
 
 // Finds rows of one store. What it found may be read for as long as it lives.
@@ -70,14 +75,25 @@ class RowFinder {
   }
 
  private:
+  DataError behind_the_end(std::uint64_t sample) const {
+    return DataError(shards_.path(0) + ": the store has no row " + std::to_string(sample));
+  }
+
+  DataError wrong_table(std::size_t shard) const {
+    return DataError(shards_.path(shard) + ": the table that describes this shard contradicts itself");
+  }
+
   DataError damaged_index(std::size_t shard) const {
     return DataError(shards_.path(shard) + ": its document index is damaged");
   }
 
   FoundRow find_document(std::uint64_t sample, std::uint64_t& cut) {
+    if (sample >= shards_.documents()) throw behind_the_end(sample);
     const auto number = shards_.shard_of_document(sample);
+    const auto facts = shards_.row(number);
+    const auto document = sample - facts.first_document;
+    if (document >= facts.documents) throw wrong_table(number);
     const auto& shard = reader_.at(number);
-    const auto document = sample - shards_.row(number).first_document;
     std::uint64_t start = 0, stop = 0;
     const bool alive = survives([&] {
       start = document == 0 ? 0 : shard.end(document - 1);
@@ -92,12 +108,14 @@ class RowFinder {
   }
 
   Segment find_window(std::uint64_t sample, std::size_t& number) {
+    if (shards_.tokens() == 0 || sample > (shards_.tokens() - 1) / shape_.length) throw behind_the_end(sample);
     const auto first = sample * shape_.length;
     const auto total = std::min<std::uint64_t>(shape_.length + 1, shards_.tokens() - first);
     const auto inputs = static_cast<std::uint32_t>(std::min<std::uint64_t>(total, shape_.length));
     number = shards_.shard_of_token(first);
     const auto start = first - shards_.first_token(number);
-    if (start + total > shards_.tokens_of(number)) return {bring_together(first, total, number), inputs, total > inputs};
+    if (start >= shards_.tokens_of(number)) throw wrong_table(number);
+    if (total > shards_.tokens_of(number) - start) return {bring_together(first, total, number), inputs, total > inputs};
     const auto& shard = reader_.at(number);
     find_boundaries(number, shard, start, total, 0);
     return {shard.tokens + start * shard.token_width, inputs, total > inputs};
@@ -106,10 +124,11 @@ class RowFinder {
   // Copies a window that crosses shards into the scratch, piece by piece.
   const std::byte* bring_together(std::uint64_t first, std::uint64_t total, std::size_t number) {
     const auto token_bytes = width(shards_.dtype());
-    auto* const window = scratch_.joined.data() + scratch_.joined_bytes;
-    scratch_.joined_bytes += (shape_.length + 1) * token_bytes;
+    auto* const window = scratch_.join_next();
     for (std::uint64_t done = 0; done < total; ++number) {
+      if (number == shards_.count()) throw wrong_table(number - 1);
       const auto start = first + done - shards_.first_token(number);
+      if (start > shards_.tokens_of(number)) throw wrong_table(number);
       const auto take = std::min(total - done, shards_.tokens_of(number) - start);
       if (take == 0) continue;
       const auto& shard = reader_.at(number);
@@ -133,6 +152,7 @@ class RowFinder {
     bool damaged = false;
     const bool alive = survives([&] {
       auto document = shard.document_at(start);
+      if ((damaged = document == shard.document_count)) return;
       for (auto end = shard.end(document); end < start + count && !damaged;) {
         found.push_back(static_cast<std::uint32_t>(shift + end - start));
         const auto previous = end;

@@ -1,7 +1,7 @@
 // core/shards.h: the tokens and documents of a store, mapped shard by shard when first touched.
 //
-// A store may have more shards than a process may have mappings, so the oldest is unmapped when there are too many. A
-// Reader holds the shared lock while it copies: what it looks at cannot be unmapped under it. Mapping needs no such care.
+// A store may have more shards than a process may have mappings, so the oldest is let go when there are too many. It is
+// unmapped only when no Reader is left that began before: what a Reader looks at cannot vanish, and nobody waits for anybody.
 #pragma once
 
 #include <fcntl.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -18,7 +19,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -26,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/guard.h"
 #include "core/tokenfile.h"
 
 namespace millstream {
@@ -102,7 +103,7 @@ class Shards {
       return sequence < sequences ? load(pointers, sequence) / token_width : token_count;
     }
 
-    // The document that holds `token`; empty ones hold none.
+    // The document that holds `token`; empty ones hold none. `document_count` if the index ends before it.
     std::uint64_t document_at(std::uint64_t token) const {
       std::uint64_t low = 0, high = document_count;
       while (low < high) {
@@ -110,7 +111,6 @@ class Shards {
         if (end(middle) > token) high = middle;
         else low = middle + 1;
       }
-      if (low == document_count) throw DataError("a document index ends before its tokens do");
       return low;
     }
 
@@ -132,6 +132,7 @@ class Shards {
 
   std::uint64_t tokens() const { return tokens_; }
   std::uint64_t documents() const { return documents_; }
+  std::size_t count() const { return layout_.shards; }
   Dtype dtype() const { return layout_.dtype; }
 
   Row row(std::size_t shard) const {
@@ -153,26 +154,22 @@ class Shards {
     return layout_.directory + "/" + name(shard) + ".bin";
   }
 
-  // Shared access to mapped shards, for as long as it lives.
+  // Access to mapped shards: what `at` returned stays mapped for as long as the Reader lives.
   class Reader {
    public:
-    explicit Reader(Shards& shards) : shards_(shards), lock_(shards.in_use_) {}
+    explicit Reader(Shards& shards) : shards_(shards), began_(shards.enter()) {}
+    ~Reader() { shards_.leave(began_); }
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
 
     const Shard& at(std::size_t shard) {
-      while (true) {
-        if (const auto* found = shards_.mapped_[shard].load(std::memory_order_acquire)) return *found;
-        if (shards_.crowded()) {
-          lock_.unlock();
-          shards_.unmap_oldest();
-          lock_.lock();
-        }
-        shards_.map(shard);
-      }
+      if (const auto* found = shards_.mapped_[shard].load(std::memory_order_acquire)) return *found;
+      return shards_.map(shard);
     }
 
    private:
     Shards& shards_;
-    std::shared_lock<std::shared_mutex> lock_;
+    const std::uint64_t began_;
   };
 
   ~Shards() {
@@ -206,24 +203,39 @@ class Shards {
     return text;
   }
 
-  bool crowded() {
+  bool may_crowd() const { return count() > most_mapped_; }
+
+  std::uint64_t enter() {
+    if (!may_crowd()) return 0;  // nothing will ever be let go
     const std::lock_guard lock(mapping_);
-    return order_.size() >= most_mapped_;
+    readers_.push_back(let_go_count_);
+    return let_go_count_;
   }
 
-  void map(std::size_t shard) {
+  void leave(std::uint64_t began) {
+    if (!may_crowd()) return;
+    std::vector<std::unique_ptr<const Shard>> unseen;  // unmapped behind the lock's back
     const std::lock_guard lock(mapping_);
-    if (mapped_[shard].load() != nullptr) return;
-    mapped_[shard].store(open(shard).release(), std::memory_order_release);
-    order_.push_back(shard);
+    readers_.erase(std::ranges::find(readers_, began));
+    const auto oldest = readers_.empty() ? let_go_count_ : *std::ranges::min_element(readers_);
+    while (!let_go_.empty() && let_go_.front().first < oldest) {
+      unseen.push_back(std::move(let_go_.front().second));
+      let_go_.pop_front();
+    }
   }
 
-  void unmap_oldest() {
-    const std::unique_lock nobody_reads(in_use_);
+  const Shard& map(std::size_t number) {
     const std::lock_guard lock(mapping_);
-    if (order_.size() < most_mapped_) return;
-    delete mapped_[order_.front()].exchange(nullptr);
-    order_.pop_front();
+    if (const auto* found = mapped_[number].load(std::memory_order_acquire)) return *found;
+    const auto* const fresh = open(number).release();
+    mapped_[number].store(fresh, std::memory_order_release);
+    order_.push_back(number);
+    if (order_.size() > most_mapped_) {
+      const auto oldest = order_.front();
+      order_.pop_front();
+      let_go_.emplace_back(let_go_count_++, mapped_[oldest].exchange(nullptr));
+    }
+    return *fresh;
   }
 
   std::unique_ptr<Shard> open(std::size_t number) const {
@@ -242,14 +254,21 @@ class Shards {
     return shard;
   }
 
+  // The frame of a mapped file. It may shrink, or its disk may fail, at any time: also now.
+  static Frame frame_of(const std::string& where, std::span<const std::byte> bytes, char kind) {
+    std::array<std::byte, frame_bytes> copy{};
+    const auto first = bytes.first(std::min(bytes.size(), copy.size()));
+    if (!survives([&] { std::ranges::copy(first, copy.begin()); })) throw DataError(where + ": cannot be read");
+    try {
+      return parse_frame(std::span(copy).first(first.size()), bytes.size(), kind);
+    } catch (const std::exception& error) {
+      throw DataError(where + ": " + error.what());
+    }
+  }
+
   void check_size(const std::string& where, std::span<const std::byte> bytes, const Row& facts) const {
     if (layout_.header_bytes != 0) {
-      Frame frame;
-      try {
-        frame = parse_frame(bytes.first(std::min<std::size_t>(bytes.size(), 64)), bytes.size(), 'T');
-      } catch (const std::exception& error) {
-        throw DataError(where + ": " + error.what());
-      }
+      const auto frame = frame_of(where, bytes, 'T');
       if (frame.count != facts.tokens || frame.tag != facts.tag || frame.dtype != static_cast<std::uint32_t>(layout_.dtype))
         throw DataError(where + ": is not the shard that the store's table describes");
     }
@@ -266,12 +285,7 @@ class Shards {
     const auto bytes = shard.index_file->bytes();
     shard.document_count = facts.documents;
     if (layout_.index == IndexKind::ends) {
-      Frame frame;
-      try {
-        frame = parse_frame(bytes.first(std::min<std::size_t>(bytes.size(), 64)), bytes.size(), 'D');
-      } catch (const std::exception& error) {
-        throw DataError(where + ": " + error.what());
-      }
+      const auto frame = frame_of(where, bytes, 'D');
       if (frame.count != facts.documents || frame.tag != facts.tag)
         throw DataError(where + ": is not the index that the store's table describes");
       shard.ends = bytes.data() + 64;
@@ -290,10 +304,12 @@ class Shards {
 
   StoreLayout layout_;
   std::uint64_t tokens_ = 0, documents_ = 0;
-  std::shared_mutex in_use_;
   std::mutex mapping_;
   std::vector<std::atomic<const Shard*>> mapped_;
   std::deque<std::size_t> order_;  // mapped shards, oldest first
+  std::uint64_t let_go_count_ = 0;
+  std::deque<std::pair<std::uint64_t, std::unique_ptr<const Shard>>> let_go_;  // with their number, not yet unmapped
+  std::vector<std::uint64_t> readers_;  // how many shards had been let go when each began
   std::size_t most_mapped_;
 };
 

@@ -44,7 +44,6 @@ def test_quiet_progress_says_nothing(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_bars_are_drawn_in_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("rich")
     monkeypatch.setattr(progress, "_can_draw", lambda: True)
 
     with progress.shown_progress() as callback:

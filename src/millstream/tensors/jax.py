@@ -1,7 +1,7 @@
-"""Jax: arrays over the batch's own memory where jax allows it (64-byte aligned, 32-bit ids), else a copy.
+"""Jax: arrays over the batch's own memory, without a copy.
 
-On the CPU `from_dlpack` shares aligned memory; batches are aligned, and each column that starts on a 64-byte boundary
-is shared. Jax drops to 32-bit integers by default, so ids are delivered as int32.
+On the CPU `from_dlpack` shares memory that lies on a 64-byte boundary, and every column of a batch does. Jax drops to 32-bit
+integers by default, so ids are delivered as int32.
 """
 
 from __future__ import annotations

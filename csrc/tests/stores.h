@@ -1,0 +1,253 @@
+// tests/stores.h: small stores on disk, and the rows they must give, worked out token by token.
+#pragma once
+
+#include <stdlib.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "check.h"
+#include "core/feed.h"
+#include "random.h"
+
+// A folder that is gone when the test is over.
+class Folder {
+ public:
+  Folder() {
+    auto pattern = (std::filesystem::temp_directory_path() / "millstream-test-XXXXXX").string();
+    CHECK(::mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline void write_file(const std::string& path, const std::vector<std::byte>& bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  CHECK(file.good());
+}
+
+template <typename Word>
+void append(std::vector<std::byte>& bytes, Word word) {
+  bytes.resize(bytes.size() + sizeof word);
+  std::memcpy(bytes.data() + bytes.size() - sizeof word, &word, sizeof word);
+}
+
+inline std::vector<std::byte> framed(const millstream::Frame& frame) {
+  const auto bytes = millstream::encode_frame(frame);
+  return {bytes.begin(), bytes.end()};
+}
+
+// A store whose contents the test knows by heart.
+class TestStore {
+ public:
+  using Document = std::vector<std::uint32_t>;
+  using Shard = std::vector<Document>;
+
+  TestStore(millstream::Dtype dtype, const std::vector<Shard>& shards) : dtype_(dtype) {
+    for (const auto& shard : shards) add(shard);
+  }
+
+  std::vector<std::uint32_t> tokens;
+  std::vector<std::uint64_t> ends;  // of documents, in tokens of the store
+  std::vector<std::uint64_t> table;
+
+  const Folder& folder() const { return folder_; }
+  std::string bin(std::size_t shard) const { return folder_ / (name(shard) + ".bin"); }
+  std::string index(std::size_t shard) const { return folder_ / (name(shard) + ".idx"); }
+  std::size_t shards() const { return table.size() / 8; }
+
+  millstream::StoreLayout layout() const {
+    millstream::StoreLayout layout;
+    layout.directory = folder_.path();
+    layout.dtype = dtype_;
+    layout.header_bytes = 64;
+    layout.table = table.data();
+    layout.shards = shards();
+    layout.index = millstream::IndexKind::ends;
+    return layout;
+  }
+
+  std::shared_ptr<millstream::Shards> open(std::size_t most_mapped = 16'384) const {
+    return std::make_shared<millstream::Shards>(layout(), most_mapped);
+  }
+
+  // Rows of a shape that this store gives.
+  std::uint64_t samples(const millstream::FeedShape& shape, bool pad_tail = false) const {
+    if (shape.documents == millstream::Documents::row) return ends.size();
+    const auto inputs = tokens.empty() ? 0 : tokens.size() - 1;
+    return pad_tail ? (inputs + shape.length - 1) / shape.length : inputs / shape.length;
+  }
+
+  std::uint64_t document_of(std::uint64_t token) const {
+    std::uint64_t document = 0;
+    while (ends[document] <= token) ++document;
+    return document;
+  }
+
+ private:
+  static std::string name(std::size_t shard) {
+    const auto digits = std::to_string(shard * 2);  // file numbers have gaps
+    return std::string(5 - digits.size(), '0') + digits;
+  }
+
+  void add(const Shard& documents) {
+    const auto number = shards();
+    const std::uint64_t tag = number * 1000 + 17;
+    const auto first_token = tokens.size(), first_document = ends.size();
+    std::uint64_t bound = 0;
+    std::vector<std::uint64_t> local_ends;
+    for (const auto& document : documents) {
+      for (const auto token : document) bound = std::max<std::uint64_t>(bound, token + std::uint64_t{1});
+      tokens.insert(tokens.end(), document.begin(), document.end());
+      ends.push_back(tokens.size());
+      local_ends.push_back(tokens.size() - first_token);
+    }
+    const auto count = tokens.size() - first_token;
+    auto bytes = framed({'T', static_cast<std::uint32_t>(dtype_), count, 64, bound, tag, documents.size()});
+    for (auto i = first_token; i < tokens.size(); ++i) {
+      if (dtype_ == millstream::Dtype::uint16) append(bytes, static_cast<std::uint16_t>(tokens[i]));
+      else append(bytes, tokens[i]);
+    }
+    write_file(bin(number), bytes);
+    bytes = framed({'D', 0, documents.size(), 64, documents.empty() ? 0 : count, tag, 0});
+    for (const auto end : local_ends) append(bytes, end);
+    write_file(index(number), bytes);
+    for (const std::uint64_t word :
+         {std::uint64_t{first_token}, std::uint64_t{count}, std::uint64_t{first_document},
+          std::uint64_t{documents.size()}, tag, bound, std::uint64_t{number * 2}, std::uint64_t{0}})
+      table.push_back(word);
+  }
+
+  Folder folder_;
+  millstream::Dtype dtype_;
+};
+
+// Shards of some short documents; some documents and some shards are empty.
+inline std::vector<TestStore::Shard> some_shards(Random& random, std::size_t count, std::uint64_t vocabulary = 60'000) {
+  std::vector<TestStore::Shard> shards(count);
+  for (auto& shard : shards) {
+    shard.resize(random.chance(5) ? 1 : random.between(1, 4));
+    const bool empty = random.chance(6);
+    for (auto& document : shard) {
+      if (empty || random.chance(6)) continue;
+      document.resize(random.between(1, random.chance(4) ? 20 : 5));
+      for (auto& token : document) token = static_cast<std::uint32_t>(random.below(vocabulary));
+    }
+  }
+  shards.back().push_back({1, 2, 3, 4, 5, 6, 7, 8, 9});  // never nothing at all
+  return shards;
+}
+
+struct ExpectedRow {
+  std::vector<std::int64_t> inputs, labels, positions;
+  std::vector<std::size_t> segments;  // where they start in the row
+  std::uint64_t tokens = 0, cut = 0;
+
+  void add(std::int64_t input, std::int64_t label, bool starts) {
+    if (starts) segments.push_back(inputs.size());
+    positions.push_back(starts ? 0 : positions.back() + 1);
+    inputs.push_back(input);
+    labels.push_back(label);
+  }
+  void pad(const millstream::FeedShape& shape) {
+    tokens = inputs.size();
+    while (inputs.size() < shape.length) add(shape.pad_id, millstream::no_loss, true);
+  }
+};
+
+// What a sample must become, by the definitions of DESIGN.md and nothing else.
+inline ExpectedRow expected_row(const TestStore& store, const millstream::FeedShape& shape, std::uint64_t sample) {
+  using millstream::Documents, millstream::Labels, millstream::no_loss;
+  const bool isolate = shape.documents == Documents::isolate, whole = shape.documents == Documents::row;
+  const auto begin = !whole ? sample * shape.length : sample == 0 ? 0 : store.ends[sample - 1];
+  const auto limit = whole ? store.ends[sample] : store.tokens.size();  // of what may be looked at
+  const auto stop = std::min<std::uint64_t>(begin + shape.length, limit);
+  ExpectedRow row;
+  for (auto place = begin; place < stop; ++place) {
+    const bool first = place == begin || (isolate && store.document_of(place) != store.document_of(place - 1));
+    bool has_next = place + 1 < limit;
+    if (has_next && isolate) has_next = store.document_of(place + 1) == store.document_of(place);
+    std::int64_t label = has_next ? std::int64_t{store.tokens[place + 1]} : no_loss;
+    if (shape.labels == Labels::same) label = isolate && first ? no_loss : std::int64_t{store.tokens[place]};
+    row.add(store.tokens[place], label, first);
+  }
+  if (whole) row.cut = limit - stop;
+  row.pad(shape);
+  return row;
+}
+
+inline ExpectedRow filler_row(const millstream::FeedShape& shape) {
+  ExpectedRow row;
+  row.pad(shape);
+  return row;
+}
+
+template <typename Out>
+void check_rows_as(const millstream::Batch& batch, const std::vector<ExpectedRow>& rows) {
+  const auto& layout = batch.layout();
+  const auto column = layout.column_bytes() / sizeof(Out);
+  const auto* const ids = reinterpret_cast<const Out*>(batch.data());
+  std::vector<std::int64_t> starts;
+  std::uint64_t tokens = 0, cut = 0;
+  for (std::size_t number = 0; number < rows.size(); ++number) {
+    const auto& row = rows[number];
+    const auto* const inputs = ids + number * layout.length;
+    for (std::size_t i = 0; i < layout.length; ++i) {
+      CHECK(inputs[i] == static_cast<Out>(row.inputs[i]));
+      CHECK(inputs[column + i] == static_cast<Out>(row.labels[i]));
+      CHECK(!layout.isolated || inputs[2 * column + i] == static_cast<Out>(row.positions[i]));
+    }
+    CHECK(batch.lengths()[number] == static_cast<std::int32_t>(row.tokens));
+    for (const auto start : row.segments) starts.push_back(static_cast<std::int64_t>(number * layout.length + start));
+    tokens += row.tokens;
+    cut += row.cut;
+  }
+  CHECK(batch.facts.tokens == tokens && batch.facts.cut == cut);
+  if (!layout.isolated) return;
+  CHECK(batch.facts.segments == starts.size());
+  starts.push_back(static_cast<std::int64_t>(layout.rows * layout.length));
+  std::int64_t longest = 0;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    CHECK(batch.starts()[i] == starts[i]);
+    if (i > 0) longest = std::max(longest, starts[i] - starts[i - 1]);
+  }
+  CHECK(batch.facts.longest_segment == static_cast<std::uint64_t>(longest));
+}
+
+// Does the batch hold these rows and nothing else?
+inline void check_batch(const millstream::Batch& batch, const std::vector<ExpectedRow>& rows) {
+  CHECK(batch.layout().rows == rows.size());
+  if (batch.layout().id_bytes == 8) check_rows_as<std::int64_t>(batch, rows);
+  else check_rows_as<std::int32_t>(batch, rows);
+}
+
+// One batch, filled here and now.
+inline std::unique_ptr<millstream::Batch> filled(const millstream::Feed& feed, std::uint64_t first, std::uint64_t own,
+                                                 std::size_t rows) {
+  const auto layout = feed.layout(rows);
+  const auto pool = std::make_shared<millstream::Pool>(layout.bytes(), 1, 0);
+  auto batch = std::make_unique<millstream::Batch>(pool, pool->try_take(), layout);
+  millstream::FeedScratch scratch;
+  feed.fill(first, own, *batch, scratch, std::atomic<bool>(false));
+  return batch;
+}
+
+// A plan that goes through one store again and again.
+inline millstream::Plan plain_plan(std::uint64_t samples, millstream::Shuffle shuffle = millstream::Shuffle::none) {
+  const millstream::OrderSpec order{shuffle, samples, 99, 4, 3};
+  return {{{order, order, 1, 0, 0}}, std::nullopt};
+}
