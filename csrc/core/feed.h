@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -68,28 +67,28 @@ class Feed {
     BatchFacts facts{.rows = rows.size(), .filler = layout.rows - rows.size()};
     SegmentStarts starts{batch.starts()};
     auto* const kept = layout.isolated ? &starts : nullptr;
-    std::optional<RowWriter> writer;  // one at a time: each holds a lock
-    auto open_source = sources_.size();
-    for (std::size_t number = 0; number < layout.rows && !stopping.load(std::memory_order_relaxed); ++number) {
-      const auto start = number * layout.length;
-      auto* const inputs = reinterpret_cast<Out*>(batch.data()) + start;
-      const RowSpace<Out> space{inputs, inputs + column, layout.isolated ? inputs + 2 * column : nullptr};
-      std::size_t tokens = 0;
-      batch.sources()[number] = -1;  // filler
-      if (number < rows.size()) {
-        const auto [source, sample] = rows[number];
+    const auto stopped = [&] { return stopping.load(std::memory_order_relaxed); };
+    const auto space_of = [&](std::size_t number) {
+      auto* const inputs = reinterpret_cast<Out*>(batch.data()) + number * layout.length;
+      return RowSpace<Out>{inputs, inputs + column, layout.isolated ? inputs + 2 * column : nullptr};
+    };
+    std::size_t number = 0;
+    while (number < rows.size() && !stopped()) {  // one store at a time: a writer holds a lock
+      const auto source = rows[number].source;
+      RowWriter writer(*sources_[source].shards, shape_, sources_[source].id_limit, scratch.row);
+      for (; number < rows.size() && rows[number].source == source && !stopped(); ++number) {
+        const auto tokens =
+            writer.write(rows[number].sample, space_of(number), number * layout.length, kept, facts.cut);
         batch.sources()[number] = static_cast<std::int32_t>(source);
-        if (source != open_source) {
-          writer.reset();
-          writer.emplace(*sources_[source].shards, shape_, sources_[source].id_limit, scratch.row);
-          open_source = source;
-        }
-        tokens = writer->write(sample, space, start, kept, facts.cut);
-      } else {
-        assemble_row<std::uint16_t, Out>({}, {shape_.length, shape_.labels, shape_.pad_id}, space, start, kept);
+        batch.lengths()[number] = static_cast<std::int32_t>(tokens);
+        facts.tokens += tokens;
       }
-      batch.lengths()[number] = static_cast<std::int32_t>(tokens);
-      facts.tokens += tokens;
+    }
+    for (; number < layout.rows && !stopped(); ++number) {  // filler
+      const RowShape shape{shape_.length, shape_.labels, shape_.pad_id};
+      assemble_row<std::uint16_t, Out>({}, shape, space_of(number), number * layout.length, kept);
+      batch.sources()[number] = -1;
+      batch.lengths()[number] = 0;
     }
     if (layout.isolated) starts.starts[starts.count] = static_cast<std::int32_t>(column);
     facts.segments = starts.count;
