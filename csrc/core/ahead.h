@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <optional>
 
@@ -32,7 +33,11 @@ class ReadAhead {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return;
     next_step_ = std::max(next_step_, step + 1);
-    for (; next_step_ <= step + steps_ahead_; ++next_step_) look_at(next_step_);
+    try {
+      for (; next_step_ <= step + steps_ahead_; ++next_step_) look_at(next_step_);
+    } catch (const std::exception&) {
+      ++next_step_;  // whoever fills that step will say what is wrong with it, in its turn
+    }
   }
 
   // The next steps came from the disk although they looked warm.
@@ -93,6 +98,7 @@ class ReadAhead {
     Shards::Reader reader(shards);
     const auto& shard = reader.at(number);
     const auto start = token - facts.first_token;
+    if (start >= facts.tokens) return true;
     const auto count = std::min(samples * length + 1, facts.tokens - start);
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto from = reinterpret_cast<std::uintptr_t>(shard.tokens + start * shard.token_width) / page * page;
