@@ -35,10 +35,13 @@ class Pool {
   };
   using Owned = std::unique_ptr<std::byte, Free>;
 
+  static constexpr std::size_t no_limit = std::size_t{1} << 62;
+
   // At most `most` buffers of `bytes` each; `keep` of them stay for reuse when nobody needs them.
   Pool(std::size_t bytes, std::size_t most, std::size_t keep) : bytes_(bytes), most_(most), keep_(keep) {}
 
   std::size_t buffer_bytes() const { return bytes_; }
+  bool limited() const { return most_ < no_limit; }
 
   // Null when all buffers are out.
   std::byte* try_take() {
@@ -69,7 +72,10 @@ class Pool {
       if (auto* const data = try_take()) return data;
       std::unique_lock lock(mutex_);
       if (!go_on()) return nullptr;
-      if (free_.empty() && out_ >= most_) returned_.wait(lock);
+      if (!free_.empty() || out_ < most_) continue;
+      ++waiting_;
+      returned_.wait(lock);
+      --waiting_;
     }
   }
 
@@ -89,9 +95,10 @@ class Pool {
     returned_.notify_all();
   }
 
-  bool exhausted() const {
+  // Somebody waits for a buffer and all of them are out.
+  bool starving() const {
     const std::lock_guard lock(mutex_);
-    return free_.empty() && out_ >= most_;
+    return waiting_ > 0 && free_.empty() && out_ >= most_;
   }
 
   std::size_t out() const {
@@ -110,7 +117,7 @@ class Pool {
   mutable std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<Owned> free_;
-  std::size_t out_ = 0;
+  std::size_t out_ = 0, waiting_ = 0;
 };
 
 }  // namespace millstream

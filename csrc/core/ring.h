@@ -6,6 +6,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +14,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -45,7 +47,7 @@ struct RingCounters {
 
 class Ring {
  public:
-  enum class Outcome { ready, waiting, starved };
+  enum class Outcome { ready, waiting, starved, closed };  // starved: the user holds every buffer
 
   Ring(std::shared_ptr<const Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
        std::size_t depth, std::shared_ptr<Pool> pool, bool pad_last)
@@ -56,9 +58,18 @@ class Ring {
         ahead_(*feed_, clock, first_step),
         slots_(depth),
         next_ticket_(first_step),
-        head_(first_step) {
+        head_(first_step),
+        buffered_(first_step) {
+    if (threads == 0 || depth == 0) throw std::invalid_argument("a ring needs a thread and a slot");
+    if (pool_->buffer_bytes() < feed_->layout(clock.rank_rows).bytes())
+      throw std::invalid_argument("the buffers are too small for a batch");
     install_guard();
-    for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    try {
+      for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    } catch (...) {
+      close();  // else those that did start would be waited for without being woken
+      throw;
+    }
   }
 
   ~Ring() { close(); }
@@ -72,13 +83,13 @@ class Ring {
     if (!slot.ready.load(std::memory_order_acquire)) {
       const auto start = now_ns();
       const bool ready = spin(slot) || sleep(slot, patience_ns);
-      counters_.take_wait_ns += now_ns() - start;
-      if (!ready) return starved_.load() > 0 && pool_->exhausted() ? Outcome::starved : Outcome::waiting;
+      take_wait_ns_.fetch_add(now_ns() - start, std::memory_order_relaxed);
+      if (!ready) return why_not();
     }
     if (slot.failure) std::rethrow_exception(slot.failure);  // it stays, so that every later call says the same
     out = std::move(slot.batch);
     slot.ready.store(false, std::memory_order_relaxed);
-    ++counters_.batches;
+    taken_.fetch_add(1, std::memory_order_relaxed);
     head_.fetch_add(1);
     make_room();
     return Outcome::ready;
@@ -96,26 +107,26 @@ class Ring {
   }
 
   RingCounters counters() const {
-    auto counters = counters_;
-    counters.filled = filled_.load();
-    counters.fill_ns = fill_ns_.load();
-    counters.room_wait_ns = room_wait_ns_.load();
-    return counters;
+    return {taken_.load(), filled_.load(), fill_ns_.load(), room_wait_ns_.load(), take_wait_ns_.load()};
   }
 
-  // Stops the threads; each ends after the row it is writing.
+  // Stops the threads; each ends after the row it is writing. Batches that are ready can still be taken.
   void close() {
+    const std::lock_guard one_at_a_time(closing_);
     stopping_.store(true);
     for (auto& thread : threads_) thread.request_stop();
     {
       const std::lock_guard lock(mutex_);
       room_.notify_all();
+      filled_slot_.notify_all();
     }
     pool_->wake();
     threads_.clear();
   }
 
  private:
+  static constexpr auto nobody = ~std::uint64_t{0};
+
   struct Slot {
     std::atomic<bool> ready = false;
     std::unique_ptr<Batch> batch;
@@ -139,19 +150,16 @@ class Ring {
   }
 
   bool fill(std::uint64_t ticket, Slot& slot, FeedScratch& scratch, const std::stop_token& stop) {
-    auto* data = pool_->try_take();
-    if (data == nullptr) {
-      ++starved_;
-      data = pool_->take([&] { return !stop.stop_requested(); });
-      --starved_;
-      if (data == nullptr) return false;
-    }
     const auto step = clock_.step(ticket);
     const auto layout = feed_->layout(pad_last_ ? clock_.rank_rows : step.own);
+    auto* const data = pool_->take([&] { return !stop.stop_requested(); });
+    if (data == nullptr) return false;
     auto batch = std::make_unique<Batch>(pool_, data, layout);
+    pass_on_buffers(ticket);
     const auto start = now_ns();
     ahead_.before(ticket);
     feed_->fill(step.first, step.own, *batch, scratch, stopping_);
+    if (stopping_.load()) return false;  // it may have stopped in the middle
     batch->facts.step = ticket;
     note_misses(ticket);
     const auto took = now_ns() - start;
@@ -172,25 +180,47 @@ class Ring {
     seen = usage.ru_majflt;
   }
 
+  // Where buffers are limited they go to tickets in order: else later batches could hold all that the trainer leaves, and
+  // the one it waits for would get none.
   bool wait_for_room(std::uint64_t ticket, const std::stop_token& stop) {
-    const auto fits = [&] { return ticket < head_.load() + slots_.size(); };
+    const auto fits = [&] {
+      return ticket < head_.load() + slots_.size() && (!pool_->limited() || buffered_.load() == ticket);
+    };
     if (fits()) return !stop.stop_requested();
     const auto start = now_ns();
     std::unique_lock lock(mutex_);
-    waiting_for_room_.fetch_add(1);
-    room_.wait(lock, [&] { return fits() || stop.stop_requested(); });
-    waiting_for_room_.fetch_sub(1);
+    while (true) {
+      first_waiting_.store(std::min(first_waiting_.load(), ticket));  // before asking, so that nobody misses both
+      if (fits() || stop.stop_requested()) break;
+      room_.wait(lock);
+    }
     room_wait_ns_.fetch_add(now_ns() - start, std::memory_order_relaxed);
     return !stop.stop_requested();
   }
 
-  // Threads are woken when half the ring is empty, not for every batch: small batches would drown in wake-ups.
+  // A thread is woken when its batch is due within half a ring, not as soon as there is room: small batches would drown in
+  // wake-ups.
   void make_room() {
-    if (waiting_for_room_.load() == 0) return;
-    const auto taken = next_ticket_.load() - head_.load();  // at most the depth and one ticket per thread
-    if (taken > slots_.size() / 2 + threads_.size()) return;
+    if (first_waiting_.load() <= head_.load() + slots_.size() / 2) wake_waiting();
+  }
+
+  void pass_on_buffers(std::uint64_t ticket) {
+    if (!pool_->limited()) return;
+    buffered_.store(ticket + 1);
+    if (first_waiting_.load() < head_.load() + slots_.size()) wake_waiting();
+  }
+
+  // Whoever still has no room says so again.
+  void wake_waiting() {
     const std::lock_guard lock(mutex_);
+    first_waiting_.store(nobody);
     room_.notify_all();
+  }
+
+  // Tickets get their buffers in order, so if the next batch has none, no later one has: the user holds them all.
+  Outcome why_not() const {
+    if (stopping_.load()) return Outcome::closed;
+    return pool_->starving() && buffered_.load() == head_.load() ? Outcome::starved : Outcome::waiting;
   }
 
   void hand_over(Slot& slot) {
@@ -216,10 +246,10 @@ class Ring {
   bool sleep(const Slot& slot, std::int64_t patience_ns) {
     std::unique_lock lock(mutex_);
     taker_waits_.store(true);
-    const bool ready =
-        filled_slot_.wait_for(lock, std::chrono::nanoseconds(patience_ns), [&] { return slot.ready.load(); });
+    filled_slot_.wait_for(lock, std::chrono::nanoseconds(patience_ns),
+                          [&] { return slot.ready.load() || stopping_.load(); });
     taker_waits_.store(false);
-    return ready;
+    return slot.ready.load();
   }
 
   std::shared_ptr<const Feed> feed_;
@@ -230,16 +260,16 @@ class Ring {
 
   std::vector<Slot> slots_;
   std::atomic<std::uint64_t> next_ticket_;
-  std::atomic<std::uint64_t> head_;  // the step that is handed over next
+  std::atomic<std::uint64_t> head_;      // the step that is handed over next
+  std::atomic<std::uint64_t> buffered_;  // the step that gets the next buffer, where buffers are limited
+  std::atomic<std::uint64_t> first_waiting_ = nobody;  // no thread waits for room with an earlier ticket
 
-  std::mutex mutex_, taking_;
+  std::mutex mutex_, taking_, closing_;
   std::condition_variable room_, filled_slot_;
-  std::atomic<int> waiting_for_room_ = 0, starved_ = 0;
   std::atomic<bool> taker_waits_ = false, stopping_ = false;
 
-  std::atomic<std::uint64_t> filled_ = 0;
-  std::atomic<std::int64_t> fill_ns_ = 0, last_fill_ns_ = 0, room_wait_ns_ = 0;
-  RingCounters counters_;
+  std::atomic<std::uint64_t> taken_ = 0, filled_ = 0;
+  std::atomic<std::int64_t> fill_ns_ = 0, last_fill_ns_ = 0, room_wait_ns_ = 0, take_wait_ns_ = 0;
   std::vector<std::jthread> threads_;
 };
 
