@@ -4,6 +4,9 @@
 // inside `survives`, our handler jumps out of the copy; any other SIGBUS goes to whoever handled it before us.
 #pragma once
 
+#include <signal.h>
+#include <ucontext.h>
+
 #include <csetjmp>
 #include <csignal>
 
@@ -15,7 +18,11 @@ inline thread_local sigjmp_buf* escape = nullptr;
 inline struct sigaction previous;
 
 inline void on_bus_error(int signal, siginfo_t* info, void* context) {
-  if (escape != nullptr) siglongjmp(*escape, 1);
+  if (escape != nullptr) {
+    // A jump leaves the signals blocked that whoever called us blocked, and the next vanished page would end the process.
+    pthread_sigmask(SIG_SETMASK, &static_cast<const ucontext_t*>(context)->uc_sigmask, nullptr);
+    siglongjmp(*escape, 1);
+  }
   if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(signal, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
   std::signal(SIGBUS, SIG_DFL);  // the access is repeated on return, and now ends the process as it would have
@@ -32,7 +39,7 @@ inline void install_guard() {
   struct sigaction ours = {};
   ours.sa_sigaction = guard_detail::on_bus_error;
   sigemptyset(&ours.sa_mask);
-  ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // not deferred: we leave by a jump, which does not restore the mask
+  ours.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &ours, nullptr);
 }
 
