@@ -1,8 +1,12 @@
 // core/guard.h: a mapped file that shrinks is an error, not the end of the process.
 //
 // Touching a page behind the end of a mapped file raises SIGBUS on the thread that touched it. While a thread copies
-// inside `survives`, our handler jumps out of the copy; any other SIGBUS goes to whoever handled it before us.
+// inside `survives`, our handler jumps out of the copy; any other SIGBUS goes to whoever handled it before us, once: it may
+// have been installed on top of us in between, and would send it back.
 #pragma once
+
+#include <signal.h>
+#include <ucontext.h>
 
 #include <atomic>
 #include <csetjmp>
@@ -13,21 +17,26 @@ namespace millstream {
 namespace guard_detail {
 
 inline thread_local sigjmp_buf* volatile escape = nullptr;
+inline thread_local bool passed_on = false;
 inline struct sigaction previous;
 
 inline void on_bus_error(int signal, siginfo_t* info, void* context) {
-  if (escape != nullptr) siglongjmp(*escape, 1);
-  if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(signal, info, context);
-  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
-  std::signal(SIGBUS, SIG_DFL);  // the access is repeated on return, and now ends the process as it would have
-}
-
-// Whoever delivered the signal to us may have blocked it meanwhile, and a jump does not unblock it.
-inline void hear_again() {
-  sigset_t bus_error;
-  sigemptyset(&bus_error);
-  sigaddset(&bus_error, SIGBUS);
-  ::pthread_sigmask(SIG_UNBLOCK, &bus_error, nullptr);
+  if (escape != nullptr) {
+    // A jump leaves the signals blocked that whoever called us blocked, and the next vanished page would end the process.
+    pthread_sigmask(SIG_SETMASK, &static_cast<const ucontext_t*>(context)->uc_sigmask, nullptr);
+    siglongjmp(*escape, 1);
+  }
+  const bool ignored = previous.sa_handler == SIG_IGN;
+  if (ignored && info->si_code <= 0) return;  // sent by a process: no access that would be repeated for ever
+  if (!ignored && previous.sa_handler != SIG_DFL && !passed_on) {
+    passed_on = true;
+    if (previous.sa_flags & SA_SIGINFO) previous.sa_sigaction(signal, info, context);
+    else previous.sa_handler(signal);
+    passed_on = false;
+    return;
+  }
+  std::signal(SIGBUS, SIG_DFL);
+  std::raise(SIGBUS);  // and now ends the process as it would have without us
 }
 
 }  // namespace guard_detail
@@ -41,7 +50,7 @@ inline void install_guard() {
   struct sigaction ours = {};
   ours.sa_sigaction = guard_detail::on_bus_error;
   sigemptyset(&ours.sa_mask);
-  ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // not deferred: we leave by a jump, which does not restore the mask
+  ours.sa_flags = SA_SIGINFO;
   sigaction(SIGBUS, &ours, nullptr);
 }
 
@@ -52,7 +61,6 @@ bool survives(const Copy& copy) {
   auto* const outer = guard_detail::escape;
   if (sigsetjmp(here, 0) != 0) {
     guard_detail::escape = outer;
-    guard_detail::hear_again();
     return false;
   }
   // The fences keep the compiler from moving the copy out of the guard: only a signal could tell the difference.

@@ -38,7 +38,7 @@ struct PlanScratch {
     std::optional<EpochOrder> begun, later;
   };
   std::vector<Orders> orders;
-  std::vector<Mixture::Place> table;
+  std::vector<Mixture::Place> table, places;
   std::uint64_t table_number = ~0ULL;
   std::vector<std::uint64_t> positions, samples;
   std::vector<std::size_t> homes;
@@ -70,11 +70,13 @@ class Plan {
       for (std::uint64_t i = 0; i < count; ++i) scratch.positions.push_back(first + i);
       return order_rows(0, scratch);
     }
+    scratch.places.clear();  // all at once: source by source, the tables of a stretch of several blocks would be made again
+    for (std::uint64_t i = 0; i < count; ++i) scratch.places.push_back(place_at(first + i, scratch));
     for (std::uint32_t source = 0; source < courses_.size(); ++source) {
       scratch.homes.clear();
       scratch.positions.clear();
       for (std::uint64_t i = 0; i < count; ++i) {
-        const auto& place = place_at(first + i, scratch);
+        const auto& place = scratch.places[i];
         if (place.source != source) continue;
         scratch.positions.push_back((first + i) / mixture_->places() * mixture_->quota(source) + place.rank);
         scratch.homes.push_back(i);

@@ -69,7 +69,10 @@ class Pool {
       if (auto* const data = try_take()) return data;
       std::unique_lock lock(mutex_);
       if (!go_on()) return nullptr;
-      if (free_.empty() && out_ >= most_) returned_.wait(lock);
+      if (!free_.empty() || out_ < most_) continue;
+      ++waiting_;
+      returned_.wait(lock);
+      --waiting_;
     }
   }
 
@@ -89,9 +92,10 @@ class Pool {
     returned_.notify_all();
   }
 
-  bool exhausted() const {
+  // Somebody waits for a buffer and all of them are out.
+  bool starving() const {
     const std::lock_guard lock(mutex_);
-    return free_.empty() && out_ >= most_;
+    return waiting_ > 0 && free_.empty() && out_ >= most_;
   }
 
   std::size_t out() const {
@@ -110,7 +114,7 @@ class Pool {
   mutable std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<Owned> free_;
-  std::size_t out_ = 0;
+  std::size_t out_ = 0, waiting_ = 0;
 };
 
 }  // namespace millstream

@@ -1,11 +1,13 @@
 // core/ring.h: threads that fill batches ahead of the trainer, handed over in order.
 //
-// A thread takes a ticket (the next step), waits until the ring has room for it, fills a buffer from the pool and puts it into
-// the ring's slot for that ticket. Tickets make the order independent of how fast any thread is. Nothing here knows Python.
+// A thread waits until the ring has room, takes a buffer from the pool and then a ticket (the next step), fills the buffer and
+// puts it into the ring's slot for that ticket. Tickets make the order independent of how fast any thread is; the buffer comes
+// first, so that the step that is due next never waits for a buffer that a later step holds. Nothing here knows Python.
 #pragma once
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -14,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -46,7 +49,7 @@ struct RingCounters {
 
 class Ring {
  public:
-  enum class Outcome { ready, waiting, starved };
+  enum class Outcome { ready, waiting, starved, closed };  // starved: the user holds every buffer
 
   Ring(std::shared_ptr<const Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
        std::size_t depth, std::shared_ptr<Pool> pool, bool pad_last)
@@ -54,12 +57,21 @@ class Ring {
         clock_(clock),
         pool_(std::move(pool)),
         pad_last_(pad_last),
+        thread_count_(threads),
         ahead_(*feed_, clock, first_step),
         slots_(depth),
         next_ticket_(first_step),
         head_(first_step) {
+    if (threads == 0 || depth == 0) throw std::invalid_argument("a ring needs a thread and a slot");
+    if (pool_->buffer_bytes() < feed_->layout(clock.rank_rows).bytes())
+      throw std::invalid_argument("the buffers are too small for a batch");
     install_guard();
-    for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    try {
+      for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    } catch (...) {
+      close();  // else those that did start would be waited for without being woken
+      throw;
+    }
   }
 
   ~Ring() { close(); }
@@ -69,18 +81,20 @@ class Ring {
   // Waits at most `patience_ns` for the next batch. A failed fill is thrown here, in its turn.
   Outcome take(std::int64_t patience_ns, std::optional<Batch>& out) {
     const std::lock_guard one_at_a_time(taking_);
+    if (stopping_.load()) return Outcome::closed;
     auto& slot = slots_[head_.load(std::memory_order_relaxed) % slots_.size()];
     if (!slot.ready.load(std::memory_order_acquire)) {
       const auto start = now_ns();
       const bool ready = spin(slot) || nap(slot, patience_ns) || sleep(slot, patience_ns);
-      counters_.take_wait_ns += now_ns() - start;
-      if (!ready) return starved_.load() > 0 && pool_->exhausted() ? Outcome::starved : Outcome::waiting;
+      take_wait_ns_.fetch_add(now_ns() - start, std::memory_order_relaxed);
+      if (stopping_.load()) return Outcome::closed;
+      if (!ready) return starved() ? Outcome::starved : Outcome::waiting;
     }
     if (slot.failure) std::rethrow_exception(slot.failure);  // it stays, so that every later call says the same
     out.emplace(std::move(*slot.batch));
     slot.batch.reset();
     slot.ready.store(false, std::memory_order_relaxed);
-    ++counters_.batches;
+    taken_.fetch_add(1, std::memory_order_relaxed);
     head_.fetch_add(1);
     make_room();
     return Outcome::ready;
@@ -89,28 +103,26 @@ class Ring {
   // True if the next take() will not wait.
   bool ready() const { return slots_[head_.load() % slots_.size()].ready.load(std::memory_order_acquire); }
 
-  std::size_t pool_bytes() const { return pool_->bytes_held(); }
-
   std::size_t filled() const {
     std::size_t count = 0;
     for (const auto& slot : slots_) count += slot.ready.load(std::memory_order_acquire);
     return count;
   }
 
+  std::size_t pool_bytes() const { return pool_->bytes_held(); }
+
   RingCounters counters() const {
-    auto counters = counters_;
-    counters.filled = filled_.load();
-    counters.fill_ns = fill_ns_.load();
-    counters.room_wait_ns = room_wait_ns_.load();
-    return counters;
+    return {taken_.load(), filled_.load(), fill_ns_.load(), room_wait_ns_.load(), take_wait_ns_.load()};
   }
 
-  // Stops the threads; each ends after the row it is writing.
+  // Stops the threads, each after the row it is writing, and sends away whoever waits in take().
   void close() {
+    const std::lock_guard one_at_a_time(closing_);
     stopping_.store(true);
     for (auto& thread : threads_) thread.request_stop();
     pass_lock();
     room_.notify_all();
+    filled_slot_.notify_all();
     pool_->wake();
     threads_.clear();
   }
@@ -118,6 +130,13 @@ class Ring {
  private:
   static constexpr std::int64_t worth_spinning_ns = 30'000;
   static constexpr std::int64_t worth_napping_ns = 1'000'000;
+
+  // A buffer on its way from the pool to a batch.
+  struct GiveBack {
+    Pool* pool;
+    void operator()(std::byte* data) const { pool->give_back(data); }
+  };
+  using Loan = std::unique_ptr<std::byte, GiveBack>;
 
   struct Slot {
     std::atomic<bool> ready = false;
@@ -127,35 +146,50 @@ class Ring {
 
   void work(const std::stop_token& stop) {
     FeedScratch scratch;
-    while (!stop.stop_requested()) {
-      const auto ticket = next_ticket_.fetch_add(1);
-      if (!wait_for_room(ticket, stop)) return;
-      auto& slot = slots_[ticket % slots_.size()];
+    while (wait_for_room(stop)) {
+      std::exception_ptr failure;
+      Loan buffer(nullptr, GiveBack{pool_.get()});
       try {
-        if (!fill(ticket, slot, scratch, stop)) return;
+        buffer.reset(take_buffer(stop));
+        if (!buffer) return;
       } catch (...) {
-        slot.failure = std::current_exception();
+        failure = std::current_exception();
       }
+      const auto ticket = claim_ticket(stop);
+      if (!ticket) return;
+      auto& slot = slots_[*ticket % slots_.size()];
+      try {
+        if (!failure && !fill(*ticket, slot, buffer, scratch)) return;
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      slot.failure = failure;
       hand_over(slot);
-      if (slot.failure) return;
+      if (failure) return;
     }
   }
 
-  bool fill(std::uint64_t ticket, Slot& slot, FeedScratch& scratch, const std::stop_token& stop) {
-    auto* data = pool_->try_take();
-    if (data == nullptr) {
-      ++starved_;
-      data = pool_->take([&] { return !stop.stop_requested(); });
-      --starved_;
-      if (data == nullptr) return false;
-    }
-    const auto step = clock_.step(ticket);
-    const auto layout = feed_->layout(pad_last_ ? clock_.rank_rows : step.own);
-    auto& batch = slot.batch.emplace(pool_, data, layout);
+  // Null when the ring is closing.
+  std::byte* take_buffer(const std::stop_token& stop) {
+    if (auto* const data = pool_->try_take()) return data;
+    without_buffer_.fetch_add(1);
+    auto* const data = pool_->take([&] { return !stop.stop_requested(); });
+    without_buffer_.fetch_sub(1);
+    return data;
+  }
+
+  // Every thread waits for a buffer and all of them are in the user's hands: no batch is on its way.
+  bool starved() const { return without_buffer_.load() == thread_count_ && pool_->starving(); }
+
+  bool fill(std::uint64_t ticket, Slot& slot, Loan& buffer, FeedScratch& scratch) {
     const auto start = now_ns();
     fill_start_ns_.store(start, std::memory_order_relaxed);
-    ahead_.before(ticket);
+    const auto step = clock_.step(ticket);
+    auto& batch = slot.batch.emplace(pool_, buffer.get(), feed_->layout(pad_last_ ? clock_.rank_rows : step.own));
+    (void)buffer.release();
+    ahead_.before(ticket, stopping_);
     feed_->fill(step.first, step.own, batch, scratch, stopping_);
+    if (stopping_.load()) return false;  // it may have stopped in the middle
     batch.facts.step = ticket;
     batch.facts.epoch = step.epoch;
     batch.facts.place = step.offset + step.first - step.position;
@@ -177,23 +211,36 @@ class Ring {
     seen = usage.ru_majflt;
   }
 
-  bool wait_for_room(std::uint64_t ticket, const std::stop_token& stop) {
-    const auto fits = [&] { return ticket < head_.load() + slots_.size(); };
-    if (fits()) return !stop.stop_requested();
-    const auto start = now_ns();
+  bool has_room() const { return next_ticket_.load() < head_.load() + slots_.size(); }
+
+  // Waits until a ticket can be had; false when the ring is closing.
+  bool wait_for_room(const std::stop_token& stop) {
+    if (has_room()) return !stop.stop_requested();
     std::unique_lock lock(mutex_);
+    return wait_for_room(lock, stop);
+  }
+
+  bool wait_for_room(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
+    if (has_room()) return !stop.stop_requested();
+    const auto start = now_ns();
     waiting_for_room_.fetch_add(1);
-    room_.wait(lock, [&] { return fits() || stop.stop_requested(); });
+    room_.wait(lock, [&] { return has_room() || stop.stop_requested(); });
     waiting_for_room_.fetch_sub(1);
     room_wait_ns_.fetch_add(now_ns() - start, std::memory_order_relaxed);
     return !stop.stop_requested();
   }
 
+  // The next step, once it has room: nobody ever sleeps with a ticket in hand.
+  std::optional<std::uint64_t> claim_ticket(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    if (!wait_for_room(lock, stop)) return std::nullopt;
+    return next_ticket_.fetch_add(1);
+  }
+
   // Threads are woken when half the ring is empty, not for every batch: small batches would drown in wake-ups.
   void make_room() {
     if (waiting_for_room_.load() == 0) return;
-    const auto taken = next_ticket_.load() - head_.load();  // at most the depth and one ticket per thread
-    if (taken > slots_.size() / 2 + threads_.size()) return;
+    if (next_ticket_.load() - head_.load() > slots_.size() / 2) return;
     pass_lock();
     room_.notify_all();
   }
@@ -232,37 +279,38 @@ class Ring {
       const auto wake = std::min(give_up, std::max(due, now + expected / 8));
       std::this_thread::sleep_for(std::chrono::nanoseconds(wake - now));
       if (slot.ready.load(std::memory_order_acquire)) return true;
-      if (now_ns() >= give_up || starved_.load() > 0) return false;
+      if (now_ns() >= give_up || without_buffer_.load() > 0 || stopping_.load()) return false;
     }
   }
 
   bool sleep(const Slot& slot, std::int64_t patience_ns) {
     std::unique_lock lock(mutex_);
     taker_waits_.store(true);
-    const bool ready =
-        filled_slot_.wait_for(lock, std::chrono::nanoseconds(patience_ns), [&] { return slot.ready.load(); });
+    filled_slot_.wait_for(lock, std::chrono::nanoseconds(patience_ns),
+                          [&] { return slot.ready.load() || stopping_.load(); });
     taker_waits_.store(false);
-    return ready;
+    return slot.ready.load();
   }
 
   std::shared_ptr<const Feed> feed_;
   const Clock clock_;
   std::shared_ptr<Pool> pool_;
   const bool pad_last_;
+  const std::size_t thread_count_;
   ReadAhead ahead_;
 
   std::vector<Slot> slots_;
   std::atomic<std::uint64_t> next_ticket_;
   std::atomic<std::uint64_t> head_;  // the step that is handed over next
 
-  std::mutex mutex_, taking_;
+  std::mutex mutex_, taking_, closing_;
   std::condition_variable room_, filled_slot_;
-  std::atomic<int> waiting_for_room_ = 0, starved_ = 0;
+  std::atomic<int> waiting_for_room_ = 0;
+  std::atomic<std::size_t> without_buffer_ = 0;  // threads that wait for one
   std::atomic<bool> taker_waits_ = false, stopping_ = false;
 
-  std::atomic<std::uint64_t> filled_ = 0;
-  std::atomic<std::int64_t> fill_ns_ = 0, last_fill_ns_ = 0, fill_start_ns_ = 0, room_wait_ns_ = 0;
-  RingCounters counters_;
+  std::atomic<std::uint64_t> taken_ = 0, filled_ = 0;
+  std::atomic<std::int64_t> fill_ns_ = 0, last_fill_ns_ = 0, fill_start_ns_ = 0, room_wait_ns_ = 0, take_wait_ns_ = 0;
   std::vector<std::jthread> threads_;
 };
 

@@ -107,6 +107,28 @@ void each_thread_has_its_own_guard() {
   CHECK(noticed == 1000);
 }
 
+// Also when somebody who blocks every signal stands before us and passes this one on.
+void the_blocked_signals_are_the_same_afterwards() {
+  const Vanished file;
+  struct sigaction ours = {}, theirs = {};
+  sigaction(SIGBUS, nullptr, &ours);
+  theirs.sa_sigaction = [](int signal, siginfo_t* info, void* context) { guard_detail::on_bus_error(signal, info, context); };
+  theirs.sa_flags = SA_SIGINFO;
+  sigfillset(&theirs.sa_mask);
+  sigset_t before, after;
+  sigemptyset(&before);
+  sigaddset(&before, SIGUSR1);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  for (const auto& handler : {ours, theirs}) {
+    sigaction(SIGBUS, &handler, nullptr);
+    for (int round = 0; round < 3; ++round) CHECK(!survives([&] { (void)file.gone(); }));
+    pthread_sigmask(SIG_SETMASK, nullptr, &after);
+    for (const int signal : {SIGUSR1, SIGUSR2, SIGINT, SIGBUS, SIGSEGV})
+      CHECK(sigismember(&after, signal) == (signal == SIGUSR1 ? 1 : 0));
+  }
+  sigaction(SIGBUS, &ours, nullptr);
+}
+
 void installing_twice_does_not_call_ourselves() {
   install_guard();
   install_guard();
@@ -159,6 +181,7 @@ int main() {
   guards_may_be_nested();
   exceptions_pass_through_and_leave_nothing_behind();
   each_thread_has_its_own_guard();
+  the_blocked_signals_are_the_same_afterwards();
   installing_twice_does_not_call_ourselves();
   a_page_that_nobody_guards_ends_the_process_as_before();
 }

@@ -261,7 +261,8 @@ void a_bare_file_is_read_in_place() {
   for (const auto documents : {Documents::attend, Documents::isolate}) {
     const auto batch = filled(feed_of(std::make_shared<Shards>(layout), 7, {7, Labels::next, documents, 0, 8}), 0, 7, 7);
     const auto* const ids = reinterpret_cast<const std::int64_t*>(batch->data());
-    for (std::int64_t i = 0; i < 49; ++i) CHECK(ids[i] == i && ids[49 + i] == i + 1);
+    const auto* const labels = ids + batch->layout().column_bytes() / sizeof(std::int64_t);
+    for (std::int64_t i = 0; i < 49; ++i) CHECK(ids[i] == i && labels[i] == i + 1);
   }
   const auto whole = filled(feed_of(std::make_shared<Shards>(layout), 1, {60, Labels::next, Documents::row, 0, 8}), 0, 1, 1);
   CHECK(whole->facts.tokens == 50 && whole->facts.cut == 0);
