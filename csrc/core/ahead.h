@@ -27,12 +27,19 @@ class ReadAhead {
     steps_per_question_ = std::max<std::uint64_t>(1, 64 / rows);
   }
 
-  // Called by whoever starts to fill `step`; only one thread at a time does the work, the others go on.
-  void before(std::uint64_t step) {
+  // Called by whoever starts to fill `step`; only one thread at a time does the work, the others go on. What is wrong with
+  // the data of a later step is not told here, but when that step is filled.
+  void before(std::uint64_t step, const std::atomic<bool>& stopping) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return;
     next_step_ = std::max(next_step_, step + 1);
-    for (; next_step_ <= step + steps_ahead_; ++next_step_) look_at(next_step_);
+    for (; next_step_ <= step + steps_ahead_; ++next_step_) {
+      try {
+        look_at(next_step_, stopping);
+      } catch (const DataError&) {
+        continue;
+      }
+    }
   }
 
   // The next steps came from the disk although they looked warm.
@@ -43,14 +50,15 @@ class ReadAhead {
   static constexpr std::uint64_t blocks_ahead = 8;  // of a store that is read in file order
   static constexpr int cold_memory = 64;            // steps to go on asking for after something was not in memory
 
-  void look_at(std::uint64_t number) {
+  void look_at(std::uint64_t number, const std::atomic<bool>& stopping) {
     const bool ask = cold_steps_.load(std::memory_order_relaxed) > 0;
-    if (!ask && number % steps_per_question_ != 0) return;
+    if (stopping.load(std::memory_order_relaxed) || (!ask && number % steps_per_question_ != 0)) return;
     const auto step = clock_.step(number);
     if (step.own == 0) return;
     feed_.plan().rows(step.first, step.own, scratch_.plan);
     if (ask) cold_steps_.fetch_sub(1, std::memory_order_relaxed);
     for (const auto& row : scratch_.plan.rows) {
+      if (stopping.load(std::memory_order_relaxed)) return;
       if (!one_by_one(row.source)) continue;
       if (!want(row.source, row.sample, 1, ask)) missed();
       if (cold_steps_.load(std::memory_order_relaxed) == 0) break;  // the first row answers for its batch

@@ -1,7 +1,8 @@
 // core/ring.h: threads that fill batches ahead of the trainer, handed over in order.
 //
-// A thread takes a ticket (the next step), waits until the ring has room for it, fills a buffer from the pool and puts it into
-// the ring's slot for that ticket. Tickets make the order independent of how fast any thread is. Nothing here knows Python.
+// A thread waits until the ring has room, takes a buffer from the pool and a ticket (the next step), fills the buffer and puts
+// it into the ring's slot for that ticket. Tickets make the order independent of how fast any thread is; the buffer comes before
+// the ticket, so that the step that is due next never waits for a buffer that a later step holds. Nothing here knows Python.
 #pragma once
 
 #include <sys/resource.h>
@@ -45,7 +46,7 @@ struct RingCounters {
 
 class Ring {
  public:
-  enum class Outcome { ready, waiting, starved };
+  enum class Outcome { ready, waiting, starved, closed };
 
   Ring(std::shared_ptr<const Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
        std::size_t depth, std::shared_ptr<Pool> pool, bool pad_last)
@@ -54,11 +55,17 @@ class Ring {
         pool_(std::move(pool)),
         pad_last_(pad_last),
         ahead_(*feed_, clock, first_step),
+        thread_count_(threads),
         slots_(depth),
         next_ticket_(first_step),
         head_(first_step) {
     install_guard();
-    for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    try {
+      for (std::size_t i = 0; i < threads; ++i) threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    } catch (...) {
+      close();  // those that did start are asleep by now, and must be woken to end
+      throw;
+    }
   }
 
   ~Ring() { close(); }
@@ -68,12 +75,14 @@ class Ring {
   // Waits at most `patience_ns` for the next batch. A failed fill is thrown here, in its turn.
   Outcome take(std::int64_t patience_ns, std::unique_ptr<Batch>& out) {
     const std::lock_guard one_at_a_time(taking_);
+    if (stopping_.load()) return Outcome::closed;
     auto& slot = slots_[head_.load(std::memory_order_relaxed) % slots_.size()];
     if (!slot.ready.load(std::memory_order_acquire)) {
       const auto start = now_ns();
       const bool ready = spin(slot) || sleep(slot, patience_ns);
       counters_.take_wait_ns += now_ns() - start;
-      if (!ready) return starved_.load() > 0 && pool_->exhausted() ? Outcome::starved : Outcome::waiting;
+      if (stopping_.load()) return Outcome::closed;
+      if (!ready) return starved() ? Outcome::starved : Outcome::waiting;
     }
     if (slot.failure) std::rethrow_exception(slot.failure);  // it stays, so that every later call says the same
     out = std::move(slot.batch);
@@ -103,19 +112,28 @@ class Ring {
     return counters;
   }
 
-  // Stops the threads; each ends after the row it is writing.
+  // Stops the threads, each after the row it is writing, and sends away whoever waits in take().
   void close() {
+    const std::lock_guard one_at_a_time(closing_);
     stopping_.store(true);
     for (auto& thread : threads_) thread.request_stop();
     {
       const std::lock_guard lock(mutex_);
       room_.notify_all();
+      filled_slot_.notify_all();
     }
     pool_->wake();
     threads_.clear();
   }
 
  private:
+  // A buffer on its way from the pool to a batch.
+  struct GiveBack {
+    Pool* pool;
+    void operator()(std::byte* data) const { pool->give_back(data); }
+  };
+  using Loan = std::unique_ptr<std::byte, GiveBack>;
+
   struct Slot {
     std::atomic<bool> ready = false;
     std::unique_ptr<Batch> batch;
@@ -124,34 +142,50 @@ class Ring {
 
   void work(const std::stop_token& stop) {
     FeedScratch scratch;
-    while (!stop.stop_requested()) {
+    while (wait_for_room(next_ticket_.load(), stop)) {
+      std::exception_ptr failure;
+      Loan buffer(nullptr, GiveBack{pool_.get()});
+      try {
+        buffer.reset(take_buffer(stop));
+        if (!buffer) return;
+      } catch (...) {
+        failure = std::current_exception();
+      }
       const auto ticket = next_ticket_.fetch_add(1);
-      if (!wait_for_room(ticket, stop)) return;
+      if (!wait_for_room(ticket, stop)) return;  // another thread was faster, and took the ticket that had room
       auto& slot = slots_[ticket % slots_.size()];
       try {
-        if (!fill(ticket, slot, scratch, stop)) return;
+        if (!failure && !fill(ticket, slot, buffer, scratch)) return;
       } catch (...) {
-        slot.failure = std::current_exception();
+        failure = std::current_exception();
       }
+      slot.failure = failure;
       hand_over(slot);
       if (slot.failure) return;
     }
   }
 
-  bool fill(std::uint64_t ticket, Slot& slot, FeedScratch& scratch, const std::stop_token& stop) {
-    auto* data = pool_->try_take();
-    if (data == nullptr) {
-      ++starved_;
-      data = pool_->take([&] { return !stop.stop_requested(); });
-      --starved_;
-      if (data == nullptr) return false;
-    }
+  // Null when the ring is closing.
+  std::byte* take_buffer(const std::stop_token& stop) {
+    if (auto* const data = pool_->try_take()) return data;
+    starved_.fetch_add(1);
+    auto* const data = pool_->take([&] { return !stop.stop_requested(); });
+    starved_.fetch_sub(1);
+    return data;
+  }
+
+  // True if every thread waits for a buffer and all buffers are in the user's hands: then no batch is on its way.
+  bool starved() const { return starved_.load() == thread_count_ && pool_->exhausted(); }
+
+  bool fill(std::uint64_t ticket, Slot& slot, Loan& buffer, FeedScratch& scratch) {
     const auto step = clock_.step(ticket);
     const auto layout = feed_->layout(pad_last_ ? clock_.rank_rows : step.own);
-    auto batch = std::make_unique<Batch>(pool_, data, layout);
+    auto batch = std::make_unique<Batch>(pool_, buffer.get(), layout);
+    (void)buffer.release();
     const auto start = now_ns();
-    ahead_.before(ticket);
+    ahead_.before(ticket, stopping_);
     feed_->fill(step.first, step.own, *batch, scratch, stopping_);
+    if (stopping_.load()) return false;  // it may be half full
     batch->facts.step = ticket;
     note_misses(ticket);
     const auto took = now_ns() - start;
@@ -188,7 +222,7 @@ class Ring {
   void make_room() {
     if (waiting_for_room_.load() == 0) return;
     const auto taken = next_ticket_.load() - head_.load();  // at most the depth and one ticket per thread
-    if (taken > slots_.size() / 2 + threads_.size()) return;
+    if (taken > slots_.size() / 2 + thread_count_) return;
     const std::lock_guard lock(mutex_);
     room_.notify_all();
   }
@@ -217,7 +251,7 @@ class Ring {
     std::unique_lock lock(mutex_);
     taker_waits_.store(true);
     const bool ready =
-        filled_slot_.wait_for(lock, std::chrono::nanoseconds(patience_ns), [&] { return slot.ready.load(); });
+        filled_slot_.wait_for(lock, std::chrono::nanoseconds(patience_ns), [&] { return slot.ready.load() || stopping_.load(); });
     taker_waits_.store(false);
     return ready;
   }
@@ -227,14 +261,16 @@ class Ring {
   std::shared_ptr<Pool> pool_;
   const bool pad_last_;
   ReadAhead ahead_;
+  const std::size_t thread_count_;
 
   std::vector<Slot> slots_;
   std::atomic<std::uint64_t> next_ticket_;
   std::atomic<std::uint64_t> head_;  // the step that is handed over next
 
-  std::mutex mutex_, taking_;
+  std::mutex mutex_, taking_, closing_;
   std::condition_variable room_, filled_slot_;
-  std::atomic<int> waiting_for_room_ = 0, starved_ = 0;
+  std::atomic<int> waiting_for_room_ = 0;
+  std::atomic<std::size_t> starved_ = 0;  // threads without a buffer
   std::atomic<bool> taker_waits_ = false, stopping_ = false;
 
   std::atomic<std::uint64_t> filled_ = 0;
