@@ -19,7 +19,9 @@ class Callbacks:
         }
         for listener in listeners:
             if not any(hasattr(listener, event) for event in EVENTS):
-                raise LoaderError(f"{listener!r} listens to nothing", hint=f"give it one of {', '.join(EVENTS)}")
+                raise LoaderError(
+                    f"callbacks: {listener!r} listens to nothing", hint=f"give it one of {', '.join(EVENTS)}"
+                )
         self._any = bool(listeners)
         self._epoch: int | None = None
 
