@@ -41,6 +41,10 @@ class Callbacks:
             self._epoch = None
             self._tell("on_epoch_end", epoch)
 
+    def jumped(self) -> None:
+        """The run goes on elsewhere: no epoch ended, and one begins, or goes on, with the next batch."""
+        self._epoch = None
+
     def error(self, error: BaseException) -> None:
         """Something failed; the error is raised after this."""
         self._tell("on_error", error)

@@ -17,6 +17,7 @@ from millstream.loaders import state as states
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.origin import RowOrigin, Span
+from millstream.loaders.phases import dump_run, load_run
 from millstream.loaders.settings import Settings, positive
 from millstream.loaders.transforms import PerRow, transform_batch, transform_rows
 from millstream.order import Recipe, Schedule, Share
@@ -256,11 +257,13 @@ class StoreDataLoader(DataLoader):
         """Go back to the very beginning of the run."""
         with self._engine.turn:
             self._go(self._begin(), 0)
+            self._callbacks.jumped()
 
     def seek(self, step: int) -> None:
         """Go to a step of the run, in either direction, at no cost."""
         with self._engine.turn:
             self._follow(self._schedule, self.settings.batch_size, step)
+            self._callbacks.jumped()
 
     def prefetch(self, batches: int) -> None:
         """Keep this many batches ready from now on, and start filling them."""
@@ -287,15 +290,14 @@ class StoreDataLoader(DataLoader):
             "offset": place.offset,
             "seed": self.settings.seed,
             "rows": self._row_facts,
-            "data": {**self._earlier_data, **data},
-            **states.dump_phases(self._schedule, self.settings.cache_dir),
+            **dump_run(self._schedule, {**self._earlier_data, **data}, self.settings.cache_dir),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where a state was saved, with this loader's own batch size, ranks, weights and sources."""
         step = states.check_header(state, self.kind, self.settings.seed, self._row_facts)
-        data = states.check_data(state, {name: member.store for name, member in self._members.items()})
-        phases = states.load_phases(state, self.settings.cache_dir)
+        phases, data = load_run(state, self.settings.cache_dir)
+        states.check_data(data, {name: member.store for name, member in self._members.items()})
         for name, member in self._members.items():
             states.check_samples(phases, name, partial(self._samples, member.store), known=name in data)
         if self.kind == "pretrain":
@@ -304,6 +306,7 @@ class StoreDataLoader(DataLoader):
         states.check_place(state, schedule.place(step))
         with self._engine.turn:
             self._follow(schedule, self.settings.batch_size, step)
+            self._callbacks.jumped()
             self._earlier_data = data  # a source that was taken out may return
 
     @property
