@@ -178,7 +178,7 @@ class TrainingBatch:
             _check(shape == ids.shape, f"position_ids have shape {shape}, ids {ids.shape}")
         if self.lengths is not None:
             fits = self.lengths.shape == ids.shape[:1] and bool(
-                ((0 <= self.lengths) & (self.lengths <= ids.shape[1])).all()
+                ((self.lengths >= 0) & (self.lengths <= ids.shape[1])).all()
             )
             _check(fits, f"lengths are not one of 0 to {ids.shape[1]} per row")
         if self.cu_seqlens is not None:

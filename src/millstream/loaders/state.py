@@ -20,9 +20,11 @@ def describe_data(store: TokenStore) -> dict[str, Any]:
     return {"fingerprint": store.fingerprint, "tokens": len(store), "documents": store.documents}
 
 
-def check_data(data: Mapping[str, Any], stores: Mapping[str, TokenStore]) -> None:
-    """Compare the data that a state was saved for with the stores that are here."""
+def check_data(data: Mapping[str, Any], phases: Sequence[Phase], stores: Mapping[str, TokenStore]) -> None:
+    """Compare the data that a state was saved for with the stores that are here; a new source has none."""
     for name, store in stores.items():
+        if name not in data and any(name in phase.sources for phase in phases):
+            raise StateError(f"the state does not say which data {name!r} was", hint=DAMAGED)
         found = describe_data(store)
         saved = data.get(name, found)
         if saved == found:
@@ -37,16 +39,14 @@ def check_data(data: Mapping[str, Any], stores: Mapping[str, TokenStore]) -> Non
         )
 
 
-def check_samples(phases: Sequence[Phase], name: str, samples: Callable[[int], int], *, known: bool) -> None:
-    """Check that a source has as many samples as the phases say; `samples` counts those of a row length."""
+def check_samples(phases: Sequence[Phase], name: str, samples: Callable[[int, int], int | None]) -> None:
+    """Check that a source has as many samples as the phases say; `samples` counts those of (row length, split)."""
     for phase in phases:
         if name not in phase.sources:
             continue
-        if not known:
-            raise StateError(f"the state does not say which data {name!r} was", hint=DAMAGED)
         standing = phase.sources[name]
-        begun = standing.quota == 0 == standing.offset or standing.begun == samples(phase.row_length * standing.split)
-        later = standing.quota == 0 or standing.samples == samples(phase.row_length)
+        begun = standing.quota == 0 == standing.offset or standing.begun == samples(phase.row_length, standing.split)
+        later = standing.quota == 0 or standing.samples == samples(phase.row_length, 1)
         if not begun or not later:
             raise StateError(f"the state counts other samples of {name!r} than its data has", hint=DAMAGED)
 

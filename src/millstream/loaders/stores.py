@@ -23,7 +23,7 @@ from millstream.loaders.transforms import PerRow, transform_batch, transform_row
 from millstream.order import Recipe, Schedule, Share
 from millstream.stats import Profile
 from millstream.store import TokenStore
-from millstream.tensors import backend
+from millstream.tensors import backend, inside_torch_worker
 from millstream.tokens import Tokenizer
 
 logger = logging.getLogger("millstream.loaders")
@@ -46,6 +46,11 @@ class RowShape:
             return store.documents
         inputs = max(0, len(store) - 1)
         return -(-inputs // self.length) if self.tail == "pad" else inputs // self.length
+
+    def samples_of(self, store: TokenStore, length: int, split: int) -> int | None:
+        """Count the rows that were cut into `split` rows of another length; None where a row cannot be cut."""
+        whole = self.documents == "row" and split != 1
+        return None if whole else replace(self, length=length * split).samples(store)
 
 
 @dataclass(frozen=True)
@@ -229,11 +234,8 @@ class StoreDataLoader(DataLoader):
         ...     [batch.metadata["rows"] for batch in loader.get_iterator()]
         [2, 2, 1]
         """
-        if self.settings.framework == "torch" and self._backend.inside_worker():
-            raise LoaderError(
-                "a Millstream loader runs in the process of the trainer, not in workers of torch's DataLoader",
-                hint="pass num_workers=0; Millstream's own threads do the work",
-            )
+        if inside_torch_worker():
+            raise no_workers()
         epoch = self.epoch
         while self.epoch == epoch:
             yield self.next()
@@ -274,6 +276,9 @@ class StoreDataLoader(DataLoader):
             self._engine.settings = replace(self._engine.settings, prefetch=depth)
             self._start()
 
+    def __reduce__(self) -> Any:
+        raise no_workers()
+
     # State
 
     def state_dict(self) -> dict[str, Any]:
@@ -297,9 +302,9 @@ class StoreDataLoader(DataLoader):
         """Go on where a state was saved, with this loader's own batch size, ranks, weights and sources."""
         step = states.check_header(state, self.kind, self.settings.seed, self._row_facts)
         phases, data = load_run(state, self.settings.cache_dir)
-        states.check_data(data, {name: member.store for name, member in self._members.items()})
+        states.check_data(data, phases, {name: member.store for name, member in self._members.items()})
         for name, member in self._members.items():
-            states.check_samples(phases, name, partial(self._samples, member.store), known=name in data)
+            states.check_samples(phases, name, partial(self.shape.samples_of, member.store))
         if self.kind == "pretrain":
             states.check_source(phases, next(iter(self._members)))
         schedule = Schedule(self.settings.seed, phases)
@@ -312,9 +317,6 @@ class StoreDataLoader(DataLoader):
     @property
     def _row_facts(self) -> dict[str, Any]:
         return {"documents": self.shape.documents, "tail": self.shape.tail}
-
-    def _samples(self, store: TokenStore, length: int) -> int:
-        return replace(self.shape, length=length).samples(store)
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Say that a state is safely saved. A store keeps everything, so there is nothing to let go of."""
@@ -417,3 +419,11 @@ class StoreDataLoader(DataLoader):
     def __repr__(self) -> str:
         sources = ", ".join(f"{name}: {len(member.store)} tokens" for name, member in self._members.items())
         return f"{type(self).__name__}({sources}; rows of {self.shape.length}, step {self._step})"
+
+
+def no_workers() -> LoaderError:
+    """Say that a loader does not go to other processes: each would give all rows again."""
+    return LoaderError(
+        "a Millstream loader stays in the process of the trainer, and does not go to workers of torch's DataLoader",
+        hint="pass num_workers=0: Millstream's own threads do the work; elsewhere open the store and load_state_dict()",
+    )
