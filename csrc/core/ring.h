@@ -160,8 +160,8 @@ class Ring {
         failure = std::current_exception();
       }
       slot.failure = failure;
-      hand_over(slot);
-      if (slot.failure) return;
+      hand_over(slot);  // from here on the slot is another's
+      if (failure) return;
     }
   }
 
