@@ -57,6 +57,11 @@ struct RingHandle {
   RingHandle& operator=(const RingHandle&) = delete;
 };
 
+// The ring was closed while somebody waited for a batch.
+struct RingClosed : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 // Waits for the next batch in slices, so that Ctrl-C is heard. None: every buffer is in the user's hands.
 nb::object take(RingHandle& handle) {
   auto& ring = *handle.ring;
@@ -72,6 +77,7 @@ nb::object take(RingHandle& handle) {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
   if (outcome == Ring::Outcome::closed) throw std::runtime_error("the ring was closed");
+  if (outcome == Ring::Outcome::closed) throw RingClosed("the ring was closed");
   if (outcome == Ring::Outcome::starved) return nb::none();
   return nb::cast(std::move(*batch));
 }
@@ -80,6 +86,7 @@ nb::object take(RingHandle& handle) {
 
 void register_engine(nb::module_& m) {
   nb::exception<DataError>(m, "DataError", PyExc_RuntimeError);
+  nb::exception<RingClosed>(m, "RingClosed", PyExc_RuntimeError);
 
   nb::class_<StoreFiles>(m, "StoreFiles", "The files of a store, mapped when first touched.")
       .def("__init__",

@@ -85,6 +85,9 @@ class Clock:
 class DataError(RuntimeError):
     pass
 
+class RingClosed(RuntimeError):
+    pass
+
 class StoreFiles:
     """The files of a store, mapped when first touched."""
 

@@ -126,7 +126,7 @@ class TrainingBatch:
 
     def __repr__(self) -> str:
         place = ", ".join(f"{key}={self.metadata[key]}" for key in ("epoch", "step", "rows", "sequence_length"))
-        return f"TrainingBatch({self.framework}, {place})"
+        return f"TrainingBatch({self.framework}, {place}{', released' if self.input_ids is None else ''})"
 
     def copy(self) -> TrainingBatch:
         """Copy everything into memory of its own, so that the loader may reuse its buffer."""
@@ -141,7 +141,7 @@ class TrainingBatch:
         """
         if parts < 1:
             raise BatchError(f"a batch is split into at least 1 part, not {parts}")
-        rows = int(self.input_ids.shape[0])
+        rows = int(self._tensor("input_ids").shape[0])
         bounds = [part * (rows // parts) + min(part, rows % parts) for part in range(parts + 1)]
         return [self._rows(start, stop) for start, stop in pairwise(bounds)]
 
@@ -153,16 +153,18 @@ class TrainingBatch:
         3
         """
         parts = list(batches)
-        kinds = {(part.framework, part.position_ids is None, tuple(part.input_ids.shape[1:])) for part in parts}
+        if not parts:
+            raise BatchError("there are no batches to merge", hint="merge at least one")
+        kinds = {part._kind() for part in parts}
         if len(kinds) != 1:
             raise BatchError(
-                f"batches to merge differ in framework, columns or row length: {sorted(map(str, kinds))}",
+                f"batches to merge differ in framework, row length or fields: {sorted(map(str, kinds))}",
                 hint="merge batches of one loader, or pad them to one length",
             )
         make = backend(parts[0].framework).from_numpy
         merged = parts[0]._with(lambda name: make(_joined(name, parts)), parts[0].framework)
-        if all(part.lengths is not None for part in parts):
-            merged._lengths = np.concatenate([part.lengths for part in parts if part.lengths is not None])
+        if any(part.lengths is not None for part in parts):
+            merged._lengths = np.concatenate([part._real_lengths() for part in parts])
         if merged.max_seqlen is not None:
             merged.max_seqlen = max(part.max_seqlen or 0 for part in parts)
         rows, tokens = (sum(part.metadata[key] for part in parts) for key in ("rows", "tokens"))
@@ -177,19 +179,30 @@ class TrainingBatch:
         ids, labels = self._numpy("input_ids"), self._numpy("labels")
         _check(ids.ndim == 2, f"input_ids have shape {ids.shape}, not (rows, length)")
         _check(labels.shape == ids.shape, f"labels have shape {labels.shape}, ids {ids.shape}")
+        for name, array in (("input_ids", ids), ("labels", labels)):
+            _check(array.dtype.kind in "iu", f"{name} are {array.dtype}, not integers")
         _check(bool((ids >= 0).all()), "there are negative ids")
         _check(bool(((labels >= 0) | (labels == NO_LOSS)).all()), f"a label is negative but not {NO_LOSS}")
         if self.position_ids is not None:
             shape = self._numpy("position_ids").shape
             _check(shape == ids.shape, f"position_ids have shape {shape}, ids {ids.shape}")
+        if self.lengths is not None:
+            fits = self.lengths.shape == ids.shape[:1] and bool(
+                ((self.lengths >= 0) & (self.lengths <= ids.shape[1])).all()
+            )
+            _check(fits, f"lengths are not one of 0 to {ids.shape[1]} per row")
         if self.cu_seqlens is not None:
-            starts = self._numpy("cu_seqlens")
-            ends = (int(starts[0]), int(starts[-1]))
-            _check(ends == (0, ids.size), f"cu_seqlens go from {ends[0]} to {ends[1]}, not from 0 to {ids.size}")
-            _check(bool((np.diff(starts) > 0).all()), "cu_seqlens do not rise")
-            longest = int(np.diff(starts).max(initial=0))
-            _check(longest == self.max_seqlen, f"max_seqlen is {self.max_seqlen}, the longest segment {longest}")
+            self._validate_segments(*ids.shape)
         return self
+
+    def _validate_segments(self, rows: int, length: int) -> None:
+        starts = self._numpy("cu_seqlens")
+        ends = (int(starts[0]), int(starts[-1])) if starts.size else (None, None)
+        _check(ends == (0, rows * length), f"cu_seqlens go from {ends[0]} to {ends[1]}, not from 0 to {rows * length}")
+        _check(bool((np.diff(starts) > 0).all()), "cu_seqlens do not rise")
+        _check(bool(np.isin(np.arange(rows) * length, starts).all()), "a segment crosses from one row to the next")
+        longest = int(np.diff(starts).max(initial=0))
+        _check(longest == self.max_seqlen, f"max_seqlen is {self.max_seqlen}, the longest segment {longest}")
 
     def release(self) -> None:
         """Let go of the tensors; the buffer returns to the pool when no other tensor looks at it."""
@@ -204,7 +217,7 @@ class TrainingBatch:
             make = backend(target).from_numpy
             return self._with(lambda name: make(self._numpy(name)), target)
         move = backend(self.framework).to_device
-        return self._with(lambda name: move(getattr(self, name), target), self.framework)
+        return self._with(lambda name: move(self._tensor(name), target), self.framework)
 
     def _with(self, field: Callable[[str], Any], framework: str) -> TrainingBatch:
         """Make a batch of the same facts with every tensor made anew by `field`."""
@@ -216,7 +229,7 @@ class TrainingBatch:
             position_ids=None if self.position_ids is None else field("position_ids"),
             cu_seqlens=None if self.cu_seqlens is None else field("cu_seqlens"),
             max_seqlen=self.max_seqlen,
-            metadata=dict(self.metadata),
+            metadata={key: list(value) if isinstance(value, list) else value for key, value in self.metadata.items()},
         )
 
     def _rows(self, start: int, stop: int) -> TrainingBatch:
@@ -246,8 +259,24 @@ class TrainingBatch:
         )
 
     def _numpy(self, name: str) -> npt.NDArray[Any]:
-        array: npt.NDArray[Any] = backend(self.framework).to_numpy(getattr(self, name))
+        array: npt.NDArray[Any] = backend(self.framework).to_numpy(self._tensor(name))
         return array
+
+    def _tensor(self, name: str) -> Any:
+        tensor = getattr(self, name)
+        if tensor is None:
+            raise BatchError("this batch was released", hint="use it before release(), or keep a batch.copy() of it")
+        return tensor
+
+    def _kind(self) -> tuple[object, ...]:
+        """What batches must have in common to be merged."""
+        fields = [name for name in ("position_ids", "cu_seqlens") if getattr(self, name) is not None]
+        facts = [fact for fact in ROW_FACTS if fact in self.metadata]
+        return self.framework, tuple(self._tensor("input_ids").shape[1:]), *fields, *facts
+
+    def _real_lengths(self) -> npt.NDArray[np.int32]:
+        rows, length = (int(size) for size in self.input_ids.shape)
+        return np.full(rows, length, np.int32) if self.lengths is None else self.lengths
 
     def _attention(self) -> npt.NDArray[Any]:
         ids = self._numpy("input_ids")

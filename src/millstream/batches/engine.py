@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import atexit
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from millstream._core import Batch, Clock, DataError, Feed, Plan, Ring, StoreFiles, fork_generation
-from millstream.errors import BudgetError, StoreError
+from millstream._core import Batch, Clock, DataError, Feed, Plan, Ring, RingClosed, StoreFiles, fork_generation
+from millstream.errors import BudgetError, ClosedError, StoreError
 from millstream.store.layout import Layout
 
 NO_LIMIT = 2**62
@@ -90,7 +91,8 @@ class Engine:
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
         self._ring: Ring | None = None
-        self._generation = fork_generation()
+        self._generation = self._turn_generation = fork_generation()
+        self._turn = threading.RLock()
         self._past = Counters()
         _ENGINES.add(self)
 
@@ -98,6 +100,13 @@ class Engine:
     def running(self) -> bool:
         """Whether a ring of this process is at work."""
         return self._ring is not None and self._generation == fork_generation()
+
+    @property
+    def turn(self) -> threading.RLock:
+        """The lock of whoever asks for a batch; a fork has its own: a thread that is gone may hold the old one."""
+        if self._turn_generation != fork_generation():
+            self._turn, self._turn_generation = threading.RLock(), fork_generation()
+        return self._turn
 
     def start(self, make: Callable[[], tuple[Feed, Clock, int]], first_step: int) -> None:
         """Fill batches from a step of the clock on. `make` gives feed, clock and rows of a batch."""
@@ -111,9 +120,12 @@ class Engine:
     def take(self) -> Batch:
         """Give the next batch, waiting for it if need be."""
         ring = self._ring
-        assert ring is not None, "an engine is started before it is asked"
         try:
+            if ring is None:
+                raise RingClosed
             batch = ring.take()
+        except RingClosed:
+            raise closed_error() from None
         except DataError as error:
             raise data_error(error) from None
         if batch is None:
@@ -126,10 +138,10 @@ class Engine:
 
     def stop(self) -> None:
         """Stop the threads; a ring that a fork left behind is only forgotten."""
-        if self.running:
-            assert self._ring is not None
+        ring, running = self._ring, self.running
+        if ring is not None and running:
             self._past = self.counters
-            self._ring.close()
+            ring.close()
         self._ring = None
 
     @property
@@ -170,6 +182,11 @@ def _stop_all() -> None:
     """Leave no thread at work when the interpreter goes: a script may end without closing its loader."""
     for engine in list(_ENGINES):
         engine.stop()
+
+
+def closed_error() -> ClosedError:
+    """Say that there will be no more batches."""
+    return ClosedError("this loader was closed", hint="make a new one, and load_state_dict() to go on")
 
 
 def data_error(error: DataError) -> StoreError:

@@ -19,7 +19,9 @@ class Callbacks:
         }
         for listener in listeners:
             if not any(hasattr(listener, event) for event in EVENTS):
-                raise LoaderError(f"{listener!r} listens to nothing", hint=f"give it one of {', '.join(EVENTS)}")
+                raise LoaderError(
+                    f"callbacks: {listener!r} listens to nothing", hint=f"give it one of {', '.join(EVENTS)}"
+                )
         self.any = bool(listeners)
         self._epoch: int | None = None
 
@@ -36,6 +38,10 @@ class Callbacks:
         if self._epoch is not None and epoch == self._epoch:
             self._epoch = None
             self._tell("on_epoch_end", epoch)
+
+    def jumped(self) -> None:
+        """The run goes on elsewhere: no epoch ended, and one begins, or goes on, with the next batch."""
+        self._epoch = None
 
     def error(self, error: BaseException) -> None:
         """Something failed; the error is raised after this."""

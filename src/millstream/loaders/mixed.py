@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Unpack
 
 from millstream.errors import LoaderError
-from millstream.loaders.pretrain import PretrainDataLoader
-from millstream.loaders.settings import SharedKeywords, positive, resolve
+from millstream.loaders.pretrain import PretrainDataLoader, id_limit, padding_id, row_length
+from millstream.loaders.settings import Settings, SharedKeywords, positive, resolve
 from millstream.loaders.stores import Member, StoreDataLoader
 from millstream.order.mix import BLOCK_PLACES, quotas
 
@@ -56,13 +56,26 @@ class MixedDataLoader(StoreDataLoader):
                     f"{next(iter(loaders))!r} ({first.shape}, labels={settings.labels!r})",
                     hint="make all loaders with the same chunk_size, documents, tail, pad_id and labels",
                 )
+        if "shuffle" in shared and any(loader.settings.shuffle != settings.shuffle for loader in loaders.values()):
+            raise LoaderError(
+                f"shuffle={shared['shuffle']!r} is not how the mixed loaders shuffle",
+                hint="pass shuffle= to each of them, and leave it out here",
+            )
+        row_length(first.shape.length, None, settings)
+        padding_id(first.shape.pad_id, None, settings)
         shares = quotas({name: entry[1] for name, entry in sources.items()}, positive("mix_block", mix_block))
         members = {
-            name: Member(loader.store, replace(loader.member.share, quota=shares[name]), loader.member.id_limit)
+            name: Member(loader.store, replace(loader.member.share, quota=shares[name]), _id_limit(loader, settings))
             for name, loader in loaders.items()
         }
         size = None if epoch_size is None else positive("epoch_size", epoch_size)
         super().__init__(members, first.shape, settings, epoch_size=size, tokenizer=first._tokenizer)
+
+
+def _id_limit(loader: PretrainDataLoader, settings: Settings) -> int:
+    """The stricter one of what the mixture's model and the loader's own settings allow; 0: all ids are known to fit."""
+    limits = (id_limit(loader.store, None, settings), loader.member.id_limit)
+    return min((limit for limit in limits if limit > 0), default=0)
 
 
 def _loader(name: str, entry: object) -> PretrainDataLoader:

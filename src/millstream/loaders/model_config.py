@@ -35,16 +35,19 @@ class ModelLimits:
         values = _values(config)
         if isinstance(values.get("text_config"), Mapping):  # multimodal models keep the language model's part inside
             values = {**values, **values["text_config"]}
-        length = next((values[key] for key in LENGTH_KEYS if values.get(key) is not None), None)
+        length = next((key for key in LENGTH_KEYS if values.get(key) is not None), None)
         limits = cls(
-            _integer(values, "vocab_size"),
-            None if length is None else int(length),
+            _integer(values, "vocab_size", least=1),
+            None if length is None else _integer(values, length, least=1),
             _integer(values, "eos_token_id"),
             _integer(values, "pad_token_id"),
         )
         for name, value in (("eos_token_id", limits.eos_id), ("pad_token_id", limits.pad_id)):
-            if value is not None and limits.vocab_size is not None and not 0 <= value < limits.vocab_size:
-                raise LoaderError(f"model_config: {name} is {value}, but the vocabulary has {limits.vocab_size} ids")
+            if value is not None and limits.vocab_size is not None and value >= limits.vocab_size:
+                raise LoaderError(
+                    f"model_config: {name} is {value}, but the vocabulary has {limits.vocab_size} ids",
+                    hint=f"correct {name} or vocab_size; ids count from 0",
+                )
         return limits
 
 
@@ -70,12 +73,15 @@ def _values(config: object) -> Mapping[str, Any]:
     return config
 
 
-def _integer(values: Mapping[str, Any], key: str) -> int | None:
+def _integer(values: Mapping[str, Any], key: str, least: int = 0) -> int | None:
     value = values.get(key)
     if isinstance(value, list) and value:  # some models stop at any of several ids; the first one ends a text
         value = value[0]
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise LoaderError(f"model_config: {key} is {value!r}, not an integer")
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise LoaderError(
+            f"model_config: {key} is {value!r}, not an integer of at least {least}",
+            hint=f"correct it, or leave {key} out",
+        )
     return value

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from millstream.errors import LoaderError
-from millstream.loaders.settings import Settings, SharedKeywords, positive, resolve
+from millstream.loaders.settings import Settings, SharedKeywords, positive, resolve, whole
 from millstream.loaders.stores import Documents, Member, RowShape, StoreDataLoader
 from millstream.order import Share
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import Tokenizer, load_tokenizer
 
+LONGEST_ROW = 2**30
+ID_LIMIT = 2**31
+"""Ids are signed in every framework, and 32 bits wide in some."""
 StorePath = str | os.PathLike[str] | TokenStore
 
 
@@ -64,20 +67,15 @@ class PretrainDataLoader(StoreDataLoader):
         **shared: Unpack[SharedKeywords],
     ) -> None:
         settings = resolve(shared)
-        length = _row_length(chunk_size, seq_len, settings)
+        length = row_length(chunk_size, seq_len, settings)
         loaded = None if tokenizer is None else load_tokenizer(tokenizer)
         _check_choice("documents", documents, ("attend", "isolate", "row"))
         _check_choice("tail", tail, ("drop", "pad"))
         store = path if isinstance(path, TokenStore) else TokenStore(path, dtype=dtype)
-        shape = RowShape(length, documents, tail, _pad_id(pad_id, loaded, settings))
-        samples = shape.samples(store)
-        if samples == 0:
-            raise LoaderError(
-                f"{store.path}: {len(store)} tokens in {store.documents} documents are fewer than one row of "
-                f"{length} inputs and a target",
-                hint="use a smaller chunk_size, or tail='pad'",
-            )
-        member = Member(store, Share(samples, settings.shuffle), _id_limit(store, loaded, settings))
+        if dtype not in (None, store.dtype):
+            raise LoaderError(f"{store.path}: the ids are {store.dtype}, not {dtype}", hint="leave out dtype=")
+        shape = RowShape(length, documents, tail, padding_id(pad_id, loaded, settings))
+        member = Member(store, Share(_samples(store, shape), settings.shuffle), id_limit(store, loaded, settings))
         super().__init__({name: member}, shape, settings, tokenizer=loaded)
 
     @property
@@ -91,7 +89,20 @@ class PretrainDataLoader(StoreDataLoader):
         return next(iter(self._members.values()))
 
 
-def _row_length(chunk_size: int | None, seq_len: int | None, settings: Settings) -> int:
+def _samples(store: TokenStore, shape: RowShape) -> int:
+    samples = shape.samples(store)
+    if samples == 0:
+        smaller = f"use chunk_size={len(store) - 1} or less, or tail='pad'"
+        raise LoaderError(
+            f"{store.path}: {len(store)} tokens in {store.documents} documents are fewer than one row of "
+            f"{shape.length} inputs and a target",
+            hint=smaller if len(store) > 1 else "a store needs two tokens, an input and a target: prepare more data",
+        )
+    return samples
+
+
+def row_length(chunk_size: int | None, seq_len: int | None, settings: Settings) -> int:
+    """Settle the length of a row, and check that the model can take it."""
     if chunk_size is not None and seq_len is not None and chunk_size != seq_len:
         raise LoaderError(f"chunk_size={chunk_size} and seq_len={seq_len} mean the same thing", hint="pass one of them")
     wanted = chunk_size if chunk_size is not None else seq_len
@@ -102,7 +113,7 @@ def _row_length(chunk_size: int | None, seq_len: int | None, settings: Settings)
         raise LoaderError(
             "chunk_size is missing", hint="pass chunk_size=2048, or a model_config that names its longest row"
         )
-    length = positive("chunk_size", wanted)
+    length = positive("chunk_size", wanted, LONGEST_ROW)
     if longest is not None and length > longest:
         raise LoaderError(
             f"chunk_size={length} is longer than the model's longest row ({longest})",
@@ -111,28 +122,27 @@ def _row_length(chunk_size: int | None, seq_len: int | None, settings: Settings)
     return length
 
 
-def _pad_id(given: int | None, tokenizer: Tokenizer | None, settings: Settings) -> int:
-    for candidate in (given, None if tokenizer is None else tokenizer.pad_id, settings.limits.pad_id):
-        if candidate is not None:
-            if not 0 <= candidate < 2**31:
-                raise LoaderError(f"pad_id={candidate} is no id")
-            return candidate
-    return 0
+def padding_id(given: int | None, tokenizer: Tokenizer | None, settings: Settings) -> int:
+    """Settle what padding is filled with; the model must have an embedding for it."""
+    choices = (given, None if tokenizer is None else tokenizer.pad_id, settings.limits.pad_id, 0)
+    chosen = next(choice for choice in choices if choice is not None)
+    most = settings.limits.vocab_size or ID_LIMIT
+    if isinstance(chosen, bool) or whole(chosen) is None or not 0 <= chosen < most:
+        raise LoaderError(f"pad_id={chosen!r} is no id", hint=f"pass an integer from 0 to {most - 1}")
+    return chosen
 
 
-def _id_limit(store: TokenStore, tokenizer: Tokenizer | None, settings: Settings) -> int:
+def id_limit(store: TokenStore, tokenizer: Tokenizer | None, settings: Settings) -> int:
     """Check ids against the vocabulary, now where the store knows its largest id, else row by row in the engine."""
-    largest_possible = settings.limits.vocab_size
-    owner = "the model's vocabulary"
-    if largest_possible is None and tokenizer is not None:
-        largest_possible, owner = tokenizer.vocab_size, f"the vocabulary of {tokenizer.name}"
-    if largest_possible is None:
-        return 0
+    vocabulary, owner = settings.limits.vocab_size, "the model's vocabulary"
+    if vocabulary is None and tokenizer is not None:
+        vocabulary, owner = tokenizer.vocab_size, f"the vocabulary of {tokenizer.name}"
+    limit = ID_LIMIT if vocabulary is None else min(vocabulary, ID_LIMIT)
     if not store.id_bound:
-        return min(largest_possible, 2**31)
-    if store.id_bound > largest_possible:
+        return 0 if store.dtype == "uint16" and limit >= 2**16 else limit
+    if store.id_bound > limit:
         raise LoaderError(
-            f"{store.path}: holds the id {store.id_bound - 1}, but {owner} has {largest_possible} ids",
+            f"{store.path}: holds the id {store.id_bound - 1}, but {owner} has {limit} ids",
             hint="the store was made with another tokenizer: prepare it again, or enlarge the model's embedding",
         )
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,8 @@ RANK_VARIABLES = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
+MOST_THREADS = 1024
+MOST_PREFETCHED = 2**20
 UNITS = {
     "": 1,
     "K": 10**3,
@@ -86,42 +89,91 @@ def resolve(given: SharedKeywords) -> Settings:
     if unknown:
         raise TypeError(f"unknown keyword {unknown[0]!r}; loaders share {', '.join(SharedKeywords.__annotations__)}")
     rank, world_size = ranks(given.get("rank"), given.get("world_size"))
-    if given.get("drop_last") and given.get("pad_last"):
+    drop_last, pad_last = _flag(given, "drop_last"), _flag(given, "pad_last")
+    if drop_last and pad_last:
         raise LoaderError("drop_last and pad_last exclude each other", hint="leave one of them out")
-    cache_dir = given.get("cache_dir")
-    framework = given.get("framework") or default_framework()
+    framework = given.get("framework")
+    framework = default_framework() if framework is None else framework
     if framework not in FRAMEWORKS:
         raise LoaderError(f"unknown framework {framework!r}", hint=f"use one of {', '.join(FRAMEWORKS)}")
     if given.get("labels", "next") not in ("next", "same"):
         raise LoaderError(f"labels={given['labels']!r} is unknown", hint="use 'next' or 'same'")
-    seed = given.get("seed", 0)
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise LoaderError(f"seed must be an integer, not {seed!r}")
+    threads = given.get("threads")
     return Settings(
         batch_size=positive("batch_size", given.get("batch_size", 8)),
-        seed=seed,
+        seed=_seed(given.get("seed", 0)),
         shuffle=shuffle_name(given.get("shuffle", "global")),
         rank=rank,
         world_size=world_size,
         framework=framework,
-        threads=positive("threads", given.get("threads") or default_threads()),
-        prefetch=positive("prefetch", given.get("prefetch", 8)),
+        threads=positive("threads", default_threads() if threads is None else threads, MOST_THREADS),
+        prefetch=positive("prefetch", given.get("prefetch", 8), MOST_PREFETCHED),
         labels=given.get("labels", "next"),
-        drop_last=given.get("drop_last", False),
-        pad_last=given.get("pad_last", False),
+        drop_last=drop_last,
+        pad_last=pad_last,
         memory_budget=parse_bytes(given.get("memory_budget")),
-        cache_dir=None if cache_dir is None else Path(cache_dir),
-        transforms=tuple(given.get("transforms", ())),
-        callbacks=tuple(given.get("callbacks", ())),
+        cache_dir=_folder(given.get("cache_dir")),
+        transforms=_functions(given.get("transforms", ())),
+        callbacks=_listed("callbacks", given.get("callbacks", ())),
         limits=ModelLimits.of(given.get("model_config")),
     )
 
 
-def positive(name: str, value: object) -> int:
+def positive(name: str, value: object, most: int | None = None) -> int:
     """Insist on an integer of at least 1."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
-        raise LoaderError(f"{name} must be an integer of at least 1, not {value!r}")
-    return int(value)
+    number = None if isinstance(value, bool) else whole(value)
+    if number is None or number < 1:
+        raise LoaderError(
+            f"{name} must be an integer of at least 1, not {value!r}", hint=f"pass {name}=8, or leave it out"
+        )
+    if most is not None and number > most:
+        raise LoaderError(f"{name}={number} is too many", hint=f"pass {name}={most} at most")
+    return number
+
+
+def whole(value: object) -> int | None:
+    """Give an integer of any kind as a Python integer, None for anything else."""
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _flag(given: SharedKeywords, name: Literal["drop_last", "pad_last"]) -> bool:
+    value = given.get(name, False)
+    if not isinstance(value, bool):
+        raise LoaderError(f"{name} must be True or False, not {value!r}", hint=f"pass {name}=True, or leave it out")
+    return value
+
+
+def _seed(value: object) -> int:
+    seed = None if isinstance(value, bool) else whole(value)
+    if seed is None or not -(2**63) <= seed < 2**64:
+        raise LoaderError(f"seed must be an integer of 64 bits, not {value!r}", hint="pass seed=0, or leave it out")
+    return seed
+
+
+def _folder(value: str | os.PathLike[str] | None) -> Path | None:
+    if value is not None and not isinstance(value, str | os.PathLike):
+        raise LoaderError(f"cache_dir={value!r} is no path", hint="pass the path of a folder beside the checkpoints")
+    return None if value is None else Path(value)
+
+
+def _listed(name: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise LoaderError(f"{name} must be a list, not {type(value).__name__}", hint=f"pass {name}=[…]")
+    return tuple(value)
+
+
+def _functions(value: Any) -> tuple[Callable[..., Any], ...]:
+    transforms = _listed("transforms", value)
+    for transform in transforms:
+        if not callable(transform):
+            raise LoaderError(
+                f"transforms hold {transform!r}, which cannot be called",
+                hint="pass functions batch -> batch, or (row, rng) -> row marked with `per_row`",
+            )
+    return transforms
 
 
 def shuffle_name(value: bool | str) -> Shuffle:  # noqa: FBT001 - a promised call shape
@@ -136,7 +188,8 @@ def shuffle_name(value: bool | str) -> Shuffle:  # noqa: FBT001 - a promised cal
 
 def default_threads() -> int:
     """Two threads where there are cores to spare: one fills at the speed of memory already."""
-    return 1 if len(os.sched_getaffinity(0)) <= 2 else 2
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 1 if cores <= 2 else 2
 
 
 def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
@@ -145,24 +198,37 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     >>> ranks(2, 8)
     (2, 8)
     """
-    if rank is None and world_size is None:
-        for rank_name, size_name in RANK_VARIABLES:
-            if rank_name in os.environ and size_name in os.environ:
-                rank, world_size = _integer(rank_name), _integer(size_name)
-                break
-    rank, world_size = rank or 0, 1 if world_size is None else world_size
-    if not 0 <= rank < world_size:
-        raise OrderError(
-            f"rank {rank} is outside 0..{world_size - 1}",
-            hint="ranks count from 0; pass both rank= and world_size=, or neither under torchrun, SLURM or MPI",
-        )
-    return rank, world_size
+    launched = None if rank is not None and world_size is not None else _launched()
+    if launched is not None:
+        rank, world_size = launched[0] if rank is None else rank, launched[1] if world_size is None else world_size
+    if rank is None and world_size in (None, 1):  # among several, a rank that was left out must not be 0 on all of them
+        rank, world_size = 0, 1
+    if world_size is None and rank == 0:
+        world_size = 1
+    hint = "ranks count from 0; pass both rank= and world_size=, or neither under torchrun, SLURM or MPI"
+    place, size = (None if isinstance(value, bool) else whole(value) for value in (rank, world_size))
+    if place is None or size is None:
+        raise OrderError(f"rank={rank!r} of world_size={world_size!r} are not both integers", hint=hint)
+    if not 0 <= place < size:
+        raise OrderError(f"rank {place} is outside 0..{size - 1}", hint=hint)
+    return place, size
+
+
+def _launched() -> tuple[int, int] | None:
+    """Rank and world size as a launcher gave them."""
+    for rank, size in RANK_VARIABLES:
+        if rank in os.environ and size in os.environ:
+            return _integer(rank), _integer(size)
+    return None
 
 
 def _integer(variable: str) -> int:
     value = os.environ[variable]
     if not value.isdecimal():
-        raise OrderError(f"the environment variable {variable} is {value!r}, not a number")
+        raise OrderError(
+            f"the environment variable {variable} is {value!r}, not a number",
+            hint=f"unset {variable}, or pass rank= and world_size=",
+        )
     return int(value)
 
 
@@ -178,5 +244,5 @@ def parse_bytes(value: int | str | None) -> int | None:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", value.upper())
         if match is None:
             raise LoaderError(f"memory_budget={value!r} is not a size", hint="write bytes, or '512MB', '2GB', '64MiB'")
-        return int(float(match[1]) * UNITS[match[2] or ""])
+        value = int(float(match[1]) * UNITS[match[2] or ""])
     return positive("memory_budget", value)

@@ -1,85 +1,73 @@
-"""The state of a run as readable JSON under 4 KB, and back. Nothing in a state is trusted.
-
-When a run has had so many phases that they would not fit, they lie in a file beside the checkpoint (`cache_dir`) and
-the state holds its digest and the present phase: resuming never needs the file, explaining the past does.
-"""
+"""The state of a run as readable JSON under 4 KB: does it fit the loader that loads it? Nothing in it is trusted."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, fields
-from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from millstream._core import order_version
-from millstream.errors import OrderError, StateError
-from millstream.order.phase import Phase, Standing
-from millstream.order.schedule import Schedule
+from millstream.errors import FingerprintError, StateError
+from millstream.loaders.phases import DAMAGED, read_count
+from millstream.order import Phase, StepPlace
+from millstream.store import TokenStore
 
 FORMAT = "millstream state"
 VERSION = 1
-MOST_PHASE_BYTES = 3000
-MOST_COUNT = 2**63
-Kind = TypeVar("Kind", Phase, Standing)
 
 
-def dump_phases(schedule: Schedule, cache_dir: Path | None) -> dict[str, Any]:
-    """Write the phases into the state, or most of them beside it."""
-    phases = [_phase_to_json(phase) for phase in schedule.phases]
-    text = json.dumps(phases, sort_keys=True)
-    if len(text) <= MOST_PHASE_BYTES:
-        return {"phases": phases}
-    if cache_dir is None:
-        raise StateError(
-            f"this run has had {len(phases)} phases, too many for a state of 4 KB",
-            hint="pass cache_dir= (a folder beside the checkpoints): the phases are kept there",
+def describe_data(store: TokenStore) -> dict[str, Any]:
+    """Say which data a run is over."""
+    return {"fingerprint": store.fingerprint, "tokens": len(store), "documents": store.documents}
+
+
+def check_data(data: Mapping[str, Any], phases: Sequence[Phase], stores: Mapping[str, TokenStore]) -> None:
+    """Compare the data that a state was saved for with the stores that are here; a new source has none."""
+    for name, store in stores.items():
+        if name not in data and any(name in phase.sources for phase in phases):
+            raise StateError(f"the state does not say which data {name!r} was", hint=DAMAGED)
+        found = describe_data(store)
+        saved = data.get(name, found)
+        if saved == found:
+            continue
+        changed = [key for key in found if saved.get(key) != found[key]]
+        differences = [f"{key}: {saved.get(key)} then, {found[key]} now" for key in changed]
+        raise FingerprintError(
+            f"{store.path}: the data of {name!r} is not the data that the state was saved for "
+            f"({'; '.join(differences) or 'other facts'})",
+            hint="a store that was appended to still has its old version: "
+            f"TokenStore(path, version={saved.get('fingerprint')!r})",
         )
-    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-    path = cache_dir / f"phases-{digest}.json"
-    if not path.exists():
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_text(text, "utf-8")
-        part.rename(path)
-    present = phases[-1:] if len(json.dumps(phases[-1])) <= MOST_PHASE_BYTES else []
-    return {"phases": present, "earlier_phases": {"file": path.name, "blake2b": digest}}
 
 
-def load_phases(state: Mapping[str, Any], cache_dir: Path | None) -> tuple[Phase, ...]:
-    """Read the phases back, from the state and from beside it."""
-    listed = state.get("phases")
-    if not isinstance(listed, list):
-        raise StateError("the state has no phases", hint="it may be cut off, or the state of something else")
-    if "earlier_phases" in state:
-        listed = _read_earlier(state["earlier_phases"], listed, cache_dir)
-    phases = tuple(_phase_from_json(phase) for phase in listed)
-    steps = [phase.step for phase in phases]
-    if not phases or steps != sorted(set(steps)):
+def check_samples(phases: Sequence[Phase], name: str, samples: Callable[[int, int], int | None]) -> None:
+    """Check that a source has as many samples as the phases say; `samples` counts those of (row length, split)."""
+    for phase in phases:
+        if name not in phase.sources:
+            continue
+        standing = phase.sources[name]
+        begun = standing.quota == 0 == standing.offset or standing.begun == samples(phase.row_length, standing.split)
+        later = standing.quota == 0 or standing.samples == samples(phase.row_length, 1)
+        if not begun or not later:
+            raise StateError(f"the state counts other samples of {name!r} than its data has", hint=DAMAGED)
+
+
+def check_source(phases: Sequence[Phase], name: str) -> None:
+    """Check that a run over one source is a run over this one."""
+    if name not in phases[-1].active:
+        before = ", ".join(map(repr, phases[-1].active))
         raise StateError(
-            "the phases of the state are not in order", hint="the state is damaged; use another checkpoint"
+            f"the state was saved with name={before}, this loader has name={name!r}",
+            hint=f"pass name={before} to go on with that run",
         )
-    return phases
 
 
-def _read_earlier(reference: Any, present: list[Any], cache_dir: Path | None) -> list[Any]:
-    name, digest = (reference.get(key) for key in ("file", "blake2b")) if isinstance(reference, Mapping) else ("", "")
-    if not isinstance(name, str) or name != f"phases-{digest}.json" or not str(digest).isalnum():
-        raise StateError("the state names its earlier phases in a way that cannot be read")
-    path = None if cache_dir is None else cache_dir / name
-    if path is not None and path.exists():
-        text = path.read_text("utf-8")
-        if hashlib.blake2b(text.encode(), digest_size=16).hexdigest() != digest:
-            raise StateError(f"{path}: does not hold the phases that the state names", hint="restore the file")
-        earlier: list[Any] = json.loads(text)
-        return earlier
-    if not present:
-        raise StateError(
-            f"the phases of this run lie in {name}, which is not here",
-            hint="pass the cache_dir= it was saved with",
-        )
-    return present  # enough to go on; explaining the past will say what is missing
+def check_place(state: Mapping[str, Any], place: StepPlace) -> None:
+    """Check that a state stands where its phases say that its step lies."""
+    for key, found in (("epoch", place.epoch), ("offset", place.offset)):
+        if read_count(state.get(key), key) != found:
+            raise StateError(
+                f"the state says {key} {state.get(key)}, but its step {place.step} lies at {key} {found}", hint=DAMAGED
+            )
 
 
 def check_header(state: Mapping[str, Any], loader: str, seed: int, rows: Mapping[str, Any]) -> int:
@@ -93,7 +81,10 @@ def check_header(state: Mapping[str, Any], loader: str, seed: int, rows: Mapping
             hint="use the Millstream that wrote it",
         )
     if state.get("loader") != loader:
-        raise StateError(f"this is the state of a {state.get('loader')!r} loader, not of a {loader!r} one")
+        raise StateError(
+            f"this is the state of a {state.get('loader')!r} loader, not of a {loader!r} one",
+            hint="load it into a loader of the kind that saved it",
+        )
     if state.get("seed") != seed:
         raise StateError(
             f"the state was saved with seed={state.get('seed')}, this loader has seed={seed}",
@@ -107,49 +98,4 @@ def check_header(state: Mapping[str, Any], loader: str, seed: int, rows: Mapping
                 f"the state was saved with {key}={found!r}, this loader has {key}={value!r}",
                 hint=f"pass {key}={found!r} to go on with that run",
             )
-    return _count(state.get("step"), "step")
-
-
-def _count(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST_COUNT:
-        raise StateError(
-            f"{what} in the state is {value!r}, not a count",
-            hint="the state is damaged; use another checkpoint",
-        )
-    return value
-
-
-def _phase_to_json(phase: Phase) -> dict[str, Any]:
-    return {
-        **{field.name: getattr(phase, field.name) for field in fields(phase) if field.name != "sources"},
-        "sources": {name: asdict(standing) for name, standing in phase.sources.items()},
-    }
-
-
-def _phase_from_json(found: Any) -> Phase:
-    if not isinstance(found, Mapping) or not isinstance(found.get("sources"), Mapping):
-        raise StateError("a phase of the state cannot be read", hint="the state is damaged; use another checkpoint")
-    sources = {str(name): _read(Standing, standing) for name, standing in found["sources"].items()}
-    phase = _read(Phase, {**found, "sources": sources})
-    try:
-        for name in phase.active:
-            if phase.sources[name].left <= 0:
-                raise StateError(f"source {name!r} stands behind the end of its epoch in the state")
-        phase.clock()
-        phase.plan(seed=0)
-    except (ValueError, OrderError) as error:
-        raise StateError(f"a phase of the state is impossible: {error}") from None
-    return phase
-
-
-def _read(kind: type[Kind], found: Any) -> Kind:
-    hints = get_type_hints(kind)
-    if not isinstance(found, Mapping) or set(found) != set(hints):
-        raise StateError(f"a {kind.__name__.lower()} of the state cannot be read", hint="the state is damaged")
-    for name, hint in hints.items():
-        value = found[name]
-        if hint is int or (hint == int | None and value is not None):
-            _count(value, name)
-        if hint is bool and not isinstance(value, bool):
-            raise StateError(f"{name} in the state is {value!r}, not true or false")
-    return kind(**found)
+    return read_count(state.get("step"), "step")

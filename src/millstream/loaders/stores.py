@@ -5,24 +5,26 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from millstream._core import Batch, Clock, Feed, order_version
 from millstream.batches import TrainingBatch
 from millstream.batches.batch import COLUMNS
-from millstream.batches.engine import Engine, EngineSettings, Source, make_feed
-from millstream.errors import ClosedError, FingerprintError, LoaderError, MillstreamError, OrderError
+from millstream.batches.engine import Engine, EngineSettings, Source, closed_error, make_feed
+from millstream.errors import BudgetError, LoaderError
 from millstream.loaders import state as states
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.origin import RowOrigin, Span
+from millstream.loaders.phases import dump_run, load_run
 from millstream.loaders.settings import Settings, positive
-from millstream.loaders.transforms import PerRow, transform_rows
+from millstream.loaders.transforms import PerRow, transform_batch, transform_rows
 from millstream.order import Recipe, Schedule, Share
 from millstream.stats import Profile
 from millstream.store import TokenStore
-from millstream.tensors import backend
+from millstream.tensors import backend, inside_torch_worker
 from millstream.tokens import Tokenizer
 
 logger = logging.getLogger("millstream.loaders")
@@ -45,6 +47,11 @@ class RowShape:
             return store.documents
         inputs = max(0, len(store) - 1)
         return -(-inputs // self.length) if self.tail == "pad" else inputs // self.length
+
+    def samples_of(self, store: TokenStore, length: int, split: int) -> int | None:
+        """Count the rows that were cut into `split` rows of another length; None where a row cannot be cut."""
+        whole = self.documents == "row" and split != 1
+        return None if whole else replace(self, length=length * split).samples(store)
 
 
 @dataclass(frozen=True)
@@ -80,8 +87,6 @@ class StoreDataLoader(DataLoader):
         self._backend = backend(settings.framework)
         if settings.framework == "torch":
             self._backend.accept_as_dataset(StoreDataLoader)
-        if settings.batch_size * shape.length >= MOST_POSITIONS:
-            raise LoaderError("a batch has at most 2**31 tokens", hint="use a smaller batch_size or chunk_size")
         self._row_transforms = [t for t in settings.transforms if isinstance(t, PerRow)]
         self._batch_transforms = [t for t in settings.transforms if not isinstance(t, PerRow)]
         self._callbacks = Callbacks(settings.callbacks)
@@ -92,14 +97,15 @@ class StoreDataLoader(DataLoader):
         self._profile = Profile()
         self._closed = False
         self._cut_tokens = 0
-        self._schedule = Schedule.start(self._recipe(settings.batch_size))
-        self._step = 0
-        self._point()
+        self._earlier_data: dict[str, Any] = {}
+        self._go(self._begin(), 0)
 
     # The run
 
     def _recipe(self, batch_size: int) -> Recipe:
         settings = self.settings
+        if batch_size * self.shape.length >= MOST_POSITIONS:
+            raise LoaderError("a batch has at most 2**31 tokens", hint="use a smaller batch_size or chunk_size")
         return Recipe(
             seed=settings.seed,
             row_length=self.shape.length,
@@ -111,25 +117,20 @@ class StoreDataLoader(DataLoader):
             splittable=self.shape.documents != "row",
         )
 
-    def _follow(self, batch_size: int, step: int) -> None:
-        """Go on at `step` with batches of this size; a new phase begins if that changes anything."""
-        recipe = self._recipe(batch_size)
-        try:
-            self._schedule = self._schedule.change(recipe, step)
-        except ValueError as error:
-            raise OrderError(str(error)) from None
-        self._step = step
-        self._point()
+    def _begin(self) -> Schedule:
+        return Schedule.start(self._recipe(self.settings.batch_size))
 
-    def _point(self) -> None:
-        """Look at the phase of the present step; the engine follows when the next batch is asked for."""
+    def _follow(self, schedule: Schedule, batch_size: int, step: int) -> None:
+        """Go on at `step` with batches of this size; a new phase begins if that changes anything."""
+        self._go(schedule.change(self._recipe(batch_size), step), step)
+
+    def _go(self, schedule: Schedule, step: int) -> None:
+        """Stand at a step of a schedule, or change nothing; the engine follows when the next batch is asked for."""
+        phase = schedule.phase_at(step)
+        clock = phase.clock(self.settings.rank)
         self._engine.stop()
-        self._phase = self._schedule.phase_at(self._step)
-        self._rows = self._phase.global_rows // self._phase.ranks
-        try:
-            self._clock = self._phase.clock(self.settings.rank)
-        except ValueError as error:
-            raise OrderError(str(error), hint="use a smaller batch_size, or drop_last=False") from None
+        self._schedule, self._step, self._phase, self._clock = schedule, step, phase, clock
+        self._rows = phase.global_rows // phase.ranks
 
     def _make_feed(self) -> tuple[Feed, Clock, int]:
         phase, shape = self._phase, self.shape
@@ -152,24 +153,39 @@ class StoreDataLoader(DataLoader):
     def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
         """Give the next `batch_size` rows of this rank, as one step of the run."""
         start = time.perf_counter_ns()
-        if batch_size is not None and batch_size != self._rows:
-            self._follow(positive("batch_size", batch_size), self._step)
-        elif batch_size is None and self._rows != self.settings.batch_size:
-            self._follow(self.settings.batch_size, self._step)
-        if not self._engine.running:
-            self._start()
-        try:
-            batch = self._deliver(self._engine.take())
-        except MillstreamError as error:
-            self._callbacks.error(error)
-            raise
-        self._profile.delivered(batch.metadata["rows"], time.perf_counter_ns() - start)
-        return batch
+        with self._engine.turn:
+            rows = self.settings.batch_size if batch_size is None else batch_size
+            if rows != self._rows:
+                self._follow(self._schedule, positive("batch_size", rows), self._step)
+            step = self._step
+            try:
+                if not self._engine.running:
+                    self._start()
+                batch = self._deliver(self._engine.take())
+            except BaseException as error:
+                self._not_delivered(step, error)
+                raise
+            self._profile.delivered(batch.metadata["rows"], time.perf_counter_ns() - start)
+            return batch
 
     def _start(self) -> None:
-        if self._closed:
-            raise ClosedError("this loader was closed", hint="make a new one, and load_state_dict() to go on")
+        """Let the engine run; whoever closes the loader meanwhile either finds it running or is noticed here."""
+        self._check_open()
         self._engine.start(self._make_feed, self._step - self._phase.step)
+        self._check_open()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            self._engine.stop()
+            raise closed_error()
+
+    def _not_delivered(self, step: int, error: BaseException) -> None:
+        """Go back to a step whose batch did not reach the trainer: the next call gives it again."""
+        self._step = step
+        if not isinstance(error, BudgetError):
+            self._engine.stop()
+        if isinstance(error, Exception):
+            self._callbacks.error(error)
 
     def _deliver(self, native: Batch) -> TrainingBatch:
         """Make a batch of what the engine filled, and move on by one step. This runs for every batch: keep it lean."""
@@ -194,9 +210,10 @@ class StoreDataLoader(DataLoader):
             self._add_extras(batch, native, rows, filler, cut, longest)
         self._step += 1
         for transform in self._batch_transforms:
-            batch = transform(batch)
+            batch = transform_batch(transform, batch)
         if self._callbacks.any:
             self._callbacks.delivered(epoch, batch)
+        self._cut_tokens += cut
         return batch
 
     def _add_extras(self, batch: TrainingBatch, native: Batch, rows: int, filler: int, cut: int, longest: int) -> None:
@@ -211,7 +228,6 @@ class StoreDataLoader(DataLoader):
         if self.settings.pad_last:
             batch.metadata["filler"] = [False] * rows + [True] * filler
         if cut:
-            self._cut_tokens += cut
             batch.metadata["cut_tokens"] = cut
 
     def get_iterator(self) -> Iterator[TrainingBatch]:
@@ -222,13 +238,10 @@ class StoreDataLoader(DataLoader):
         ...     [batch.metadata["rows"] for batch in loader.get_iterator()]
         [2, 2, 1]
         """
-        if self.settings.framework == "torch" and self._backend.inside_worker():
-            raise LoaderError(
-                "a Millstream loader runs in the process of the trainer, not in workers of torch's DataLoader",
-                hint="pass num_workers=0; Millstream's own threads do the work",
-            )
+        if inside_torch_worker():
+            raise no_workers()
         epoch = self.epoch
-        while self.epoch == epoch and not self._closed:
+        while self.epoch == epoch:
             yield self.next()
         self._callbacks.epoch_ended(epoch)
 
@@ -248,27 +261,33 @@ class StoreDataLoader(DataLoader):
 
     def reset(self) -> None:
         """Go back to the very beginning of the run."""
-        self._schedule = Schedule.start(self._recipe(self.settings.batch_size))
-        self._step = 0
-        self._point()
+        with self._engine.turn:
+            self._go(self._begin(), 0)
+            self._callbacks.jumped()
 
     def seek(self, step: int) -> None:
         """Go to a step of the run, in either direction, at no cost."""
-        self._follow(self.settings.batch_size, step)
+        with self._engine.turn:
+            self._follow(self._schedule, self.settings.batch_size, step)
+            self._callbacks.jumped()
 
     def prefetch(self, batches: int) -> None:
         """Keep this many batches ready from now on, and start filling them."""
         depth = positive("prefetch", batches)
-        settings = self._engine.settings
-        self._engine.stop()
-        self._engine.settings = EngineSettings(settings.threads, depth, settings.memory_budget, settings.pad_last)
-        self._start()
+        with self._engine.turn:
+            self._engine.stop()
+            self._engine.settings = replace(self._engine.settings, prefetch=depth)
+            self._start()
+
+    def __reduce__(self) -> Any:
+        raise no_workers()
 
     # State
 
     def state_dict(self) -> dict[str, Any]:
         """Describe where the run stands: readable JSON, equal on all ranks, loadable on any number of them."""
         place = self._schedule.place(self._step)
+        data = {name: states.describe_data(member.store) for name, member in self._members.items()}
         return {
             "format": states.FORMAT,
             "version": states.VERSION,
@@ -278,27 +297,33 @@ class StoreDataLoader(DataLoader):
             "epoch": place.epoch,
             "offset": place.offset,
             "seed": self.settings.seed,
-            "rows": {"documents": self.shape.documents, "tail": self.shape.tail},
-            "data": {name: _describe(member.store) for name, member in self._members.items()},
-            **states.dump_phases(self._schedule, self.settings.cache_dir),
+            "rows": self._row_facts,
+            **dump_run(self._schedule, {**self._earlier_data, **data}, self.settings.cache_dir),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where a state was saved, with this loader's own batch size, ranks, weights and sources."""
-        rows = {"documents": self.shape.documents, "tail": self.shape.tail}
-        step = states.check_header(state, self.kind, self.settings.seed, rows)
+        step = states.check_header(state, self.kind, self.settings.seed, self._row_facts)
+        phases, data = load_run(state, self.settings.cache_dir)
+        states.check_data(data, phases, {name: member.store for name, member in self._members.items()})
         for name, member in self._members.items():
-            saved = state.get("data", {}).get(name)
-            if saved is not None:
-                _check_data(name, member.store, saved)
-        phases = states.load_phases(state, self.settings.cache_dir)
-        self._schedule = Schedule(self.settings.seed, phases)
-        self._follow(self.settings.batch_size, step)
+            states.check_samples(phases, name, partial(self.shape.samples_of, member.store))
+        if self.kind == "pretrain":
+            states.check_source(phases, next(iter(self._members)))
+        schedule = Schedule(self.settings.seed, phases)
+        states.check_place(state, schedule.place(step))
+        with self._engine.turn:
+            self._follow(schedule, self.settings.batch_size, step)
+            self._callbacks.jumped()
+            self._earlier_data = data  # a source that was taken out may return
+
+    @property
+    def _row_facts(self) -> dict[str, Any]:
+        return {"documents": self.shape.documents, "tail": self.shape.tail}
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Say that a state is safely saved. A store keeps everything, so there is nothing to let go of."""
-        rows = {"documents": self.shape.documents, "tail": self.shape.tail}
-        states.check_header(state, self.kind, self.settings.seed, rows)
+        states.check_header(state, self.kind, self.settings.seed, self._row_facts)
 
     # Explaining
 
@@ -356,16 +381,11 @@ class StoreDataLoader(DataLoader):
             source = next(iter(self._members))
         if source not in self._members:
             raise LoaderError(f"there is no source {source!r}", hint=f"there are {', '.join(self._members)}")
-        store = self._members[source].store
-        if not 0 <= document < store.documents:
-            raise LoaderError(
-                f"{store.path}: there is no document {document}", hint=f"it has {store.documents}, from 0 on"
-            )
-        start, stop = store.document_span(document)
-        if start == stop:
-            return []
+        start, stop = self._members[source].store.document_span(document)
         if self.shape.documents == "row":
             return self._schedule.steps_of(source, None, range(document, document + 1), self.epoch)
+        if start == stop:
+            return []
         return self._schedule.steps_of(source, (start, stop), range(0), self.epoch)
 
     # Measuring
@@ -396,25 +416,17 @@ class StoreDataLoader(DataLoader):
 
     def close(self) -> None:
         """Stop all threads; batches that were delivered stay valid."""
-        self._engine.stop()
         self._closed = True
+        self._engine.stop()
 
     def __repr__(self) -> str:
         sources = ", ".join(f"{name}: {len(member.store)} tokens" for name, member in self._members.items())
         return f"{type(self).__name__}({sources}; rows of {self.shape.length}, step {self._step})"
 
 
-def _describe(store: TokenStore) -> dict[str, Any]:
-    return {"fingerprint": store.fingerprint, "tokens": len(store), "documents": store.documents}
-
-
-def _check_data(name: str, store: TokenStore, saved: Mapping[str, Any]) -> None:
-    found = _describe(store)
-    if not isinstance(saved, Mapping) or saved.get("fingerprint") == found["fingerprint"]:
-        return
-    differences = [f"{key}: {saved.get(key)} then, {found[key]} now" for key in found if saved.get(key) != found[key]]
-    raise FingerprintError(
-        f"{store.path}: the data of {name!r} is not the data that the state was saved for ({'; '.join(differences)})",
-        hint="a store that was appended to still has its old version: "
-        f"TokenStore(path, version={saved.get('fingerprint')!r})",
+def no_workers() -> LoaderError:
+    """Say that a loader does not go to other processes: each would give all rows again."""
+    return LoaderError(
+        "a Millstream loader stays in the process of the trainer, and does not go to workers of torch's DataLoader",
+        hint="pass num_workers=0: Millstream's own threads do the work; elsewhere open the store and load_state_dict()",
     )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millstream.batches import TrainingBatch
 from millstream.errors import LoaderError
 
 Row = dict[str, npt.NDArray[Any]]
@@ -54,13 +55,33 @@ def transform_rows(transforms: list[PerRow], columns: Row, key: tuple[int, int],
         for place, transform in enumerate(transforms):
             words = np.array([seed & (2**64 - 1), 0x726F77], np.uint64)
             rng = np.random.Generator(np.random.Philox(key=words, counter=[0, place, epoch, first + number]))
-            _write_back(row, transform(row, rng))
+            _put_back(transform(row, rng), row)
 
 
-def _write_back(row: Row, changed: Row) -> None:
+def _put_back(changed: object, row: Row) -> None:
+    """Write what a transform made of a row into the batch."""
     if not isinstance(changed, dict) or set(changed) != set(row):
-        raise LoaderError(f"a row transform must return a row with the fields {', '.join(row)}")
+        found = ", ".join(map(str, changed)) if isinstance(changed, dict) else type(changed).__name__
+        raise LoaderError(
+            f"a row transform must return a row with the fields {', '.join(row)}, not {found or 'nothing'}",
+            hint="change the row's arrays in place and return the row",
+        )
     for name, values in changed.items():
-        if np.shape(values) != row[name].shape:
-            raise LoaderError(f"a row transform changed {name!r} from {row[name].shape} to {np.shape(values)}")
-        row[name][...] = values
+        array = np.asarray(values)
+        if array.shape != row[name].shape or array.dtype.kind not in "iu":
+            raise LoaderError(
+                f"a row transform changed {name!r} from {row[name].shape} integers to {array.shape} of {array.dtype}",
+                hint="rows keep their length and type: pad or cut inside the transform, and round what is no integer",
+            )
+        row[name][...] = array
+
+
+def transform_batch(transform: Callable[[TrainingBatch], TrainingBatch], batch: TrainingBatch) -> TrainingBatch:
+    """Apply a transform of a whole batch."""
+    changed = transform(batch)
+    if not isinstance(changed, TrainingBatch):
+        raise LoaderError(
+            f"a batch transform must return a TrainingBatch, not {type(changed).__name__}",
+            hint="change the batch and return it; mark a transform of single rows with `per_row`",
+        )
+    return changed

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 
 from millstream.errors import OrderError
 
 BLOCK_PLACES = 1000
 """Places of a mix block: weights in tenths of a percent are exact."""
+MOST_PLACES = 2**20
+"""A table of a block is made again and again; weights that need a larger one are as good as rounded."""
 
 
 def quotas(weights: Mapping[str, float], places: int = BLOCK_PLACES) -> dict[str, int]:
@@ -23,9 +26,15 @@ def quotas(weights: Mapping[str, float], places: int = BLOCK_PLACES) -> dict[str
     >>> quotas({"a": 1, "b": 1, "c": 1})
     {'a': 334, 'b': 333, 'c': 333}
     """
-    total = math.fsum(weights.values())
-    if not weights or not math.isfinite(total) or total <= 0 or min(weights.values()) < 0:
-        raise OrderError(f"weights must be finite, not negative and not all zero: {dict(weights)}")
+    if not 1 <= places <= MOST_PLACES:
+        raise OrderError(f"a mix block has 1 to {MOST_PLACES} places, not {places}", hint="leave mix_block= out")
+    numbers = all(isinstance(weight, Real) for weight in weights.values())
+    total = math.fsum(weights.values()) if numbers else 0
+    if not math.isfinite(total) or total <= 0 or min(weights.values()) < 0:
+        raise OrderError(
+            f"weights must be finite numbers, not negative and not all zero: {dict(weights)}",
+            hint="give each source its share, as in {'web': (loader, 0.7), 'code': (loader, 0.3)}",
+        )
     exact = {name: weight / total * places for name, weight in weights.items()}
     shares = {name: math.floor(share) for name, share in exact.items()}
     by_remainder = sorted(weights, key=lambda name: shares[name] - exact[name])

@@ -14,6 +14,9 @@ from millstream._core import Clock, Course, OrderSpec, Plan, derive
 from millstream.errors import OrderError
 from millstream.order.shuffle import LOCAL_GROUP_BLOCKS, Shuffle, local_blocks, source_key
 
+MOST_POSITIONS = 2**62
+"""Positions of a run: what the native arithmetic counts without overflow."""
+
 
 @dataclass(frozen=True)
 class Share:
@@ -118,6 +121,11 @@ class Phase:
     def clock(self, rank: int | None = None) -> Clock:
         """Give the clock that cuts this phase into steps, as seen by one rank (None: by all together)."""
         rows = self.global_rows if rank is None else self.global_rows // self.ranks
+        if self.drop_last and self.size < self.global_rows:
+            raise OrderError(
+                f"drop_last leaves no step: an epoch has {self.size} samples, a global batch {self.global_rows}",
+                hint="use a smaller batch_size, or drop_last=False",
+            )
         return Clock(self.left, self.size, self.global_rows, (rank or 0) * rows, rows, self.drop_last)
 
     def plan(self, seed: int) -> Plan:

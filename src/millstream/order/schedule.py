@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import SupportsIndex
 
 import numpy as np
 
 from millstream.errors import OrderError
-from millstream.order.phase import Phase, Recipe, first_phase, next_phase
+from millstream.order.phase import MOST_POSITIONS, Phase, Recipe, first_phase, next_phase
 from millstream.order.shuffle import Words
 
 
@@ -66,9 +67,11 @@ class Schedule:
 
     def phase_at(self, step: int) -> Phase:
         """Give the phase that a step belongs to."""
-        if step < 0:
-            raise OrderError(f"there is no step {step}", hint="steps count from 0")
+        if not isinstance(step, SupportsIndex) or step < 0:
+            raise OrderError(f"there is no step {step!r}", hint="steps count from 0")
         for phase in reversed(self.phases):
+            if phase.step <= step and (step - phase.step) * phase.global_rows >= MOST_POSITIONS:
+                raise OrderError(f"step {step} lies behind {MOST_POSITIONS} samples", hint="no run is that long")
             if phase.step <= step:
                 return phase
         raise OrderError(

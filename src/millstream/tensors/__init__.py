@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from functools import cache
 from types import ModuleType
 
@@ -19,6 +20,12 @@ FRAMEWORKS = ("torch", "numpy", "jax", "mlx")
 def default_framework() -> str:
     """Torch if it is installed, else numpy."""
     return "torch" if importlib.util.find_spec("torch") is not None else "numpy"
+
+
+def inside_torch_worker() -> bool:
+    """Whether this runs in a worker process of torch's DataLoader, whatever the framework of the batches."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
 NAME = "torch"
 ID_BYTES = 8
@@ -37,8 +37,3 @@ def to_device(tensor: torch.Tensor, device: str) -> torch.Tensor:
 def accept_as_dataset(loader_class: type) -> None:
     """Let torch's DataLoader take our loaders as the iterable data sets they are."""
     IterableDataset.register(loader_class)
-
-
-def inside_worker() -> bool:
-    """Whether this runs in a worker process of torch's DataLoader."""
-    return get_worker_info() is not None

@@ -1,0 +1,173 @@
+"""The phases of a run, and the data it is over, as JSON in a state, and back.
+
+When they outgrow the state they lie in a file beside the checkpoint (`cache_dir`), and the state holds its digest and,
+if that fits, the present phase: then resuming does not need the file, and explaining the past does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from millstream.errors import OrderError, StateError
+from millstream.order import Phase, Schedule
+from millstream.order.mix import MOST_PLACES
+from millstream.order.phase import MOST_POSITIONS, Standing
+from millstream.order.shuffle import Shuffle
+
+MOST_BYTES = 3500
+"""What is left of 4 KB for phases and data."""
+DAMAGED = "the state is damaged; use another checkpoint"
+Kind = TypeVar("Kind", Phase, Standing)
+
+
+def dump_run(schedule: Schedule, data: Mapping[str, Any], cache_dir: Path | None) -> dict[str, Any]:
+    """Write phases and data into the state, or most of them beside it."""
+    phases = [_phase_to_json(phase) for phase in schedule.phases]
+    whole = {"data": dict(data), "phases": phases}
+    if _fits(whole):
+        return whole
+    if cache_dir is None:
+        raise StateError(
+            f"this run has had {len(phases)} phases and {len(data)} sources, too many for a state of 4 KB",
+            hint="pass cache_dir= (a folder beside the checkpoints): the phases are kept there",
+        )
+    digest = _write_beside(json.dumps(whole, sort_keys=True).encode(), cache_dir)
+    present = {"data": dict(data), "phases": phases[-1:]}
+    reference = {"earlier_phases": {"file": _name(digest), "blake2b": digest}}
+    return {**(present if _fits(present) else {"data": {}, "phases": []}), **reference}
+
+
+def load_run(state: Mapping[str, Any], cache_dir: Path | None) -> tuple[tuple[Phase, ...], dict[str, Any]]:
+    """Read phases and data back, from the state and from beside it."""
+    whole = _read_beside(state, cache_dir) if "earlier_phases" in state else state
+    listed, data = whole.get("phases"), whole.get("data")
+    if not isinstance(listed, list):
+        raise StateError("the state has no phases", hint="it may be cut off, or the state of something else")
+    if not isinstance(data, Mapping) or not all(isinstance(saved, Mapping) for saved in data.values()):
+        raise StateError("the state does not say which data it was saved for", hint=DAMAGED)
+    phases = tuple(_phase_from_json(phase) for phase in listed)
+    steps = [phase.step for phase in phases]
+    if not phases or steps != sorted(set(steps)):
+        raise StateError("the phases of the state are not in order", hint=DAMAGED)
+    return phases, dict(data)
+
+
+def _fits(part: object) -> bool:
+    return len(json.dumps(part)) <= MOST_BYTES
+
+
+def _name(digest: str) -> str:
+    return f"phases-{digest}.json"
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def _write_beside(text: bytes, cache_dir: Path) -> str:
+    """Write a file named by its content, unless it is there."""
+    path = cache_dir / _name(_digest(text))
+    if not path.exists():
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.urandom(8).hex()}.part")  # of this rank: others may be writing the same file
+        part.write_bytes(text)
+        part.rename(path)
+    return _digest(text)
+
+
+def _read_beside(state: Mapping[str, Any], cache_dir: Path | None) -> Mapping[str, Any]:
+    reference = state["earlier_phases"]
+    digest = reference.get("blake2b") if isinstance(reference, Mapping) else None
+    if not isinstance(digest, str) or not digest.isalnum() or reference.get("file") != _name(digest):
+        raise StateError("the state names its earlier phases in a way that cannot be read", hint=DAMAGED)
+    path = None if cache_dir is None else cache_dir / _name(digest)
+    if path is not None and path.exists():
+        return _read_file(path, digest)
+    if not state.get("phases"):
+        raise StateError(
+            f"the phases of this run lie in {_name(digest)}, which is not here",
+            hint="pass the cache_dir= it was saved with",
+        )
+    return state  # enough to go on; explaining the past will say what is missing
+
+
+def _read_file(path: Path, digest: str) -> Mapping[str, Any]:
+    try:
+        found = path.read_bytes()
+    except OSError as error:
+        raise StateError(f"{path}: cannot be read ({error.strerror})", hint="restore the file") from None
+    if _digest(found) != digest:
+        raise StateError(f"{path}: does not hold the phases that the state names", hint="restore the file")
+    whole: Mapping[str, Any] = json.loads(found)
+    return whole
+
+
+def read_count(value: Any, what: str) -> int:
+    """Insist on a count that no arithmetic overflows."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST_POSITIONS:
+        raise StateError(
+            f"{what} in the state is {value!r}, not a count",
+            hint=DAMAGED,
+        )
+    return value
+
+
+def _phase_to_json(phase: Phase) -> dict[str, Any]:
+    return {
+        **{field.name: getattr(phase, field.name) for field in fields(phase) if field.name != "sources"},
+        "sources": {name: asdict(standing) for name, standing in phase.sources.items()},
+        "order": list(phase.sources),  # the mixture depends on it, and whoever keeps the state may sort its keys
+    }
+
+
+def _phase_from_json(found: Any) -> Phase:
+    if not isinstance(found, Mapping) or not isinstance(found.get("sources"), Mapping):
+        raise StateError("a phase of the state cannot be read", hint=DAMAGED)
+    named, order = found["sources"], found.get("order")
+    if not isinstance(order, list) or list(map(str, order)) != order or sorted(order) != sorted(map(str, named)):
+        raise StateError("a phase of the state does not say in which order its sources are mixed", hint=DAMAGED)
+    sources = {name: _read(Standing, named.get(name)) for name in order}
+    values = {key: value for key, value in found.items() if key != "order"}
+    phase = _read(Phase, {**values, "sources": sources})
+    _check_possible(phase)
+    try:
+        phase.clock()
+        phase.plan(seed=0)
+    except (ValueError, OrderError) as error:
+        raise StateError(f"a phase of the state is impossible: {error}", hint=DAMAGED) from None
+    return phase
+
+
+def _check_possible(phase: Phase) -> None:
+    """Check what no run could have led to, and what would overflow the native arithmetic."""
+    counts = (phase.size, phase.left, phase.global_rows, phase.ranks, phase.row_length)
+    if min(counts) < 1 or phase.global_rows % phase.ranks != 0:
+        raise StateError("a phase of the state has no rows, ranks or samples", hint=DAMAGED)
+    places = sum(standing.quota for standing in phase.sources.values())
+    longest = max((standing.begun * standing.split for standing in phase.sources.values()), default=0)
+    if places > MOST_PLACES or longest * phase.row_length >= MOST_POSITIONS:
+        raise StateError("a phase of the state is larger than any run", hint=DAMAGED)
+    for name, standing in phase.sources.items():
+        if standing.shuffle not in get_args(Shuffle):
+            raise StateError(f"the state shuffles {name!r} by {standing.shuffle!r}", hint=DAMAGED)
+        if standing.left <= 0 or standing.samples < 1:
+            raise StateError(f"source {name!r} stands behind the end of its epoch in the state", hint=DAMAGED)
+
+
+def _read(kind: type[Kind], found: Any) -> Kind:
+    hints = get_type_hints(kind)
+    if not isinstance(found, Mapping) or set(found) != set(hints):
+        raise StateError(f"a {kind.__name__.lower()} of the state cannot be read", hint=DAMAGED)
+    for name, hint in hints.items():
+        value = found[name]
+        if hint is int or (hint == int | None and value is not None):
+            read_count(value, name)
+        if hint is bool and not isinstance(value, bool):
+            raise StateError(f"{name} in the state is {value!r}, not true or false", hint=DAMAGED)
+    return kind(**found)

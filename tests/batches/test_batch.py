@@ -1,0 +1,368 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loaders.samples import follows_its_hint
+from millstream import BatchError, LoaderError, TrainingBatch
+from millstream.loaders.pretrain import example_loader
+from millstream.tensors import FRAMEWORKS
+
+Segments = list[list[int]]
+"""Lengths of the segments of each row; what is missing to the row's length is padding."""
+
+
+def padded(lengths: list[int], width: int = 5) -> TrainingBatch:
+    """Rows of counting ids with the given real lengths."""
+    ids = np.arange(len(lengths) * width, dtype=np.int64).reshape(len(lengths), width)
+    real = np.arange(width) < np.array(lengths, np.int32)[:, None]
+    labels = np.where(real, ids + 1, -100)
+    return TrainingBatch(np.where(real, ids, 0), labels, lengths=np.array(lengths, np.int32))
+
+
+def isolated(rows: Segments, width: int = 6) -> TrainingBatch:
+    """Rows of segments; padding is made of segments of one token, as the engine makes it."""
+    filled = [[*row, *[1] * (width - sum(row))] for row in rows]
+    starts = np.cumsum([0, *(length for row in filled for length in row)]).astype(np.int32)
+    positions = [[place for length in row for place in range(length)] for row in filled]
+    ids = np.arange(len(rows) * width, dtype=np.int64).reshape(len(rows), width)
+    return TrainingBatch(
+        ids,
+        ids + 1,
+        lengths=np.array([sum(row) for row in rows], np.int32),
+        position_ids=np.array(positions, np.int64).reshape(len(rows), width),
+        cu_seqlens=starts,
+        max_seqlen=max((length for row in filled for length in row), default=0),
+        metadata={
+            "epoch": 3,
+            "step": 7,
+            "rows": len(rows),
+            "sequence_length": width,
+            "tokens": sum(sum(row) for row in rows),
+            "source": [f"source {i}" for i in range(len(rows))],
+            "filler": [i % 2 == 1 for i in range(len(rows))],
+        },
+    )
+
+
+row_lengths = st.lists(st.integers(0, 5), max_size=7)
+row_segments = st.lists(
+    st.lists(st.integers(1, 6), max_size=6).filter(lambda row: sum(row) <= 6),
+    max_size=6,
+)
+batches = st.one_of(row_lengths.map(padded), row_segments.map(isolated))
+
+
+def facts(batch: TrainingBatch) -> dict[str, Any]:
+    """Everything that is to be known of a batch, as plain Python."""
+    fields = {name: np.asarray(value).tolist() for name, value in dict(batch.to("numpy")).items()}
+    lengths = None if batch.lengths is None else batch.lengths.tolist()
+    return {**fields, "lengths": lengths, **batch.metadata}
+
+
+# Masks
+
+
+def test_masks_are_made_when_somebody_asks_and_only_once() -> None:
+    batch = padded([5, 2, 0])
+    assert batch._attention_mask is None
+    assert batch._loss_mask is None
+
+    assert batch.attention_mask.tolist() == [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 0, 0]]
+    assert batch.loss_mask.tolist() == [[1.0] * 5, [1.0, 1.0, 0.0, 0.0, 0.0], [0.0] * 5]
+    assert batch.attention_mask is batch.attention_mask
+    assert batch.loss_mask is batch.loss_mask
+    assert (batch.attention_mask.dtype, batch.loss_mask.dtype) == (np.int64, np.float32)
+
+
+def test_isolated_rows_have_no_padding_mask() -> None:
+    batch = isolated([[2, 3], [6]])
+
+    assert batch.attention_mask is None
+    assert "attention_mask" not in dict(batch)
+    assert "attention_mask" not in batch
+
+
+def test_the_loss_mask_follows_the_labels_and_not_the_padding() -> None:
+    batch = TrainingBatch(np.array([[1, 2, 3]]), np.array([[-100, 0, 3]]))
+
+    assert batch.loss_mask.tolist() == [[0.0, 1.0, 1.0]]
+
+
+def slow_dense_mask(batch: TrainingBatch, rows: Segments | None, lengths: list[int]) -> npt.NDArray[np.bool_]:
+    """Ask for each pair of places whether one may see the other."""
+    count, width = batch.input_ids.shape
+    mask = np.zeros((count, 1, width, width), bool)
+    for row in range(count):
+        segment = []
+        if rows is not None:
+            for number, length in enumerate(rows[row]):
+                segment += [number] * length
+            segment += [-1 - place for place in range(width - len(segment))]  # padding sees itself alone
+        for query in range(width):
+            for key in range(query + 1):
+                seen = segment[query] == segment[key] if rows is not None else key < lengths[row]
+                mask[row, 0, query, key] = seen
+    return mask
+
+
+@given(rows=row_segments)
+@settings(max_examples=50)
+def test_the_dense_mask_of_isolated_rows_is_causal_within_segments(rows: Segments) -> None:
+    batch = isolated(rows)
+
+    assert np.array_equal(batch.dense_attention_mask(), slow_dense_mask(batch, rows, []))
+
+
+@given(lengths=row_lengths)
+@settings(max_examples=50)
+def test_the_dense_mask_of_padded_rows_is_causal_over_real_tokens(lengths: list[int]) -> None:
+    batch = padded(lengths)
+
+    assert np.array_equal(batch.dense_attention_mask(), slow_dense_mask(batch, None, lengths))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_masks_are_tensors_of_the_batchs_framework(framework: str) -> None:
+    for batch in (padded([5, 2]).to(framework), isolated([[2, 3], [6]]).to(framework)):
+        same_kind = type(batch.input_ids)
+        assert isinstance(batch.loss_mask, same_kind)
+        assert isinstance(batch.dense_attention_mask(), same_kind)
+        assert tuple(batch.dense_attention_mask().shape) == (2, 1, *(2 * [batch.metadata["sequence_length"]]))
+
+
+# Copy, split, merge
+
+
+@given(batch=batches, parts=st.integers(1, 8))
+@settings(max_examples=100)
+def test_merging_what_was_split_gives_the_batch_back(batch: TrainingBatch, parts: int) -> None:
+    pieces = batch.split(parts)
+    rows = [piece.metadata["rows"] for piece in pieces]
+
+    assert len(pieces) == parts
+    assert max(rows) - min(rows) <= 1
+    assert facts(TrainingBatch.merge(pieces)) == facts(batch)
+    for piece in pieces:
+        assert piece.validate().input_ids.shape == (piece.metadata["rows"], batch.metadata["sequence_length"])
+        assert piece.metadata["tokens"] == (0 if piece.lengths is None else int(piece.lengths.sum()))
+
+
+@given(batch=batches)
+@settings(max_examples=50)
+def test_a_copy_is_equal_and_shares_nothing(batch: TrainingBatch) -> None:
+    before = facts(batch)
+    copy = batch.copy()
+    assert facts(copy) == before
+
+    copy.input_ids[...] = -1
+    copy.labels[...] = -1
+    for name in ("position_ids", "cu_seqlens", "lengths"):
+        if getattr(copy, name) is not None:
+            getattr(copy, name)[...] = -1
+    for value in copy.metadata.values():
+        if isinstance(value, list):
+            value.clear()
+    assert facts(batch) == before
+
+
+def test_pieces_are_views_and_merged_batches_are_not() -> None:
+    batch = padded([5, 5, 5])
+    first, second = batch.split(2)
+    merged = TrainingBatch.merge([first, second])
+    batch.input_ids[...] = 77
+
+    assert first.input_ids[0, 0] == second.input_ids[0, 0] == 77
+    assert merged.input_ids[0, 0] == 0
+
+
+def test_metadata_of_rows_is_cut_and_joined_along() -> None:
+    first, second = isolated([[1], [2], [3]]).split(2)
+
+    assert first.metadata["source"] == ["source 0", "source 1"]
+    assert second.metadata["filler"] == [False]
+    assert (second.metadata["step"], second.metadata["epoch"]) == (7, 3)
+    assert TrainingBatch.merge([second, first]).metadata["source"] == ["source 2", "source 0", "source 1"]
+
+
+def test_rows_that_carry_facts_and_rows_that_do_not_cannot_be_merged_in_silence() -> None:
+    with_lengths, without = padded([5]), TrainingBatch(np.zeros((1, 5), np.int64), np.zeros((1, 5), np.int64))
+    for pair in ([with_lengths, without], [without, with_lengths]):
+        merged = TrainingBatch.merge(pair)
+        assert merged.attention_mask.tolist() == [[1] * 5] * 2
+        assert merged.metadata["tokens"] == 10
+    segments = TrainingBatch(
+        with_lengths.input_ids, with_lengths.labels, cu_seqlens=np.array([0, 5], np.int32), max_seqlen=5
+    )
+    for pair in ([segments, without], [without, segments]):
+        with pytest.raises(BatchError, match="differ"):
+            TrainingBatch.merge(pair)
+    named = padded([5])
+    named.metadata["source"] = ["web"]
+    with pytest.raises(BatchError, match="differ"):
+        TrainingBatch.merge([named, without])
+    with pytest.raises(BatchError, match="differ"):
+        TrainingBatch.merge([without, named])
+
+
+def test_unequal_batches_and_no_batches_cannot_be_merged() -> None:
+    wrong: list[list[TrainingBatch]] = [
+        [TrainingBatch.empty(2, 3), TrainingBatch.empty(2, 4)],
+        [TrainingBatch.empty(2, 3), TrainingBatch.empty(2, 3, framework="torch")],
+        [isolated([[6]]), TrainingBatch.empty(1, 6)],
+    ]
+    for pair in wrong:
+        with pytest.raises(BatchError) as caught:
+            TrainingBatch.merge(pair)
+        assert "merge" in follows_its_hint(caught.value)
+    with pytest.raises(BatchError, match="no batches"):
+        TrainingBatch.merge([])
+
+
+@pytest.mark.parametrize("parts", [0, -1])
+def test_a_batch_is_split_into_at_least_one_part(parts: int) -> None:
+    with pytest.raises(BatchError, match="at least 1"):
+        TrainingBatch.empty(2, 3).split(parts)
+
+
+# Validation
+
+
+def damaged(change: Callable[[TrainingBatch], None]) -> TrainingBatch:
+    batch = isolated([[2, 3], [6]]).copy()
+    change(batch)
+    return batch
+
+
+def set_field(name: str, value: object) -> Callable[[TrainingBatch], None]:
+    return lambda batch: setattr(batch, name, value)
+
+
+def put(name: str, place: object, value: int) -> Callable[[TrainingBatch], None]:
+    def change(batch: TrainingBatch) -> None:
+        getattr(batch, name)[place] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (set_field("input_ids", np.zeros(12, np.int64)), r"not \(rows, length\)"),
+        (set_field("labels", np.zeros((2, 5), np.int64)), "labels have shape"),
+        (put("input_ids", (1, 2), -1), "negative ids"),
+        (put("labels", (1, 2), -1), "negative but not -100"),
+        (set_field("position_ids", np.zeros((1, 6), np.int64)), "position_ids have shape"),
+        (put("cu_seqlens", 0, 1), "cu_seqlens go from 1"),
+        (put("cu_seqlens", -1, 11), "not from 0 to 12"),
+        (put("cu_seqlens", 1, 5), "do not rise"),
+        (set_field("cu_seqlens", np.zeros(0, np.int32)), "cu_seqlens"),
+        (set_field("cu_seqlens", np.array([0, 8, 12], np.int32)), "crosses"),
+        (set_field("max_seqlen", 5), "the longest segment"),
+        (put("lengths", 0, 7), "lengths"),
+        (put("lengths", 0, -1), "lengths"),
+        (set_field("input_ids", np.zeros((2, 6))), "not integers"),
+        (TrainingBatch.release, "released"),
+    ],
+)  # fmt: skip
+def test_validate_finds_damage(change: Callable[[TrainingBatch], None], complaint: str) -> None:
+    batch = damaged(change)
+
+    with pytest.raises(BatchError, match=complaint):
+        batch.validate()
+
+
+def test_validate_finds_lengths_of_other_rows() -> None:
+    ids = np.zeros((2, 5), np.int64)
+
+    with pytest.raises(BatchError, match="lengths"):
+        TrainingBatch(ids, ids, lengths=np.array([5, 5, 5], np.int32)).validate()
+
+
+@given(batch=batches)
+@settings(max_examples=30)
+def test_whole_batches_are_valid_in_every_framework(batch: TrainingBatch) -> None:
+    assert batch.validate() is batch
+    for framework in FRAMEWORKS:
+        assert batch.to(framework).validate().framework == framework
+
+
+# Fields
+
+
+def test_a_batch_reads_like_a_dict_of_its_fields() -> None:
+    batch = padded([5, 3])
+
+    assert batch["input_ids"] is batch.input_ids
+    assert sorted(dict(batch)) == ["attention_mask", "input_ids", "labels", "loss_mask"]
+    assert sorted(dict(isolated([[6]]))) == [
+        "cu_seqlens", "input_ids", "labels", "loss_mask", "max_seqlen", "position_ids",
+    ]  # fmt: skip
+    assert (lambda **fields: sorted(fields))(**batch) == sorted(batch.keys())
+    for name in ("tokens", "framework", "_numpy", "metadata", ""):
+        with pytest.raises(KeyError):
+            batch[name]
+        assert name not in batch
+    assert 5 not in batch
+
+
+def test_an_empty_batch_has_no_loss() -> None:
+    batch = TrainingBatch.empty(2, 3)
+
+    assert batch.validate().loss_mask.sum() == 0
+    assert (batch.metadata["rows"], batch.metadata["sequence_length"], batch.metadata["tokens"]) == (2, 3, 6)
+    assert repr(batch) == "TrainingBatch(numpy, epoch=0, step=0, rows=2, sequence_length=3)"
+
+
+def test_a_released_batch_has_let_go_of_everything_and_says_so() -> None:
+    batch = isolated([[2, 3], [6]])
+    batch.loss_mask  # noqa: B018 - makes it
+    batch.release()
+
+    assert [name for name in ("input_ids", "labels", "position_ids", "cu_seqlens") if batch[name] is not None] == []
+    assert batch.metadata["rows"] == 2
+    for use in (batch.copy, lambda: batch.split(2), lambda: batch.to("torch"), lambda: batch.loss_mask):
+        with pytest.raises(BatchError, match="released") as caught:
+            use()
+        assert "copy" in follows_its_hint(caught.value)
+    assert "released" in repr(batch)
+    batch.release()
+
+
+# Frameworks
+
+
+@pytest.mark.parametrize("source", FRAMEWORKS)
+@pytest.mark.parametrize("target", FRAMEWORKS)
+def test_a_batch_is_the_same_in_every_framework(source: str, target: str) -> None:
+    for batch in (padded([5, 2, 0]), isolated([[2, 3], [6]]), padded([]), isolated([])):
+        there = batch.to(source).to(target)
+        assert there.framework == target
+        assert facts(there) == facts(batch)
+        assert facts(there.copy()) == facts(batch)
+        assert facts(TrainingBatch.merge(there.split(2))) == facts(batch)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_batch_can_be_moved_to_the_processor_and_to_nothing_unknown(framework: str) -> None:
+    batch = padded([5, 2]).to(framework)
+
+    assert facts(batch.to("cpu")) == facts(batch)
+    with pytest.raises((LoaderError, RuntimeError)):
+        batch.to("toaster")
+
+
+def test_a_loaders_batch_survives_the_round_trip_through_all_frameworks() -> None:
+    with example_loader(batch_size=3) as loader:
+        batch = loader.next()
+        there = batch
+        for framework in (*FRAMEWORKS, "numpy"):
+            there = there.to(framework)
+
+        assert facts(there) == facts(batch)
