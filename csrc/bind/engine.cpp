@@ -76,7 +76,6 @@ nb::object take(RingHandle& handle) {
     }
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
   }
-  if (outcome == Ring::Outcome::closed) throw std::runtime_error("the ring was closed");
   if (outcome == Ring::Outcome::closed) throw RingClosed("the ring was closed");
   if (outcome == Ring::Outcome::starved) return nb::none();
   return nb::cast(std::move(*batch));

@@ -50,7 +50,7 @@ inline void install_guard() {
   struct sigaction ours = {};
   ours.sa_sigaction = guard_detail::on_bus_error;
   sigemptyset(&ours.sa_mask);
-  ours.sa_flags = SA_SIGINFO;
+  ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // whoever we hand it to may raise it again, and means it
   sigaction(SIGBUS, &ours, nullptr);
 }
 

@@ -381,11 +381,14 @@ class StoreDataLoader(DataLoader):
             source = next(iter(self._members))
         if source not in self._members:
             raise LoaderError(f"there is no source {source!r}", hint=f"there are {', '.join(self._members)}")
-        start, stop = self._members[source].store.document_span(document)
-        if self.shape.documents == "row":
-            return self._schedule.steps_of(source, None, range(document, document + 1), self.epoch)
+        store = self._members[source].store
+        if not 0 <= document < store.documents:
+            raise LoaderError(f"{store.path}: there is no document {document} among {store.documents}")
+        start, stop = store.document_span(document)
         if start == stop:
             return []
+        if self.shape.documents == "row":
+            return self._schedule.steps_of(source, None, range(document, document + 1), self.epoch)
         return self._schedule.steps_of(source, (start, stop), range(0), self.epoch)
 
     # Measuring

@@ -1,7 +1,7 @@
 """Jax: arrays over the batch's own memory, without a copy.
 
-On the CPU `from_dlpack` shares memory that lies on a 64-byte boundary, and every column of a batch does. Jax drops to 32-bit
-integers by default, so ids are delivered as int32.
+On the CPU `from_dlpack` shares memory that lies on a 64-byte boundary, and every column of a batch does. Jax drops to
+32-bit integers by default, so ids are delivered as int32.
 """
 
 from __future__ import annotations
