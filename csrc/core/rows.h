@@ -39,7 +39,7 @@ struct RowScratch {
   std::vector<std::uint32_t> boundaries;
   std::vector<std::byte> joined;  // samples that cross shards, brought together
   std::size_t joined_bytes = 0;   // in use
-  std::size_t row_bytes = 0;
+  std::size_t row_bytes = 0, most_joined_bytes = 0;
   std::vector<Segment> segments;
 
   // Room for a batch, so that what was found stays where it is.
@@ -48,10 +48,13 @@ struct RowScratch {
     boundaries.clear();
     row_bytes = ((length + 1) * sizeof(std::uint32_t) + 7) / 8 * 8;  // of the widest tokens, and aligned for them
     joined_bytes = 0;
-    if (joined.size() < most_rows * row_bytes) joined.resize(most_rows * row_bytes);
+    most_joined_bytes = most_rows * row_bytes;
   }
 
-  std::byte* join_next() { return joined.data() + std::exchange(joined_bytes, joined_bytes + row_bytes); }
+  std::byte* join_next() {
+    if (joined_bytes == 0 && joined.size() < most_joined_bytes) joined.resize(most_joined_bytes);
+    return joined.data() + std::exchange(joined_bytes, joined_bytes + row_bytes);
+  }
 };
 
 // Finds rows of one store. What it found may be read for as long as it lives.

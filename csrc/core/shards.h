@@ -122,7 +122,7 @@ class Shards {
     }
   };
 
-  explicit Shards(StoreLayout layout, std::size_t most_mapped = 16'384)
+  explicit Shards(StoreLayout layout, std::size_t most_mapped = 8'192)
       : layout_(std::move(layout)), mapped_(layout_.shards), most_mapped_(std::max<std::size_t>(most_mapped, 1)) {
     if (layout_.shards == 0) throw DataError("a store without shards");
     const auto last = row(layout_.shards - 1);

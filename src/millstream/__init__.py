@@ -9,6 +9,8 @@
 `prepare` turns text into a store of tokens, `PretrainDataLoader` turns a store into batches, `MixedDataLoader` mixes.
 """
 
+import logging
+
 from millstream.api import PrepareReport, load, prepare
 from millstream.batches import TrainingBatch
 from millstream.errors import (
@@ -31,6 +33,7 @@ from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
 
 __version__ = "0.1.0"
+logging.getLogger("millstream").addHandler(logging.NullHandler())
 
 __all__ = [
     "BPETokenizer",

@@ -150,10 +150,9 @@ def test_a_trainer_that_knows_only_states_and_iteration_resumes_exactly(tmp_path
 def test_a_model_takes_a_batch_as_keywords(tmp_path: Path) -> None:
     embedding = torch.nn.Embedding(1001, 4)
 
-    def model(input_ids: torch.Tensor, labels: torch.Tensor, loss_mask: torch.Tensor, **rest: torch.Tensor) -> float:
-        logits = embedding(input_ids) @ embedding.weight.T
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
-        return float((loss * loss_mask.mean()).detach())
+    def model(input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor) -> float:
+        logits = embedding(input_ids) * attention_mask[..., None] @ embedding.weight.T
+        return float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100))
 
     with counting_loader(tmp_path, framework="torch", tail="pad", tokens=998) as loader:
         losses = [model(**batch) for batch in loader]

@@ -22,6 +22,7 @@ COLUMNS = ("input_ids", "labels", "position_ids")
 MASKS = ("attention_mask", "loss_mask")
 ROW_FACTS = ("source", "filler")
 """Entries of the metadata that hold one value per row."""
+MODEL_FIELDS = ("input_ids", "attention_mask", "labels", "position_ids")
 FIELDS = (*COLUMNS, *MASKS, "cu_seqlens", "max_seqlen")
 
 
@@ -121,8 +122,9 @@ class TrainingBatch:
         return name in FIELDS and getattr(self, str(name)) is not None
 
     def keys(self) -> Iterator[str]:
-        """Names of the fields that are there, so that `dict(batch)` and `model(**batch)` work."""
-        return (name for name in FIELDS if name in self)
+        """Names of what a model takes, as far as it is there: `model(**batch)` works (with labels="same" for models
+        of Hugging Face, which shift by themselves)."""
+        return (name for name in MODEL_FIELDS if name in self)
 
     def __repr__(self) -> str:
         place = ", ".join(f"{key}={self.metadata[key]}" for key in ("epoch", "step", "rows", "sequence_length"))

@@ -191,4 +191,8 @@ def closed_error() -> ClosedError:
 
 def data_error(error: DataError) -> StoreError:
     """Say what the native core found wrong with the data, and what to try."""
-    return StoreError(str(error), hint="run `millstream verify` on the store; restore or prepare it again")
+    if "vocabulary" in str(error):
+        hint = "the tokenizer or model_config is not the one that these ids were made for"
+    else:
+        hint = "run `millstream verify` on the store; restore or prepare it again"
+    return StoreError(str(error), hint=hint)

@@ -77,7 +77,6 @@ def measure(loader: Any, store: TokenStore, seconds: float, shape: Any, progress
     gathered = Timed(_numpy_gather(store, shape, first.input_ids.dtype))
     copied = Timed(_memcpy(ids_bytes))
     del first
-    loader.enable_profiling()
     for turn in range(ROUNDS):
         for timed in (drawn, gathered, copied):
             timed.go_on_for(seconds / ROUNDS)
@@ -94,7 +93,6 @@ def measure(loader: Any, store: TokenStore, seconds: float, shape: Any, progress
         "next_p99_ms": drawn.quantile(0.99) * 1e3,
         "batches": len(drawn.times),
         "cpu_seconds_per_billion_tokens": drawn.cpu / (len(drawn.times) * tokens) * 1e9,
-        "wait_fraction": loader.get_profiling_results().get("wait_fraction"),
         "tokens_per_batch": tokens,
     }
 
@@ -166,13 +164,11 @@ def _print(result: dict[str, Any]) -> None:
     def compared(name: str) -> str:
         return f"{show.count(result[f'{name}_tokens_per_second'])} tokens/s"
 
-    waited = result["wait_fraction"]
     rows = [
         ("loader", f"{show.count(result['tokens_per_second'])} tokens/s"),
         ("numpy loop", f"{compared('numpy_gather')}  (loader: {result['ratio_to_numpy_gather']:.2f} x)"),
         ("memcpy", f"{compared('memcpy')}, one thread  (loader: {result['ratio_to_memcpy']:.2f} x)"),
         ("next()", f"p50 {result['next_p50_ms']:.3f} ms, p99 {result['next_p99_ms']:.3f} ms"),
-        ("waiting", "" if waited is None else f"{waited:.1%} of the time (this trainer computes nothing)"),
         ("CPU", f"{result['cpu_seconds_per_billion_tokens']:.2f} s for 10^9 tokens"),
     ]
     print(show.table(rows))

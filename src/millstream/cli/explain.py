@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the settings that decide which row comes when."""
     parser.add_argument("--chunk-size", type=int, default=2048, help="tokens per row (default: 2048)")
-    parser.add_argument("--batch-size", type=int, default=8, help="rows per rank (default: 8)")
+    parser.add_argument("--batch-size", type=int, default=8, help="rows per rank (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the shuffle (default: 0)")
     parser.add_argument("--shuffle", choices=("global", "local", "none"), default="global", help="default: global")
     parser.add_argument("--rank", type=int, default=0, help="data-parallel rank (default: 0)")

@@ -9,7 +9,7 @@ from typing import Unpack
 from millstream.errors import LoaderError
 from millstream.loaders.pretrain import PretrainDataLoader, id_limit, padding_id, row_length
 from millstream.loaders.settings import Settings, SharedKeywords, positive, resolve
-from millstream.loaders.stores import Member, StoreDataLoader
+from millstream.loaders.stores import StoreDataLoader
 from millstream.order.mix import BLOCK_PLACES, quotas
 
 
@@ -65,11 +65,15 @@ class MixedDataLoader(StoreDataLoader):
         padding_id(first.shape.pad_id, None, settings)
         shares = quotas({name: entry[1] for name, entry in sources.items()}, positive("mix_block", mix_block))
         members = {
-            name: Member(loader.store, replace(loader.member.share, quota=shares[name]), _id_limit(loader, settings))
+            name: replace(
+                loader.member,
+                share=replace(loader.member.share, quota=shares[name]),
+                id_limit=_id_limit(loader, settings),
+            )
             for name, loader in loaders.items()
         }
         size = None if epoch_size is None else positive("epoch_size", epoch_size)
-        super().__init__(members, first.shape, settings, epoch_size=size, tokenizer=first._tokenizer)
+        super().__init__(members, first.shape, settings, epoch_size=size)
 
 
 def _id_limit(loader: PretrainDataLoader, settings: Settings) -> int:

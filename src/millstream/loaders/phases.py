@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -20,16 +21,19 @@ from millstream.order.mix import MOST_PLACES
 from millstream.order.phase import MOST_POSITIONS, Standing
 from millstream.order.shuffle import Shuffle
 
+logger = logging.getLogger("millstream.loaders")
 MOST_BYTES = 3500
 """What is left of 4 KB for phases and data."""
 DAMAGED = "the state is damaged; use another checkpoint"
 Kind = TypeVar("Kind", Phase, Standing)
 
 
-def dump_run(schedule: Schedule, data: Mapping[str, Any], cache_dir: Path | None) -> dict[str, Any]:
-    """Write phases and data into the state, or most of them beside it."""
+def dump_run(
+    schedule: Schedule, data: Mapping[str, Any], cache_dir: Path | None, missing: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write phases and data into the state, or most of them beside it. `missing` names what could not be read back."""
     phases = [_phase_to_json(phase) for phase in schedule.phases]
-    whole = {"data": dict(data), "phases": phases}
+    whole = {"data": dict(data), "phases": phases, **missing}
     if _fits(whole):
         return whole
     if cache_dir is None:
@@ -43,8 +47,10 @@ def dump_run(schedule: Schedule, data: Mapping[str, Any], cache_dir: Path | None
     return {**(present if _fits(present) else {"data": {}, "phases": []}), **reference}
 
 
-def load_run(state: Mapping[str, Any], cache_dir: Path | None) -> tuple[tuple[Phase, ...], dict[str, Any]]:
-    """Read phases and data back, from the state and from beside it."""
+def load_run(
+    state: Mapping[str, Any], cache_dir: Path | None
+) -> tuple[tuple[Phase, ...], dict[str, Any], dict[str, Any]]:
+    """Read phases and data back, from the state and from beside it; and a reference to what is not here."""
     whole = _read_beside(state, cache_dir) if "earlier_phases" in state else state
     listed, data = whole.get("phases"), whole.get("data")
     if not isinstance(listed, list):
@@ -55,7 +61,8 @@ def load_run(state: Mapping[str, Any], cache_dir: Path | None) -> tuple[tuple[Ph
     steps = [phase.step for phase in phases]
     if not phases or steps != sorted(set(steps)):
         raise StateError("the phases of the state are not in order", hint=DAMAGED)
-    return phases, dict(data)
+    missing = {key: whole[key] for key in ("earlier_phases",) if key in whole}
+    return phases, dict(data), missing
 
 
 def _fits(part: object) -> bool:
@@ -94,7 +101,8 @@ def _read_beside(state: Mapping[str, Any], cache_dir: Path | None) -> Mapping[st
             f"the phases of this run lie in {_name(digest)}, which is not here",
             hint="pass the cache_dir= it was saved with",
         )
-    return state  # enough to go on; explaining the past will say what is missing
+    logger.warning("%s is not here: the run goes on, but its past cannot be explained", _name(digest))
+    return state
 
 
 def _read_file(path: Path, digest: str) -> Mapping[str, Any]:

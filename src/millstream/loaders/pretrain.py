@@ -75,8 +75,9 @@ class PretrainDataLoader(StoreDataLoader):
         if dtype not in (None, store.dtype):
             raise LoaderError(f"{store.path}: the ids are {store.dtype}, not {dtype}", hint="leave out dtype=")
         shape = RowShape(length, documents, tail, padding_id(pad_id, loaded, settings))
-        member = Member(store, Share(_samples(store, shape), settings.shuffle), id_limit(store, loaded, settings))
-        super().__init__({name: member}, shape, settings, tokenizer=loaded)
+        share = Share(_samples(store, shape), settings.shuffle)
+        member = Member(store, share, id_limit(store, loaded, settings), loaded)
+        super().__init__({name: member}, shape, settings)
 
     @property
     def store(self) -> TokenStore:

@@ -34,9 +34,14 @@ def check_data(data: Mapping[str, Any], phases: Sequence[Phase], stores: Mapping
         raise FingerprintError(
             f"{store.path}: the data of {name!r} is not the data that the state was saved for "
             f"({'; '.join(differences) or 'other facts'})",
-            hint="a store that was appended to still has its old version: "
-            f"TokenStore(path, version={saved.get('fingerprint')!r})",
+            hint=_way_back(store, saved.get("fingerprint")),
         )
+
+
+def _way_back(store: TokenStore, fingerprint: Any) -> str:
+    if store.kind == "directory" and any(version.fingerprint == fingerprint for version in store.log()):
+        return f"the store was appended to and still has its old version: TokenStore(path, version={fingerprint!r})"
+    return "open the store that the state was saved for, or start a new run on this one"
 
 
 def check_samples(phases: Sequence[Phase], name: str, samples: Callable[[int, int], int | None]) -> None:

@@ -61,6 +61,7 @@ class Member:
     store: TokenStore
     share: Share
     id_limit: int = 0
+    tokenizer: Tokenizer | None = None
 
 
 class StoreDataLoader(DataLoader):
@@ -77,12 +78,10 @@ class StoreDataLoader(DataLoader):
         settings: Settings,
         *,
         epoch_size: int | None = None,
-        tokenizer: Tokenizer | None = None,
     ) -> None:
         self.settings = settings
         self.shape = shape
         self._members = dict(members)
-        self._tokenizer = tokenizer
         self._epoch_size = epoch_size
         self._backend = backend(settings.framework)
         if settings.framework == "torch":
@@ -98,6 +97,7 @@ class StoreDataLoader(DataLoader):
         self._closed = False
         self._cut_tokens = 0
         self._earlier_data: dict[str, Any] = {}
+        self._missing: dict[str, Any] = {}
         self._go(self._begin(), 0)
 
     # The run
@@ -298,13 +298,13 @@ class StoreDataLoader(DataLoader):
             "offset": place.offset,
             "seed": self.settings.seed,
             "rows": self._row_facts,
-            **dump_run(self._schedule, {**self._earlier_data, **data}, self.settings.cache_dir),
+            **dump_run(self._schedule, {**self._earlier_data, **data}, self.settings.cache_dir, self._missing),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where a state was saved, with this loader's own batch size, ranks, weights and sources."""
         step = states.check_header(state, self.kind, self.settings.seed, self._row_facts)
-        phases, data = load_run(state, self.settings.cache_dir)
+        phases, data, missing = load_run(state, self.settings.cache_dir)
         states.check_data(data, phases, {name: member.store for name, member in self._members.items()})
         for name, member in self._members.items():
             states.check_samples(phases, name, partial(self.shape.samples_of, member.store))
@@ -315,7 +315,7 @@ class StoreDataLoader(DataLoader):
         with self._engine.turn:
             self._follow(schedule, self.settings.batch_size, step)
             self._callbacks.jumped()
-            self._earlier_data = data  # a source that was taken out may return
+            self._earlier_data, self._missing = data, missing  # a source that was taken out may return
 
     @property
     def _row_facts(self) -> dict[str, Any]:
@@ -361,7 +361,7 @@ class StoreDataLoader(DataLoader):
             Span(name, int(document), int(first), int(last), store.file_of(int(document)))
             for document, first, last in zip(*store.spans_of(start, stop), strict=True)
         )
-        text = None if self._tokenizer is None else self._tokenizer.decode(store[start:stop].tolist())
+        text = None if member.tokenizer is None else member.tokenizer.decode(store[start:stop].tolist())
         return RowOrigin(row, name, sample, spans, text)
 
     def steps_of(self, document: int, source: str | None = None) -> list[int]:

@@ -138,4 +138,4 @@ class GrowingShard:
         self._ends.close()
 
 
-START_AGAIN = "the disk lost or changed bytes; discard(path) throws the unfinished part away"
+START_AGAIN = "the disk lost or changed bytes; millstream.store.discard(path) throws the unfinished part away"

@@ -128,4 +128,7 @@ def missing_manifest(path: Path) -> StoreError:
     """Say what a directory without a manifest is."""
     if (path / "writing.json").exists():
         return StoreError(f"{path}: was not finished; its writer was stopped", hint=RESUME)
-    return StoreError(f"{path}: this is not a store (it has no manifest.json)")
+    return StoreError(
+        f"{path}: this is not a store (it has no manifest.json)",
+        hint="raw text or JSONL becomes one with `millstream prepare` or millstream.prepare()",
+    )

@@ -35,7 +35,7 @@ def start(places: Places, settings: Settings) -> Start:
         if not settings.resume:
             raise StoreError(
                 f"{places.path}: an unfinished writer left {journal_documents(journal)} documents here",
-                hint="go on with resume=True, or throw them away with discard(path)",
+                hint="go on with resume=True, or throw them away with millstream.store.discard(path)",
             )
         check_settings(places, journal, settings)
         return go_on(places, journal, finished)
@@ -78,7 +78,7 @@ def check_settings(places: Places, journal: Journal, settings: Settings) -> None
     if settings.made_from != journal.made_from:
         raise StoreError(
             f"{places.path}: was begun with other sources, tokenizer or recipe",
-            hint="pass the same, or throw the unfinished part away with discard(path)",
+            hint="pass the same, or throw the unfinished part away with millstream.store.discard(path)",
         )
 
 

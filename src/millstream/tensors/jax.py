@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 NAME = "jax"
 ID_BYTES = 4
-SHARES_MEMORY = True
 
 
 def from_numpy(array: npt.NDArray[Any]) -> Any:

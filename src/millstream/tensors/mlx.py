@@ -12,7 +12,6 @@ from millstream.errors import LoaderError
 
 NAME = "mlx"
 ID_BYTES = 4
-SHARES_MEMORY = False
 
 
 def from_numpy(array: npt.NDArray[Any]) -> mx.array:

@@ -11,7 +11,6 @@ from millstream.errors import LoaderError
 
 NAME = "numpy"
 ID_BYTES = 8
-SHARES_MEMORY = True
 
 
 def from_numpy(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -11,7 +11,6 @@ from torch.utils.data import IterableDataset
 
 NAME = "torch"
 ID_BYTES = 8
-SHARES_MEMORY = True
 
 
 def from_numpy(array: npt.NDArray[Any]) -> torch.Tensor:

@@ -44,7 +44,7 @@ def load_tokenizer(tokenizer: object) -> Tokenizer:
     kind = type(tokenizer).__name__
     raise TokenizerError(
         f"an object of type {kind} is not a tokenizer that is known here",
-        hint="pass a path, a tiktoken name, or an object with the methods of millstream.Tokenizer",
+        hint="pass a path, a tiktoken name, or an object with the methods of millstream.tokens.Tokenizer",
     )
 
 
