@@ -152,7 +152,8 @@ def test_a_model_takes_a_batch_as_keywords(tmp_path: Path) -> None:
 
     def model(input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor) -> float:
         logits = embedding(input_ids) * attention_mask[..., None] @ embedding.weight.T
-        return float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100))
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+        return float(loss.detach())
 
     with counting_loader(tmp_path, framework="torch", tail="pad", tokens=998) as loader:
         losses = [model(**batch) for batch in loader]
