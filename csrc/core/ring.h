@@ -139,13 +139,15 @@ class Ring {
       const auto ticket = next_ticket_.fetch_add(1);
       if (!wait_for_room(ticket, stop)) return;
       auto& slot = slots_[ticket % slots_.size()];
+      bool failed = false;  // the slot is no longer ours to look at once it is handed over
       try {
         if (!fill(ticket, slot, scratch, stop)) return;
       } catch (...) {
         slot.failure = std::current_exception();
+        failed = true;
       }
       hand_over(slot);
-      if (slot.failure) return;
+      if (failed) return;
     }
   }
 
