@@ -135,8 +135,8 @@ void register_engine(nb::module_& m) {
            "Bytes of the buffer of a batch of so many rows.")
       .def("fill",
            [](const Feed& feed, std::uint64_t first, std::uint64_t own, std::size_t rows) {
-             nb::gil_scoped_release unlocked;
              install_guard();
+             nb::gil_scoped_release unlocked;
              const auto layout = feed.layout(rows);
              const auto pool = std::make_shared<Pool>(layout.bytes(), 1, 0);
              auto batch = std::make_unique<Batch>(pool, pool->try_take(), layout);

@@ -30,6 +30,7 @@ class ReadAhead {
 
   // Called by whoever starts to fill `step`; only one thread at a time does the work, the others go on.
   void before(std::uint64_t step) {
+    if (feed_.shape().documents == Documents::row) return;  // where a document lies is known only from its index
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return;
     next_step_ = std::max(next_step_, step + 1);
@@ -92,7 +93,7 @@ class ReadAhead {
     auto& shards = *feed_.sources()[source].shards;
     const auto length = feed_.shape().length;
     const auto token = sample * length;
-    if (token >= shards.tokens() || feed_.shape().documents == Documents::row) return true;
+    if (token >= shards.tokens()) return true;
     const auto number = shards.shard_of_token(token);
     const auto facts = shards.row(number);
     Shards::Reader reader(shards);
