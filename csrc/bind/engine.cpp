@@ -32,10 +32,10 @@ struct StoreFiles {
 };
 
 template <typename Value>
-nb::object columns(nb::handle self, const Batch& batch) {
+nb::object column(nb::handle self, const Batch& batch, std::size_t number) {
   const auto& layout = batch.layout();
-  return nb::cast(nb::ndarray<nb::numpy, Value, nb::ndim<3>, nb::c_contig>(
-      batch.data(), {layout.columns(), layout.rows, layout.length}, self));
+  auto* const data = batch.data() + number * layout.column_bytes();
+  return nb::cast(nb::ndarray<nb::numpy, Value, nb::ndim<2>, nb::c_contig>(data, {layout.rows, layout.length}, self));
 }
 
 nb::object integers(nb::handle self, std::int32_t* data, std::size_t count) {
@@ -61,7 +61,7 @@ struct RingHandle {
 nb::object take(RingHandle& handle) {
   auto& ring = *handle.ring;
   constexpr std::int64_t slice_ns = 50'000'000;
-  std::unique_ptr<Batch> batch;
+  std::optional<Batch> batch;
   auto outcome = Ring::Outcome::waiting;
   if (ring.ready()) outcome = ring.take(0, batch);
   while (outcome == Ring::Outcome::waiting) {
@@ -73,7 +73,7 @@ nb::object take(RingHandle& handle) {
   }
   if (outcome == Ring::Outcome::closed) throw std::runtime_error("the ring was closed");
   if (outcome == Ring::Outcome::starved) return nb::none();
-  return nb::cast(std::move(batch));
+  return nb::cast(std::move(*batch));
 }
 
 }  // namespace
@@ -132,29 +132,18 @@ void register_engine(nb::module_& m) {
            "stores"_a, "id_limits"_a, "plan"_a, "length"_a, "labels"_a, "documents"_a, "pad_id"_a, "id_bytes"_a,
            nb::keep_alive<1, 2>())
       .def("batch_bytes", [](const Feed& feed, std::size_t rows) { return feed.layout(rows).bytes(); }, "rows"_a,
-           "Bytes of the buffer of a batch of so many rows.")
-      .def("fill",
-           [](const Feed& feed, std::uint64_t first, std::uint64_t own, std::size_t rows) {
-             install_guard();
-             nb::gil_scoped_release unlocked;
-             const auto layout = feed.layout(rows);
-             const auto pool = std::make_shared<Pool>(layout.bytes(), 1, 0);
-             auto batch = std::make_unique<Batch>(pool, pool->try_take(), layout);
-             FeedScratch scratch;
-             feed.fill(first, own, *batch, scratch, std::atomic<bool>(false));
-             return batch;
-           },
-           "first"_a, "own"_a, "rows"_a, "Fill one batch here and now, in this thread.");
+           "Bytes of the buffer of a batch of so many rows.");
 
   nb::class_<Batch>(m, "Batch", "One batch in one buffer; arrays over it keep it alive.")
-      .def_prop_ro("columns",
-                   [](nb::handle_t<Batch> self) {
-                     const auto& batch = nb::cast<const Batch&>(self);
-                     return batch.layout().id_bytes == 8 ? columns<std::int64_t>(self, batch)
-                                                         : columns<std::int32_t>(self, batch);
-                   },
-                   nb::sig("def columns(self) -> numpy.typing.NDArray[numpy.int64] | numpy.typing.NDArray[numpy.int32]"),
-                   "Inputs, labels and, when isolated, positions: (columns, rows, length).")
+      .def("column",
+           [](nb::handle_t<Batch> self, std::size_t number) {
+             const auto& batch = nb::cast<const Batch&>(self);
+             if (number >= batch.layout().columns()) throw nb::index_error("no such column");
+             return batch.layout().id_bytes == 8 ? column<std::int64_t>(self, batch, number)
+                                                 : column<std::int32_t>(self, batch, number);
+           },
+           nb::sig("def column(self, number: int) -> numpy.typing.NDArray[typing.Any]"),
+           "Inputs (0), labels (1) or, when isolated, positions (2): (rows, length).")
       .def_prop_ro("lengths",
                    [](nb::handle_t<Batch> self) {
                      const auto& batch = nb::cast<const Batch&>(self);
@@ -180,9 +169,10 @@ void register_engine(nb::module_& m) {
       .def_prop_ro("facts",
                    [](const Batch& batch) {
                      const auto& f = batch.facts;
-                     return std::tuple(f.step, f.rows, f.filler, f.tokens, f.cut, f.longest_segment);
+                     return std::tuple(f.epoch, f.place, f.rows, f.filler, f.tokens, f.cut, f.longest_segment);
                    },
-                   "Step, rows, filler rows, tokens, tokens cut, longest segment.");
+                   "Epoch and place of the first row (since the phase began), rows, filler, tokens, tokens cut, longest "
+                   "segment.");
 
   m.def("fork_generation", &fork_generation, "How many forks lie between this process and the one that was started.");
 

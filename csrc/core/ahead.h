@@ -25,19 +25,21 @@ class ReadAhead {
       : feed_(feed), clock_(clock), next_step_(first_step) {
     const auto rows = std::max<std::uint64_t>(clock.rank_rows, 1);
     steps_ahead_ = std::clamp<std::uint64_t>(rows_ahead / rows, 2, 64);
-    steps_per_question_ = std::max<std::uint64_t>(1, 64 / rows);
+    steps_per_question_ = std::max<std::uint64_t>(1, rows_ahead / rows);
   }
 
-  // Called by whoever starts to fill `step`; only one thread at a time does the work, the others go on.
-  void before(std::uint64_t step) {
-    if (feed_.shape().documents == Documents::row) return;  // where a document lies is known only from its index
+  // Called by whoever starts to fill `step`; only one thread at a time does the work, the others go on. What is wrong with
+  // the data of a later step is not told here, but when that step is filled.
+  void before(std::uint64_t step, const std::atomic<bool>& stopping) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return;
     next_step_ = std::max(next_step_, step + 1);
-    try {
-      for (; next_step_ <= step + steps_ahead_; ++next_step_) look_at(next_step_);
-    } catch (const std::exception&) {
-      ++next_step_;  // whoever fills that step will say what is wrong with it, in its turn
+    for (; next_step_ <= step + steps_ahead_ && !stopping.load(std::memory_order_relaxed); ++next_step_) {
+      try {
+        look_at(next_step_, stopping);
+      } catch (const std::exception&) {
+        continue;
+      }
     }
   }
 
@@ -46,10 +48,11 @@ class ReadAhead {
 
  private:
   static constexpr std::uint64_t rows_ahead = 512;
+  static constexpr std::uintptr_t wish_bytes = 128 << 10;
   static constexpr std::uint64_t blocks_ahead = 8;  // of a store that is read in file order
   static constexpr int cold_memory = 64;            // steps to go on asking for after something was not in memory
 
-  void look_at(std::uint64_t number) {
+  void look_at(std::uint64_t number, const std::atomic<bool>& stopping) {
     const bool ask = cold_steps_.load(std::memory_order_relaxed) > 0;
     if (!ask && number % steps_per_question_ != 0) return;
     const auto step = clock_.step(number);
@@ -57,6 +60,7 @@ class ReadAhead {
     feed_.plan().rows(step.first, step.own, scratch_.plan);
     if (ask) cold_steps_.fetch_sub(1, std::memory_order_relaxed);
     for (const auto& row : scratch_.plan.rows) {
+      if (stopping.load(std::memory_order_relaxed)) return;
       if (!one_by_one(row.source)) continue;
       if (!want(row.source, row.sample, 1, ask)) missed();
       if (cold_steps_.load(std::memory_order_relaxed) == 0) break;  // the first row answers for its batch
@@ -88,12 +92,12 @@ class ReadAhead {
       want(0, order_->block_at(next_slot_) * spec.block_samples, spec.block_samples, false);
   }
 
-  // Asks for the pages of some samples unless their first page is in memory (or `anyway`); tells whether it was.
+  // Asks for the pages of some samples unless their middle page is in memory (or `anyway`); tells whether it was.
   bool want(std::uint32_t source, std::uint64_t sample, std::uint64_t samples, bool anyway) {
     auto& shards = *feed_.sources()[source].shards;
     const auto length = feed_.shape().length;
     const auto token = sample * length;
-    if (token >= shards.tokens()) return true;
+    if (token >= shards.tokens() || feed_.shape().documents == Documents::row) return true;
     const auto number = shards.shard_of_token(token);
     const auto facts = shards.row(number);
     Shards::Reader reader(shards);
@@ -104,10 +108,13 @@ class ReadAhead {
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto from = reinterpret_cast<std::uintptr_t>(shard.tokens + start * shard.token_width) / page * page;
     const auto to = reinterpret_cast<std::uintptr_t>(shard.tokens + (start + count) * shard.token_width);
-    auto* const pages = reinterpret_cast<void*>(from);
+    // The middle answers for the whole: the first page may be in memory because of its neighbour.
+    auto* const middle = reinterpret_cast<void*>((from + to) / 2 / page * page);
     unsigned char resident = 1;
-    if (!anyway && ::mincore(pages, 1, &resident) == 0 && (resident & 1) != 0) return true;
-    ::madvise(pages, to - from, MADV_WILLNEED);
+    if (!anyway && ::mincore(middle, 1, &resident) == 0 && (resident & 1) != 0) return true;
+    // The system cuts a wish to its read-ahead size, so large ones are made in pieces.
+    for (auto piece = from; piece < to; piece += wish_bytes)
+      ::madvise(reinterpret_cast<void*>(piece), std::min<std::uintptr_t>(wish_bytes, to - piece), MADV_WILLNEED);
     return anyway;
   }
 

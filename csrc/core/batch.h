@@ -10,8 +10,7 @@
 
 namespace millstream {
 
-// Where the columns of a batch lie in its buffer. The token columns come first, one after another, so that a
-// framework can take them as one array of shape (columns, rows, length).
+// Where the columns of a batch lie in its buffer, each on a 64-byte boundary: jax shares no other memory.
 struct BatchLayout {
   std::size_t rows = 0;
   std::size_t length = 0;
@@ -19,8 +18,8 @@ struct BatchLayout {
   bool isolated = false;     // with position ids and segment starts
 
   std::size_t columns() const { return isolated ? 3 : 2; }
-  std::size_t column_bytes() const { return rows * length * id_bytes; }
-  std::size_t lengths_offset() const { return aligned(columns() * column_bytes()); }
+  std::size_t column_bytes() const { return aligned(rows * length * id_bytes); }
+  std::size_t lengths_offset() const { return columns() * column_bytes(); }
   std::size_t sources_offset() const { return lengths_offset() + rows * sizeof(std::int32_t); }
   std::size_t starts_offset() const { return aligned(sources_offset() + rows * sizeof(std::int32_t)); }
   std::size_t bytes() const {
@@ -33,6 +32,8 @@ struct BatchLayout {
 
 struct BatchFacts {
   std::uint64_t step = 0;    // of the clock that made it
+  std::uint64_t epoch = 0;   // since the phase began
+  std::uint64_t place = 0;   // of the first row among the samples of its epoch (since the phase began, in epoch 0)
   std::uint64_t rows = 0;    // real rows
   std::uint64_t filler = 0;  // rows that only fill up (loss 0)
   std::uint64_t tokens = 0;  // real input tokens
@@ -46,9 +47,11 @@ class Batch {
  public:
   Batch(std::shared_ptr<Pool> pool, std::byte* data, const BatchLayout& layout)
       : pool_(std::move(pool)), data_(data), layout_(layout) {}
-  ~Batch() { pool_->give_back(data_); }
-  Batch(const Batch&) = delete;
-  Batch& operator=(const Batch&) = delete;
+  ~Batch() {
+    if (pool_) pool_->give_back(data_);
+  }
+  Batch(Batch&& other) noexcept = default;  // a moved-from batch has no pool
+  Batch& operator=(Batch&&) = delete;
 
   const BatchLayout& layout() const { return layout_; }
   std::byte* data() const { return data_; }

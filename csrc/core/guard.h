@@ -1,12 +1,14 @@
 // core/guard.h: a mapped file that shrinks is an error, not the end of the process.
 //
 // Touching a page behind the end of a mapped file raises SIGBUS on the thread that touched it. While a thread copies
-// inside `survives`, our handler jumps out of the copy; any other SIGBUS goes to whoever handled it before us.
+// inside `survives`, our handler jumps out of the copy; any other SIGBUS goes to whoever handled it before us, once: it may
+// have been installed on top of us in between, and would send it back.
 #pragma once
 
 #include <signal.h>
 #include <ucontext.h>
 
+#include <atomic>
 #include <csetjmp>
 #include <csignal>
 
@@ -14,7 +16,8 @@ namespace millstream {
 
 namespace guard_detail {
 
-inline thread_local sigjmp_buf* escape = nullptr;
+inline thread_local sigjmp_buf* volatile escape = nullptr;
+inline thread_local bool passed_on = false;
 inline struct sigaction previous;
 
 inline void on_bus_error(int signal, siginfo_t* info, void* context) {
@@ -23,9 +26,17 @@ inline void on_bus_error(int signal, siginfo_t* info, void* context) {
     pthread_sigmask(SIG_SETMASK, &static_cast<const ucontext_t*>(context)->uc_sigmask, nullptr);
     siglongjmp(*escape, 1);
   }
-  if (previous.sa_flags & SA_SIGINFO) return previous.sa_sigaction(signal, info, context);
-  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
-  std::signal(SIGBUS, SIG_DFL);  // the access is repeated on return, and now ends the process as it would have
+  const bool ignored = previous.sa_handler == SIG_IGN;
+  if (ignored && info->si_code <= 0) return;  // sent by a process: no access that would be repeated for ever
+  if (!ignored && previous.sa_handler != SIG_DFL && !passed_on) {
+    passed_on = true;
+    if (previous.sa_flags & SA_SIGINFO) previous.sa_sigaction(signal, info, context);
+    else previous.sa_handler(signal);
+    passed_on = false;
+    return;
+  }
+  std::signal(SIGBUS, SIG_DFL);
+  std::raise(SIGBUS);  // and now ends the process as it would have without us
 }
 
 }  // namespace guard_detail
@@ -52,13 +63,16 @@ bool survives(const Copy& copy) {
     guard_detail::escape = outer;
     return false;
   }
+  // The fences keep the compiler from moving the copy out of the guard: only a signal could tell the difference.
   guard_detail::escape = &here;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   try {
     copy();
   } catch (...) {
     guard_detail::escape = outer;
     throw;
   }
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   guard_detail::escape = outer;
   return true;
 }

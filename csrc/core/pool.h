@@ -35,13 +35,10 @@ class Pool {
   };
   using Owned = std::unique_ptr<std::byte, Free>;
 
-  static constexpr std::size_t no_limit = std::size_t{1} << 62;
-
   // At most `most` buffers of `bytes` each; `keep` of them stay for reuse when nobody needs them.
   Pool(std::size_t bytes, std::size_t most, std::size_t keep) : bytes_(bytes), most_(most), keep_(keep) {}
 
   std::size_t buffer_bytes() const { return bytes_; }
-  bool limited() const { return most_ < no_limit; }
 
   // Null when all buffers are out.
   std::byte* try_take() {

@@ -1,7 +1,8 @@
 // core/ring.h: threads that fill batches ahead of the trainer, handed over in order.
 //
-// A thread takes a ticket (the next step), waits until the ring has room for it, fills a buffer from the pool and puts it into
-// the ring's slot for that ticket. Tickets make the order independent of how fast any thread is. Nothing here knows Python.
+// A thread waits until the ring has room, takes a buffer from the pool and then a ticket (the next step), fills the buffer and
+// puts it into the ring's slot for that ticket. Tickets make the order independent of how fast any thread is; the buffer comes
+// first, so that the step that is due next never waits for a buffer that a later step holds. Nothing here knows Python.
 #pragma once
 
 #include <sys/resource.h>
@@ -14,6 +15,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <stop_token>
 #include <thread>
@@ -55,11 +57,11 @@ class Ring {
         clock_(clock),
         pool_(std::move(pool)),
         pad_last_(pad_last),
+        thread_count_(threads),
         ahead_(*feed_, clock, first_step),
         slots_(depth),
         next_ticket_(first_step),
-        head_(first_step),
-        buffered_(first_step) {
+        head_(first_step) {
     if (threads == 0 || depth == 0) throw std::invalid_argument("a ring needs a thread and a slot");
     if (pool_->buffer_bytes() < feed_->layout(clock.rank_rows).bytes())
       throw std::invalid_argument("the buffers are too small for a batch");
@@ -77,17 +79,20 @@ class Ring {
   Ring& operator=(const Ring&) = delete;
 
   // Waits at most `patience_ns` for the next batch. A failed fill is thrown here, in its turn.
-  Outcome take(std::int64_t patience_ns, std::unique_ptr<Batch>& out) {
+  Outcome take(std::int64_t patience_ns, std::optional<Batch>& out) {
     const std::lock_guard one_at_a_time(taking_);
+    if (stopping_.load()) return Outcome::closed;
     auto& slot = slots_[head_.load(std::memory_order_relaxed) % slots_.size()];
     if (!slot.ready.load(std::memory_order_acquire)) {
       const auto start = now_ns();
-      const bool ready = spin(slot) || sleep(slot, patience_ns);
+      const bool ready = spin(slot) || nap(slot, patience_ns) || sleep(slot, patience_ns);
       take_wait_ns_.fetch_add(now_ns() - start, std::memory_order_relaxed);
-      if (!ready) return why_not();
+      if (stopping_.load()) return Outcome::closed;
+      if (!ready) return starved() ? Outcome::starved : Outcome::waiting;
     }
     if (slot.failure) std::rethrow_exception(slot.failure);  // it stays, so that every later call says the same
-    out = std::move(slot.batch);
+    out.emplace(std::move(*slot.batch));
+    slot.batch.reset();
     slot.ready.store(false, std::memory_order_relaxed);
     taken_.fetch_add(1, std::memory_order_relaxed);
     head_.fetch_add(1);
@@ -98,77 +103,101 @@ class Ring {
   // True if the next take() will not wait.
   bool ready() const { return slots_[head_.load() % slots_.size()].ready.load(std::memory_order_acquire); }
 
-  std::size_t pool_bytes() const { return pool_->bytes_held(); }
-
   std::size_t filled() const {
     std::size_t count = 0;
     for (const auto& slot : slots_) count += slot.ready.load(std::memory_order_acquire);
     return count;
   }
 
+  std::size_t pool_bytes() const { return pool_->bytes_held(); }
+
   RingCounters counters() const {
     return {taken_.load(), filled_.load(), fill_ns_.load(), room_wait_ns_.load(), take_wait_ns_.load()};
   }
 
-  // Stops the threads; each ends after the row it is writing. Batches that are ready can still be taken.
+  // Stops the threads, each after the row it is writing, and sends away whoever waits in take().
   void close() {
     const std::lock_guard one_at_a_time(closing_);
     stopping_.store(true);
     for (auto& thread : threads_) thread.request_stop();
-    {
-      const std::lock_guard lock(mutex_);
-      room_.notify_all();
-      filled_slot_.notify_all();
-    }
+    pass_lock();
+    room_.notify_all();
+    filled_slot_.notify_all();
     pool_->wake();
     threads_.clear();
   }
 
  private:
-  static constexpr auto nobody = ~std::uint64_t{0};
+  static constexpr std::int64_t worth_spinning_ns = 30'000;
+  static constexpr std::int64_t worth_napping_ns = 1'000'000;
+
+  // A buffer on its way from the pool to a batch.
+  struct GiveBack {
+    Pool* pool;
+    void operator()(std::byte* data) const { pool->give_back(data); }
+  };
+  using Loan = std::unique_ptr<std::byte, GiveBack>;
 
   struct Slot {
     std::atomic<bool> ready = false;
-    std::unique_ptr<Batch> batch;
+    std::optional<Batch> batch;
     std::exception_ptr failure;
   };
 
   void work(const std::stop_token& stop) {
     FeedScratch scratch;
-    while (!stop.stop_requested()) {
-      const auto ticket = next_ticket_.fetch_add(1);
-      if (!wait_for_room(ticket, stop)) return;
-      auto& slot = slots_[ticket % slots_.size()];
-      bool failed = false;  // the slot is no longer ours to look at once it is handed over
+    while (wait_for_room(stop)) {
+      std::exception_ptr failure;
+      Loan buffer(nullptr, GiveBack{pool_.get()});
       try {
-        if (!fill(ticket, slot, scratch, stop)) return;
+        buffer.reset(take_buffer(stop));
+        if (!buffer) return;
       } catch (...) {
-        slot.failure = std::current_exception();
-        failed = true;
+        failure = std::current_exception();
       }
+      const auto ticket = claim_ticket(stop);
+      if (!ticket) return;
+      auto& slot = slots_[*ticket % slots_.size()];
+      try {
+        if (!failure && !fill(*ticket, slot, buffer, scratch)) return;
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      slot.failure = failure;
       hand_over(slot);
-      if (failed) return;
+      if (failure) return;
     }
   }
 
-  bool fill(std::uint64_t ticket, Slot& slot, FeedScratch& scratch, const std::stop_token& stop) {
-    const auto step = clock_.step(ticket);
-    const auto layout = feed_->layout(pad_last_ ? clock_.rank_rows : step.own);
+  // Null when the ring is closing.
+  std::byte* take_buffer(const std::stop_token& stop) {
+    if (auto* const data = pool_->try_take()) return data;
+    without_buffer_.fetch_add(1);
     auto* const data = pool_->take([&] { return !stop.stop_requested(); });
-    if (data == nullptr) return false;
-    auto batch = std::make_unique<Batch>(pool_, data, layout);
-    pass_on_buffers(ticket);
+    without_buffer_.fetch_sub(1);
+    return data;
+  }
+
+  // Every thread waits for a buffer and all of them are in the user's hands: no batch is on its way.
+  bool starved() const { return without_buffer_.load() == thread_count_ && pool_->starving(); }
+
+  bool fill(std::uint64_t ticket, Slot& slot, Loan& buffer, FeedScratch& scratch) {
     const auto start = now_ns();
-    ahead_.before(ticket);
-    feed_->fill(step.first, step.own, *batch, scratch, stopping_);
+    fill_start_ns_.store(start, std::memory_order_relaxed);
+    const auto step = clock_.step(ticket);
+    auto& batch = slot.batch.emplace(pool_, buffer.get(), feed_->layout(pad_last_ ? clock_.rank_rows : step.own));
+    (void)buffer.release();
+    ahead_.before(ticket, stopping_);
+    feed_->fill(step.first, step.own, batch, scratch, stopping_);
     if (stopping_.load()) return false;  // it may have stopped in the middle
-    batch->facts.step = ticket;
+    batch.facts.step = ticket;
+    batch.facts.epoch = step.epoch;
+    batch.facts.place = step.offset + step.first - step.position;
     note_misses(ticket);
     const auto took = now_ns() - start;
     fill_ns_.fetch_add(took, std::memory_order_relaxed);
     last_fill_ns_.store(took, std::memory_order_relaxed);
     filled_.fetch_add(1, std::memory_order_relaxed);
-    slot.batch = std::move(batch);
     return true;
   }
 
@@ -182,59 +211,52 @@ class Ring {
     seen = usage.ru_majflt;
   }
 
-  // Where buffers are limited they go to tickets in order: else later batches could hold all that the trainer leaves, and
-  // the one it waits for would get none.
-  bool wait_for_room(std::uint64_t ticket, const std::stop_token& stop) {
-    const auto fits = [&] {
-      return ticket < head_.load() + slots_.size() && (!pool_->limited() || buffered_.load() == ticket);
-    };
-    if (fits()) return !stop.stop_requested();
-    const auto start = now_ns();
+  bool has_room() const { return next_ticket_.load() < head_.load() + slots_.size(); }
+
+  // Waits until a ticket can be had; false when the ring is closing.
+  bool wait_for_room(const std::stop_token& stop) {
+    if (has_room()) return !stop.stop_requested();
     std::unique_lock lock(mutex_);
-    while (true) {
-      first_waiting_.store(std::min(first_waiting_.load(), ticket));  // before asking, so that nobody misses both
-      if (fits() || stop.stop_requested()) break;
-      room_.wait(lock);
-    }
+    return wait_for_room(lock, stop);
+  }
+
+  bool wait_for_room(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
+    if (has_room()) return !stop.stop_requested();
+    const auto start = now_ns();
+    waiting_for_room_.fetch_add(1);
+    room_.wait(lock, [&] { return has_room() || stop.stop_requested(); });
+    waiting_for_room_.fetch_sub(1);
     room_wait_ns_.fetch_add(now_ns() - start, std::memory_order_relaxed);
     return !stop.stop_requested();
   }
 
-  // A thread is woken when its batch is due within half a ring, not as soon as there is room: small batches would drown in
-  // wake-ups.
+  // The next step, once it has room: nobody ever sleeps with a ticket in hand.
+  std::optional<std::uint64_t> claim_ticket(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    if (!wait_for_room(lock, stop)) return std::nullopt;
+    return next_ticket_.fetch_add(1);
+  }
+
+  // Threads are woken when half the ring is empty, not for every batch: small batches would drown in wake-ups.
   void make_room() {
-    if (first_waiting_.load() <= head_.load() + slots_.size() / 2) wake_waiting();
-  }
-
-  void pass_on_buffers(std::uint64_t ticket) {
-    if (!pool_->limited()) return;
-    buffered_.store(ticket + 1);
-    if (first_waiting_.load() < head_.load() + slots_.size()) wake_waiting();
-  }
-
-  // Whoever still has no room says so again.
-  void wake_waiting() {
-    const std::lock_guard lock(mutex_);
-    first_waiting_.store(nobody);
+    if (waiting_for_room_.load() == 0) return;
+    if (next_ticket_.load() - head_.load() > slots_.size() / 2) return;
+    pass_lock();
     room_.notify_all();
-  }
-
-  // Tickets get their buffers in order, so if the next batch has none, no later one has: the user holds them all.
-  Outcome why_not() const {
-    if (stopping_.load()) return Outcome::closed;
-    return pool_->starving() && buffered_.load() == head_.load() ? Outcome::starved : Outcome::waiting;
   }
 
   void hand_over(Slot& slot) {
     slot.ready.store(true);
     if (!taker_waits_.load()) return;
-    const std::lock_guard lock(mutex_);
+    pass_lock();
     filled_slot_.notify_one();
   }
 
+  // Whoever was about to sleep now does, or has seen the change. Notifying under the lock would wake it only to wait again.
+  void pass_lock() { const std::lock_guard lock(mutex_); }
+
   // A batch that is due within microseconds is not worth a sleep.
   bool spin(const Slot& slot) const {
-    constexpr std::int64_t worth_spinning_ns = 30'000;
     const auto expected = last_fill_ns_.load(std::memory_order_relaxed);
     if (expected == 0 || expected > worth_spinning_ns) return false;
     const auto end = now_ns() + 2 * expected;
@@ -243,6 +265,22 @@ class Ring {
       if (slot.ready.load(std::memory_order_acquire)) return true;
     }
     return false;
+  }
+
+  // A batch that is due within a millisecond is waited for by the clock: being woken would cost the thread that fills it
+  // more than the nap costs us, and that thread is what everybody waits for.
+  bool nap(const Slot& slot, std::int64_t patience_ns) const {
+    const auto give_up = now_ns() + patience_ns;
+    while (true) {
+      const auto expected = last_fill_ns_.load(std::memory_order_relaxed);
+      if (expected == 0 || expected > worth_napping_ns) return false;
+      const auto now = now_ns();
+      const auto due = fill_start_ns_.load(std::memory_order_relaxed) + expected;
+      const auto wake = std::min(give_up, std::max(due, now + expected / 8));
+      std::this_thread::sleep_for(std::chrono::nanoseconds(wake - now));
+      if (slot.ready.load(std::memory_order_acquire)) return true;
+      if (now_ns() >= give_up || without_buffer_.load() > 0 || stopping_.load()) return false;
+    }
   }
 
   bool sleep(const Slot& slot, std::int64_t patience_ns) {
@@ -258,20 +296,21 @@ class Ring {
   const Clock clock_;
   std::shared_ptr<Pool> pool_;
   const bool pad_last_;
+  const std::size_t thread_count_;
   ReadAhead ahead_;
 
   std::vector<Slot> slots_;
   std::atomic<std::uint64_t> next_ticket_;
-  std::atomic<std::uint64_t> head_;      // the step that is handed over next
-  std::atomic<std::uint64_t> buffered_;  // the step that gets the next buffer, where buffers are limited
-  std::atomic<std::uint64_t> first_waiting_ = nobody;  // no thread waits for room with an earlier ticket
+  std::atomic<std::uint64_t> head_;  // the step that is handed over next
 
   std::mutex mutex_, taking_, closing_;
   std::condition_variable room_, filled_slot_;
+  std::atomic<int> waiting_for_room_ = 0;
+  std::atomic<std::size_t> without_buffer_ = 0;  // threads that wait for one
   std::atomic<bool> taker_waits_ = false, stopping_ = false;
 
   std::atomic<std::uint64_t> taken_ = 0, filled_ = 0;
-  std::atomic<std::int64_t> fill_ns_ = 0, last_fill_ns_ = 0, room_wait_ns_ = 0, take_wait_ns_ = 0;
+  std::atomic<std::int64_t> fill_ns_ = 0, last_fill_ns_ = 0, fill_start_ns_ = 0, room_wait_ns_ = 0, take_wait_ns_ = 0;
   std::vector<std::jthread> threads_;
 };
 

@@ -1,4 +1,5 @@
-// core/rows.h: sample of a store -> row of a batch. Finds a sample's tokens, cuts them at documents if asked, and assembles.
+// core/rows.h: sample of a store -> where its tokens lie in memory, cut at documents if asked. Nothing is copied yet, except
+// for the few samples that cross shards.
 #pragma once
 
 #include <algorithm>
@@ -6,10 +7,10 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/assemble.h"
-#include "core/batch.h"
 #include "core/guard.h"
 #include "core/shards.h"
 
@@ -25,63 +26,55 @@ struct FeedShape {
   std::size_t id_bytes = 8;
 };
 
-// What a thread keeps between rows.
-struct RowScratch {
-  std::vector<std::byte> window;          // a row that crosses shards, brought together
-  std::vector<std::uint32_t> boundaries;  // where documents begin inside a window
-  std::vector<Segment> segments;
+// A row's tokens, contiguous in memory, and where in them documents begin.
+struct FoundRow {
+  Segment whole;
+  std::size_t shard = 0;
+  std::size_t first_boundary = 0, boundaries = 0;  // in RowScratch::boundaries; only where documents are isolated
 };
 
-// Writes rows of one store for as long as it lives: at most one batch.
-class RowWriter {
- public:
-  RowWriter(Shards& shards, const FeedShape& shape, std::uint32_t id_limit, RowScratch& scratch)
-      : shards_(shards), shape_(shape), id_limit_(id_limit), scratch_(scratch), reader_(shards) {}
+// What a thread keeps between batches.
+struct RowScratch {
+  std::vector<FoundRow> rows;
+  std::vector<std::uint32_t> boundaries;
+  std::vector<std::byte> joined;  // samples that cross shards, brought together
+  std::size_t joined_bytes = 0;   // in use
+  std::size_t row_bytes = 0;
+  std::vector<Segment> segments;
 
-  // Writes a sample; returns its real tokens and adds to `cut` what did not fit.
-  template <typename Out>
-  std::size_t write(std::uint64_t sample, const RowSpace<Out>& space, std::size_t row_start, SegmentStarts* starts,
-                    std::uint64_t& cut) {
-    switch (shards_.dtype()) {
-      case Dtype::uint16: return write_from<std::uint16_t>(sample, space, row_start, starts, cut);
-      case Dtype::uint32: return write_from<std::uint32_t>(sample, space, row_start, starts, cut);
-      default: return write_from<std::int32_t>(sample, space, row_start, starts, cut);
-    }
+  // Room for a batch, so that what was found stays where it is.
+  void reset(std::size_t most_rows, std::size_t length) {
+    rows.clear();
+    boundaries.clear();
+    row_bytes = ((length + 1) * sizeof(std::uint32_t) + 7) / 8 * 8;  // of the widest tokens, and aligned for them
+    joined_bytes = 0;
+    if (joined.size() < most_rows * row_bytes) joined.resize(most_rows * row_bytes);
   }
 
- private:
-  // A row's tokens, contiguous in memory.
-  struct Window {
-    const std::byte* tokens;
-    std::uint32_t count;  // inputs
-    bool followed;        // one more token is there, as a target
-    std::size_t shard;
-  };
+  std::byte* join_next() { return joined.data() + std::exchange(joined_bytes, joined_bytes + row_bytes); }
+};
 
-  template <typename In, typename Out>
-  std::size_t write_from(std::uint64_t sample, const RowSpace<Out>& space, std::size_t row_start, SegmentStarts* starts,
-                         std::uint64_t& cut) {
-    scratch_.boundaries.clear();
-    const auto window =
-        shape_.documents == Documents::row ? document_window(sample, cut) : token_window(sample);
-    cut_segments(window, sizeof(In));
-    std::size_t tokens = 0;
-    const bool alive = survives([&] {
-      check_ids(reinterpret_cast<const In*>(window.tokens), window.count + window.followed, window.shard);
-      tokens = assemble_row<In, Out>(scratch_.segments, {shape_.length, shape_.labels, shape_.pad_id}, space, row_start, starts);
-    });
-    if (!alive) throw shrunk(window.shard);
-    return tokens;
+// Finds rows of one store. What it found may be read for as long as it lives.
+class RowFinder {
+ public:
+  RowFinder(Shards& shards, const FeedShape& shape, RowScratch& scratch)
+      : shards_(shards), shape_(shape), scratch_(scratch), reader_(shards) {}
+
+  // Adds to `cut` the tokens of the sample that do not fit into a row.
+  FoundRow find(std::uint64_t sample, std::uint64_t& cut) {
+    if (shape_.documents == Documents::row) return find_document(sample, cut);
+    FoundRow found;
+    found.first_boundary = scratch_.boundaries.size();
+    found.whole = find_window(sample, found.shard);
+    found.boundaries = scratch_.boundaries.size() - found.first_boundary;
+    return found;
   }
 
   DataError shrunk(std::size_t shard) const {
     return DataError(shards_.path(shard) + ": became shorter, or unreadable, while it was being read");
   }
 
-  DataError damaged_index(std::size_t shard) const {
-    return DataError(shards_.path(shard) + ": its document index is damaged");
-  }
-
+ private:
   DataError behind_the_end(std::uint64_t sample) const {
     return DataError(shards_.path(0) + ": the store has no row " + std::to_string(sample));
   }
@@ -90,7 +83,11 @@ class RowWriter {
     return DataError(shards_.path(shard) + ": the table that describes this shard contradicts itself");
   }
 
-  Window document_window(std::uint64_t sample, std::uint64_t& cut) {
+  DataError damaged_index(std::size_t shard) const {
+    return DataError(shards_.path(shard) + ": its document index is damaged");
+  }
+
+  FoundRow find_document(std::uint64_t sample, std::uint64_t& cut) {
     if (sample >= shards_.documents()) throw behind_the_end(sample);
     const auto number = shards_.shard_of_document(sample);
     const auto facts = shards_.row(number);
@@ -106,46 +103,44 @@ class RowWriter {
     if (start > stop || stop > shard.token_count) throw damaged_index(number);
     const auto count = std::min<std::uint64_t>(stop - start, shape_.length);
     cut += stop - start - count;
-    return {shard.tokens + start * shard.token_width, static_cast<std::uint32_t>(count), stop - start > count, number};
+    const auto* const tokens = shard.tokens + start * shard.token_width;
+    return {{tokens, static_cast<std::uint32_t>(count), stop - start > count}, number};
   }
 
-  Window token_window(std::uint64_t sample) {
+  Segment find_window(std::uint64_t sample, std::size_t& number) {
     if (shards_.tokens() == 0 || sample > (shards_.tokens() - 1) / shape_.length) throw behind_the_end(sample);
     const auto first = sample * shape_.length;
     const auto total = std::min<std::uint64_t>(shape_.length + 1, shards_.tokens() - first);
     const auto inputs = static_cast<std::uint32_t>(std::min<std::uint64_t>(total, shape_.length));
-    const auto number = shards_.shard_of_token(first);
-    const auto facts = shards_.row(number);
-    const auto start = first - facts.first_token;
-    if (start >= facts.tokens) throw wrong_table(number);
-    if (total > facts.tokens - start) {
-      bring_together(first, total, number);
-      return {scratch_.window.data(), inputs, total > inputs, number};
-    }
+    number = shards_.shard_of_token(first);
+    const auto start = first - shards_.first_token(number);
+    if (start >= shards_.tokens_of(number)) throw wrong_table(number);
+    if (total > shards_.tokens_of(number) - start) return {bring_together(first, total, number), inputs, total > inputs};
     const auto& shard = reader_.at(number);
     find_boundaries(number, shard, start, total, 0);
-    return {shard.tokens + start * shard.token_width, inputs, total > inputs, number};
+    return {shard.tokens + start * shard.token_width, inputs, total > inputs};
   }
 
   // Copies a window that crosses shards into the scratch, piece by piece.
-  void bring_together(std::uint64_t first, std::uint64_t total, std::size_t number) {
+  const std::byte* bring_together(std::uint64_t first, std::uint64_t total, std::size_t number) {
     const auto token_bytes = width(shards_.dtype());
-    scratch_.window.resize(total * token_bytes);
+    auto* const window = scratch_.join_next();
     for (std::uint64_t done = 0; done < total; ++number) {
       if (number == shards_.count()) throw wrong_table(number - 1);
-      const auto facts = shards_.row(number);
-      const auto start = first + done - facts.first_token;
-      if (start > facts.tokens) throw wrong_table(number);
-      const auto take = std::min(total - done, facts.tokens - start);
+      const auto start = first + done - shards_.first_token(number);
+      if (start > shards_.tokens_of(number)) throw wrong_table(number);
+      const auto take = std::min(total - done, shards_.tokens_of(number) - start);
       if (take == 0) continue;
       const auto& shard = reader_.at(number);
-      auto* const to = scratch_.window.data() + done * token_bytes;
+      auto* const to = window + done * token_bytes;
       const auto* const from = shard.tokens + start * token_bytes;
       if (!survives([&] { std::memcpy(to, from, take * token_bytes); })) throw shrunk(number);
-      if (done > 0) scratch_.boundaries.push_back(static_cast<std::uint32_t>(done));  // a document never crosses shards
+      if (done > 0 && shape_.documents == Documents::isolate)
+        scratch_.boundaries.push_back(static_cast<std::uint32_t>(done));  // a document never crosses shards
       find_boundaries(number, shard, start, take, done);
       done += take;
     }
+    return window;
   }
 
   // Where documents begin behind the first of [start, start + count) of a shard, counted from the window's first token.
@@ -169,39 +164,27 @@ class RowWriter {
     if (damaged) throw damaged_index(number);
   }
 
-  // Window and boundaries -> segments. The extra token behind the inputs is a target only within its own document.
-  void cut_segments(const Window& window, std::size_t token_bytes) {
-    auto& segments = scratch_.segments;
-    segments.clear();
-    const bool isolate = shape_.documents == Documents::isolate;
-    std::uint32_t begin = 0;
-    bool followed = window.followed;
-    const auto add = [&](std::uint32_t end, bool has_target) {
-      segments.push_back({window.tokens + begin * token_bytes, end - begin, has_target});
-      begin = end;
-    };
-    if (isolate) {
-      for (const auto boundary : scratch_.boundaries) {
-        if (boundary < window.count) add(boundary, false);
-        if (boundary == window.count) followed = false;
-      }
-    }
-    add(window.count, followed);
-  }
-
-  template <typename In>
-  void check_ids(const In* tokens, std::size_t count, std::size_t shard) const {
-    if (id_limit_ == 0) return;
-    if (const auto top = largest(tokens, count); top >= id_limit_)
-      throw DataError(shards_.path(shard) + ": holds the id " + std::to_string(top) + ", but the vocabulary ends at " +
-                      std::to_string(id_limit_ - 1));
-  }
-
   Shards& shards_;
   const FeedShape& shape_;
-  std::uint32_t id_limit_;
   RowScratch& scratch_;
   Shards::Reader reader_;
 };
+
+// Cuts a found row into segments. The extra token behind the inputs is a target only within its own document.
+inline void cut_row(const FoundRow& row, std::size_t token_bytes, std::span<const std::uint32_t> boundaries,
+                    std::vector<Segment>& segments) {
+  segments.clear();
+  const auto* const tokens = static_cast<const std::byte*>(row.whole.tokens);
+  std::uint32_t begin = 0;
+  bool followed = row.whole.followed;
+  for (const auto boundary : boundaries) {
+    if (boundary < row.whole.count) {
+      segments.push_back({tokens + begin * token_bytes, boundary - begin, false});
+      begin = boundary;
+    }
+    if (boundary == row.whole.count) followed = false;
+  }
+  segments.push_back({tokens + begin * token_bytes, row.whole.count - begin, followed});
+}
 
 }  // namespace millstream

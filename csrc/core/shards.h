@@ -1,7 +1,7 @@
 // core/shards.h: the tokens and documents of a store, mapped shard by shard when first touched.
 //
-// A store may have more shards than a process may have mappings, so the oldest is unmapped when there are too many. Of
-// such a store a Reader holds the shared lock while it copies: what it looks at cannot be unmapped under it.
+// A store may have more shards than a process may have mappings, so the oldest is let go when there are too many. It is
+// unmapped only when no Reader is left that began before: what a Reader looks at cannot vanish, and nobody waits for anybody.
 #pragma once
 
 #include <fcntl.h>
@@ -19,7 +19,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -142,6 +141,9 @@ class Shards {
     return row;
   }
 
+  std::uint64_t first_token(std::size_t shard) const { return layout_.table[shard * 8]; }
+  std::uint64_t tokens_of(std::size_t shard) const { return layout_.table[shard * 8 + 1]; }
+
   std::size_t shard_of_token(std::uint64_t token) const { return locate(token, tokens_, &Row::first_token); }
   std::size_t shard_of_document(std::uint64_t document) const {
     return locate(document, documents_, &Row::first_document);
@@ -152,29 +154,22 @@ class Shards {
     return layout_.directory + "/" + name(shard) + ".bin";
   }
 
-  // Shared access to mapped shards, for as long as it lives. A thread has at most one: to unmap a shard it waits for the
-  // readers of that store, and two threads that each read one store and wait for the other would wait for ever.
+  // Access to mapped shards: what `at` returned stays mapped for as long as the Reader lives.
   class Reader {
    public:
-    explicit Reader(Shards& shards) : shards_(shards), lock_(shards.in_use_, std::defer_lock) {
-      if (shards.count() > shards.most_mapped_) lock_.lock();  // else nothing is ever unmapped
-    }
+    explicit Reader(Shards& shards) : shards_(shards), began_(shards.enter()) {}
+    ~Reader() { shards_.leave(began_); }
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
 
     const Shard& at(std::size_t shard) {
-      while (true) {
-        if (const auto* found = shards_.mapped_[shard].load(std::memory_order_acquire)) return *found;
-        if (lock_.owns_lock() && shards_.crowded()) {
-          lock_.unlock();
-          shards_.unmap_oldest();
-          lock_.lock();
-        }
-        shards_.map(shard);
-      }
+      if (const auto* found = shards_.mapped_[shard].load(std::memory_order_acquire)) return *found;
+      return shards_.map(shard);
     }
 
    private:
     Shards& shards_;
-    std::shared_lock<std::shared_mutex> lock_;
+    const std::uint64_t began_;
   };
 
   ~Shards() {
@@ -208,24 +203,39 @@ class Shards {
     return text;
   }
 
-  bool crowded() {
+  bool may_crowd() const { return count() > most_mapped_; }
+
+  std::uint64_t enter() {
+    if (!may_crowd()) return 0;  // nothing will ever be let go
     const std::lock_guard lock(mapping_);
-    return order_.size() >= most_mapped_;
+    readers_.push_back(let_go_count_);
+    return let_go_count_;
   }
 
-  void map(std::size_t shard) {
+  void leave(std::uint64_t began) {
+    if (!may_crowd()) return;
+    std::vector<std::unique_ptr<const Shard>> unseen;  // unmapped behind the lock's back
     const std::lock_guard lock(mapping_);
-    if (mapped_[shard].load() != nullptr) return;
-    mapped_[shard].store(open(shard).release(), std::memory_order_release);
-    order_.push_back(shard);
+    readers_.erase(std::ranges::find(readers_, began));
+    const auto oldest = readers_.empty() ? let_go_count_ : *std::ranges::min_element(readers_);
+    while (!let_go_.empty() && let_go_.front().first < oldest) {
+      unseen.push_back(std::move(let_go_.front().second));
+      let_go_.pop_front();
+    }
   }
 
-  void unmap_oldest() {
-    const std::unique_lock nobody_reads(in_use_);
+  const Shard& map(std::size_t number) {
     const std::lock_guard lock(mapping_);
-    if (order_.size() < most_mapped_) return;
-    delete mapped_[order_.front()].exchange(nullptr);
-    order_.pop_front();
+    if (const auto* found = mapped_[number].load(std::memory_order_acquire)) return *found;
+    const auto* const fresh = open(number).release();
+    mapped_[number].store(fresh, std::memory_order_release);
+    order_.push_back(number);
+    if (order_.size() > most_mapped_) {
+      const auto oldest = order_.front();
+      order_.pop_front();
+      let_go_.emplace_back(let_go_count_++, mapped_[oldest].exchange(nullptr));
+    }
+    return *fresh;
   }
 
   std::unique_ptr<Shard> open(std::size_t number) const {
@@ -294,10 +304,12 @@ class Shards {
 
   StoreLayout layout_;
   std::uint64_t tokens_ = 0, documents_ = 0;
-  std::shared_mutex in_use_;
   std::mutex mapping_;
   std::vector<std::atomic<const Shard*>> mapped_;
   std::deque<std::size_t> order_;  // mapped shards, oldest first
+  std::uint64_t let_go_count_ = 0;
+  std::deque<std::pair<std::uint64_t, std::unique_ptr<const Shard>>> let_go_;  // with their number, not yet unmapped
+  std::vector<std::uint64_t> readers_;  // how many shards had been let go when each began
   std::size_t most_mapped_;
 };
 

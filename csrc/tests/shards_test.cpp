@@ -229,14 +229,7 @@ void a_table_that_lies_is_an_error_or_harmless() {
     const auto sample = random.chance(2) ? random.below(30) : lies[random.below(lies.size())];
     (void)complaint([&] {
       const auto shards = std::make_shared<Shards>(layout);
-      RowScratch scratch;
-      RowWriter writer(*shards, shape, 0, scratch);
-      std::vector<std::int64_t> columns(3 * shape.length);
-      std::vector<std::int32_t> offsets(shape.length + 1);
-      SegmentStarts starts{offsets.data()};
-      std::uint64_t cut = 0;
-      const RowSpace<std::int64_t> space{columns.data(), columns.data() + shape.length, columns.data() + 2 * shape.length};
-      (void)writer.write(sample, space, 0, shape.documents == Documents::isolate ? &starts : nullptr, cut);
+      (void)filled(feed_of(shards, std::min(sample, huge / 4) + 1, shape), std::min(sample, huge / 4), 1, 1);
     });
   }
 }
@@ -270,7 +263,8 @@ void a_bare_file_is_read_in_place() {
   for (const auto documents : {Documents::attend, Documents::isolate}) {
     const auto batch = filled(feed_of(std::make_shared<Shards>(layout), 7, {7, Labels::next, documents, 0, 8}), 0, 7, 7);
     const auto* const ids = reinterpret_cast<const std::int64_t*>(batch->data());
-    for (std::int64_t i = 0; i < 49; ++i) CHECK(ids[i] == i && ids[49 + i] == i + 1);
+    const auto* const labels = ids + batch->layout().column_bytes() / sizeof(std::int64_t);
+    for (std::int64_t i = 0; i < 49; ++i) CHECK(ids[i] == i && labels[i] == i + 1);
   }
   const auto whole = filled(feed_of(std::make_shared<Shards>(layout), 1, {60, Labels::next, Documents::row, 0, 8}), 0, 1, 1);
   CHECK(whole->facts.tokens == 50 && whole->facts.cut == 0);

@@ -199,7 +199,7 @@ inline ExpectedRow filler_row(const millstream::FeedShape& shape) {
 template <typename Out>
 void check_rows_as(const millstream::Batch& batch, const std::vector<ExpectedRow>& rows) {
   const auto& layout = batch.layout();
-  const auto column = layout.rows * layout.length;
+  const auto column = layout.column_bytes() / sizeof(Out);
   const auto* const ids = reinterpret_cast<const Out*>(batch.data());
   std::vector<std::int64_t> starts;
   std::uint64_t tokens = 0, cut = 0;
@@ -219,7 +219,7 @@ void check_rows_as(const millstream::Batch& batch, const std::vector<ExpectedRow
   CHECK(batch.facts.tokens == tokens && batch.facts.cut == cut);
   if (!layout.isolated) return;
   CHECK(batch.facts.segments == starts.size());
-  starts.push_back(static_cast<std::int64_t>(column));
+  starts.push_back(static_cast<std::int64_t>(layout.rows * layout.length));
   std::int64_t longest = 0;
   for (std::size_t i = 0; i < starts.size(); ++i) {
     CHECK(batch.starts()[i] == starts[i]);

@@ -3,7 +3,7 @@ Millstream's native core: order, store, batches and the ring that fills them.
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy
 import numpy.typing
@@ -104,15 +104,13 @@ class Feed:
     def batch_bytes(self, rows: int) -> int:
         """Bytes of the buffer of a batch of so many rows."""
 
-    def fill(self, first: int, own: int, rows: int) -> Batch:
-        """Fill one batch here and now, in this thread."""
-
 class Batch:
     """One batch in one buffer; arrays over it keep it alive."""
 
-    @property
-    def columns(self) -> numpy.typing.NDArray[numpy.int64] | numpy.typing.NDArray[numpy.int32]:
-        """Inputs, labels and, when isolated, positions: (columns, rows, length)."""
+    def column(self, number: int) -> numpy.typing.NDArray[Any]:
+        """
+        Inputs (0), labels (1) or, when isolated, positions (2): (rows, length).
+        """
 
     @property
     def lengths(self) -> numpy.typing.NDArray[numpy.int32]:
@@ -133,8 +131,10 @@ class Batch:
     def nbytes(self) -> int: ...
 
     @property
-    def facts(self) -> tuple[int, int, int, int, int, int]:
-        """Step, rows, filler rows, tokens, tokens cut, longest segment."""
+    def facts(self) -> tuple[int, int, int, int, int, int, int]:
+        """
+        Epoch and place of the first row (since the phase began), rows, filler, tokens, tokens cut, longest segment.
+        """
 
 def fork_generation() -> int:
     """How many forks lie between this process and the one that was started."""

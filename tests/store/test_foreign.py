@@ -164,6 +164,13 @@ def test_an_index_that_lies_inside_is_found_by_verify_and_never_reads_outside(
             assert "x.idx" in str(error)
 
 
+def test_a_pair_that_ends_inside_a_token_is_refused(tmp_path: Path) -> None:
+    path = megatron(tmp_path / "x", [2, 8], [0, 5], [0, 2])
+    path.write_bytes(bytes(21))
+
+    assert "the file at 21" in str(complaint(path))
+
+
 def test_other_megatron_files_are_refused_with_their_reason(tmp_path: Path) -> None:
     assert "code 5 (int64)" in str(complaint(megatron(tmp_path / "x", [10], [0], [0, 1], code=5)))
     assert "version 2" in str(complaint(megatron(tmp_path / "x", [10], [0], [0, 1], version=2)))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millstream._core import Batch
 from millstream.errors import BatchError
 from millstream.tensors import FRAMEWORKS, backend
 
@@ -35,8 +36,8 @@ class TrainingBatch:
     """
 
     __slots__ = (
-        "_attention_mask", "_loss_mask", "cu_seqlens", "framework", "input_ids",
-        "labels", "lengths", "max_seqlen", "metadata", "position_ids",
+        "_attention_mask", "_lengths", "_loss_mask", "_native", "cu_seqlens", "framework", "input_ids",
+        "labels", "max_seqlen", "metadata", "position_ids",
     )  # fmt: skip
 
     def __init__(
@@ -50,11 +51,13 @@ class TrainingBatch:
         cu_seqlens: Any = None,
         max_seqlen: int | None = None,
         metadata: dict[str, Any] | None = None,
+        native: Batch | None = None,
     ) -> None:
         self.framework = framework
         self.input_ids = input_ids
         self.labels = labels
-        self.lengths = lengths
+        self._lengths = lengths
+        self._native = native
         self.position_ids = position_ids
         self.cu_seqlens = cu_seqlens
         self.max_seqlen = max_seqlen
@@ -71,6 +74,13 @@ class TrainingBatch:
         make = backend(framework).from_numpy
         ids = np.zeros((rows, length), np.int64)
         return cls(make(ids), make(np.full_like(ids, NO_LOSS)), framework=framework)
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int32] | None:
+        """Real tokens of each row; None when every row is full."""
+        if self._lengths is None and self._native is not None:
+            self._lengths = self._native.lengths
+        return self._lengths
 
     @property
     def attention_mask(self) -> Any:
@@ -152,7 +162,7 @@ class TrainingBatch:
         make = backend(parts[0].framework).from_numpy
         merged = parts[0]._with(lambda name: make(_joined(name, parts)), parts[0].framework)
         if all(part.lengths is not None for part in parts):
-            merged.lengths = np.concatenate([part.lengths for part in parts if part.lengths is not None])
+            merged._lengths = np.concatenate([part.lengths for part in parts if part.lengths is not None])
         if merged.max_seqlen is not None:
             merged.max_seqlen = max(part.max_seqlen or 0 for part in parts)
         rows, tokens = (sum(part.metadata[key] for part in parts) for key in ("rows", "tokens"))
@@ -183,8 +193,8 @@ class TrainingBatch:
 
     def release(self) -> None:
         """Let go of the tensors; the buffer returns to the pool when no other tensor looks at it."""
-        self.input_ids = self.labels = self.position_ids = self.cu_seqlens = self.lengths = None
-        self._attention_mask = self._loss_mask = None
+        self.input_ids = self.labels = self.position_ids = self.cu_seqlens = None
+        self._lengths = self._native = self._attention_mask = self._loss_mask = None
 
     def to(self, target: str) -> TrainingBatch:
         """Convert to another framework ("numpy", "torch", "jax", "mlx") or move to a device ("cuda:0")."""

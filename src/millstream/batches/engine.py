@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import atexit
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -90,7 +92,7 @@ class Engine:
         self._ring: Ring | None = None
         self._generation = fork_generation()
         self._past = Counters()
-        self._budget_checked = False
+        _ENGINES.add(self)
 
     @property
     def running(self) -> bool:
@@ -158,6 +160,16 @@ class Engine:
                 hint=f"pass memory_budget={2 * batch_bytes} or more, a smaller batch_size or a smaller chunk_size",
             )
         return min(self.settings.prefetch, most - 1), most
+
+
+_ENGINES: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Leave no thread at work when the interpreter goes: a script may end without closing its loader."""
+    for engine in list(_ENGINES):
+        engine.stop()
 
 
 def data_error(error: DataError) -> StoreError:

@@ -11,9 +11,9 @@ from typing import Any
 
 from millstream.cli import show
 from millstream.cli.inspect import tokenizer_for
+from millstream.errors import StoreError
 from millstream.loaders import PretrainDataLoader
 from millstream.store import TokenStore
-from millstream.store.origin import Origins
 from millstream.tokens import Tokenizer
 
 SUMMARY = "name the documents behind a step, or the steps of a document"
@@ -81,15 +81,14 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"step {arguments.step}: {len(rows)} rows of {arguments.chunk_size} tokens")
     for row in rows:
         for span in row["spans"]:
-            name = span["origin"] or f"document {span['document']}"
-            print(f"row {row['row']:<4} {name}  tokens {span['start']:,}-{span['stop']:,}  {_preview(span)}")
+            tokens = f"{span['start']:,}-{span['stop']:,}"
+            print(f"row {row['row']:<4} {span['file']}  document {span['document']}  tokens {tokens}  {_preview(span)}")
     return 0
 
 
 def _rows(
     loader: PretrainDataLoader, store: TokenStore, arguments: argparse.Namespace, tokenizer: Tokenizer | None
 ) -> Iterator[dict[str, Any]]:
-    origins = Origins(store.manifest)
     for place, row in enumerate(loader.explain(arguments.step)):
         if arguments.row is not None and arguments.row != place:
             continue
@@ -97,7 +96,7 @@ def _rows(
         for span in row.spans:
             ids = store.document(span.document)[span.start : span.stop].tolist()
             text = None if tokenizer is None else tokenizer.decode(ids if arguments.row is not None else ids[:40])
-            spans.append({**asdict(span), "origin": origins.file_of(span.document), "text": text})
+            spans.append({**asdict(span), "text": text})
         yield {"row": place, "spans": spans}
 
 
@@ -106,13 +105,14 @@ def _preview(span: dict[str, Any]) -> str:
 
 
 def _steps(loader: PretrainDataLoader, store: TokenStore, arguments: argparse.Namespace) -> int:
+    if not 0 <= arguments.document < store.documents:
+        raise StoreError(f"{store.path}: there is no document {arguments.document} among {store.documents}")
     steps = [int(step) for step in loader.steps_of(arguments.document)]
-    file = Origins(store.manifest).file_of(arguments.document)
+    file = store.file_of(arguments.document)
     if arguments.json:
-        json.dump({"document": arguments.document, "origin": file, "steps": steps}, sys.stdout)
+        json.dump({"document": arguments.document, "file": file, "steps": steps}, sys.stdout)
         print()
         return 0
-    named = f" ({file})" if file else ""
-    print(f"document {arguments.document}{named} is used in {len(steps)} steps of this epoch:")
+    print(f"document {arguments.document} ({file}) is used in {len(steps)} steps of this epoch:")
     print(" ".join(map(str, steps)))
     return 0

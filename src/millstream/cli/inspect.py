@@ -12,7 +12,6 @@ from typing import Any
 from millstream.cli import show
 from millstream.errors import StoreError
 from millstream.store import TokenStore
-from millstream.store.origin import Origins
 from millstream.tokens import Tokenizer, load_tokenizer
 from millstream.tokens.keep import check_tokenizer, find_tokenizer
 
@@ -99,7 +98,7 @@ def _sample(store: TokenStore, document: int, tokenizer: Tokenizer | None) -> di
     ids = store.document(document)[:SAMPLE_TOKENS].tolist()
     return {
         "document": document,
-        "file": Origins(store.manifest).file_of(document),
+        "file": store.file_of(document),
         "ids": ids,
         "text": None if tokenizer is None else tokenizer.decode(ids),
     }
@@ -115,7 +114,10 @@ def _print(facts: dict[str, Any]) -> None:
         ("documents", f"{facts['documents']:,}" + (f"  (median {middle:,} tokens)" if lengths else "")),
         ("shards", f"{facts['shards']:,}  ({show.size(facts['bytes'])})"),
         ("tokenizer", f"{tokenizer['name']}  ({tokenizer['vocab_size']:,} ids)" if tokenizer else ""),
-        ("made from", f"{sources['files']:,} files, {show.size(sources['bytes'])}" if sources["files"] else ""),
+        (
+            "made from",
+            f"{sources['files']:,} files, {show.size(sources['bytes'])}" if sources["files"] else "",
+        ),
         ("left out", _left_out(facts["recipe"])),
         ("versions", ", ".join(version["fingerprint"][:8] for version in versions) if versions[1:] else ""),
     ]

@@ -1,4 +1,4 @@
-"""Progress of long jobs on stderr: bars where `rich` and a terminal are at hand, now and then a line otherwise."""
+"""Progress of long jobs on stderr: bars where `rich` and a terminal are at hand, else a line now and then."""
 
 from __future__ import annotations
 
@@ -37,13 +37,17 @@ class _Lines:
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
-        if progress.task != self._task:
-            self._finish()
+        if progress.task != self._task or (self._last is not None and progress.done < self._last.done):
+            self._finish()  # another task, or the same once more
+            self.begin(progress)
             self._task, self._begun, self._shown = progress.task, now, now
         self._last = progress
         if now - self._shown >= self.every_s:
             self._shown = now
             self.show(progress, describe(progress, now - self._begun))
+
+    def begin(self, progress: Progress) -> None:
+        """Make room for one more task."""
 
     def show(self, progress: Progress, text: str) -> None:
         """Show the state of a task."""
@@ -82,13 +86,15 @@ class _Bars(_Lines):
             console=Console(stderr=True),
         )
         self._rich.start()
-        self._bars: dict[str, Any] = {}
+        self._bar: Any = None
+
+    def begin(self, progress: Progress) -> None:
+        """Add a bar."""
+        self._bar = self._rich.add_task(progress.task, total=progress.total, text="")
 
     def show(self, progress: Progress, text: str) -> None:
         """Move the bar of this task."""
-        if progress.task not in self._bars:
-            self._bars[progress.task] = self._rich.add_task(progress.task, text="")
-        self._rich.update(self._bars[progress.task], completed=progress.done, total=progress.total, text=text)
+        self._rich.update(self._bar, completed=progress.done, total=progress.total, text=text)
 
     def close(self) -> None:
         """Draw the last state and give the terminal back."""

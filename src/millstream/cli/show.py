@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -94,7 +95,7 @@ def sparkline(values: Sequence[float], width: int = 60) -> str:
     if not len(values):
         return ""
     cuts = [round(place * len(values) / min(width, len(values))) for place in range(min(width, len(values)) + 1)]
-    means = [sum(values[a:b]) / (b - a) for a, b in zip(cuts, cuts[1:], strict=False)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
     low, high = min(means), max(means)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(_BARS[round((mean - low) * scale)] for mean in means)

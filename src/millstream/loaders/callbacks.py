@@ -20,13 +20,11 @@ class Callbacks:
         for listener in listeners:
             if not any(hasattr(listener, event) for event in EVENTS):
                 raise LoaderError(f"{listener!r} listens to nothing", hint=f"give it one of {', '.join(EVENTS)}")
-        self._any = bool(listeners)
+        self.any = bool(listeners)
         self._epoch: int | None = None
 
     def delivered(self, epoch: int, batch: object) -> None:
         """A batch is about to be handed over."""
-        if not self._any:
-            return
         if epoch != self._epoch:
             self.epoch_ended(self._epoch)
             self._epoch = epoch

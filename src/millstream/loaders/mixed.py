@@ -33,6 +33,7 @@ class MixedDataLoader(StoreDataLoader):
     """
 
     kind = "mixed"
+    names_rows = True
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from millstream._core import Batch, Clock, Feed, order_version
 from millstream.batches import TrainingBatch
+from millstream.batches.batch import COLUMNS
 from millstream.batches.engine import Engine, EngineSettings, Source, make_feed
 from millstream.errors import ClosedError, FingerprintError, LoaderError, MillstreamError, OrderError
 from millstream.loaders import state as states
@@ -59,6 +60,8 @@ class StoreDataLoader(DataLoader):
     """What PretrainDataLoader and MixedDataLoader have in common."""
 
     kind = "store"
+    names_rows = False
+    """Whether `metadata["source"]` names the source of each row."""
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class StoreDataLoader(DataLoader):
         self._row_transforms = [t for t in settings.transforms if isinstance(t, PerRow)]
         self._batch_transforms = [t for t in settings.transforms if not isinstance(t, PerRow)]
         self._callbacks = Callbacks(settings.callbacks)
+        self._extras = shape.documents == "isolate" or self.names_rows or settings.pad_last
         self._engine = Engine(
             EngineSettings(settings.threads, settings.prefetch, settings.memory_budget, settings.pad_last)
         )
@@ -121,6 +125,7 @@ class StoreDataLoader(DataLoader):
         """Look at the phase of the present step; the engine follows when the next batch is asked for."""
         self._engine.stop()
         self._phase = self._schedule.phase_at(self._step)
+        self._rows = self._phase.global_rows // self._phase.ranks
         try:
             self._clock = self._phase.clock(self.settings.rank)
         except ValueError as error:
@@ -132,7 +137,7 @@ class StoreDataLoader(DataLoader):
         plan = phase.plan(self._schedule.seed)
         labels, id_bytes = self.settings.labels, self._backend.ID_BYTES
         feed = make_feed(sources, plan, shape.length, labels, shape.documents, shape.pad_id, id_bytes)
-        return feed, self._clock, phase.global_rows // phase.ranks
+        return feed, self._clock, self._rows
 
     def next(self) -> TrainingBatch:
         """Give the next batch; behind the last one of an epoch comes the first one of the next.
@@ -146,14 +151,13 @@ class StoreDataLoader(DataLoader):
 
     def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
         """Give the next `batch_size` rows of this rank, as one step of the run."""
-        if self._closed:
-            raise ClosedError("this loader was closed", hint="make a new one, and load_state_dict() to go on")
-        rows = self.settings.batch_size if batch_size is None else positive("batch_size", batch_size)
-        if self._phase.global_rows != rows * self.settings.world_size:
-            self._follow(rows, self._step)
         start = time.perf_counter_ns()
+        if batch_size is not None and batch_size != self._rows:
+            self._follow(positive("batch_size", batch_size), self._step)
+        elif batch_size is None and self._rows != self.settings.batch_size:
+            self._follow(self.settings.batch_size, self._step)
         if not self._engine.running:
-            self._engine.start(self._make_feed, self._step - self._phase.step)
+            self._start()
         try:
             batch = self._deliver(self._engine.take())
         except MillstreamError as error:
@@ -162,49 +166,53 @@ class StoreDataLoader(DataLoader):
         self._profile.delivered(batch.metadata["rows"], time.perf_counter_ns() - start)
         return batch
 
+    def _start(self) -> None:
+        if self._closed:
+            raise ClosedError("this loader was closed", hint="make a new one, and load_state_dict() to go on")
+        self._engine.start(self._make_feed, self._step - self._phase.step)
+
     def _deliver(self, native: Batch) -> TrainingBatch:
-        """Make a batch of what the engine filled, and move on by one step."""
-        step = self._step
-        epochs, offset, position, _, first, _ = self._clock.step(step - self._phase.step)
+        """Make a batch of what the engine filled, and move on by one step. This runs for every batch: keep it lean."""
+        epochs, place, rows, filler, tokens, cut, longest = native.facts
         epoch = self._phase.epoch + epochs
-        _, rows, filler, tokens, cut, longest = native.facts
-        columns = native.columns
-        if self._row_transforms:
-            place = offset + first - position + (self._phase.offset if epochs == 0 else 0)
-            names = ("input_ids", "labels", "position_ids")[: columns.shape[0]]
-            transform_rows(self._row_transforms, columns[:, :rows], names, (self.settings.seed, epoch), place)
         metadata: dict[str, Any] = {
             "epoch": epoch,
-            "step": step,
+            "step": self._step,
             "rows": rows,
             "sequence_length": self.shape.length,
             "tokens": tokens,
         }
-        if len(self._members) > 1:
-            names_of = self._phase.active
-            metadata["source"] = [names_of[number] if number >= 0 else "" for number in native.sources.tolist()]
-        if self.settings.pad_last:
-            metadata["filler"] = [False] * rows + [True] * filler
-        tensors = self._backend.from_columns(columns)
-        batch = TrainingBatch(
-            tensors[0],
-            tensors[1],
-            framework=self.settings.framework,
-            lengths=native.lengths,
-            metadata=metadata,
-        )
-        if native.isolated:
-            batch.position_ids = tensors[2]
-            batch.cu_seqlens = self._backend.from_numpy(native.segment_starts)
-            batch.max_seqlen = longest
-        if cut:
-            self._cut_tokens += cut
-            metadata["cut_tokens"] = cut
-        self._step = step + 1
+        if self._row_transforms:
+            place += self._phase.offset if epochs == 0 else 0
+            names = COLUMNS if native.isolated else COLUMNS[:2]
+            columns = {name: native.column(number)[:rows] for number, name in enumerate(names)}
+            transform_rows(self._row_transforms, columns, (self.settings.seed, epoch), place)
+        share = self._backend.share
+        inputs, labels = share(native.column(0)), share(native.column(1))
+        batch = TrainingBatch(inputs, labels, framework=self._backend.NAME, metadata=metadata, native=native)
+        if self._extras or cut:
+            self._add_extras(batch, native, rows, filler, cut, longest)
+        self._step += 1
         for transform in self._batch_transforms:
             batch = transform(batch)
-        self._callbacks.delivered(epoch, batch)
+        if self._callbacks.any:
+            self._callbacks.delivered(epoch, batch)
         return batch
+
+    def _add_extras(self, batch: TrainingBatch, native: Batch, rows: int, filler: int, cut: int, longest: int) -> None:
+        """Add what only some batches have: positions, names of sources, marks of filler, tokens that were cut."""
+        if native.isolated:
+            batch.position_ids = self._backend.share(native.column(2))
+            batch.cu_seqlens = self._backend.from_numpy(native.segment_starts)
+            batch.max_seqlen = longest
+        if self.names_rows:
+            names = [*self._phase.active, ""]  # filler has the number -1
+            batch.metadata["source"] = [names[number] for number in native.sources.tolist()]
+        if self.settings.pad_last:
+            batch.metadata["filler"] = [False] * rows + [True] * filler
+        if cut:
+            self._cut_tokens += cut
+            batch.metadata["cut_tokens"] = cut
 
     def get_iterator(self) -> Iterator[TrainingBatch]:
         """Iterate over the rest of the present epoch; the next call gives the next epoch.
@@ -254,7 +262,7 @@ class StoreDataLoader(DataLoader):
         settings = self._engine.settings
         self._engine.stop()
         self._engine.settings = EngineSettings(settings.threads, depth, settings.memory_budget, settings.pad_last)
-        self._engine.start(self._make_feed, self._step - self._phase.step)
+        self._start()
 
     # State
 
@@ -348,11 +356,16 @@ class StoreDataLoader(DataLoader):
             source = next(iter(self._members))
         if source not in self._members:
             raise LoaderError(f"there is no source {source!r}", hint=f"there are {', '.join(self._members)}")
-        start, stop = self._members[source].store.document_span(document)
-        if self.shape.documents == "row":
-            return self._schedule.steps_of(source, None, range(document, document + 1), self.epoch)
+        store = self._members[source].store
+        if not 0 <= document < store.documents:
+            raise LoaderError(
+                f"{store.path}: there is no document {document}", hint=f"it has {store.documents}, from 0 on"
+            )
+        start, stop = store.document_span(document)
         if start == stop:
             return []
+        if self.shape.documents == "row":
+            return self._schedule.steps_of(source, None, range(document, document + 1), self.epoch)
         return self._schedule.steps_of(source, (start, stop), range(0), self.epoch)
 
     # Measuring

@@ -43,24 +43,24 @@ def per_row(function: RowFunction) -> PerRow:
     return PerRow(function)
 
 
-def transform_rows(
-    transforms: list[PerRow],
-    columns: npt.NDArray[Any],
-    names: tuple[str, ...],
-    key: tuple[int, int],
-    first: int,
-) -> None:
-    """Apply row transforms to (columns, rows, length) in place; `first` is the place of the first row in its epoch."""
+def transform_rows(transforms: list[PerRow], columns: Row, key: tuple[int, int], first: int) -> None:
+    """Apply row transforms to columns of shape (rows, length), in place.
+
+    `key` is the seed and the epoch, `first` the place of the first row in its epoch.
+    """
     seed, epoch = key
-    for number in range(columns.shape[1]):
-        row = dict(zip(names, columns[:, number], strict=True))
+    for number in range(len(columns["input_ids"])):
+        row = {name: column[number] for name, column in columns.items()}
         for place, transform in enumerate(transforms):
             words = np.array([seed & (2**64 - 1), 0x726F77], np.uint64)
             rng = np.random.Generator(np.random.Philox(key=words, counter=[0, place, epoch, first + number]))
-            changed = transform(row, rng)
-            if not isinstance(changed, dict) or set(changed) != set(row):
-                raise LoaderError(f"a row transform must return a row with the fields {', '.join(row)}")
-            for name, values in changed.items():
-                if np.shape(values) != row[name].shape:
-                    raise LoaderError(f"a row transform changed {name!r} from {row[name].shape} to {np.shape(values)}")
-                row[name][...] = values
+            _write_back(row, transform(row, rng))
+
+
+def _write_back(row: Row, changed: Row) -> None:
+    if not isinstance(changed, dict) or set(changed) != set(row):
+        raise LoaderError(f"a row transform must return a row with the fields {', '.join(row)}")
+    for name, values in changed.items():
+        if np.shape(values) != row[name].shape:
+            raise LoaderError(f"a row transform changed {name!r} from {row[name].shape} to {np.shape(values)}")
+        row[name][...] = values

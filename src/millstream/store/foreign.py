@@ -160,7 +160,7 @@ def check_megatron_ends(layout: Layout) -> None:
     end = int(pointers[-1]) + int(lengths[-1]) * width if layout.sequences else 0
     if layout.sequences and pointers[0] != 0:
         raise StoreError(f"{path}: the first sequence starts at byte {pointers[0]}, not at 0")
-    if end != size or (layout.sequences and min(pointers[-1], lengths[-1]) < 0):
+    if end != size or size % width or (layout.sequences and min(pointers[-1], lengths[-1]) < 0):
         raise StoreError(
             f"{layout.file}: the index ends at byte {end}, the file at {size}",
             hint="the pair does not belong together, is cut off, or is not in file order",

@@ -85,6 +85,8 @@ def sealed_rows(places: Places, journal: Journal) -> list[Row]:
     rows = []
     for number in range(journal.first_file, journal.first_file + journal.sealed):
         frame = read_frame(places.final(number, ".bin"), "T")
+        if frame.dtype != journal.dtype:
+            raise StoreError(f"{places.final(number, '.bin')}: holds {frame.dtype}, not {journal.dtype}")
         for suffix, kind in ((".idx", "D"), (".sum", "C")):
             if read_frame(places.final(number, suffix), kind).tag != frame.tag:
                 raise StoreError(f"{places.final(number, suffix)}: belongs to another shard")

@@ -13,7 +13,7 @@ class Origins:
 
     >>> sources = [{"path": "a.txt"}, {"path": "b.txt"}, {"path": "c.txt"}]
     >>> origins = Origins({"sources": sources, "documents": 5, "recipe": {"documents_per_source": [2, 0, 3]}})
-    >>> origins.file_of(1), origins.file_of(2), Origins({"sources": [], "documents": 5, "recipe": None}).file_of(1)
+    >>> origins.file_of(1), origins.file_of(2), Origins({"documents": 5}).file_of(1)
     ('a.txt', 'c.txt', None)
     """
 
@@ -21,7 +21,7 @@ class Origins:
         self._paths = [source["path"] for source in manifest.get("sources") or ()]
         recipe = manifest.get("recipe")
         counts = recipe.get("documents_per_source") if isinstance(recipe, Mapping) else None
-        self._ends = np.cumsum(counts if _are_counts(counts) else [], dtype=np.int64)
+        self._ends = np.cumsum(_checked(counts), dtype=np.int64)
         self.known = len(self._ends) == len(self._paths) > 0 and int(self._ends[-1]) == manifest.get("documents")
 
     def file_of(self, document: int) -> str | None:
@@ -31,5 +31,7 @@ class Origins:
         return str(self._paths[int(np.searchsorted(self._ends, document, side="right"))])
 
 
-def _are_counts(counts: object) -> bool:
-    return isinstance(counts, list) and all(type(count) is int and 0 <= count < 1 << 62 for count in counts)
+def _checked(counts: object) -> list[int]:
+    if not isinstance(counts, list) or not all(type(count) is int and 0 <= count < 1 << 40 for count in counts):
+        return []
+    return counts

@@ -18,13 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
+from millstream.store.bodies import Report
+from millstream.store.disk import reported
 from millstream.store.foreign import foreign_fingerprint
 from millstream.store.format import Tokens, Words, token_dtype
 from millstream.store.layout import Layout
 from millstream.store.mapped import Shards, place
 from millstream.store.opening import open_store
+from millstream.store.origin import Origins
 from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, FIRST_TOKEN, TOKENS, total
-from millstream.store.verify import Progress, Report, verify_store
+from millstream.store.verify import Progress, verify_store
 from millstream.store.versions import Diff, Version, compare, history
 
 
@@ -46,7 +49,8 @@ class TokenStore:
         if dtype is not None:
             token_dtype(dtype)
         self.path = Path(path)
-        opened = open_store(self.path, dtype, version)
+        with reported(self.path):
+            opened = open_store(self.path, dtype, version)
         self.kind = opened.kind
         self.layout: Layout = opened.layout
         self.manifest: Mapping[str, Any] = MappingProxyType(opened.manifest)
@@ -162,8 +166,13 @@ class TokenStore:
         return np.stack([documents, begins, ends])[:, begins < ends]
 
     def file_of(self, document: int) -> str:
-        """Name the file that holds a document."""
-        return str(self.layout.path_of(self._document_place(document)[0]))
+        """Name the raw file a document was made from; where the manifest does not say, the file that holds it."""
+        shard = self._document_place(document)[0]
+        return self._origins.file_of(document) or str(self.layout.path_of(shard))
+
+    @cached_property
+    def _origins(self) -> Origins:
+        return Origins(self.manifest)
 
     def verify(self, progress: Progress | None = None) -> Report:
         """Read everything and compare it with its checksums; damage is named block by block."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from millstream.errors import StoreError
 
+_REPLACED = ".replaced"
+
 
 @contextmanager
 def staged(output: Path, *, overwrite: bool = False) -> Iterator[Path]:
@@ -27,19 +29,17 @@ def staged(output: Path, *, overwrite: bool = False) -> Iterator[Path]:
     >>> sorted(entry.name for entry in output.iterdir())
     ['manifest.json']
     """
-    check_free(output, overwrite=overwrite)
     output.parent.mkdir(parents=True, exist_ok=True)
     folder = output.parent / f".{output.name}.preparing"
-    folder.mkdir(exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        _lock(handle, output)
+    with _locked(folder, output):
+        _restore(folder, output)
         _sweep(folder)
-        yield folder / output.name
-        _publish(folder, output)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(handle)
+        try:
+            check_free(output, overwrite=overwrite)
+            yield folder / output.name
+            _publish(folder, output)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_free(output: Path, *, overwrite: bool) -> None:
@@ -53,11 +53,29 @@ def check_free(output: Path, *, overwrite: bool) -> None:
         raise StoreError(f"{output}: this store exists", hint="choose another output, or overwrite=True")
 
 
-def _lock(handle: int, output: Path) -> None:
+@contextmanager
+def _locked(folder: Path, output: Path) -> Iterator[None]:
+    """Hold the folder for this process alone; a dead process holds nothing."""
+    folder.mkdir(exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StoreError(f"{output}: another process is preparing this store") from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            same = folder.exists() and folder.stat().st_ino == os.fstat(handle).st_ino
+        except BlockingIOError:
+            same = False
+        if not same:  # taken, or removed by the process that has just finished with it
+            raise StoreError(f"{output}: another process is preparing this store")
+        yield
+    finally:
+        os.close(handle)
+
+
+def _restore(folder: Path, output: Path) -> None:
+    """Put back an old store if a run was killed between the two renames that replace it."""
+    replaced = folder / _REPLACED
+    if replaced.exists() and not output.exists():
+        replaced.rename(output)
 
 
 def _sweep(folder: Path) -> None:
@@ -72,7 +90,7 @@ def _publish(folder: Path, output: Path) -> None:
     built = folder / output.name
     if built.is_dir():
         if output.exists():
-            output.rename(folder / "replaced")
+            output.rename(folder / _REPLACED)
         built.rename(output)
     else:
         # The token file comes last: without it its companions open as nothing.

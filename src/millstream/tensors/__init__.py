@@ -1,7 +1,7 @@
 """Arrays of a batch -> tensors of a framework. One file per framework, imported when asked for.
 
-A backend is a module with three functions: `from_numpy` (sharing memory where the framework allows), `to_numpy`, and
-`to_device`. Column arrays arrive as one array of shape (columns, rows, length), so `from_columns` makes them in one go.
+A backend is a module with four functions: `share` (a batch's own memory, without a copy where the framework allows),
+`from_numpy` (any array), `to_numpy` and `to_device`; and `ID_BYTES`, the width of ids that the framework likes best.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Jax: arrays over the batch's own memory where jax allows it (64-byte aligned, 32-bit ids), else a copy.
+"""Jax: arrays over the batch's own memory, without a copy.
 
-On the CPU `from_dlpack` shares aligned memory; batches are aligned, and each column that starts on a 64-byte boundary
-is shared. Jax drops to 32-bit integers by default, so ids are delivered as int32.
+On the CPU `from_dlpack` shares memory that lies on a 64-byte boundary, and every column of a batch does. Jax drops to 32-bit
+integers by default, so ids are delivered as int32.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ ID_BYTES = 4
 SHARES_MEMORY = True
 
 
-def from_numpy(array: npt.NDArray[Any]) -> jax.Array:
+def from_numpy(array: npt.NDArray[Any]) -> Any:
     """Look at the array as a jax array, or copy it where it is not aligned or not writable."""
     if array.size == 0 or not array.flags.writeable or not array.flags.c_contiguous:
         return jax.numpy.asarray(array)
     return jax.dlpack.from_dlpack(array)
 
 
-def from_columns(columns: npt.NDArray[Any]) -> list[jax.Array]:
-    """Look at (columns, rows, length) as one array each."""
-    return [from_numpy(column) for column in columns]
+def share(array: npt.NDArray[Any]) -> Any:
+    """Look at a batch's own memory, where it is aligned for jax."""
+    return from_numpy(array)
 
 
 def to_numpy(tensor: jax.Array) -> npt.NDArray[Any]:
@@ -34,7 +34,7 @@ def to_numpy(tensor: jax.Array) -> npt.NDArray[Any]:
     return np.asarray(tensor)
 
 
-def to_device(tensor: jax.Array, device: str) -> jax.Array:
+def to_device(tensor: jax.Array, device: str) -> Any:
     """Move an array to the first device of a platform ("gpu") or to a numbered one ("gpu:1")."""
     platform, _, number = device.partition(":")
     return jax.device_put(tensor, jax.devices(platform)[int(number or 0)])

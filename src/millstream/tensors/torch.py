@@ -19,9 +19,9 @@ def from_numpy(array: npt.NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
-def from_columns(columns: npt.NDArray[Any]) -> tuple[torch.Tensor, ...]:
-    """Look at (columns, rows, length) as one tensor each."""
-    return torch.from_numpy(columns).unbind(0)
+def share(array: npt.NDArray[Any]) -> torch.Tensor:
+    """Look at a batch's own memory as a tensor."""
+    return torch.from_numpy(array)
 
 
 def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:

@@ -1,0 +1,110 @@
+# Everything a developer does here. `make demo` and `make test` need Python 3.11 or newer, g++ and make, nothing else.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+PEERS := .venv-peers
+ORACLES := .venv-oracles
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/core/*) $(wildcard csrc/bind/*)
+
+.PHONY: help demo test check format lint types layers stub native san fuzz coverage docs bench oracles build clean
+
+help:  ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+demo: $(VENV)/demo.stamp  ## Train a small model on the standard library's own text: the whole flow, in under a minute
+	$(BIN)/millstream demo
+
+test: $(VENV)/dev.stamp  ## Run all tests, the native ones too
+	$(MAKE) --no-print-directory native
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+check: lint types layers test san docs  ## Everything that CI runs
+
+lint: $(VENV)/dev.stamp  ## Look for mistakes and unformatted code
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.stamp  ## Check types, strictly
+	$(BIN)/mypy
+
+layers: $(VENV)/dev.stamp  ## Check that imports point upstream only
+	$(BIN)/lint-imports
+
+format: $(VENV)/dev.stamp  ## Format and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+stub: $(VENV)/dev.stamp  ## Write the stub of the native module anew
+	$(BIN)/python -m nanobind.stubgen -q -m millstream._core -o src/millstream/_core.pyi
+
+native: $(VENV)/dev.stamp  ## Build and run the C++ tests; every warning is an error
+	$(call native,plain,)
+
+san: $(VENV)/dev.stamp  ## The C++ tests under the address, undefined behaviour and thread sanitizers
+	$(call native,address,address$(comma)undefined)
+	$(call native,thread,thread)
+
+comma := ,
+define native
+	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B build/tests-$(1) -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+	  -DMILLSTREAM_TESTS=ON -DMILLSTREAM_STRICT=ON -DMILLSTREAM_SANITIZE=$(2) > build/tests-$(1).log 2>&1 \
+	  || { mkdir -p build; cat build/tests-$(1).log; exit 1; }
+	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/tests-$(1) --parallel 2 -- --quiet
+	@PATH="$(CURDIR)/$(BIN):$$PATH" ctest --test-dir build/tests-$(1) --output-on-failure --parallel 2 --timeout 300
+endef
+
+fuzz: $(VENV)/dev.stamp  ## Search longer for inputs that break something
+	MILLSTREAM_FUZZ=1 $(BIN)/python -m pytest -q -n 2 tests --hypothesis-profile=fuzz
+
+coverage: $(VENV)/dev.stamp  ## Which lines and branches the tests reach
+	$(BIN)/python -m pytest -q -n 2 --cov --cov-report=term-missing:skip-covered --cov-report=html
+
+docs: $(VENV)/docs.stamp  ## Build the guide and the API reference into site/; a broken link is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+bench: $(PEERS)/stamp  ## Compare with the machine's limit and with other loaders, in one run (half an hour)
+	$(PEERS)/bin/python benchmarks/run.py
+	$(PEERS)/bin/python benchmarks/order.py
+	$(PEERS)/bin/python benchmarks/engine.py
+
+oracles: $(ORACLES)/stamp  ## Compare with what other libraries themselves say (installs them)
+	$(ORACLES)/bin/python -m pytest -q -m oracle tests/oracles -W 'ignore::UserWarning' -W 'ignore::DeprecationWarning'
+
+build: $(VENV)/dev.stamp  ## Build a wheel into dist/
+	$(BIN)/pip wheel --no-deps -w dist .
+
+clean:  ## Remove everything that was built
+	rm -rf $(VENV) build dist site htmlcov .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo.stamp: $(SOURCES) | $(VENV)/bin/python
+	@echo "Installing Millstream into $(VENV) (once)"
+	$(PIP) -e '.[demo]'
+	@touch $@
+
+$(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
+	@echo "Installing Millstream and its test tools into $(VENV) (once)"
+	@command -v cmake > /dev/null || $(PIP) cmake ninja
+	$(PIP) -e '.[dev]'
+	@mkdir -p build && touch $@
+
+$(ORACLES)/stamp: $(SOURCES)
+	$(PYTHON) -m venv $(ORACLES)
+	$(ORACLES)/bin/pip install --quiet -c constraints.txt -e '.[oracles]'
+	@touch $@
+
+$(PEERS)/stamp: $(SOURCES) benchmarks/requirements-peers.txt benchmarks/requirements-peers-bare.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet -c benchmarks/constraints.txt -r benchmarks/requirements-peers.txt
+	$(PEERS)/bin/pip install --quiet -c benchmarks/constraints.txt --no-deps -r benchmarks/requirements-peers-bare.txt
+	$(PEERS)/bin/pip install --quiet -c benchmarks/constraints.txt --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/docs.stamp: $(VENV)/dev.stamp
+	$(PIP) -e '.[docs]'
+	@touch $@

@@ -1,0 +1,43 @@
+"""Grain: a MapDataset over a memmap, globally shuffled, batched by Grain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grain
+import numpy as np
+import torch
+
+from workload import SEED, Tokens, Workload
+
+
+class Windows:
+    """Grain's random access data source: a length and an item."""
+
+    def __init__(self, data: Workload, seq: int) -> None:
+        self.tokens = data.memmap()
+        self.seq = seq
+        self.count = data.windows(seq)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Tokens:
+        start = index * self.seq
+        return self.tokens[start : start + self.seq + 1]
+
+
+def prepare(data: Workload, scratch: Path) -> None:
+    """Nothing to convert."""
+
+
+def batches(
+    data: Workload, scratch: Path, seq: int, batch: int, *, workers: int = 0
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Read with `workers` threads in this process; widen the stacked batch once."""
+    windows = grain.MapDataset.source(Windows(data, seq)).shuffle(seed=SEED).batch(batch, drop_remainder=True)
+    options = grain.ReadOptions(num_threads=workers) if workers != 16 else grain.ReadOptions()
+    for block in windows.to_iter_dataset(options):
+        wide = torch.from_numpy(block.astype(np.int64))
+        yield wide[:, :-1], wide[:, 1:]

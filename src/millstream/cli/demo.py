@@ -1,0 +1,187 @@
+"""`millstream demo`: everything once, on text that every Python carries. No network, no data of your own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from millstream.api import PrepareReport, prepare
+from millstream.cli import show
+from millstream.cli.demo_report import print_report
+from millstream.cli.demo_text import collect
+from millstream.cli.progress import shown_progress
+from millstream.cli.tiny_model import TinyModel, unigram_entropy
+from millstream.errors import MissingExtra
+from millstream.loaders import PretrainDataLoader
+from millstream.stats.progress import OnProgress, Progress
+from millstream.store import TokenStore
+from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer
+
+SUMMARY = "see everything work, in under a minute"
+DESCRIPTION = """\
+Takes the sources of Python's standard library, learns a tokenizer, prepares a store, feeds a small language
+model (numpy only) from it, and shows that the order can be explained and resumed. Needs no network."""
+EPILOG = """\
+examples:
+  millstream demo
+  millstream demo --output /tmp/demo --steps 500
+"""
+
+VOCABULARY = 2048
+LEARN_BYTES = 4 << 20
+ROW_TOKENS, ROWS = 128, 32
+EXAMPLES = 1024
+SEED = 0
+SHOWN_STEP, SHOWN_ROW = 12, 3
+HELD_OUT_EVERY = 25
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of this verb."""
+    parser.add_argument("-o", "--output", type=Path, default=Path("millstream-demo"), help="folder to write to")
+    parser.add_argument("--steps", type=int, default=250, help="training steps (default: 250)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="most time to train (default: 20)")
+    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the demo found out."""
+
+    losses: list[float] = field(default_factory=list)
+    held_out_before: float = 0.0
+    held_out_after: float = 0.0
+    unigram: float = 0.0
+    trained_tokens: int = 0
+    train_seconds: float = 0.0
+    wait_fraction: float = 0.0
+    loader_tokens_per_second: float = 0.0
+    resumed_equal: bool = False
+    explained: dict[str, Any] = field(default_factory=dict)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the demo from raw text to a trained model."""
+    begun = time.perf_counter()
+    output: Path = arguments.output
+    outcome = Outcome()
+    with shown_progress(quiet=arguments.quiet) as progress:
+        files, kind = collect(output / "text")
+        tokenizer, note = _learn(files, progress)
+        corpus, held_out = _prepare(files, output, tokenizer, progress)
+        _train(corpus.path, held_out.path, arguments, outcome, progress)
+        _prove(corpus.path, tokenizer, outcome)
+        outcome.loader_tokens_per_second = _draw_for(corpus.path, 0.5)
+    facts = {"text": kind, "seconds": time.perf_counter() - begun, **asdict(outcome)}
+    if arguments.json:
+        json.dump({**facts, "store": asdict(corpus)}, sys.stdout, default=str)
+        print()
+    else:
+        print_report(facts, corpus, outcome.losses, note)
+    return 0 if outcome.resumed_equal and outcome.explained["equal"] else 1
+
+
+def _learn(files: list[Path], progress: OnProgress) -> tuple[Tokenizer, str]:
+    """Learn a BPE from a part of the text; without the library for that, fall back to characters."""
+    texts, room = [], LEARN_BYTES
+    for path in files[::4] if len(files) > 200 else files:
+        text = path.read_bytes().decode("utf-8", "ignore")
+        room -= len(text)
+        texts.append(text)
+        progress(Progress("learn tokenizer", LEARN_BYTES - max(room, 0), LEARN_BYTES, "bytes"))
+        if room <= 0:
+            break
+    try:
+        tokenizer: Tokenizer = BPETokenizer.train(texts, vocab_size=VOCABULARY)
+    except MissingExtra as error:
+        return CharTokenizer.train(texts, unknown="replace"), f"one token per character: {error.message}"
+    return tokenizer, ""
+
+
+def _prepare(
+    files: list[Path], output: Path, tokenizer: Tokenizer, progress: OnProgress
+) -> tuple[PrepareReport, PrepareReport]:
+    """Make two stores; every 25th file is held out."""
+    kept_back = set(files[::HELD_OUT_EVERY])
+    used = [path for path in files if path not in kept_back]
+    corpus, held_out = (
+        prepare(part, output / name, tokenizer, on_bad="skip", overwrite=True, progress=progress)
+        for part, name in ((used, "corpus"), (sorted(kept_back), "held-out"))
+    )
+    return corpus, held_out
+
+
+def _open(path: Path, **settings: Any) -> PretrainDataLoader:
+    return PretrainDataLoader(path, chunk_size=ROW_TOKENS, batch_size=ROWS, seed=SEED, framework="numpy", **settings)
+
+
+def _train(corpus: Path, held_out: Path, arguments: argparse.Namespace, outcome: Outcome, progress: OnProgress) -> None:
+    """Train on batches as they come; the held-out files say whether anything was learned."""
+    with TokenStore(corpus) as store:
+        vocabulary = store.manifest["tokenizer"]["vocab_size"]
+        outcome.unigram = unigram_entropy(store[:4_000_000], vocabulary)
+    model, chooser = TinyModel(vocabulary), np.random.default_rng(SEED)
+    with _open(held_out, shuffle=False) as loader:
+        batch = loader.next()
+        unseen = model.examples(np.array(batch.input_ids), np.array(batch.labels))
+    outcome.held_out_before = model.loss(*unseen)
+    begun = time.perf_counter()
+    with _open(corpus) as loader:
+        loader.enable_profiling()
+        for step in range(arguments.steps):
+            batch = loader.next()
+            contexts, targets = model.examples(batch.input_ids, batch.labels)
+            chosen = chooser.integers(0, len(targets), EXAMPLES)
+            outcome.losses.append(model.train(contexts[chosen], targets[chosen]))
+            outcome.trained_tokens += batch.input_ids.size
+            progress(Progress("train", step + 1, arguments.steps, "steps", f"loss {outcome.losses[-1]:.2f}"))
+            if time.perf_counter() - begun > arguments.seconds:
+                break
+        outcome.train_seconds = time.perf_counter() - begun
+        outcome.wait_fraction = float(loader.get_profiling_results()["wait_fraction"])
+    outcome.held_out_after = model.loss(*unseen)
+
+
+def _prove(corpus: Path, tokenizer: Tokenizer, outcome: Outcome) -> None:
+    """Stop and resume give the same batch; a row is where `explain` says it is."""
+    with _open(corpus) as loader, _open(corpus) as resumed, TokenStore(corpus) as store:
+        for _ in range(SHOWN_STEP):
+            loader.next()
+        state = json.loads(json.dumps(loader.state_dict()))
+        batch = loader.next()
+        resumed.load_state_dict(state)
+        again = resumed.next()
+        outcome.resumed_equal = np.array_equal(batch.input_ids, again.input_ids) and np.array_equal(
+            batch.labels, again.labels
+        )
+        spans = loader.explain(SHOWN_STEP)[SHOWN_ROW].spans
+        tokens = np.concatenate([store.document(span.document)[span.start : span.stop] for span in spans])
+        first = spans[0]
+        outcome.explained = {
+            "step": SHOWN_STEP,
+            "row": SHOWN_ROW,
+            "file": first.file,
+            "start": int(first.start),
+            "stop": int(first.stop),
+            "text": show.one_line(tokenizer.decode(tokens[:24].tolist()), width=60),
+            "equal": bool(np.array_equal(tokens, batch.input_ids[SHOWN_ROW])),
+        }
+
+
+def _draw_for(corpus: Path, seconds: float) -> float:
+    """How fast batches come when nobody computes anything."""
+    tokens = 0
+    with PretrainDataLoader(corpus, chunk_size=1024, batch_size=64, seed=SEED, framework="numpy") as loader:
+        loader.next()
+        begun = time.perf_counter()
+        while time.perf_counter() - begun < seconds:
+            tokens += loader.next().input_ids.size
+        return tokens / (time.perf_counter() - begun)

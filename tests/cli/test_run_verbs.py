@@ -1,0 +1,80 @@
+"""explain, bench and demo: what they say is what the loader does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from command import Run
+from millstream.loaders import PretrainDataLoader
+from millstream.store import TokenStore
+
+RUN = ("--chunk-size", 16, "--batch-size", 4, "--seed", 3)
+
+
+def test_explain_names_the_documents_behind_each_row(run: Run, corpus: Path) -> None:
+    code, out, _ = run("explain", corpus, "--step", 2, *RUN, "--json")
+
+    store = TokenStore(corpus)
+    with PretrainDataLoader(store, chunk_size=16, batch_size=4, seed=3, framework="numpy") as loader:
+        for _ in range(3):
+            batch = loader.next()
+    assert code == 0
+    for row in json.loads(out)["rows"]:
+        pieces = [store.document(span["document"])[span["start"] : span["stop"]] for span in row["spans"]]
+        assert np.concatenate(pieces).tolist() == np.asarray(batch.input_ids[row["row"]]).tolist()
+        assert all(span["file"] == f"{span['document']:02}.txt" for span in row["spans"])
+
+
+def test_explain_shows_files_tokens_and_text_to_people(run: Run, corpus: Path) -> None:
+    code, out, _ = run("explain", corpus, "--step", 0, "--row", 1, *RUN)
+
+    assert code == 0
+    assert out.startswith("step 0: ")
+    assert ".txt  document " in out
+    assert "row 1" in out
+    assert "row 0" not in out
+
+
+def test_explain_finds_the_steps_of_a_document(run: Run, corpus: Path) -> None:
+    facts = json.loads(run("explain", corpus, "--document", 5, *RUN, "--json")[1])
+
+    assert facts["file"] == "05.txt"
+    for step in facts["steps"]:
+        rows = json.loads(run("explain", corpus, "--step", step, *RUN, "--json")[1])["rows"]
+        assert any(span["document"] == 5 for row in rows for span in row["spans"])
+    assert "is used in" in run("explain", corpus, "--document", 5, *RUN)[1]
+
+
+def test_explain_refuses_what_is_not_there(run: Run, corpus: Path) -> None:
+    assert "there is no document 30 among 30" in run("explain", corpus, "--document", 30, *RUN)[2]
+    assert run("explain", corpus, "--step", -1, *RUN)[0] == 2
+
+
+def test_bench_sets_the_loader_beside_plain_copies(run: Run, corpus: Path) -> None:
+    code, out, _ = run("bench", corpus, "--seconds", 0.1, *RUN, "--json", "-q")
+
+    result = json.loads(out)
+    assert code == 0
+    assert result["tokens_per_second"] > 0
+    assert result["next_p50_ms"] <= result["next_p99_ms"]
+    assert result["ratio_to_numpy_gather"] == pytest.approx(
+        result["tokens_per_second"] / result["numpy_gather_tokens_per_second"]
+    )
+
+
+def test_bench_prints_ratios_for_people(run: Run, corpus: Path) -> None:
+    out = run("bench", corpus, "--seconds", 0.1, *RUN, "-q")[1]
+
+    assert "tokens/s" in out
+    assert "memcpy" in out
+
+
+def test_bench_needs_at_least_one_row(run: Run, corpus: Path) -> None:
+    code, _, err = run("bench", corpus, "--chunk-size", 1_000_000, "-q")
+
+    assert code == 2
+    assert "do not fill one row" in err

@@ -1,0 +1,69 @@
+"""The guide keeps up with the code: every public name, keyword, error and verb is on its page."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import millstream
+from millstream import errors
+from millstream.cli.main import VERBS
+from millstream.loaders.settings import SharedKeywords
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text("utf-8")
+
+
+def test_every_public_name_has_its_place_in_the_reference_and_nothing_else_has() -> None:
+    documented = re.findall(r"^::: millstream\.(\w+)$", page("api.md"), re.MULTILINE)
+
+    assert sorted(documented) == sorted(millstream.__all__)
+
+
+def test_every_shared_keyword_is_explained() -> None:
+    cells = [line.split("|")[1] for line in page("api.md").splitlines() if line.startswith("| `")]
+    explained = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+
+    assert explained == set(SharedKeywords.__annotations__)
+
+
+def test_every_error_has_its_cause_and_cure() -> None:
+    names = {name for name, each in vars(errors).items() if inspect.isclass(each)} - {"MillstreamError"}
+    headings = set(re.findall(r"^## (\w+)$", page("troubleshooting.md"), re.MULTILINE))
+
+    assert names <= headings
+
+
+def test_every_verb_has_a_session() -> None:
+    verbs = {verb.__name__.rpartition(".")[2] for verb in VERBS}
+
+    assert verbs <= set(re.findall(r"^## (\w+)$", page("cli.md"), re.MULTILINE))
+
+
+def test_every_law_names_tests_that_exist() -> None:
+    tests = (ROOT / "tests/loaders/test_laws.py").read_text("utf-8")
+    named = re.findall(r"`(test_\w+)`", page("laws.md"))
+
+    assert len(named) >= 6
+    assert [name for name in named if f"def {name}(" not in tests] == []
+
+
+@pytest.mark.parametrize("name", ["flow.md", "new_source.md", "new_framework.md"])
+def test_files_that_the_guide_names_are_there(name: str) -> None:
+    roots = (ROOT, ROOT / "src/millstream", ROOT / "csrc/core", DOCS)
+    named = re.findall(r"`([\w/]+/[\w.]+\.(?:py|h|cpp|md)|\w+\.(?:h|toml))`", page(name))
+
+    assert [path for path in named if not any((root / path).exists() for root in roots)] == []
+
+
+def test_every_header_of_the_core_is_on_the_map() -> None:
+    headers = {path.name for path in (ROOT / "csrc/core").glob("*.h")}
+
+    assert headers <= set(re.findall(r"`(\w+\.h)`", page("flow.md")))

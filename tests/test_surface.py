@@ -1,0 +1,82 @@
+"""The public surface grows only on purpose: names, the native stub and the README's tree are compared with the disk."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import millstream
+
+ROOT = Path(__file__).parent.parent
+PUBLIC = [
+    "BPETokenizer",
+    "BatchError",
+    "BudgetError",
+    "CharTokenizer",
+    "ClosedError",
+    "DataLoader",
+    "FingerprintError",
+    "LoaderError",
+    "MillstreamError",
+    "MissingExtra",
+    "MixedDataLoader",
+    "OrderError",
+    "PrepareReport",
+    "PretrainDataLoader",
+    "RowOrigin",
+    "SourceError",
+    "Span",
+    "StateError",
+    "StoreError",
+    "TokenStore",
+    "TokenStoreWriter",
+    "TokenizerError",
+    "TrainingBatch",
+    "UnknownLength",
+    "load",
+    "load_tokenizer",
+    "per_row",
+    "prepare",
+]
+
+
+def test_the_public_names_are_the_written_ones() -> None:
+    assert sorted(millstream.__all__) == sorted(PUBLIC)
+    assert all(getattr(millstream, name).__doc__ for name in PUBLIC)
+
+
+def test_the_stub_of_the_native_module_is_fresh(tmp_path: Path) -> None:
+    fresh = tmp_path / "_core.pyi"
+    subprocess.run([sys.executable, "-m", "nanobind.stubgen", "-q", "-m", "millstream._core", "-o", fresh], check=True)
+
+    assert fresh.read_text() == (ROOT / "src/millstream/_core.pyi").read_text(), "run `make stub`"
+
+
+def test_every_folder_in_the_readme_exists() -> None:
+    readme = (ROOT / "README.md").read_text()
+    named = re.findall(r"^([a-z]+(?:/[a-z_]+)*)/ ", readme, flags=re.MULTILINE)
+    linked = re.findall(r"\]\(((?!http)[^)#]+)\)", readme)
+
+    assert len(named) >= 7
+    assert [path for path in [*named, *linked] if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("package", ["torch", "jax", "mlx", "tokenizers", "tiktoken", "rich"])
+def test_each_optional_library_is_imported_in_its_own_files_only(package: str) -> None:
+    allowed = {
+        "torch": {"tensors/torch.py"},
+        "jax": {"tensors/jax.py"},
+        "mlx": {"tensors/mlx.py"},
+        "tokenizers": {"tokens/huggingface.py", "tokens/bpe.py"},
+        "tiktoken": {"tokens/tiktoken.py"},
+        "rich": {"cli/progress.py"},
+    }
+    pattern = re.compile(rf"^\s*(?:import|from) {package}\b", flags=re.MULTILINE)
+    source = ROOT / "src/millstream"
+    found = {str(path.relative_to(source)) for path in source.rglob("*.py") if pattern.search(path.read_text())}
+
+    assert found <= allowed[package]
