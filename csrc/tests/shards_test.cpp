@@ -273,6 +273,20 @@ void a_bare_file_is_read_in_place() {
   CHECK(mentions(complaint([&] { (void)filled(cut, 0, 1, 1); }), "too few"));
 }
 
+void an_empty_file_is_one_empty_document() {
+  const Folder folder;
+  write_file(folder / "bare.bin", {});
+  const std::vector<std::uint64_t> table = {0, 0, 0, 1, 0, 0, 0, 0};
+  StoreLayout layout;
+  layout.file = folder / "bare.bin";
+  layout.table = table.data();
+  layout.shards = 1;
+  const auto batch = filled(feed_of(std::make_shared<Shards>(layout), 1, {7, Labels::next, Documents::row, 0, 8}), 0, 1, 1);
+  CHECK(batch->facts.tokens == 0 && batch->lengths()[0] == 0);
+  const auto windows = feed_of(std::make_shared<Shards>(layout), 1, {7, Labels::next, Documents::attend, 0, 8});
+  CHECK(mentions(complaint([&] { (void)filled(windows, 0, 1, 1); }), "no row 0"));
+}
+
 // Documents in Megatron's way: byte pointers of sequences, and which sequence each document starts with.
 void a_megatron_index_cuts_documents_and_may_lie() {
   const Folder folder;
@@ -340,6 +354,7 @@ int main() {
   a_table_that_lies_is_an_error_or_harmless();
   a_store_without_shards_is_refused();
   a_bare_file_is_read_in_place();
+  an_empty_file_is_one_empty_document();
   a_megatron_index_cuts_documents_and_may_lie();
   a_file_that_shrinks_under_its_mapping_is_an_error();
 }
