@@ -31,6 +31,7 @@ class ReadAhead {
   // Called by whoever starts to fill `step`; only one thread at a time does the work, the others go on. What is wrong with
   // the data of a later step is not told here, but when that step is filled.
   void before(std::uint64_t step, const std::atomic<bool>& stopping) {
+    if (feed_.shape().documents == Documents::row) return;  // where a document lies is known only from its index
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return;
     next_step_ = std::max(next_step_, step + 1);
@@ -97,7 +98,7 @@ class ReadAhead {
     auto& shards = *feed_.sources()[source].shards;
     const auto length = feed_.shape().length;
     const auto token = sample * length;
-    if (token >= shards.tokens() || feed_.shape().documents == Documents::row) return true;
+    if (token >= shards.tokens()) return true;
     const auto number = shards.shard_of_token(token);
     const auto facts = shards.row(number);
     Shards::Reader reader(shards);

@@ -92,10 +92,10 @@ class Pool {
     returned_.notify_all();
   }
 
-  // Somebody waits for a buffer and all of them are out.
-  bool starving() const {
+  // So many wait for a buffer, and all of them are out.
+  bool starving(std::size_t waiters) const {
     const std::lock_guard lock(mutex_);
-    return waiting_ > 0 && free_.empty() && out_ >= most_;
+    return waiting_ >= waiters && free_.empty() && out_ >= most_;
   }
 
   std::size_t out() const {

@@ -88,7 +88,7 @@ class Ring {
       const bool ready = spin(slot) || nap(slot, patience_ns) || sleep(slot, patience_ns);
       take_wait_ns_.fetch_add(now_ns() - start, std::memory_order_relaxed);
       if (stopping_.load()) return Outcome::closed;
-      if (!ready) return starved() ? Outcome::starved : Outcome::waiting;
+      if (!ready) return starved(slot) ? Outcome::starved : Outcome::waiting;
     }
     if (slot.failure) std::rethrow_exception(slot.failure);  // it stays, so that every later call says the same
     out.emplace(std::move(*slot.batch));
@@ -150,8 +150,8 @@ class Ring {
       std::exception_ptr failure;
       Loan buffer(nullptr, GiveBack{pool_.get()});
       try {
-        buffer.reset(take_buffer(stop));
-        if (!buffer) return;
+        buffer.reset(pool_->take([&] { return !stop.stop_requested(); }));
+        if (!buffer) return;  // closing
       } catch (...) {
         failure = std::current_exception();
       }
@@ -169,17 +169,9 @@ class Ring {
     }
   }
 
-  // Null when the ring is closing.
-  std::byte* take_buffer(const std::stop_token& stop) {
-    if (auto* const data = pool_->try_take()) return data;
-    without_buffer_.fetch_add(1);
-    auto* const data = pool_->take([&] { return !stop.stop_requested(); });
-    without_buffer_.fetch_sub(1);
-    return data;
-  }
-
-  // Every thread waits for a buffer and all of them are in the user's hands: no batch is on its way.
-  bool starved() const { return without_buffer_.load() == thread_count_ && pool_->starving(); }
+  // Every thread waits for a buffer and all of them are in the user's hands: no batch is on its way. Asked in this order,
+  // for a thread may have handed over the last one and gone to wait in between.
+  bool starved(const Slot& slot) const { return pool_->starving(thread_count_) && !slot.ready.load(); }
 
   bool fill(std::uint64_t ticket, Slot& slot, Loan& buffer, FeedScratch& scratch) {
     const auto start = now_ns();
@@ -268,9 +260,9 @@ class Ring {
   }
 
   // A batch that is due within a millisecond is waited for by the clock: being woken would cost the thread that fills it
-  // more than the nap costs us, and that thread is what everybody waits for.
+  // more than the nap costs us, and that thread is what everybody waits for. A batch that is late is slept for.
   bool nap(const Slot& slot, std::int64_t patience_ns) const {
-    const auto give_up = now_ns() + patience_ns;
+    const auto give_up = now_ns() + std::min(patience_ns, worth_napping_ns);
     while (true) {
       const auto expected = last_fill_ns_.load(std::memory_order_relaxed);
       if (expected == 0 || expected > worth_napping_ns) return false;
@@ -279,7 +271,7 @@ class Ring {
       const auto wake = std::min(give_up, std::max(due, now + expected / 8));
       std::this_thread::sleep_for(std::chrono::nanoseconds(wake - now));
       if (slot.ready.load(std::memory_order_acquire)) return true;
-      if (now_ns() >= give_up || without_buffer_.load() > 0 || stopping_.load()) return false;
+      if (now_ns() >= give_up || stopping_.load()) return false;
     }
   }
 
@@ -306,7 +298,6 @@ class Ring {
   std::mutex mutex_, taking_, closing_;
   std::condition_variable room_, filled_slot_;
   std::atomic<int> waiting_for_room_ = 0;
-  std::atomic<std::size_t> without_buffer_ = 0;  // threads that wait for one
   std::atomic<bool> taker_waits_ = false, stopping_ = false;
 
   std::atomic<std::uint64_t> taken_ = 0, filled_ = 0;

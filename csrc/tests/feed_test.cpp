@@ -102,7 +102,6 @@ void the_ranks_of_an_epoch_cover_the_store_once() {
   const auto samples = store.samples(shape);
   const Feed feed({{store.open(), 0}}, plain_plan(samples, Shuffle::local), shape);
   std::vector<int> used(samples);
-  std::vector<std::uint64_t> expected_rows;
   for (std::uint64_t rank = 0; rank < 3; ++rank) {
     const Clock clock{samples, samples, 6, rank * 2, 2, false};
     for (std::uint64_t number = 0; number < clock.steps_in(samples); ++number) {

@@ -56,7 +56,7 @@ void there_are_never_more_than_the_limit() {
   auto* const a = pool.try_take();
   auto* const b = pool.try_take();
   CHECK(a != nullptr && b != nullptr && pool.try_take() == nullptr);
-  CHECK(!pool.starving() && pool.out() == 2);  // nobody waits
+  CHECK(!pool.starving(1) && pool.out() == 2);  // nobody waits
   pool.give_back(a);
   CHECK(pool.out() == 1);
   CHECK(pool.try_take() == a && pool.try_take() == nullptr);
@@ -90,11 +90,11 @@ void whoever_waits_is_woken_by_a_return() {
       done = true;
       pool.give_back(got);
     });
-    while (!pool.starving()) give_time();
+    while (!pool.starving(1)) give_time();
     CHECK(!done);
     pool.give_back(data);
     waiter.join();
-    CHECK(done && !pool.starving());
+    CHECK(done && !pool.starving(1));
   }
 }
 

@@ -64,7 +64,8 @@ void a_window_may_cross_many_shards() {
   for (const auto documents : all_documents)
     for (const std::size_t length : {1u, 2u, 7u, 13u, 39u, 40u, 41u})
       for (const std::size_t most_mapped : {1u, 2u, 100u})
-        for (const bool pad_tail : {false, true}) check_all_rows(store, {length, Labels::next, documents, 7, 8}, most_mapped, pad_tail);
+        for (const bool pad_tail : {false, true})
+          check_all_rows(store, {length, Labels::next, documents, 7, 8}, most_mapped, pad_tail);
 }
 
 void every_token_and_document_is_found_in_its_shard() {
@@ -118,7 +119,8 @@ std::string complaint_of(const TestStore& store, Documents documents, std::uint3
 }
 
 TestStore four_shards() {
-  return {Dtype::uint16, {{{1, 2, 3}, {4, 5, 6, 7}}, {{8, 9, 10, 11, 12}}, {{13, 14, 15}, {16, 17}, {18, 19, 20}}, {{21, 22, 23, 24}}}};
+  return {Dtype::uint16,
+          {{{1, 2, 3}, {4, 5, 6, 7}}, {{8, 9, 10, 11, 12}}, {{13, 14, 15}, {16, 17}, {18, 19, 20}}, {{21, 22, 23, 24}}}};
 }
 
 void missing_and_cut_files_are_errors_that_name_the_file() {
@@ -267,10 +269,22 @@ void a_bare_file_is_read_in_place() {
   const auto whole = filled(feed_of(std::make_shared<Shards>(layout), 1, {60, Labels::next, Documents::row, 0, 8}), 0, 1, 1);
   CHECK(whole->facts.tokens == 50 && whole->facts.cut == 0);
   std::filesystem::resize_file(folder / "bare.bin", 99);
-  CHECK(mentions(complaint([&] {
-                   (void)filled(feed_of(std::make_shared<Shards>(layout), 1, {7, Labels::next, Documents::attend, 0, 8}), 0, 1, 1);
-                 }),
-                 "too few"));
+  const auto cut = feed_of(std::make_shared<Shards>(layout), 1, {7, Labels::next, Documents::attend, 0, 8});
+  CHECK(mentions(complaint([&] { (void)filled(cut, 0, 1, 1); }), "too few"));
+}
+
+void an_empty_file_is_one_empty_document() {
+  const Folder folder;
+  write_file(folder / "bare.bin", {});
+  const std::vector<std::uint64_t> table = {0, 0, 0, 1, 0, 0, 0, 0};
+  StoreLayout layout;
+  layout.file = folder / "bare.bin";
+  layout.table = table.data();
+  layout.shards = 1;
+  const auto batch = filled(feed_of(std::make_shared<Shards>(layout), 1, {7, Labels::next, Documents::row, 0, 8}), 0, 1, 1);
+  CHECK(batch->facts.tokens == 0 && batch->lengths()[0] == 0);
+  const auto windows = feed_of(std::make_shared<Shards>(layout), 1, {7, Labels::next, Documents::attend, 0, 8});
+  CHECK(mentions(complaint([&] { (void)filled(windows, 0, 1, 1); }), "no row 0"));
 }
 
 // Documents in Megatron's way: byte pointers of sequences, and which sequence each document starts with.
@@ -340,6 +354,7 @@ int main() {
   a_table_that_lies_is_an_error_or_harmless();
   a_store_without_shards_is_refused();
   a_bare_file_is_read_in_place();
+  an_empty_file_is_one_empty_document();
   a_megatron_index_cuts_documents_and_may_lie();
   a_file_that_shrinks_under_its_mapping_is_an_error();
 }
