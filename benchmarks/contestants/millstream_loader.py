@@ -26,7 +26,6 @@ def batches(
         seed=SEED,
         shuffle="global",
         threads=workers,
-        prefetch=8,
         framework="torch",
         dtype="uint16",
     )

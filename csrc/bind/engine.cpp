@@ -64,6 +64,7 @@ struct RingClosed : std::runtime_error {
 
 // Waits for the next batch in slices, so that Ctrl-C is heard. None: every buffer is in the user's hands.
 nb::object take(RingHandle& handle) {
+  if (handle.generation != fork_generation()) throw RingClosed("the ring is in another process");
   auto& ring = *handle.ring;
   constexpr std::int64_t slice_ns = 50'000'000;
   std::optional<Batch> batch;
@@ -141,6 +142,16 @@ void register_engine(nb::module_& m) {
            "Bytes of the buffer of a batch of so many rows.");
 
   nb::class_<Batch>(m, "Batch", "One batch in one buffer; arrays over it keep it alive.")
+      .def_prop_ro("inputs_and_labels",
+                   [](nb::handle_t<Batch> self) {
+                     const auto& batch = nb::cast<const Batch&>(self);
+                     return batch.layout().id_bytes == 8
+                                ? nb::make_tuple(column<std::int64_t>(self, batch, 0), column<std::int64_t>(self, batch, 1))
+                                : nb::make_tuple(column<std::int32_t>(self, batch, 0), column<std::int32_t>(self, batch, 1));
+                   },
+                   nb::sig("def inputs_and_labels(self) -> "
+                           "tuple[numpy.typing.NDArray[typing.Any], numpy.typing.NDArray[typing.Any]]"),
+                   "The two columns that every batch has: (rows, length) each.")
       .def("column",
            [](nb::handle_t<Batch> self, std::size_t number) {
              const auto& batch = nb::cast<const Batch&>(self);
@@ -179,8 +190,6 @@ void register_engine(nb::module_& m) {
                    },
                    "Epoch and place of the first row (since the phase began), rows, filler, tokens, tokens cut, longest "
                    "segment.");
-
-  m.def("fork_generation", &fork_generation, "How many forks lie between this process and the one that was started.");
 
   nb::class_<RingHandle>(m, "Ring", "Threads that fill batches ahead of the trainer, handed over in order.")
       .def("__init__",

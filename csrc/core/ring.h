@@ -83,7 +83,9 @@ class Ring {
     const std::lock_guard one_at_a_time(taking_);
     if (stopping_.load()) return Outcome::closed;
     auto& slot = slots_[head_.load(std::memory_order_relaxed) % slots_.size()];
-    if (!slot.ready.load(std::memory_order_acquire)) {
+    const bool there = slot.ready.load(std::memory_order_acquire);
+    waits_in_a_row_ = there ? std::max(0, waits_in_a_row_ - 1) : std::min(64, waits_in_a_row_ + 4);
+    if (!there) {
       const auto start = now_ns();
       const bool ready = spin(slot) || nap(slot, patience_ns) || sleep(slot, patience_ns);
       take_wait_ns_.fetch_add(now_ns() - start, std::memory_order_relaxed);
@@ -267,12 +269,17 @@ class Ring {
       const auto expected = last_fill_ns_.load(std::memory_order_relaxed);
       if (expected == 0 || expected > worth_napping_ns) return false;
       const auto now = now_ns();
-      const auto due = fill_start_ns_.load(std::memory_order_relaxed) + expected;
+      const auto due = fill_start_ns_.load(std::memory_order_relaxed) + batches_to_nap() * expected;
       const auto wake = std::min(give_up, std::max(due, now + expected / 8));
       std::this_thread::sleep_for(std::chrono::nanoseconds(wake - now));
       if (slot.ready.load(std::memory_order_acquire)) return true;
       if (now_ns() >= give_up || stopping_.load()) return false;
     }
+  }
+
+  // A trainer that waits for every batch is faster than the threads whatever it does: it may as well sleep for several.
+  std::int64_t batches_to_nap() const {
+    return std::clamp<std::int64_t>(waits_in_a_row_ / 8, 1, static_cast<std::int64_t>(slots_.size() / 3 + 1));
   }
 
   bool sleep(const Slot& slot, std::int64_t patience_ns) {
@@ -299,6 +306,7 @@ class Ring {
   std::condition_variable room_, filled_slot_;
   std::atomic<int> waiting_for_room_ = 0;
   std::atomic<bool> taker_waits_ = false, stopping_ = false;
+  int waits_in_a_row_ = 0;  // of the taker: more with every wait, fewer with every batch that was there
 
   std::atomic<std::uint64_t> taken_ = 0, filled_ = 0;
   std::atomic<std::int64_t> fill_ns_ = 0, last_fill_ns_ = 0, fill_start_ns_ = 0, room_wait_ns_ = 0, take_wait_ns_ = 0;

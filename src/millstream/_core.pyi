@@ -110,6 +110,10 @@ class Feed:
 class Batch:
     """One batch in one buffer; arrays over it keep it alive."""
 
+    @property
+    def inputs_and_labels(self) -> tuple[numpy.typing.NDArray[Any], numpy.typing.NDArray[Any]]:
+        """The two columns that every batch has: (rows, length) each."""
+
     def column(self, number: int) -> numpy.typing.NDArray[Any]:
         """
         Inputs (0), labels (1) or, when isolated, positions (2): (rows, length).
@@ -138,9 +142,6 @@ class Batch:
         """
         Epoch and place of the first row (since the phase began), rows, filler, tokens, tokens cut, longest segment.
         """
-
-def fork_generation() -> int:
-    """How many forks lie between this process and the one that was started."""
 
 class Ring:
     """Threads that fill batches ahead of the trainer, handed over in order."""

@@ -30,7 +30,7 @@ def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "value"),
     [
         *((name, value) for name in COUNTS for value in NO_COUNTS),
-        ("batch_size", None), ("prefetch", None),
+        ("batch_size", None),
         ("threads", 10**6), ("prefetch", 10**12), ("chunk_size", 2**31), ("batch_size", 2**40),
         ("seed", 1.5), ("seed", "0"), ("seed", True), ("seed", None), ("seed", 2**64), ("seed", -(2**63) - 1),
         ("shuffle", "none"), ("shuffle", 1), ("shuffle", []), ("shuffle", None), ("shuffle", "GLOBAL"),

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from millstream._core import Batch, Clock, DataError, Feed, Plan, Ring, RingClosed, StoreFiles, fork_generation
+from millstream._core import Batch, Clock, DataError, Feed, Plan, Ring, RingClosed, StoreFiles
 from millstream.errors import BudgetError, ClosedError, StoreError
 from millstream.store.layout import Layout
 
@@ -23,7 +24,8 @@ class EngineSettings:
     """How much work is done ahead, by how many threads, in how much memory."""
 
     threads: int = 1
-    prefetch: int = 8
+    prefetch: int | None = None
+    """Batches kept ready; None: at least 8, and as many small ones as fill 1 MiB, up to 64."""
     memory_budget: int | None = None
     pad_last: bool = False
 
@@ -90,23 +92,21 @@ class Engine:
 
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
+        self.turn = threading.RLock()
+        """The lock of whoever asks for a batch."""
         self._ring: Ring | None = None
-        self._generation = self._turn_generation = fork_generation()
-        self._turn = threading.RLock()
         self._past = Counters()
         _ENGINES.add(self)
 
     @property
     def running(self) -> bool:
         """Whether a ring of this process is at work."""
-        return self._ring is not None and self._generation == fork_generation()
+        return self._ring is not None
 
-    @property
-    def turn(self) -> threading.RLock:
-        """The lock of whoever asks for a batch; a fork has its own: a thread that is gone may hold the old one."""
-        if self._turn_generation != fork_generation():
-            self._turn, self._turn_generation = threading.RLock(), fork_generation()
-        return self._turn
+    def forget(self) -> None:
+        """Start afresh in a forked child: threads are not there, and one of them may have held the lock."""
+        self.turn = threading.RLock()
+        self._ring = None  # natively left behind, locks and all
 
     def start(self, make: Callable[[], tuple[Feed, Clock, int]], first_step: int) -> None:
         """Fill batches from a step of the clock on. `make` gives feed, clock and rows of a batch."""
@@ -114,7 +114,6 @@ class Engine:
         feed, clock, rows = make()
         depth, most = self._depth(feed.batch_bytes(rows))
         settings = self.settings
-        self._generation = fork_generation()
         self._ring = Ring(feed, clock, first_step, settings.threads, depth, most, settings.pad_last)
 
     def take(self) -> Batch:
@@ -137,9 +136,9 @@ class Engine:
         return batch
 
     def stop(self) -> None:
-        """Stop the threads; a ring that a fork left behind is only forgotten."""
-        ring, running = self._ring, self.running
-        if ring is not None and running:
+        """Stop the threads."""
+        ring = self._ring
+        if ring is not None:
             self._past = self.counters
             ring.close()
         self._ring = None
@@ -147,23 +146,24 @@ class Engine:
     @property
     def counters(self) -> Counters:
         """What was done so far."""
-        return self._past.plus(self._ring.counters) if self.running and self._ring else self._past
+        return self._past.plus(self._ring.counters) if self._ring is not None else self._past
 
     @property
     def ready(self) -> int:
         """Batches that wait to be taken."""
-        return self._ring.ready if self.running and self._ring else 0
+        return self._ring.ready if self._ring is not None else 0
 
     @property
     def pool_bytes(self) -> int:
         """Bytes of all buffers, also of those in the user's hands."""
-        return self._ring.pool_bytes if self.running and self._ring else 0
+        return self._ring.pool_bytes if self._ring is not None else 0
 
     def _depth(self, batch_bytes: int) -> tuple[int, int]:
         """How many batches the ring holds, and how many buffers there may be in all."""
         budget = self.settings.memory_budget
+        wanted = self.settings.prefetch or min(64, max(8, (1 << 20) // batch_bytes))
         if budget is None:
-            return self.settings.prefetch, NO_LIMIT
+            return wanted, NO_LIMIT
         most = budget // batch_bytes
         if most < 2:
             raise BudgetError(
@@ -171,10 +171,18 @@ class Engine:
                 "one in your hands and one being filled",
                 hint=f"pass memory_budget={2 * batch_bytes} or more, a smaller batch_size or a smaller chunk_size",
             )
-        return min(self.settings.prefetch, most - 1), most
+        return min(wanted, most - 1), most
 
 
 _ENGINES: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for engine in list(_ENGINES):
+        engine.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 @atexit.register

@@ -45,7 +45,7 @@ class SharedKeywords(TypedDict, total=False):
     world_size: int | None
     framework: str | None
     threads: int | None
-    prefetch: int
+    prefetch: int | None
     labels: Literal["next", "same"]
     drop_last: bool
     pad_last: bool
@@ -67,7 +67,7 @@ class Settings:
     world_size: int = 1
     framework: str = "numpy"
     threads: int = 1
-    prefetch: int = 8
+    prefetch: int | None = None
     labels: Literal["next", "same"] = "next"
     drop_last: bool = False
     pad_last: bool = False
@@ -107,7 +107,7 @@ def resolve(given: SharedKeywords) -> Settings:
         world_size=world_size,
         framework=framework,
         threads=positive("threads", default_threads() if threads is None else threads, MOST_THREADS),
-        prefetch=positive("prefetch", given.get("prefetch", 8), MOST_PREFETCHED),
+        prefetch=None if given.get("prefetch") is None else positive("prefetch", given["prefetch"], MOST_PREFETCHED),
         labels=given.get("labels", "next"),
         drop_last=drop_last,
         pad_last=pad_last,

@@ -203,9 +203,11 @@ class StoreDataLoader(DataLoader):
             names = COLUMNS if native.isolated else COLUMNS[:2]
             columns = {name: native.column(number)[:rows] for number, name in enumerate(names)}
             transform_rows(self._row_transforms, columns, (self.settings.seed, epoch), place)
+        inputs, labels = native.inputs_and_labels
         share = self._backend.share
-        inputs, labels = share(native.column(0)), share(native.column(1))
-        batch = TrainingBatch(inputs, labels, framework=self._backend.NAME, metadata=metadata, native=native)
+        batch = TrainingBatch(
+            share(inputs), share(labels), framework=self._backend.NAME, metadata=metadata, native=native
+        )
         if self._extras or cut:
             self._add_extras(batch, native, rows, filler, cut, longest)
         self._step += 1
