@@ -63,9 +63,7 @@ GLUED = "rows of shuffled documents of 1000 tokens; also makes loss mask and pos
 
 ENTRIES = (
     Entry("limit", "limit", Kind.LIMIT, note="C++ only, one reused pair of buffers", native_loop=True),
-    Entry(
-        "limit, handed over", "limit_handed_over", Kind.LIMIT, note="three pairs of buffers in turn", native_loop=True
-    ),
+    Entry("limit, handed over", "limit_handed_over", Kind.LIMIT, note="three pairs in turn", native_loop=True),
     Entry("limit, views", "limit_views", Kind.LIMIT, note=STRIDED, native_loop=True),
     Entry("limit, called from Python", "limit", Kind.LIMIT, note="one call per batch"),
     Entry("millstream", "millstream_loader", Kind.OURS, 1, "", "millstream"),
