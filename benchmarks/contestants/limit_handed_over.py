@@ -38,3 +38,4 @@ class Gather(limit.Gather):
         places = cycle([tuple(tensor.data_ptr() for tensor in pair) for pair in self.pairs])
         for number, (inputs, labels) in zip(range(batches), places, strict=False):
             gather(tokens, first + number * stride, self.batch, self.seq, inputs, labels)
+        self.inputs, self.labels = self.pairs[(batches - 1) % BUFFERS]

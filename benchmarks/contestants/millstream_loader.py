@@ -16,7 +16,7 @@ def prepare(data: Workload, scratch: Path) -> None:
 
 
 def batches(
-    data: Workload, scratch: Path, seq: int, batch: int, *, workers: int = 1
+    data: Workload, scratch: Path, seq: int, batch: int, *, workers: int = 1, passes_before: int = 0
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """One native thread fills the ring; every batch is two torch tensors over the ring's memory."""
     loader = PretrainDataLoader(
@@ -29,6 +29,9 @@ def batches(
         framework="torch",
         dtype="uint16",
     )
+    for _ in range(passes_before):
+        for _unseen in loader:
+            pass
     for _ in range(data.windows(seq) // batch):
         block = loader.next()
         yield block.input_ids, block.labels
