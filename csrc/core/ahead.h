@@ -25,7 +25,7 @@ class ReadAhead {
       : feed_(feed), clock_(clock), next_step_(first_step) {
     const auto rows = std::max<std::uint64_t>(clock.rank_rows, 1);
     steps_ahead_ = std::clamp<std::uint64_t>(rows_ahead / rows, 2, 64);
-    steps_per_question_ = std::max<std::uint64_t>(1, rows_ahead / rows);
+    steps_per_question_ = std::max<std::uint64_t>(1, rows_per_question / rows);
   }
 
   // Called by whoever starts to fill `step`; only one thread at a time does the work, the others go on. What is wrong with
@@ -48,7 +48,8 @@ class ReadAhead {
   void missed() { cold_steps_.store(cold_memory, std::memory_order_relaxed); }
 
  private:
-  static constexpr std::uint64_t rows_ahead = 512;
+  static constexpr std::uint64_t rows_ahead = 2048;
+  static constexpr std::uint64_t rows_per_question = 512;
   static constexpr std::uintptr_t wish_bytes = 128 << 10;
   static constexpr std::uint64_t blocks_ahead = 8;  // of a store that is read in file order
   static constexpr int cold_memory = 64;            // steps to go on asking for after something was not in memory
