@@ -74,12 +74,13 @@ void register_order(nb::module_& m) {
 
   nb::class_<Plan>(m, "Plan", "Position in a phase -> source and sample.")
       .def("__init__",
-           [](Plan* self, std::vector<Course> courses, std::optional<std::vector<std::uint64_t>> quotas, std::uint64_t key) {
+           [](Plan* self, std::vector<Course> courses, std::optional<std::vector<std::uint64_t>> quotas, std::uint64_t key,
+              std::uint64_t start) {
              std::optional<Mixture> mixture;
              if (quotas) mixture.emplace(std::move(*quotas), key);
-             new (self) Plan(std::move(courses), std::move(mixture));
+             new (self) Plan(std::move(courses), std::move(mixture), start);
            },
-           "courses"_a, "quotas"_a = nb::none(), "key"_a = 0)
+           "courses"_a, "quotas"_a = nb::none(), "key"_a = 0, "start"_a = 0)
       .def("rows",
            [](const Plan& plan, std::uint64_t first, const OutWords& sources, const OutWords& samples) {
              if (sources.size() != samples.size()) throw std::invalid_argument("`sources` and `samples` differ in length");

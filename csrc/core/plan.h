@@ -47,12 +47,16 @@ struct PlanScratch {
 
 class Plan {
  public:
-  Plan(std::vector<Course> courses, std::optional<Mixture> mixture)
-      : courses_(std::move(courses)), mixture_(std::move(mixture)) {
+  // The phase begins at place `start` of the mixture: a change that leaves the mixture as it is leaves its places too.
+  Plan(std::vector<Course> courses, std::optional<Mixture> mixture, std::uint64_t start = 0)
+      : courses_(std::move(courses)), mixture_(std::move(mixture)), start_(start) {
+    if (start > most_positions) throw std::invalid_argument("a mixture begins behind 2^63 places");
     if (courses_.empty()) throw std::invalid_argument("a plan needs a source");
     if (mixture_ && mixture_->sources() != courses_.size())
       throw std::invalid_argument("a mixture needs one quota per source");
     for (const auto& course : courses_) check(course);
+    for (std::uint32_t source = 0; mixture_ && source < courses_.size(); ++source)
+      used_before_.push_back(used_in_all(source, start_));
   }
 
   const std::vector<Course>& courses() const { return courses_; }
@@ -60,7 +64,7 @@ class Plan {
 
   // Fills scratch.rows for `count` positions from `first` on.
   void rows(std::uint64_t first, std::uint64_t count, PlanScratch& scratch) const {
-    if (first > most_positions || count > most_positions - first)
+    if (first > most_positions - start_ || count > most_positions - start_ - first)
       throw std::out_of_range("a position over 2^63 was asked for");
     scratch.orders.resize(courses_.size());
     scratch.rows.resize(count);
@@ -71,14 +75,15 @@ class Plan {
       return order_rows(0, scratch);
     }
     scratch.places.clear();  // all at once: source by source, the tables of a stretch of several blocks would be made again
-    for (std::uint64_t i = 0; i < count; ++i) scratch.places.push_back(place_at(first + i, scratch));
+    for (std::uint64_t i = 0; i < count; ++i) scratch.places.push_back(place_at(start_ + first + i, scratch));
     for (std::uint32_t source = 0; source < courses_.size(); ++source) {
       scratch.homes.clear();
       scratch.positions.clear();
       for (std::uint64_t i = 0; i < count; ++i) {
         const auto& place = scratch.places[i];
         if (place.source != source) continue;
-        scratch.positions.push_back((first + i) / mixture_->places() * mixture_->quota(source) + place.rank);
+        const auto uses = (start_ + first + i) / mixture_->places() * mixture_->quota(source) + place.rank;
+        scratch.positions.push_back(uses - used_before_[source]);
         scratch.homes.push_back(i);
       }
       order_rows(source, scratch);
@@ -88,26 +93,31 @@ class Plan {
   // How many of the first `position` positions of the phase belong to `source`.
   std::uint64_t used(std::uint32_t source, std::uint64_t position) const {
     check(source);
-    if (!mixture_) return position;
-    const auto whole = position / mixture_->places() * mixture_->quota(source);
-    const auto table = mixture_->block(position / mixture_->places());
-    const auto rest = std::span(table).first(position % mixture_->places());
-    return whole + static_cast<std::uint64_t>(std::ranges::count(rest, source, &Mixture::Place::source));
+    return mixture_ ? used_in_all(source, start_ + position) - used_before_[source] : position;
   }
 
   // The position of the phase at which `source` is used for the `number`-th time (from 0).
   std::uint64_t position_of(std::uint32_t source, std::uint64_t number) const {
     check(source);
     if (!mixture_) return number;
+    number += used_before_[source];
     const auto block = number / mixture_->quota(source);
     const auto rank = number % mixture_->quota(source);
     const auto table = mixture_->block(block);
     const auto place = std::ranges::find_if(
         table, [&](const Mixture::Place& candidate) { return candidate.source == source && candidate.rank == rank; });
-    return block * mixture_->places() + static_cast<std::uint64_t>(place - table.begin());
+    return block * mixture_->places() + static_cast<std::uint64_t>(place - table.begin()) - start_;
   }
 
  private:
+  // How many of the first `position` places of the mixture belong to `source`.
+  std::uint64_t used_in_all(std::uint32_t source, std::uint64_t position) const {
+    const auto whole = position / mixture_->places() * mixture_->quota(source);
+    const auto table = mixture_->block(position / mixture_->places());
+    const auto rest = std::span(table).first(position % mixture_->places());
+    return whole + static_cast<std::uint64_t>(std::ranges::count(rest, source, &Mixture::Place::source));
+  }
+
   static void check(const Course& course) {
     if (course.order.samples == 0 || course.order.samples > most_positions || course.split == 0 ||
         course.begun.samples > most_positions / course.split)
@@ -172,6 +182,8 @@ class Plan {
 
   std::vector<Course> courses_;
   std::optional<Mixture> mixture_;
+  std::uint64_t start_ = 0;
+  std::vector<std::uint64_t> used_before_;  // by each source, before the phase
 };
 
 }  // namespace millstream

@@ -55,7 +55,7 @@ class Course:
 class Plan:
     """Position in a phase -> source and sample."""
 
-    def __init__(self, courses: Sequence[Course], quotas: Sequence[int] | None = None, key: int = 0) -> None: ...
+    def __init__(self, courses: Sequence[Course], quotas: Sequence[int] | None = None, key: int = 0, start: int = 0) -> None: ...
 
     def rows(self, first: int, sources: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')], samples: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
         """Write source and sample of the positions from `first` on."""

@@ -73,6 +73,42 @@ def test_resumable_the_rest_of_the_rows_is_equal_on_any_ranks_and_batch_size(
         np.testing.assert_array_equal(joined([*run.epoch(), *run.epoch()]), rest)
 
 
+def _mixed(stores_of: dict[str, TokenStore], rows: int, rank: int, world_size: int) -> MixedDataLoader:
+    weights = dict(zip(stores_of, (3.0, 2.0, 1.0), strict=False))
+    entries = {
+        name: (PretrainDataLoader(store, chunk_size=LENGTH, framework="numpy"), weights[name])
+        for name, store in stores_of.items()
+    }
+    return MixedDataLoader(
+        entries, batch_size=rows, rank=rank, world_size=world_size, framework="numpy", mix_block=12, epoch_size=70
+    )
+
+
+@given(
+    cuts=st.lists(st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(0, 5)), min_size=1, max_size=4),
+)
+@examples(30)
+def test_same_and_resumable_a_mixture_goes_on_with_the_same_rows_on_any_ranks_and_batch_size(
+    cuts: list[tuple[int, int, int]],
+) -> None:
+    """Each cut is (ranks, rows of a rank, steps): however a run is cut, it delivers the rows of one long run."""
+    stores_of = {name: make_store([90, 40], start=1000 * number) for number, name in enumerate("abc")}
+    with _mixed(stores_of, 1, 0, 1) as whole:
+        expected = [rows_of(whole.next())[0] for _ in range(100)]
+    got: list[Any] = []
+    state: Any = None
+    for world_size, rows, steps in cuts:
+        with Ranks([_mixed(stores_of, rows, rank, world_size) for rank in range(world_size)]) as run:
+            for loader in run.loaders:
+                if state is not None:
+                    loader.load_state_dict(json.loads(json.dumps(state)))
+            got += [row for step in run.steps(steps) for row in step]
+            state = run.loaders[0].state_dict()
+
+    compared = min(len(got), len(expected))
+    np.testing.assert_array_equal(np.array(got[:compared]), np.array(expected[:compared]))
+
+
 @given(
     store=stores(),
     work=works,

@@ -157,13 +157,14 @@ class StoreDataLoader(DataLoader):
             rows = self.settings.batch_size if batch_size is None else batch_size
             if rows != self._rows:
                 self._follow(self._schedule, positive("batch_size", rows), self._step)
-            step = self._step
+            step, native = self._step, None
             try:
                 if not self._engine.running:
                     self._start()
-                batch = self._deliver(self._engine.take())
+                native = self._engine.take()
+                batch = self._deliver(native)
             except BaseException as error:
-                self._not_delivered(step, error)
+                self._not_delivered(step, error, taken=native is not None)
                 raise
             self._profile.delivered(batch.metadata["rows"], time.perf_counter_ns() - start)
             return batch
@@ -179,10 +180,10 @@ class StoreDataLoader(DataLoader):
             self._engine.stop()
             raise closed_error()
 
-    def _not_delivered(self, step: int, error: BaseException) -> None:
+    def _not_delivered(self, step: int, error: BaseException, *, taken: bool) -> None:
         """Go back to a step whose batch did not reach the trainer: the next call gives it again."""
         self._step = step
-        if not isinstance(error, BudgetError):
+        if taken or not isinstance(error, BudgetError):  # a ring without buffers goes on when it gets some
             self._engine.stop()
         if isinstance(error, Exception):
             self._callbacks.error(error)

@@ -103,6 +103,10 @@ class Phase:
     drop_last: bool
     epoch_size: int | None
     """The epoch size that was asked for, if one was."""
+    mixed_since: int
+    """The step at which the present mixture began: part of its key."""
+    mixed: int
+    """Places of the present mixture before the phase."""
     sources: Mapping[str, Standing] = field(default_factory=dict)
 
     @property
@@ -134,8 +138,8 @@ class Phase:
         courses = [self._course(name, seed) for name in names]
         if len(names) == 1:
             return Plan(courses)
-        key = derive(source_key(seed, "\0mix"), self.step)
-        return Plan(courses, [self.sources[name].quota for name in names], key)
+        key = derive(source_key(seed, "\0mix"), self.mixed_since)
+        return Plan(courses, [self.sources[name].quota for name in names], key, self.mixed)
 
     def order(self, name: str, epoch: int, seed: int) -> tuple[OrderSpec, int]:
         """Give the order of a source in one of its epochs, and into how many rows each of its samples is cut."""
@@ -159,22 +163,37 @@ def first_phase(recipe: Recipe) -> Phase:
 
 
 def next_phase(phase: Phase, recipe: Recipe, step: int) -> Phase:
-    """Begin a phase at `step` of the run, in which `recipe` holds; the same phase if nothing changes."""
+    """Begin a phase at `step` of the run, in which `recipe` holds."""
     if step == 0:
         return first_phase(recipe)
     position = phase.clock().step(step - phase.step)[2]
     plan = phase.plan(recipe.seed)
     factor = _factor(phase, recipe)
-    sources = dict(phase.sources)
+    before = dict(phase.sources)
     for number, name in enumerate(phase.active):
-        sources[name] = sources[name].after(plan.used(number, position))
-    for name, standing in sources.items():
+        before[name] = before[name].after(plan.used(number, position))
+    sources: dict[str, Standing] = {}
+    for name in [*recipe.sources, *(name for name in before if name not in recipe.sources)]:
+        if name not in before:
+            sources[name] = recipe.sources[name].begin()
+            continue
+        standing = before[name]
         share = recipe.sources.get(name, Share(standing.samples * (factor or 1), standing.shuffle, quota=0))
         sources[name] = _continued(standing, share, factor, name, phase, recipe)
-    for name, share in recipe.sources.items():
-        sources.setdefault(name, share.begin())
     epoch, offset, left = _place(phase, position, factor)
-    return _phase(recipe, sources, step, epoch, offset, left)
+    fresh = _phase(recipe, sources, step, epoch, offset, left)
+    if not _same_mixture(phase, fresh):
+        return fresh
+    fresh = replace(fresh, mixed_since=phase.mixed_since, mixed=phase.mixed + position)
+    if phase.epoch_size != fresh.epoch_size or len(fresh.active) == 1:
+        return fresh
+    return replace(fresh, size=phase.size, left=phase.size if left is None else left)
+
+
+def _same_mixture(phase: Phase, other: Phase) -> bool:
+    """Whether the places of the mixture go on, whatever else changes."""
+    mine, theirs = ([(name, p.sources[name].quota) for name in p.active] for p in (phase, other))
+    return mine == theirs and phase.row_length == other.row_length
 
 
 def _factor(phase: Phase, recipe: Recipe) -> int | None:
@@ -230,6 +249,8 @@ def _phase(recipe: Recipe, sources: dict[str, Standing], step: int, epoch: int, 
         row_length=recipe.row_length,
         drop_last=recipe.drop_last,
         epoch_size=recipe.epoch_size,
+        mixed_since=step,
+        mixed=0,
         sources=sources,
     )
     size = recipe.epoch_size or _natural_size(draft, recipe)
