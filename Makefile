@@ -49,9 +49,10 @@ san: $(VENV)/dev.stamp  ## The C++ tests under the address, undefined behaviour 
 
 comma := ,
 define native
+	@mkdir -p build
 	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B build/tests-$(1) -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 	  -DMILLSTREAM_TESTS=ON -DMILLSTREAM_STRICT=ON -DMILLSTREAM_SANITIZE=$(2) > build/tests-$(1).log 2>&1 \
-	  || { mkdir -p build; cat build/tests-$(1).log; exit 1; }
+	  || { cat build/tests-$(1).log; exit 1; }
 	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/tests-$(1) --parallel 2 -- --quiet
 	@PATH="$(CURDIR)/$(BIN):$$PATH" ctest --test-dir build/tests-$(1) --output-on-failure --parallel 2 --timeout 300
 endef

@@ -85,7 +85,8 @@ nb::object take(RingHandle& handle) {
 }  // namespace
 
 void register_engine(nb::module_& m) {
-  nb::exception<DataError>(m, "DataError", PyExc_RuntimeError);
+  const auto data_error = nb::exception<DataError>(m, "DataError", PyExc_RuntimeError);
+  nb::exception<IdError>(m, "IdError", data_error.ptr());
   nb::exception<RingClosed>(m, "RingClosed", PyExc_RuntimeError);
 
   nb::class_<StoreFiles>(m, "StoreFiles", "The files of a store, mapped when first touched.")

@@ -157,7 +157,7 @@ class Feed {
     const auto limit = sources_[source].id_limit;
     if (limit == 0) return;
     if (const auto top = largest(tokens, count); top >= limit)
-      throw DataError(sources_[source].shards->path(shard) + ": holds the id " + std::to_string(top) +
+      throw IdError(sources_[source].shards->path(shard) + ": holds the id " + std::to_string(top) +
                       ", but the vocabulary ends at " + std::to_string(limit - 1));
   }
 

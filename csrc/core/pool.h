@@ -21,11 +21,10 @@ inline std::byte* aligned_bytes(std::size_t bytes) {
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (bytes > PTRDIFF_MAX - huge_page) throw std::bad_alloc();  // rounding up would wrap around
   const auto alignment = bytes >= huge_page ? huge_page : std::size_t{64};
-  const auto rounded = (bytes + alignment - 1) / alignment * alignment;
-  auto* const data = static_cast<std::byte*>(std::aligned_alloc(alignment, rounded));
-  if (data == nullptr) throw std::bad_alloc();
-  if (bytes >= huge_page) ::madvise(data, rounded, MADV_HUGEPAGE);  // one page fault instead of 512
-  return data;
+  void* data = nullptr;
+  if (::posix_memalign(&data, alignment, bytes) != 0) throw std::bad_alloc();
+  if (bytes >= huge_page) ::madvise(data, bytes / huge_page * huge_page, MADV_HUGEPAGE);  // one page fault instead of 512
+  return static_cast<std::byte*>(data);
 }
 
 class Pool {

@@ -36,6 +36,11 @@ struct DataError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Ids that the vocabulary does not have: the data may be whole, but it is not for this model.
+struct IdError : DataError {
+  using DataError::DataError;
+};
+
 // A read-only mapping of a whole file.
 class Mapping {
  public:

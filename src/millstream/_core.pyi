@@ -85,6 +85,9 @@ class Clock:
 class DataError(RuntimeError):
     pass
 
+class IdError(DataError):
+    pass
+
 class RingClosed(RuntimeError):
     pass
 

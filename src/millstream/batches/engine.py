@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from millstream._core import Batch, Clock, DataError, Feed, Plan, Ring, RingClosed, StoreFiles
+from millstream._core import Batch, Clock, DataError, Feed, IdError, Plan, Ring, RingClosed, StoreFiles
 from millstream.errors import BudgetError, ClosedError, StoreError
 from millstream.store.layout import Layout
 
@@ -137,16 +137,16 @@ class Engine:
 
     def stop(self) -> None:
         """Stop the threads."""
-        ring = self._ring
+        ring, self._ring = self._ring, None
         if ring is not None:
-            self._past = self.counters
+            self._past = self._past.plus(ring.counters)
             ring.close()
-        self._ring = None
 
     @property
     def counters(self) -> Counters:
         """What was done so far."""
-        return self._past.plus(self._ring.counters) if self._ring is not None else self._past
+        ring = self._ring
+        return self._past if ring is None else self._past.plus(ring.counters)
 
     @property
     def ready(self) -> int:
@@ -199,7 +199,7 @@ def closed_error() -> ClosedError:
 
 def data_error(error: DataError) -> StoreError:
     """Say what the native core found wrong with the data, and what to try."""
-    if "vocabulary" in str(error):
+    if isinstance(error, IdError):
         hint = "the tokenizer or model_config is not the one that these ids were made for"
     else:
         hint = "run `millstream verify` on the store; restore or prepare it again"

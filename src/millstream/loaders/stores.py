@@ -266,6 +266,7 @@ class StoreDataLoader(DataLoader):
         """Go back to the very beginning of the run."""
         with self._engine.turn:
             self._go(self._begin(), 0)
+            self._earlier_data, self._missing = {}, {}
             self._callbacks.jumped()
 
     def seek(self, step: int) -> None:
