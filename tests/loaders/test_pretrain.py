@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +15,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loaders.samples import Ids, counting_loader, follows_its_hint, inputs, take, windows
-from millstream import LoaderError, PretrainDataLoader, StateError, StoreError, TokenStore, load
+from millstream import (
+    CharTokenizer,
+    LoaderError,
+    OrderError,
+    PretrainDataLoader,
+    StateError,
+    StoreError,
+    TokenizerError,
+    TokenStore,
+    TokenStoreWriter,
+    load,
+    prepare,
+)
 from millstream.store import disk
 from store.samples import write_store
 
@@ -309,3 +322,36 @@ def test_a_row_of_a_document_cannot_be_cut_by_a_state(tmp_path: Path) -> None:
 def test_repr_says_what_it_is_over(tmp_path: Path) -> None:
     with counting_loader(tmp_path) as loader:
         assert repr(loader) == "PretrainDataLoader(data: 1001 tokens; rows of 10, step 0)"
+
+
+def test_explain_gives_the_text_by_the_tokenizer_that_lies_in_the_store(tmp_path: Path) -> None:
+    (tmp_path / "poem.txt").write_text("the mill goes round and round", "utf-8")
+    prepare(tmp_path / "poem.txt", tmp_path / "corpus", tokenizer="char")
+
+    with PretrainDataLoader(tmp_path / "corpus", chunk_size=8, shuffle=False, framework="numpy") as loader:
+        assert loader.explain(0)[0].text == "the mill"
+    with pytest.raises(TokenizerError, match="was made with"):
+        PretrainDataLoader(tmp_path / "corpus", chunk_size=8, tokenizer=CharTokenizer.train(["xyz"]))
+
+
+def test_padded_rows_cannot_be_cut_shorter_in_the_middle_of_an_epoch(tmp_path: Path) -> None:
+    with TokenStoreWriter(tmp_path / "store") as writer:
+        writer.append(list(range(10)))
+    shared: dict[str, Any] = {"tail": "pad", "batch_size": 1, "framework": "numpy"}
+    with PretrainDataLoader(tmp_path / "store", chunk_size=8, **shared) as loader:
+        loader.next()
+        state = loader.state_dict()
+    with PretrainDataLoader(tmp_path / "store", chunk_size=4, **shared) as loader:
+        with pytest.raises(OrderError, match="cannot become rows of 4"):
+            loader.load_state_dict(state)
+        assert loader.next().metadata["step"] == 0
+
+
+def test_a_shard_table_that_shrinks_ends_no_process(tmp_path: Path) -> None:
+    with TokenStoreWriter(tmp_path / "store", shard_tokens=10) as writer:
+        for _ in range(20):
+            writer.append(list(range(10)))
+    with PretrainDataLoader(tmp_path / "store", chunk_size=8, framework="numpy") as loader:
+        for table in (tmp_path / "store" / "versions").glob("*.tab"):
+            os.truncate(table, 0)
+        assert len(list(loader)) == loader.get_num_batches()

@@ -13,6 +13,7 @@ from millstream.loaders.stores import Documents, Member, RowShape, StoreDataLoad
 from millstream.order import Share
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import Tokenizer, load_tokenizer
+from millstream.tokens.keep import check_tokenizer
 
 LONGEST_ROW = 2**30
 ID_LIMIT = 2**31
@@ -39,7 +40,8 @@ class PretrainDataLoader(StoreDataLoader):
     Args:
         path: A store, a token file (`dtype=` for bare ones), or an open TokenStore.
         chunk_size: Tokens of a row; `seq_len` is another name for it.
-        tokenizer: Gives `explain()` the text of each row, and checks ids against its vocabulary.
+        tokenizer: Gives `explain()` the text of each row (without it, the one that lies in the store does), and checks
+            ids against its vocabulary.
         documents: "attend" lets rows run across documents, "isolate" resets positions and masks across them, "row"
             makes one padded or cut document a row.
         tail: "drop" counts the tokens behind the last whole row as lost, "pad" makes a padded row of them.
@@ -74,6 +76,8 @@ class PretrainDataLoader(StoreDataLoader):
         store = path if isinstance(path, TokenStore) else TokenStore(path, dtype=dtype)
         if dtype not in (None, store.dtype):
             raise LoaderError(f"{store.path}: the ids are {store.dtype}, not {dtype}", hint="leave out dtype=")
+        if loaded is not None:
+            check_tokenizer(loaded, str(store.path), store.manifest.get("tokenizer"))
         shape = RowShape(length, documents, tail, padding_id(pad_id, loaded, settings))
         share = Share(_samples(store, shape), settings.shuffle)
         member = Member(store, share, id_limit(store, loaded, settings), loaded)

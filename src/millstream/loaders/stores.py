@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from millstream._core import Batch, Clock, Feed, order_version
@@ -26,6 +26,7 @@ from millstream.stats import Profile
 from millstream.store import TokenStore
 from millstream.tensors import backend, inside_torch_worker
 from millstream.tokens import Tokenizer
+from millstream.tokens.keep import find_tokenizer
 
 logger = logging.getLogger("millstream.loaders")
 Documents = Literal["attend", "isolate", "row"]
@@ -62,6 +63,11 @@ class Member:
     share: Share
     id_limit: int = 0
     tokenizer: Tokenizer | None = None
+
+    @cached_property
+    def text_tokenizer(self) -> Tokenizer | None:
+        """The tokenizer that was given, else the one that lies in the store, if it does."""
+        return self.tokenizer or find_tokenizer(self.store.path, self.store.manifest.get("tokenizer"))
 
 
 class StoreDataLoader(DataLoader):
@@ -115,6 +121,7 @@ class StoreDataLoader(DataLoader):
             drop_last=settings.drop_last,
             epoch_size=self._epoch_size,
             splittable=self.shape.documents != "row",
+            padded=self.shape.tail == "pad",
         )
 
     def _begin(self) -> Schedule:
@@ -365,7 +372,8 @@ class StoreDataLoader(DataLoader):
             Span(name, int(document), int(first), int(last), store.file_of(int(document)))
             for document, first, last in zip(*store.spans_of(start, stop), strict=True)
         )
-        text = None if member.tokenizer is None else member.tokenizer.decode(store[start:stop].tolist())
+        tokenizer = member.text_tokenizer
+        text = None if tokenizer is None else tokenizer.decode(store[start:stop].tolist())
         return RowOrigin(row, name, sample, spans, text)
 
     def steps_of(self, document: int, source: str | None = None) -> list[int]:

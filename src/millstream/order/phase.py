@@ -45,6 +45,8 @@ class Recipe:
     """Samples of an epoch; None: one pass over the only source, or until the first of several is exhausted."""
     splittable: bool = True
     """Whether a shorter row cuts a sample into several (windows do, documents do not)."""
+    padded: bool = False
+    """Whether the last sample is filled up: then it cannot be cut into several, some would be empty."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ def _factor(phase: Phase, recipe: Recipe) -> int | None:
     if not recipe.splittable or phase.row_length == recipe.row_length:
         return 1
     factor, rest = divmod(phase.row_length, recipe.row_length)
-    return factor if rest == 0 else None
+    return factor if rest == 0 and not recipe.padded else None
 
 
 def _continued(
@@ -215,7 +217,9 @@ def _continued(
         raise OrderError(
             f"rows of {phase.row_length} tokens cannot become rows of {recipe.row_length} "
             f"in the middle of an epoch of {name!r}",
-            hint=f"use a length that divides {phase.row_length}, or change it when the epoch has ended",
+            hint="change it when the epoch has ended"
+            if recipe.padded
+            else f"use a length that divides {phase.row_length}, or change it when the epoch has ended",
         )
     if standing.shuffle != share.shuffle:
         raise OrderError(
