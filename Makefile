@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/core/*) $(wildcard csrc/bind/*)
 
-.PHONY: help demo test check format lint types layers stub native san fuzz coverage docs bench oracles build clean
+.PHONY: help demo test check format lint types layers stub native strict san fuzz coverage docs bench oracles build clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -21,7 +21,7 @@ test: $(VENV)/dev.stamp  ## Run all tests, the native ones too
 	$(MAKE) --no-print-directory native
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-check: lint types layers test san docs  ## Everything that CI runs
+check: lint types layers test strict san docs  ## Everything that CI runs
 
 lint: $(VENV)/dev.stamp  ## Look for mistakes and unformatted code
 	$(BIN)/ruff check .
@@ -46,6 +46,9 @@ native: $(VENV)/dev.stamp  ## Build and run the C++ tests; every warning is an e
 san: $(VENV)/dev.stamp  ## The C++ tests under the address, undefined behaviour and thread sanitizers
 	$(call native,address,address$(comma)undefined)
 	$(call native,thread,thread)
+
+strict: $(VENV)/dev.stamp  ## Build the whole module with every warning as an error
+	$(BIN)/pip wheel --quiet --no-deps -w build/strict -Cbuild-dir=build/strict-build -Ccmake.define.MILLSTREAM_STRICT=ON .
 
 comma := ,
 define native

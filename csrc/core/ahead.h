@@ -113,6 +113,7 @@ class ReadAhead {
     // The middle answers for the whole: the first page may be in memory because of its neighbour.
     auto* const middle = reinterpret_cast<void*>((from + to) / 2 / page * page);
     unsigned char resident = 1;
+    anyway = anyway || (samples > 1 && !shard.token_file->tells_residency());  // rows show by their faults that they are cold
     if (!anyway && ::mincore(middle, 1, &resident) == 0 && (resident & 1) != 0) return true;
     // The system cuts a wish to its read-ahead size, so large ones are made in pieces.
     for (auto piece = from; piece < to; piece += wish_bytes)

@@ -50,6 +50,7 @@ class Mapping {
     struct stat facts = {};
     const int failed = ::fstat(file, &facts);
     bytes_ = static_cast<std::size_t>(facts.st_size);
+    tells_residency_ = facts.st_uid == ::geteuid() || ::access(path.c_str(), W_OK) == 0;
     if (failed == 0 && bytes_ > 0) data_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, file, 0);
     const int reason = errno;
     ::close(file);
@@ -62,11 +63,15 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
+  // The system tells only the owner of a file, or who may write it, what of it is in memory; others hear that all of it is.
+  bool tells_residency() const { return tells_residency_; }
+
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), bytes_}; }
 
  private:
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
+  bool tells_residency_ = true;
 };
 
 // Where documents end: our own index, Megatron's, or none (one document).
