@@ -31,8 +31,6 @@ class StepPlace:
     """Position, within the phase, of this rank's first row."""
     own: int
     """Rows of this rank."""
-    own_offset: int
-    """Samples of the epoch before this rank's first row."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +80,9 @@ class Schedule:
     def place(self, step: int, rank: int | None = None) -> StepPlace:
         """Say where a step lies, as seen by one rank (None: by all together)."""
         phase = self.phase_at(step)
-        epochs, offset, position, rows, first, own = phase.clock(rank).step(step - phase.step)
+        epochs, offset, _, rows, first, own = phase.clock(rank).step(step - phase.step)
         start = offset + (phase.offset if epochs == 0 else 0)
-        return StepPlace(step, phase.epoch + epochs, start, rows, first, own, start + first - position)
-
-    def steps_in_epoch(self, step: int) -> int:
-        """How many steps an epoch has under the recipe of this step's phase."""
-        phase = self.phase_at(step)
-        return phase.clock().steps_in(phase.size)
+        return StepPlace(step, phase.epoch + epochs, start, rows, first, own)
 
     def rows(self, step: int, rank: int | None = None) -> tuple[list[str], Words]:
         """Name source and sample of each row of a step."""
