@@ -7,8 +7,9 @@ decides what becomes of input that cannot be used. Files are read as streams: me
 from millstream.sources.discover import Found, FoundFile, discover
 from millstream.sources.formats import make_source, read_found
 from millstream.sources.jsonl import JsonlSource
+from millstream.sources.record import Record, RecordBlock
 from millstream.sources.rejects import Rejects
-from millstream.sources.source import Record, Source
+from millstream.sources.source import Source
 from millstream.sources.text import TextSource
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "FoundFile",
     "JsonlSource",
     "Record",
+    "RecordBlock",
     "Rejects",
     "Source",
     "TextSource",

@@ -13,8 +13,9 @@ from pathlib import Path
 from millstream.errors import SourceError
 from millstream.sources.jsonl import JsonlSource
 from millstream.sources.reading import HashedFile
+from millstream.sources.record import Record
 from millstream.sources.rejects import Rejects
-from millstream.sources.source import MAX_RECORD_BYTES, Record, Source
+from millstream.sources.source import MAX_RECORD_BYTES, Source
 from millstream.sources.text import TextSource
 
 _CODE = ".c .cc .cpp .css .go .h .hpp .html .java .js .lean .pgn .py .rs .sh .sql .ts"

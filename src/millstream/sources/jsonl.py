@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from millstream.sources.reading import decode, split
+from millstream.sources.record import Record
 from millstream.sources.rejects import Rejects
-from millstream.sources.source import MAX_RECORD_BYTES, Record
+from millstream.sources.source import MAX_RECORD_BYTES
 from millstream.sources.text import EMPTY, TOO_LONG
 
 

@@ -7,8 +7,9 @@ from typing import BinaryIO
 
 from millstream.errors import SourceError
 from millstream.sources.reading import decode, drop_bom, split
+from millstream.sources.record import Record
 from millstream.sources.rejects import Rejects
-from millstream.sources.source import MAX_RECORD_BYTES, Record
+from millstream.sources.source import MAX_RECORD_BYTES
 
 EMPTY = "empty"
 TOO_LONG = "too long"
