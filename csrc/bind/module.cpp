@@ -4,6 +4,7 @@
 NB_MODULE(_core, m) {
   m.doc() = "Millstream's native core: order, store, batches and the ring that fills them.";
   nb::set_leak_warnings(false);  // a script may end with a batch in its hands
+  register_compression(m);
   register_store(m);
   register_order(m);
   register_engine(m);

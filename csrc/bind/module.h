@@ -17,6 +17,7 @@ std::span<T> view(const Array<T>& array) {
   return {array.data(), array.size()};
 }
 
+void register_compression(nb::module_& m);
 void register_store(nb::module_& m);
 void register_order(nb::module_& m);
 void register_engine(nb::module_& m);

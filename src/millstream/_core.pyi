@@ -10,6 +10,30 @@ import numpy.typing
 from numpy.typing import NDArray
 
 
+class ZstdError(ValueError):
+    pass
+
+def zstd_compress(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], level: int) -> bytes:
+    """One zstd frame that holds `data`, with a checksum."""
+
+def zstd_content_size(frame: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int | None:
+    """The size that a frame says it has when decoded, or None."""
+
+def zstd_decompress(frame: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Decode one frame into an array of exactly its size."""
+
+class ZstdStream:
+    """Decodes a stream of zstd frames piece by piece."""
+
+    def __init__(self, window_log_max: int = 27) -> None: ...
+
+    def step(self, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> tuple[int, int]:
+        """Decode from `data` into `out`: (bytes consumed, bytes produced)."""
+
+    @property
+    def between_frames(self) -> bool:
+        """Whether everything so far was whole frames."""
+
 def xxh64(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int = 0) -> int:
     """XXH64 of an array of bytes."""
 

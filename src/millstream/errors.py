@@ -2,6 +2,7 @@
 
 MillstreamError
 ├── SourceError        raw input that cannot be read or parsed
+├── CompressionError   compressed bytes that are damaged, cut or too many
 ├── TokenizerError     a tokenizer that is missing, unknown or unfit
 ├── StoreError         a token file or store that is damaged, foreign or unfinished
 │   └── FingerprintError   the data is not the data that a state was saved for
@@ -36,6 +37,10 @@ class MillstreamError(Exception):
 
 class SourceError(MillstreamError):
     """Raw input that cannot be read or parsed."""
+
+
+class CompressionError(MillstreamError):
+    """Compressed bytes that are damaged, cut or too many."""
 
 
 class TokenizerError(MillstreamError):

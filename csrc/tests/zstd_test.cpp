@@ -1,0 +1,70 @@
+// tests/zstd_test.cpp: frames come back whole, in any pieces; damage is an exception.
+#include "core/zstd.h"
+
+#include "check.h"
+
+namespace {
+
+using namespace millstream;
+
+std::vector<std::byte> numbers(std::size_t size) {
+  std::vector<std::byte> data(size);
+  for (std::size_t i = 0; i < size; ++i) data[i] = static_cast<std::byte>((i * i) >> 7);
+  return data;
+}
+
+void a_frame_comes_back() {
+  for (const std::size_t size : {0UL, 1UL, 1000UL, 300'000UL}) {
+    const auto data = numbers(size);
+    ZstdCompressor compress(1);
+    const auto frame = compress(data);
+    CHECK(zstd_content_size(frame) == size);
+    std::vector<std::byte> out(size);
+    ZstdDecompressor()(frame, out);
+    CHECK(out == data);
+  }
+}
+
+void a_stream_comes_back_in_any_pieces() {
+  const auto data = numbers(50'000);
+  std::vector<std::byte> packed;
+  for (int i = 0; i < 2; ++i) {
+    ZstdCompressor compress(3);
+    const auto frame = compress(data);
+    packed.insert(packed.end(), frame.begin(), frame.end());
+  }
+  for (const std::size_t piece : {1UL, 7UL, 4096UL, 1'000'000UL}) {
+    ZstdStream stream;
+    std::vector<std::byte> out, part(piece);
+    std::size_t place = 0;
+    while (true) {
+      const auto some = std::span(packed).subspan(place, std::min(piece, packed.size() - place));
+      const auto step = stream(some, part);
+      place += step.consumed;
+      out.insert(out.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(step.produced));
+      if (!step.consumed && !step.produced) break;
+    }
+    CHECK(stream.between_frames());
+    CHECK(out.size() == 2 * data.size() && std::equal(data.begin(), data.end(), out.begin()));
+  }
+}
+
+void damage_is_an_exception() {
+  const auto data = numbers(1000);
+  ZstdCompressor compress(1);
+  const auto frame = compress(data);
+  std::vector<std::byte> damaged(frame.begin(), frame.end()), out(1000), short_out(999);
+  damaged[damaged.size() / 2] ^= std::byte{4};
+  CHECK_THROWS((ZstdDecompressor()(damaged, out), 0), ZstdError);
+  CHECK_THROWS((ZstdDecompressor()(frame, short_out), 0), ZstdError);
+  CHECK_THROWS(zstd_content_size(out), ZstdError);
+  CHECK_THROWS(ZstdCompressor(1000), std::invalid_argument);
+}
+
+}  // namespace
+
+int main() {
+  a_frame_comes_back();
+  a_stream_comes_back_in_any_pieces();
+  damage_is_an_exception();
+}

@@ -1,0 +1,82 @@
+"""Zstandard: what was packed comes back, whatever the pieces; what was cut or damaged is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.compression import Frame, ZstdReader, compress, decompress, frames
+from millstream.errors import CompressionError
+
+
+@given(st.lists(st.binary(max_size=3000) | st.integers(0, 400_000).map(bytes), max_size=4), st.integers(100, 200_000))
+def test_a_file_of_frames_reads_as_what_is_in_them(contents: list[bytes], piece: int) -> None:
+    packed = b"".join(compress(content) for content in contents)
+    reader = ZstdReader(io.BytesIO(packed))
+
+    pieces = list(iter(lambda: reader.read(piece), b""))
+
+    assert b"".join(pieces) == b"".join(contents)
+    assert zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True).read() == b"".join(contents)
+
+
+@given(st.lists(st.integers(0, 400_000), max_size=5), st.booleans(), st.booleans())
+def test_the_frames_of_a_file_are_found_without_decoding(sizes: list[int], sized: bool, checked: bool) -> None:
+    compressor = zstandard.ZstdCompressor(write_content_size=sized, write_checksum=checked)
+    skippable = b"\x5a\x2a\x4d\x18" + (7).to_bytes(4, "little") + b"1234567"
+    packed = [compressor.compress(np.random.default_rng(size).bytes(size)) for size in sizes]
+
+    found = list(frames(io.BytesIO(skippable.join(packed))))
+
+    begin, expected = 0, []
+    for frame, size in zip(packed, sizes, strict=True):
+        expected.append(Frame(begin, begin + len(frame), size if sized else None))
+        begin += len(frame) + len(skippable)
+    assert found == expected
+
+
+def test_one_of_our_frames_survives_no_changed_byte() -> None:
+    content = np.random.default_rng(0).integers(0, 50_000, 1000, np.uint16)
+    frame = compress(content)
+    assert decompress(frame, limit=2000) == content.tobytes()
+
+    for place in range(len(frame)):
+        damaged = bytearray(frame)
+        damaged[place] ^= 1 << place % 8
+        try:
+            assert decompress(bytes(damaged), limit=2000) == content.tobytes()  # an unused bit of the header
+        except CompressionError:
+            continue
+
+
+@given(st.integers(0, 5000), st.data())
+def test_a_cut_file_is_refused_at_every_byte(size: int, data: st.DataObject) -> None:
+    packed = compress(np.random.default_rng(size).integers(0, 9, size, np.uint8))
+    cut = data.draw(st.integers(1, len(packed) - 1))
+
+    with pytest.raises(CompressionError):
+        ZstdReader(io.BytesIO(packed[:cut])).readall()
+    with pytest.raises(CompressionError):
+        decompress(packed[:cut], limit=size)
+
+
+def test_a_frame_that_would_be_too_large_is_refused_before_it_is_decoded() -> None:
+    with pytest.raises(CompressionError, match="1000000 bytes; 10 are the most"):
+        decompress(compress(bytes(1_000_000)), limit=10)
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_refused_or_decoded_but_never_crash(raw: bytes) -> None:
+    for read in (
+        lambda: ZstdReader(io.BytesIO(raw)).readall(),
+        lambda: decompress(raw, limit=1000),
+        lambda: list(frames(io.BytesIO(raw))),
+    ):
+        with contextlib.suppress(CompressionError):
+            read()
