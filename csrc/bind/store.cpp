@@ -1,8 +1,10 @@
 // bind/store.cpp: checksums and frames for millstream.store.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 
 #include "bind/module.h"
 #include "core/hash.h"
+#include "core/narrow.h"
 #include "core/tokenfile.h"
 
 using namespace nb::literals;
@@ -26,6 +28,13 @@ nb::bytes encode(char kind, std::uint32_t dtype, std::uint64_t count, std::uint6
   return nb::bytes(out.data(), out.size());
 }
 
+template <typename T>
+void narrow(Array<const std::uint32_t> ids, Array<const std::int64_t> ends, std::optional<std::uint32_t> eos,
+            Array<T> out) {
+  nb::gil_scoped_release unlocked;
+  millstream::narrow_documents<T>(view(ids), view(ends), eos, view(out));
+}
+
 }  // namespace
 
 void register_store(nb::module_& m) {
@@ -37,6 +46,10 @@ void register_store(nb::module_& m) {
     nb::gil_scoped_release unlocked;
     millstream::hash_blocks(std::as_bytes(view(data)), block_bytes, view(out));
   }, "data"_a, "block_bytes"_a, "out"_a, "Put the XXH64 of each block of `data` into `out`.");
+  constexpr auto narrowing = "Copy documents into `out`, each followed by `eos` if there is one.";
+  m.def("narrow_documents", &narrow<std::uint16_t>, "ids"_a, "ends"_a, "eos"_a.none(), "out"_a, narrowing);
+  m.def("narrow_documents", &narrow<std::uint32_t>, "ids"_a, "ends"_a, "eos"_a.none(), "out"_a, narrowing);
+  m.def("narrow_documents", &narrow<std::int32_t>, "ids"_a, "ends"_a, "eos"_a.none(), "out"_a, narrowing);
   m.def("parse_frame", &parse, "first_bytes"_a, "file_bytes"_a, "kind"_a,
         "Check a frame against the file's size: (dtype, count, bound, tag, documents).");
   m.def("encode_frame", &encode, "kind"_a, "dtype"_a, "count"_a, "bound"_a, "tag"_a, "documents"_a,

@@ -1,4 +1,4 @@
-// core/tokenfile.h: the 64-byte frame at the start of .bin, .idx, .sum and .tab files (docs/formats.md). A frame comes
+// core/tokenfile.h: the 64-byte frame at the start of .bin, .idx, .sum, .tab and .org files (docs/formats.md). A frame comes
 // from a file and a file may lie: parse_frame checks every field against the others and against the file's size.
 #pragma once
 
@@ -28,7 +28,7 @@ inline std::uint64_t id_limit(Dtype dtype) {
 }
 
 struct Frame {
-  char kind = 'T';  // 'T' tokens, 'D' document ends, 'C' checksums, 'S' shard table
+  char kind = 'T';  // 'T' tokens, 'D' document ends, 'C' checksums, 'S' shard table, 'O' origins
   std::uint32_t dtype = 0;
   std::uint64_t count = 0, offset = frame_bytes, bound = 0, tag = 0, documents = 0;
 };
@@ -41,6 +41,7 @@ inline std::string name_of(char kind) {
     case 'D': return "document index";
     case 'C': return "checksum file";
     case 'S': return "shard table";
+    case 'O': return "table of origins";
     default: return "file of unknown kind";
   }
 }
@@ -108,7 +109,7 @@ inline void check_fields(const Frame& frame) {
 // Bytes of one entry of the body.
 inline std::size_t entry_bytes(const Frame& frame) {
   if (frame.kind == 'T') return width(static_cast<Dtype>(frame.dtype));
-  return frame.kind == 'S' ? 64 : 8;
+  return frame.kind == 'S' ? 64 : frame.kind == 'O' ? 24 : 8;
 }
 
 // Reads the frame of a file of `file_bytes` bytes that begins with `first_bytes`. What it returns is consistent with

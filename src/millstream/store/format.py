@@ -23,7 +23,7 @@ FRAME_BYTES = 64
 BLOCK_BYTES = 1 << 20
 MAGIC = b"\x89MLS"
 DTYPES = {"uint16": 1, "uint32": 2, "int32": 3}
-SUFFIX = {"T": ".bin", "D": ".idx", "C": ".sum", "S": ".tab"}
+SUFFIX = {"T": ".bin", "D": ".idx", "C": ".sum", "S": ".tab", "O": ".org"}
 
 Tokens = NDArray[Any]
 Words = NDArray[np.uint64]
@@ -107,8 +107,8 @@ class Frame:
 
     @property
     def words(self) -> int:
-        """The number of elements of the mapped body (a row of a table has eight)."""
-        return self.count * (8 if self.kind == "S" else 1)
+        """The number of elements of the mapped body (a row of a table has eight, an origin three)."""
+        return self.count * {"S": 8, "O": 3}.get(self.kind, 1)
 
 
 def parse_frame(path: Path, first_bytes: bytes, file_bytes: int, kind: str) -> Frame:

@@ -1,11 +1,91 @@
-"""Which source file a document of a store came from: read out of the manifest, never guessed."""
+"""Where the documents of a store came from: source file, row and byte range, as they were when it was made.
+
+The manifest says how many documents each source file gave; the `.org` file beside it holds the row and the bytes of
+each document (docs/formats.md). Both are read, never guessed.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from millstream.errors import StoreError
+from millstream.store import disk
+from millstream.store.column import Column
+from millstream.store.format import FRAME_BYTES, Frame, open_regular, parse_frame, xxh64
+
+_WORD = np.dtype("<u8")
+_ENTRY_BYTES = 3 * _WORD.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One record of a source file: its row, counted from 0, and its bytes [start, stop), or None where it has none."""
+
+    file: str
+    row: int
+    start: int | None
+    stop: int | None
+
+
+def origins_path(store: Path, fingerprint: str) -> Path:
+    """Where the origins of a version lie.
+
+    >>> origins_path(Path("data.bin"), "ab").as_posix(), origins_path(Path("corpus"), "ab").as_posix()
+    ('data.org', 'corpus/versions/ab.org')
+    """
+    return store.with_suffix(".org") if store.suffix == ".bin" else store / "versions" / f"{fingerprint}.org"
+
+
+class OriginsWriter:
+    """Writes a `.org` file: one (row, start, stop) per document, in their order.
+
+    >>> import tempfile
+    >>> writer = OriginsWriter(Path(tempfile.mkdtemp(), "data.org"))
+    >>> writer.extend(np.array([[0, 0, 5], [1, 6, 9]]))
+    >>> writer.seal()
+    >>> read_origin(writer.path, 1)
+    (1, 6, 9)
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        disk.make_directory(path.parent)
+        self._column = Column.begin(path.with_name(path.name + ".part"), _WORD)
+
+    def extend(self, origins: NDArray[np.int64]) -> None:
+        """Add the origins of some documents."""
+        self._column.extend(np.ascontiguousarray(origins, np.int64).reshape(-1).view(_WORD))
+
+    def seal(self, path: Path | None = None) -> None:
+        """Finish the file and give it its name."""
+        count, rest = divmod(self._column.count, 3)
+        assert not rest
+        self._column.seal(Frame("O", count, bound=0, tag=xxh64(self._column.hashes())))
+        self._column.close()
+        self.path = self.path if path is None else path
+        disk.rename(self._column.path, self.path)
+        disk.sync_directory(self.path.parent)
+
+
+def read_origin(path: Path, document: int) -> tuple[int, int, int]:
+    """Read the (row, start, stop) of one document."""
+    fd = open_regular(path)
+    try:
+        frame = parse_frame(path, os.pread(fd, FRAME_BYTES, 0), os.fstat(fd).st_size, "O")
+        if not 0 <= document < frame.count:
+            raise StoreError(f"{path}: has no document {document}; it has {frame.count}", hint="documents count from 0")
+        raw = os.pread(fd, _ENTRY_BYTES, FRAME_BYTES + document * _ENTRY_BYTES)
+    finally:
+        os.close(fd)
+    row, start, stop = np.frombuffer(raw, np.int64).tolist()
+    return row, start, stop
 
 
 class Origins:
@@ -17,11 +97,12 @@ class Origins:
     ('a.txt', 'c.txt', None)
     """
 
-    def __init__(self, manifest: Mapping[str, Any]) -> None:
+    def __init__(self, manifest: Mapping[str, Any], path: Path | None = None) -> None:
         self._paths = [source["path"] for source in manifest.get("sources") or ()]
         recipe = manifest.get("recipe")
         counts = recipe.get("documents_per_source") if isinstance(recipe, Mapping) else None
         self._ends = np.cumsum(_checked(counts), dtype=np.int64)
+        self._path = path
         self.known = len(self._ends) == len(self._paths) > 0 and int(self._ends[-1]) == manifest.get("documents")
 
     def file_of(self, document: int) -> str | None:
@@ -29,6 +110,14 @@ class Origins:
         if not self.known or not 0 <= document < int(self._ends[-1]):
             return None
         return str(self._paths[int(np.searchsorted(self._ends, document, side="right"))])
+
+    def origin_of(self, document: int) -> Origin | None:
+        """Give the record that a document was made from, or None where the store does not say."""
+        file = self.file_of(document)
+        if file is None or self._path is None or not self._path.exists():
+            return None
+        row, start, stop = read_origin(self._path, document)
+        return Origin(file, row, start if start >= 0 else None, stop if stop >= 0 else None)
 
 
 def _checked(counts: object) -> list[int]:

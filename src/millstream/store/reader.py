@@ -25,7 +25,7 @@ from millstream.store.format import Tokens, Words, token_dtype
 from millstream.store.layout import Layout
 from millstream.store.mapped import Shards, place
 from millstream.store.opening import open_store
-from millstream.store.origin import Origins
+from millstream.store.origin import Origin, Origins, origins_path
 from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, FIRST_TOKEN, TOKENS, total
 from millstream.store.verify import Progress, verify_store
 from millstream.store.versions import Diff, Version, compare, history
@@ -170,9 +170,14 @@ class TokenStore:
         shard = self._document_place(document)[0]
         return self._origins.file_of(document) or str(self.layout.path_of(shard))
 
+    def origin_of(self, document: int) -> Origin | None:
+        """Give the record that a document was made from (file, row, bytes), or None where the store does not say."""
+        self._document_place(document)
+        return self._origins.origin_of(document)
+
     @cached_property
     def _origins(self) -> Origins:
-        return Origins(self.manifest)
+        return Origins(self.manifest, origins_path(self.path, self.fingerprint))
 
     def verify(self, progress: Progress | None = None) -> Report:
         """Read everything and compare it with its checksums; damage is named block by block."""

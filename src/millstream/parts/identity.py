@@ -1,0 +1,81 @@
+"""Which bytes a source file holds: its hash, and a memory of it for as long as the file is not touched.
+
+A file is hashed in segments, so that a large one is hashed by many threads: the digest is the blake2b of its bytes
+or, for files of several segments, the blake2b of the digests of its segments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from millstream.errors import SourceError
+from millstream.parts.cache import PartCache, key_of
+
+SEGMENT_BYTES = 64 << 20
+_PIECE_BYTES = 1 << 20
+
+
+def segments(size: int) -> int:
+    """How many segments a file of this size has.
+
+    >>> segments(0), segments(SEGMENT_BYTES), segments(SEGMENT_BYTES + 1)
+    (1, 1, 2)
+    """
+    return max(1, -(-size // SEGMENT_BYTES))
+
+
+def digest_segment(path: Path, number: int) -> bytes:
+    """Hash one segment of a file."""
+    digest = hashlib.blake2b(digest_size=16)
+    place, stop = number * SEGMENT_BYTES, (number + 1) * SEGMENT_BYTES
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while place < stop and (piece := os.pread(fd, min(_PIECE_BYTES, stop - place), place)):
+                digest.update(piece)
+                place += len(piece)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise SourceError(
+            f"{path}: cannot be read: {error.strerror}", hint="check its permissions and the disk"
+        ) from None
+    return digest.digest()
+
+
+def join_segments(digests: Iterable[bytes]) -> str:
+    """Give the digest of a file from those of its segments.
+
+    >>> join_segments([bytes(16)])
+    '00000000000000000000000000000000'
+    """
+    digests = list(digests)
+    if len(digests) == 1:
+        return digests[0].hex()
+    return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest()
+
+
+def remembered_digest(cache: PartCache, path: Path) -> str | None:
+    """The digest of a file that was hashed before and has not been touched since, or None."""
+    note = cache.note(touch_of(path))
+    return note.get("blake2b") if isinstance(note, dict) else None
+
+
+def remember_digest(cache: PartCache, path: Path, touch: str, digest: str) -> None:
+    """Remember a digest, unless the file was touched since `touch` was taken."""
+    if touch == touch_of(path):
+        cache.put_note(touch, {"blake2b": digest})
+
+
+def touch_of(path: Path) -> str:
+    """A name for the state of a file: it changes whenever the file is written, replaced or moved."""
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}", hint="it was there when the files were listed") from None
+    return key_of(
+        "touch", str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+    )

@@ -1,0 +1,167 @@
+"""Part: what became of one chunk. Its tokens, the origin of each document, and everything that was left out.
+
+A part can be written down and read again (docs/formats.md): it is what the cache keeps, what a killed run finds
+again and what a cluster sends back. A part that was damaged is not a part: it is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.compression import LEVEL, compress, decompress
+from millstream.errors import CompressionError, MillstreamError
+from millstream.sources.chunk import BadRecord
+
+MAGIC = b"\x89MLSP\r\n\x1a"
+VERSION = 1
+MOST_BYTES = 1 << 40
+_DTYPES = {each: np.dtype(each) for each in ("|u1", "<u2", "<u4", "<u8", "<i4", "<i8")}
+
+
+class DamagedPart(MillstreamError):  # noqa: N818 - reads as a claim
+    """Bytes that are not, or no longer, a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that a rule of the recipe left out, and as much of its text as the report shows."""
+
+    reason: str
+    row: int
+    start: int
+    stop: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """The keys that one deduplicating step gave to the records that reached it, and what became of each record:
+    `parents[d]` is the record that document d of the part was made from."""
+
+    step: int
+    keys: NDArray[np.uint64]
+    parents: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The documents of one chunk and what was left out. Rows count from the start of the chunk."""
+
+    tokens: NDArray[Any]
+    ends: NDArray[np.int64]
+    origins: NDArray[np.int64]
+    rows: int
+    source_bytes: int
+    text_bytes: int
+    bad: list[BadRecord] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+    rejected: list[Rejected] = field(default_factory=list)
+    reasons: dict[str, int] = field(default_factory=dict)
+    keyed: list[Keyed] = field(default_factory=list)
+
+
+def encode_part(part: Part, level: int | None = LEVEL) -> bytes:
+    """Write a part down: a magic number, the size of the head, the head as JSON, and the columns.
+
+    >>> ends, origins = np.array([2]), np.array([[0, 0, 5]])
+    >>> part = Part(np.array([7, 8], np.uint16), ends, origins, rows=1, source_bytes=5, text_bytes=5)
+    >>> decode_part(encode_part(part)).tokens.tolist()
+    [7, 8]
+    """
+    columns: dict[str, NDArray[Any]] = {"tokens": part.tokens, "ends": part.ends, "origins": part.origins}
+    for place, keyed in enumerate(part.keyed):
+        columns |= {f"keys.{place}": keyed.keys, f"parents.{place}": keyed.parents}
+    columns["notes"] = np.frombuffer(_compact(_notes(part)), np.uint8)
+    packed = {name: _pack(column, level) for name, column in columns.items()}
+    shapes = [[name, column.dtype.str, list(column.shape), len(packed[name])] for name, column in columns.items()]
+    head = _compact({"version": VERSION, "columns": shapes, "packed": level is not None})
+    return b"".join([MAGIC, len(head).to_bytes(8, "little"), head, *packed.values()])
+
+
+def decode_part(data: bytes) -> Part:
+    """Read what `encode_part` wrote, and believe none of it.
+
+    >>> decode_part(b"something else")
+    Traceback (most recent call last):
+    millstream.parts.part.DamagedPart: not a part
+    """
+    if data[:8] != MAGIC:
+        raise DamagedPart("not a part")
+    try:
+        return _part(_columns(data))
+    except (CompressionError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        raise DamagedPart(f"a damaged part: {error}") from None
+
+
+def _notes(part: Part) -> dict[str, Any]:
+    bad = [
+        [b.reason, b.row, b.start, b.stop, b.found, b.hint, None if b.raw is None else b.raw.decode("latin-1")]
+        for b in part.bad
+    ]
+    return {
+        "rows": part.rows,
+        "source_bytes": part.source_bytes,
+        "text_bytes": part.text_bytes,
+        "bad": bad,
+        "skipped": part.skipped,
+        "rejected": [[r.reason, r.row, r.start, r.stop, r.text] for r in part.rejected],
+        "reasons": part.reasons,
+        "steps": [keyed.step for keyed in part.keyed],
+    }
+
+
+def _part(columns: Mapping[str, NDArray[Any]]) -> Part:
+    notes = json.loads(columns["notes"].tobytes())
+    tokens, ends, origins = columns["tokens"], columns["ends"], columns["origins"].reshape(-1, 3)
+    if len(ends) != len(origins) or (len(ends) and ends[-1] != len(tokens)) or (np.diff(ends, prepend=0) < 0).any():
+        raise ValueError("its documents do not fit its tokens")
+    keyed = [Keyed(step, columns[f"keys.{i}"], columns[f"parents.{i}"]) for i, step in enumerate(notes["steps"])]
+    return Part(
+        tokens=tokens,
+        ends=ends,
+        origins=origins,
+        rows=int(notes["rows"]),
+        source_bytes=int(notes["source_bytes"]),
+        text_bytes=int(notes["text_bytes"]),
+        bad=[_bad(*each) for each in notes["bad"]],
+        skipped=dict(notes["skipped"]),
+        rejected=[Rejected(*each) for each in notes["rejected"]],
+        reasons=dict(notes["reasons"]),
+        keyed=keyed,
+    )
+
+
+def _bad(reason: str, row: int, start: int, stop: int, found: str, hint: str | None, raw: str | None) -> BadRecord:
+    return BadRecord(reason, row, start, stop, found, hint, None if raw is None else raw.encode("latin-1"))
+
+
+def _pack(column: NDArray[Any], level: int | None) -> bytes:
+    raw = np.ascontiguousarray(column)
+    return raw.tobytes() if level is None else compress(raw, level)
+
+
+def _columns(data: bytes) -> dict[str, NDArray[Any]]:
+    size = int.from_bytes(data[8:16], "little")
+    head = json.loads(data[16 : 16 + size])
+    if head["version"] != VERSION:
+        raise ValueError(f"version {head['version']}")
+    place, columns = 16 + size, {}
+    for name, dtype, shape, length in head["columns"]:
+        raw = data[place : place + length]
+        place += length
+        if head["packed"]:
+            raw = decompress(raw, limit=MOST_BYTES)
+        columns[name] = np.frombuffer(raw, _DTYPES[dtype]).reshape(shape)
+    if place != len(data):
+        raise ValueError("bytes are missing or left over")
+    return columns
+
+
+def _compact(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
