@@ -67,6 +67,10 @@ class PartCache:
         self.bytes_read += len(data)
         return part
 
+    def has(self, key: str | None) -> bool:
+        """Whether a part is here (it may still turn out to be damaged)."""
+        return key is not None and self._path(key, ".part").exists()
+
     def put(self, key: str, part: Part) -> None:
         """Keep a part."""
         self.bytes_written += self._write(self._path(key, ".part"), encode_part(part, self.level))

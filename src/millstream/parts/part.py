@@ -40,18 +40,13 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed:
-    """The keys that one deduplicating step gave to the records that reached it, and what became of each record:
-    `parents[d]` is the record that document d of the part was made from."""
-
-    step: int
-    keys: NDArray[np.uint64]
-    parents: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
-    """The documents of one chunk and what was left out. Rows count from the start of the chunk."""
+    """The documents of one chunk and what was left out. Rows count from the start of the chunk.
+
+    `origins` holds (row, start, stop) per document, `keys` one array per deduplicating step, a row per document.
+    `skipped` and `changed` count by reason what was left out, or mended, under every policy; `reasons` counts what rules
+    of the recipe dropped, and `rejected` holds some or all of those records.
+    """
 
     tokens: NDArray[Any]
     ends: NDArray[np.int64]
@@ -61,9 +56,10 @@ class Part:
     text_bytes: int
     bad: list[BadRecord] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
+    changed: dict[str, int] = field(default_factory=dict)
     rejected: list[Rejected] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
-    keyed: list[Keyed] = field(default_factory=list)
+    keys: list[NDArray[np.uint64]] = field(default_factory=list)
 
 
 def encode_part(part: Part, level: int | None = LEVEL) -> bytes:
@@ -75,8 +71,7 @@ def encode_part(part: Part, level: int | None = LEVEL) -> bytes:
     [7, 8]
     """
     columns: dict[str, NDArray[Any]] = {"tokens": part.tokens, "ends": part.ends, "origins": part.origins}
-    for place, keyed in enumerate(part.keyed):
-        columns |= {f"keys.{place}": keyed.keys, f"parents.{place}": keyed.parents}
+    columns |= {f"keys.{step}": keys for step, keys in enumerate(part.keys)}
     columns["notes"] = np.frombuffer(_compact(_notes(part)), np.uint8)
     packed = {name: _pack(column, level) for name, column in columns.items()}
     shapes = [[name, column.dtype.str, list(column.shape), len(packed[name])] for name, column in columns.items()]
@@ -112,7 +107,7 @@ def _notes(part: Part) -> dict[str, Any]:
         "skipped": part.skipped,
         "rejected": [[r.reason, r.row, r.start, r.stop, r.text] for r in part.rejected],
         "reasons": part.reasons,
-        "steps": [keyed.step for keyed in part.keyed],
+        "changed": part.changed,
     }
 
 
@@ -121,7 +116,9 @@ def _part(columns: Mapping[str, NDArray[Any]]) -> Part:
     tokens, ends, origins = columns["tokens"], columns["ends"], columns["origins"].reshape(-1, 3)
     if len(ends) != len(origins) or (len(ends) and ends[-1] != len(tokens)) or (np.diff(ends, prepend=0) < 0).any():
         raise ValueError("its documents do not fit its tokens")
-    keyed = [Keyed(step, columns[f"keys.{i}"], columns[f"parents.{i}"]) for i, step in enumerate(notes["steps"])]
+    keys = [column for name, column in columns.items() if name.startswith("keys.")]
+    if any(len(each) != len(ends) for each in keys):
+        raise ValueError("its keys do not fit its documents")
     return Part(
         tokens=tokens,
         ends=ends,
@@ -133,7 +130,8 @@ def _part(columns: Mapping[str, NDArray[Any]]) -> Part:
         skipped=dict(notes["skipped"]),
         rejected=[Rejected(*each) for each in notes["rejected"]],
         reasons=dict(notes["reasons"]),
-        keyed=keyed,
+        changed=dict(notes["changed"]),
+        keys=keys,
     )
 
 

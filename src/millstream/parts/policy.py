@@ -1,0 +1,111 @@
+"""What becomes of bad records: an error, a counted skip, or a counted skip kept aside. Decided in one place, in order."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Literal, Self, get_args
+
+from millstream.compression import LEVEL, compress
+from millstream.errors import SourceError
+from millstream.sources import BadRecord
+
+OnBad = Literal["error", "skip", "quarantine"]
+
+_log = logging.getLogger("millstream.parts")
+
+
+class KeptAside:
+    """A file of JSON lines for records that did not get into a store; it comes to be with the first of them.
+
+    With a compression level it is a `.zst` file of independent frames.
+
+    >>> import tempfile
+    >>> with KeptAside(Path(tempfile.mkdtemp()) / "rejected.jsonl", level=None) as kept:
+    ...     kept.add({"row": 1})
+    >>> kept.path.read_text()
+    '{"row": 1}\\n'
+    """
+
+    FRAME_BYTES = 1 << 18
+
+    def __init__(self, path: Path, *, level: int | None = LEVEL) -> None:
+        self.path = path if level is None else path.with_name(path.name + ".zst")
+        self.records = 0
+        self._level = level
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._file: IO[bytes] | None = None
+
+    def add(self, entry: dict[str, object]) -> None:
+        """Keep one record."""
+        line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        self._held.append(line)
+        self._held_bytes += len(line)
+        self.records += 1
+        if self._held_bytes >= self.FRAME_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        data = b"".join(self._held)
+        self._held, self._held_bytes = [], 0
+        if self._file is None:
+            self._file = self.path.open("wb")
+        self._file.write(data if self._level is None else compress(data, self._level))
+
+    def close(self) -> None:
+        """Write what is held and close the file, if there is one."""
+        if self._held:
+            self._flush()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class BadRecords:
+    """The policy, and the count of what it cost, by reason.
+
+    >>> records = BadRecords("skip")
+    >>> records.take("chats.jsonl", [BadRecord("not JSON", 40, 0, 9, "Expecting value")])
+    >>> dict(records.counts)
+    {'not JSON': 1}
+    >>> BadRecords("error").take("chats.jsonl", [BadRecord("not JSON", 40, 0, 9, "Expecting value", "one per line")])
+    Traceback (most recent call last):
+    millstream.errors.SourceError: chats.jsonl:41: not JSON: Expecting value
+      hint: one per line; or pass on_bad="skip" to leave it out and count it
+    """
+
+    def __init__(self, on_bad: OnBad = "error", kept: KeptAside | None = None) -> None:
+        if on_bad not in get_args(OnBad):
+            raise SourceError(f"on_bad={on_bad!r} is unknown", hint=f"choose one of {', '.join(get_args(OnBad))}")
+        self.on_bad = on_bad
+        self.counts: Counter[str] = Counter()
+        self._kept = kept if on_bad == "quarantine" else None
+
+    def take(self, file: str, records: Iterable[BadRecord], *, rows_before: int = 0) -> None:
+        """Raise for the first bad record of a part, or count them all and keep them aside."""
+        for bad in records:
+            row = rows_before + bad.row
+            where = f"{file}:{row + 1}"
+            if self.on_bad == "error":
+                way_out = 'pass on_bad="skip" to leave it out and count it'
+                hint = f"{bad.hint}; or {way_out}" if bad.hint else way_out
+                raise SourceError(f"{where}: {bad.reason}: {bad.found}", hint=hint)
+            self.counts[bad.reason] += 1
+            _log.debug("%s: left out: %s: %s", where, bad.reason, bad.found)
+            if self._kept is not None:
+                raw = None if bad.raw is None else bad.raw.decode("utf-8", "backslashreplace")
+                origin = {"file": file, "row": row, "start": bad.start, "stop": bad.stop}
+                self._kept.add({**origin, "reason": bad.reason, "found": bad.found, "raw": raw})

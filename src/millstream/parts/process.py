@@ -1,0 +1,148 @@
+"""A chunk -> its part: read, take the records through the recipe, encode. Pure: the same chunk gives the same part.
+
+This is all that a worker does, whether it is a thread here or a process on another machine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream import _core
+from millstream.errors import TokenizerError
+from millstream.parts.cache import key_of
+from millstream.parts.part import VERSION, Part, Rejected
+from millstream.records import Pipeline, PipelineResult, Recipe
+from millstream.sources import BadRecord, Chunk, FoundFile, Reading, RecordBlock, format_named
+from millstream.store.format import token_dtype
+from millstream.tokens import Tokenizer
+from millstream.tokens.flat import encode_flat, unfit_documents
+
+UNFIT = "cannot be tokenised"
+EXAMPLES = 3
+EXAMPLE_BYTES = 2000
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that decides what becomes of a chunk.
+
+    Of the records that a rule drops, each part keeps `EXAMPLES` per reason, shortened; or all of them, whole
+    (`keep_rejected`).
+    """
+
+    reading: Reading
+    recipe: Recipe
+    tokenizer: Tokenizer
+    eos_id: int | None
+    dtype: str
+    keep_rejected: bool = False
+    before: Any = None
+    after: Any = None
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The steps of the recipe."""
+        return self.recipe.pipeline(before=self.before, after=self.after)
+
+    @cached_property
+    def identity(self) -> list[Any] | None:
+        """What parts depend on beside the chunk, as JSON; None if a step of the recipe cannot be identified."""
+        digest = self.recipe.digest()
+        if digest is None or self.before or self.after:
+            return None
+        settings = [self.eos_id, self.dtype, self.keep_rejected]
+        return [VERSION, asdict(self.reading), digest, self.tokenizer.fingerprint, *settings]
+
+    def key(self, file: FoundFile, blake2b: str, chunk: int) -> str | None:
+        """The name of a part, or None if it cannot have one."""
+        return None if self.identity is None else key_of("part", self.identity, file.format, blake2b, chunk)
+
+
+def make_part(job: Job, file: FoundFile, chunk: Chunk) -> Part:
+    """Read a chunk, take its records through the recipe, and encode what remains."""
+    read = format_named(file.format).read(chunk, file, job.reading)
+    done = job.pipeline.run(read.block)
+    tokens, ends, unfit = _encoded(job, done)
+    return Part(
+        tokens=tokens,
+        ends=ends,
+        origins=np.stack([done.block.rows, done.block.starts, done.block.stops], axis=1),
+        rows=read.rows,
+        source_bytes=chunk.stop - chunk.start,
+        text_bytes=len(done.block.text),
+        bad=sorted([*read.bad, *done.bad, *unfit], key=lambda bad: bad.row),
+        skipped=read.skipped,
+        changed=dict(Counter(read.repaired) + Counter(done.notes)),
+        rejected=_examples(done, everything=job.keep_rejected),
+        reasons=dict(done.counts),
+        keys=done.keys,
+    )
+
+
+def _encoded(job: Job, done: PipelineResult) -> tuple[NDArray[Any], NDArray[np.int64], list[BadRecord]]:
+    """The tokens of all documents; those that cannot be encoded are taken out of `done`."""
+    unfit: list[BadRecord] = []
+    try:
+        ids, ends = encode_flat(job.tokenizer, done.block.text, done.block.ends)
+    except TokenizerError as refusal:
+        keep = np.ones(len(done.block), np.bool_)
+        for document, error in unfit_documents(job.tokenizer, done.block.text, done.block.ends):
+            keep[document] = False
+            unfit.append(_unfit(done.block, document, error))
+        if keep.all():
+            raise refusal
+        done.keys = [keys[keep] for keys in done.keys]
+        done.block = done.block.select(keep)
+        ids, ends = encode_flat(job.tokenizer, done.block.text, done.block.ends)
+    out = np.empty(len(ids) + (0 if job.eos_id is None else len(ends)), token_dtype(job.dtype))
+    _core.narrow_documents(ids, ends, job.eos_id, out)
+    if job.eos_id is not None:
+        ends = ends + np.arange(1, len(ends) + 1)
+    return out, ends, unfit
+
+
+def _unfit(block: RecordBlock, document: int, error: TokenizerError) -> BadRecord:
+    origin = int(block.rows[document]), int(block.starts[document]), int(block.stops[document])
+    return BadRecord(UNFIT, *origin, error.message, error.hint, block.bytes_of(document)[:EXAMPLE_BYTES])
+
+
+def _examples(done: PipelineResult, *, everything: bool) -> list[Rejected]:
+    kept: list[Rejected] = []
+    seen: Counter[str] = Counter()
+    for dropped in done.rejected:
+        for place, reason in enumerate(dropped.reasons):
+            seen[reason] += 1
+            if not everything and seen[reason] > EXAMPLES:
+                continue
+            raw = dropped.block.bytes_of(place)
+            text = (raw if everything else raw[:EXAMPLE_BYTES]).decode(errors="ignore")
+            origin = (int(column[place]) for column in (dropped.block.rows, dropped.block.starts, dropped.block.stops))
+            kept.append(Rejected(reason, *origin, text))
+    return kept
+
+
+def without(part: Part, keep: NDArray[np.bool_]) -> Part:
+    """Only the documents where `keep` is true.
+
+    >>> ends, origins = np.array([2, 3]), np.array([[0, 0, 5], [1, 6, 9]])
+    >>> part = Part(np.array([7, 8, 9], np.uint16), ends, origins, rows=2, source_bytes=9, text_bytes=8)
+    >>> left = without(part, np.array([False, True]))
+    >>> left.tokens.tolist(), left.ends.tolist(), left.origins.tolist()
+    ([9], [1], [[1, 6, 9]])
+    """
+    if keep.all():
+        return part
+    lengths = np.diff(part.ends, prepend=0)
+    return replace(
+        part,
+        tokens=part.tokens[np.repeat(keep, lengths)],
+        ends=np.cumsum(lengths[keep]),
+        origins=part.origins[keep],
+        keys=[keys[keep] for keys in part.keys],
+    )

@@ -1,0 +1,132 @@
+"""All chunks of all files -> their parts, in order, each made once: by a worker now, or by an earlier run."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from millstream.errors import SourceError
+from millstream.parts.cache import PartCache, key_of
+from millstream.parts.identity import digest_segment, join_segments, remember_digest, remembered_digest, segments, touch_of
+from millstream.parts.part import Part
+from millstream.parts.pool import Workers, in_order
+from millstream.parts.process import Job, make_part
+from millstream.sources import Chunk, FoundFile, format_named
+
+Make = Callable[[Job, FoundFile, Chunk], Part]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A part, the number of its file, and the name under which it can be found again, if it has one."""
+
+    file: int
+    part: Part
+    key: str | None
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many parts were made, and how many were found."""
+
+    made: int = 0
+    found: int = 0
+
+
+class Run:
+    """One pass over all files. `digests` holds the hash of each file that was begun."""
+
+    def __init__(
+        self, job: Job, files: Sequence[FoundFile], cache: PartCache, workers: Workers, make: Make = make_part
+    ) -> None:
+        self.job, self.files, self.cache, self.workers, self.make = job, files, cache, workers, make
+        self.digests: list[str] = []
+        self.counts = Counts()
+        self._lock = threading.Lock()
+
+    def parts(self, *, ahead: int) -> Iterator[Made]:
+        """Give the parts of all chunks in the order of the files; `ahead` bounds how many are held in memory."""
+        return in_order(self.workers, self._obtain, self._tasks(), ahead=ahead)
+
+    def _tasks(self) -> Iterator[tuple[int, Chunk, str | None]]:
+        for number, digest in enumerate(self._digested()):
+            self.digests.append(digest)
+            file = self.files[number]
+            for chunk in self._chunks(file, digest):
+                yield number, chunk, self.job.key(file, digest, chunk.number)
+
+    def _obtain(self, number: int, chunk: Chunk, key: str | None) -> Made:
+        """Find a part or make it; in a worker."""
+        part = None if key is None else self.cache.get(key)
+        found = part is not None
+        if part is None:
+            if chunk.context is _KNOWN:
+                raise SourceError(f"{self.files[number].name}: its parts left the cache meanwhile", hint="run again")
+            part = self.make(self.job, self.files[number], chunk)
+            if key is not None:
+                self.cache.put(key, part)
+        with self._lock:
+            self.counts.found += found
+            self.counts.made += not found
+        return Made(number, part, key)
+
+    def _chunks(self, file: FoundFile, digest: str) -> Iterator[Chunk]:
+        """The chunks of a file; if all their parts are known, without reading it."""
+        if self.job.identity is None:
+            yield from format_named(file.format).chunks(file, self.job.reading)
+            return
+        key = key_of("chunks", self.job.identity[1], file.format, digest)
+        plan = self.cache.note(key)
+        if _is_plan(plan) and all(self.cache.has(self.job.key(file, digest, number)) for number in range(len(plan))):
+            yield from (Chunk(number, start, stop, context=_KNOWN) for number, (start, stop) in enumerate(plan))
+            return
+        cut = []
+        for chunk in format_named(file.format).chunks(file, self.job.reading):
+            cut.append((chunk.start, chunk.stop))
+            yield chunk
+        self.cache.put_note(key, cut)
+
+    def _digested(self) -> Iterator[str]:
+        """The digest of each file, in order; files that come next are hashed meanwhile."""
+        waiting: deque[Callable[[], str]] = deque()
+        for file in self.files:
+            waiting.append(self._hashing(file))
+            if len(waiting) > self.workers.count:
+                yield waiting.popleft()()
+        while waiting:
+            yield waiting.popleft()()
+
+    def _hashing(self, file: FoundFile) -> Callable[[], str]:
+        """Begin to hash a file, unless its digest is known; the call that is given waits for it."""
+        if file.data is not None:
+            return lambda: identify_object(file.data)
+        known = remembered_digest(self.cache, file.path)
+        if known is not None:
+            return lambda: known
+        touch = touch_of(file.path)
+        hashes: list[Future[bytes]] = [
+            self.workers.submit(digest_segment, file.path, number) for number in range(segments(file.bytes))
+        ]
+
+        def finish() -> str:
+            digest = join_segments(each.result() for each in hashes)
+            remember_digest(self.cache, file.path, touch, digest)
+            return digest
+
+        return finish
+
+
+_KNOWN = object()  # marks a chunk whose part is in the cache: nothing was read for it
+
+
+def _is_plan(plan: object) -> bool:
+    return isinstance(plan, list) and all(isinstance(each, list) and len(each) == 2 for each in plan)
+
+
+def identify_object(data: object) -> str:
+    """Name what an object of another library holds: a data set of Hugging Face knows its own fingerprint."""
+    fingerprint = getattr(data, "_fingerprint", None)
+    return key_of("object", type(data).__qualname__, str(fingerprint) if fingerprint else id(data))

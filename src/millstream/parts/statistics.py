@@ -1,0 +1,94 @@
+"""What a run of `prepare` did, in numbers that can be added up part by part: the content of its report."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from millstream.parts.part import Part, Rejected
+from millstream.sources import FoundFile
+
+MOST_EXAMPLES = 5
+MOST_SAMPLES = 200
+LENGTH_BINS = 48
+
+
+@dataclass(slots=True)
+class FileCounts:
+    """What one source file gave."""
+
+    rows: int = 0
+    documents: int = 0
+    tokens: int = 0
+    text_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Counts of a whole run.
+
+    `lengths[b]` counts documents of [2^(b-1), 2^b) tokens (0: none). `pace` holds (seconds, source bytes, tokens) as time
+    went by. Dropped records are counted by rule and reason, with a few examples of each.
+    """
+
+    files: list[FileCounts]
+    started: float = field(default_factory=time.perf_counter)
+    lengths: list[int] = field(default_factory=lambda: [0] * LENGTH_BINS)
+    skipped: Counter[str] = field(default_factory=Counter)
+    changed: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    pace: list[tuple[float, int, int]] = field(default_factory=list)
+    source_bytes: int = 0
+
+    @classmethod
+    def of(cls, files: Sequence[FoundFile]) -> Statistics:
+        """Counts of a run that has done nothing yet."""
+        return cls([FileCounts() for _ in files])
+
+    def left_out(self, part: Part, file: FoundFile, rows_before: int) -> None:
+        """Count what a part left out and changed."""
+        self.skipped.update(part.skipped)
+        self.changed.update(part.changed)
+        self.dropped.update(part.reasons)
+        for rejected in part.rejected:
+            self.example(rejected, file.name, rows_before)
+
+    def example(self, rejected: Rejected, file: str, rows_before: int) -> None:
+        """Keep an example of what a rule dropped, if there are not enough of them."""
+        kept = self.examples.setdefault(rejected.reason, [])
+        if len(kept) < MOST_EXAMPLES:
+            kept.append({"file": file, "row": rows_before + rejected.row, "text": rejected.text[:2000]})
+
+    def written(self, part: Part, file: int) -> None:
+        """Count the documents of a part that got into the store."""
+        counts = self.files[file]
+        counts.rows += part.rows
+        counts.documents += len(part.ends)
+        counts.tokens += len(part.tokens)
+        counts.text_bytes += part.text_bytes
+        lengths = np.diff(part.ends, prepend=0)
+        bins = np.bincount(np.ceil(np.log2(lengths + 1)).astype(np.int64), minlength=LENGTH_BINS)
+        self.lengths = (np.asarray(self.lengths) + bins[:LENGTH_BINS]).tolist()
+
+    def tick(self, source_bytes: int) -> None:
+        """Note how far the run is; of a long one, every other note is forgotten now and then."""
+        self.source_bytes = source_bytes
+        self.pace.append((round(time.perf_counter() - self.started, 3), source_bytes, self.tokens))
+        if len(self.pace) > MOST_SAMPLES:
+            self.pace = self.pace[::2]
+
+    @property
+    def documents(self) -> int:
+        """Documents in the store."""
+        return sum(counts.documents for counts in self.files)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in the store."""
+        return sum(counts.tokens for counts in self.files)
