@@ -92,6 +92,7 @@ def test_a_run_may_begin_at_any_step() -> None:
     assert tracker.completed == 499
     assert tracker.done(500, 0) == range(500, 501)
     assert tracker.done(3, 0) == range(501, 501)  # an older state was loaded, and its steps are done again
+    assert tracker.state_dict()["done"] == {}
 
 
 def test_reports_may_come_from_any_thread() -> None:

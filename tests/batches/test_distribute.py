@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -84,6 +85,17 @@ def test_tokens_are_dealt_out_within_a_row_of_the_ideal(tokens: list[int], ranks
     if most >= len(tokens):  # nothing but tokens counts: nobody is ahead by more than the last row it got
         assert max(loads) - min(loads) <= max(tokens, default=0)
     assert by_tokens(tokens, ranks, most) == shares
+
+
+@given(tokens=st.lists(st.integers(0, 20), max_size=7), ranks=st.integers(1, 3))
+@examples(50)
+def test_no_choice_is_better_than_the_longest_rows_first_by_more_than_a_third(tokens: list[int], ranks: int) -> None:
+    def longest(chosen: Sequence[int]) -> int:
+        return max(sum(t for t, rank in zip(tokens, chosen, strict=True) if rank == each) for each in range(ranks))
+
+    best = min(map(longest, itertools.product(range(ranks), repeat=len(tokens))))
+    mine = max(sum(tokens[row] for row in share) for share in by_tokens(tokens, ranks, len(tokens)))
+    assert 3 * ranks * mine <= (4 * ranks - 1) * best  # Graham's bound
 
 
 def test_shares_of_neighbours_are_views_and_peers_can_be_released_one_by_one() -> None:

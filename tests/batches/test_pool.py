@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -112,6 +113,17 @@ def test_memory_is_used_again() -> None:
         batch = pool.allocate(rows, 16)
         assert address(batch) == place
     assert (pool.stats().hits, pool.stats().misses) == (3, 1)
+
+
+def test_buffers_that_are_too_small_go_before_memory_is_taken() -> None:
+    tracemalloc.start()
+    try:
+        pool = BatchPool(4, budget_bytes=1_200_000)
+        pool.release(pool.allocate(50, 1000))  # 0.8 MB
+        pool.allocate(60, 1000)  # 0.96 MB
+        assert tracemalloc.get_traced_memory()[1] < 1_300_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
