@@ -16,6 +16,7 @@ from millstream.api import PrepareReport, prepare
 from millstream.cli import show
 from millstream.cli.demo_report import print_report
 from millstream.cli.demo_text import collect
+from millstream.cli.explain import tokens_of
 from millstream.cli.progress import shown_progress
 from millstream.cli.tiny_model import TinyModel, unigram_entropy
 from millstream.errors import MissingExtra
@@ -127,7 +128,7 @@ def _train(corpus: Path, held_out: Path, arguments: argparse.Namespace, outcome:
     """Train on batches as they come; the held-out files say whether anything was learned."""
     with TokenStore(corpus) as store:
         vocabulary = store.manifest["tokenizer"]["vocab_size"]
-        outcome.unigram = unigram_entropy(store[:4_000_000], vocabulary)
+        outcome.unigram = unigram_entropy(store.read(0, min(len(store), 4_000_000)), vocabulary)
     model, chooser = TinyModel(vocabulary), np.random.default_rng(SEED)
     with _open(held_out, shuffle=False) as loader:
         batch = loader.next()
@@ -163,7 +164,7 @@ def _prove(corpus: Path, tokenizer: Tokenizer, outcome: Outcome) -> None:
             batch.labels, again.labels
         )
         spans = loader.explain(SHOWN_STEP)[SHOWN_ROW].spans
-        tokens = np.concatenate([store.document(span.document)[span.start : span.stop] for span in spans])
+        tokens = np.concatenate([tokens_of(store, span) for span in spans])
         first = spans[0]
         outcome.explained = {
             "step": SHOWN_STEP,

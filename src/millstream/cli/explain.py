@@ -12,8 +12,9 @@ from typing import Any
 from millstream.cli import show
 from millstream.cli.inspect import tokenizer_for
 from millstream.errors import StoreError
-from millstream.loaders import PretrainDataLoader
+from millstream.loaders import PretrainDataLoader, Span
 from millstream.store import TokenStore
+from millstream.store.format import Tokens
 from millstream.tokens import Tokenizer
 
 SUMMARY = "name the documents behind a step, or the steps of a document"
@@ -94,10 +95,16 @@ def _rows(
             continue
         spans = []
         for span in row.spans:
-            ids = store.document(span.document)[span.start : span.stop].tolist()
+            ids = tokens_of(store, span).tolist()
             text = None if tokenizer is None else tokenizer.decode(ids if arguments.row is not None else ids[:40])
             spans.append({**asdict(span), "text": text})
         yield {"row": place, "spans": spans}
+
+
+def tokens_of(store: TokenStore, span: Span) -> Tokens:
+    """The tokens of a span."""
+    first, _ = store.document_span(span.document)
+    return store.read(first + span.start, first + span.stop)
 
 
 def _preview(span: dict[str, Any]) -> str:

@@ -95,7 +95,8 @@ def _sample(store: TokenStore, document: int, tokenizer: Tokenizer | None) -> di
         return None
     if not 0 <= document < store.documents:
         raise StoreError(f"{store.path}: there is no document {document} among {store.documents}")
-    ids = store.document(document)[:SAMPLE_TOKENS].tolist()
+    start, stop = store.document_span(document)
+    ids = store.read(start, min(stop, start + SAMPLE_TOKENS)).tolist()
     return {
         "document": document,
         "file": store.file_of(document),

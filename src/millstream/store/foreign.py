@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from millstream.errors import StoreError
-from millstream.store.format import map_words, open_regular, token_dtype
+from millstream.store.format import open_regular, token_dtype
 from millstream.store.index import MegatronIndex
 from millstream.store.layout import Layout
+from millstream.store.numbers import Numbers
 from millstream.store.table import Row, rows_of
 
 MEGATRON_MAGIC = b"MMIDIDX\0\0"
@@ -25,6 +26,7 @@ MEGATRON_DTYPES = {4: "int32", 8: "uint16"}
 OTHER_CODES = {1: "uint8", 2: "int8", 3: "int16", 5: "int64", 6: "float64", 7: "float32"}
 LLM_C_MAGIC = 20240520
 SAMPLES, SAMPLE_BYTES = 64, 1 << 16
+PAIR = "the pair does not belong together, is cut off, or is not in file order"
 
 
 def open_bare(path: Path, dtype: str) -> Layout:
@@ -134,20 +136,14 @@ def megatron_dtype(path: Path, code: int) -> str:
     return MEGATRON_DTYPES[code]
 
 
-def megatron_arrays(layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Map lengths, pointers and boundaries."""
+def megatron_arrays(layout: Layout) -> tuple[Numbers, Numbers, Numbers]:
+    """Open lengths, pointers and boundaries."""
     path = Path(layout.index_file)
-    fd = open_regular(path)
-    try:
-        if os.fstat(fd).st_size < layout.boundaries_offset + 8 * layout.boundaries:
-            raise StoreError(f"{path}: the file became shorter")
-        return (
-            map_words(path, fd, np.dtype("<i4"), MEGATRON_HEADER, layout.sequences),
-            map_words(path, fd, np.dtype("<i8"), layout.pointers_offset, layout.sequences),
-            map_words(path, fd, np.dtype("<i8"), layout.boundaries_offset, layout.boundaries),
-        )
-    finally:
-        os.close(fd)
+    return (
+        Numbers(path, open_regular(path), np.dtype("<i4"), MEGATRON_HEADER, layout.sequences),
+        Numbers(path, open_regular(path), np.dtype("<i8"), layout.pointers_offset, layout.sequences),
+        Numbers(path, open_regular(path), np.dtype("<i8"), layout.boundaries_offset, layout.boundaries),
+    )
 
 
 def check_megatron_ends(layout: Layout) -> None:
@@ -155,20 +151,21 @@ def check_megatron_ends(layout: Layout) -> None:
     path, width = Path(layout.index_file), token_dtype(layout.dtype).itemsize
     lengths, pointers, boundaries = megatron_arrays(layout)
     size = file_bytes(Path(layout.file))
-    if not layout.boundaries or boundaries[0] != 0 or boundaries[-1] != layout.sequences:
-        raise StoreError(f"{path}: the documents do not run from the first sequence to the last")
-    end = int(pointers[-1]) + int(lengths[-1]) * width if layout.sequences else 0
-    if layout.sequences and pointers[0] != 0:
-        raise StoreError(f"{path}: the first sequence starts at byte {pointers[0]}, not at 0")
-    if end != size or size % width or (layout.sequences and min(pointers[-1], lengths[-1]) < 0):
-        raise StoreError(
-            f"{layout.file}: the index ends at byte {end}, the file at {size}",
-            hint="the pair does not belong together, is cut off, or is not in file order",
-        )
+    if not layout.boundaries or boundaries.at(0) != 0 or boundaries.at(layout.boundaries - 1) != layout.sequences:
+        raise StoreError(f"{path}: the documents do not run from the first sequence to the last", hint=PAIR)
+    if not layout.sequences:
+        first, last, end = 0, 0, 0
+    else:
+        first, last = pointers.at(0), pointers.at(layout.sequences - 1)
+        end = last + lengths.at(layout.sequences - 1) * width
+    if first != 0:
+        raise StoreError(f"{path}: the first sequence starts at byte {first}, not at 0", hint=PAIR)
+    if end != size or size % width or not 0 <= last <= end:
+        raise StoreError(f"{layout.file}: the index ends at byte {end}, the file at {size}", hint=PAIR)
 
 
 def megatron_index(layout: Layout, tokens: int) -> MegatronIndex:
-    """Map the index of a Megatron pair."""
+    """Open the index of a Megatron pair."""
     _, pointers, boundaries = megatron_arrays(layout)
     width = token_dtype(layout.dtype).itemsize
     return MegatronIndex(Path(layout.index_file), pointers, boundaries, tokens=tokens, width=width)

@@ -1,12 +1,10 @@
 """Frames, dtypes and checksums: the Python front of the native parser (docs/formats.md).
 
-(path) -> (frame, mapped body). A file is believed only after its frame agrees with its size; then its body is
-mapped and used as it is, without a copy.
+(path) -> frame. A file is believed only after its frame agrees with its size.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import stat
 from dataclasses import dataclass
@@ -141,26 +139,5 @@ def read_frame(path: Path, kind: str) -> Frame:
     fd = open_regular(path)
     try:
         return parse_frame(path, os.pread(fd, FRAME_BYTES, 0), os.fstat(fd).st_size, kind)
-    finally:
-        os.close(fd)
-
-
-def map_words(path: Path, fd: int, dtype: np.dtype[Any], offset: int, count: int) -> NDArray[Any]:
-    """Map `count` elements of an open file, read-only. The caller has checked them against the size."""
-    if count == 0:
-        return np.empty(0, dtype)
-    try:
-        mapped = mmap.mmap(fd, offset + count * dtype.itemsize, access=mmap.ACCESS_READ)
-    except (OSError, ValueError, OverflowError) as error:
-        raise StoreError(f"{path}: cannot be mapped: {error}") from None
-    return np.frombuffer(mapped, dtype, count, offset)
-
-
-def map_body(path: Path, kind: str) -> tuple[Frame, NDArray[Any]]:
-    """Read and check the frame of a file and map its body, read-only."""
-    fd = open_regular(path)
-    try:
-        frame = parse_frame(path, os.pread(fd, FRAME_BYTES, 0), os.fstat(fd).st_size, kind)
-        return frame, map_words(path, fd, frame.entry, FRAME_BYTES, frame.words)
     finally:
         os.close(fd)

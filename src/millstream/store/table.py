@@ -1,4 +1,4 @@
-"""The shard table: one row of eight words per shard, mapped and checked as a whole at open.
+"""The shard table: one row of eight words per shard, read and checked as a whole at open.
 
 Everything downstream (the engine too) trusts the rows: here they are made trustworthy.
 """
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
-from millstream.store.format import Frame, Words, id_limit, map_body, xxh64
+from millstream.store.format import Frame, Words, id_limit, xxh64
+from millstream.store.numbers import open_body
 
 FIRST_TOKEN, TOKENS, FIRST_DOCUMENT, DOCUMENTS, TAG, BOUND, FILE = range(7)
 COLUMNS = 8
@@ -81,9 +82,9 @@ def encode_table(rows: Rows) -> bytes:
 
 
 def load_table(path: Path, dtype: str) -> Rows:
-    """Read a `.tab` file and check every row. A copy, 64 bytes a shard: the file may shrink while others look."""
-    frame, words = map_body(path, "S")
-    rows = words.reshape(-1, COLUMNS).copy()
+    """Read a `.tab` file, 64 bytes a shard, and check every row."""
+    frame, words = open_body(path, "S")
+    rows = words.read(range(len(words))).reshape(-1, COLUMNS)
     rows.flags.writeable = False
     if xxh64(rows) != frame.tag:
         raise StoreError(f"{path}: the shard table is damaged (its tag fails)", hint="copy the store again")
