@@ -88,7 +88,7 @@ def test_logs_appear_on_stderr_when_asked(run: Run, texts: Path, tmp_path: Path)
     _, _, wordy = run("prepare", texts, tmp_path / "b", "-q", "-t", "char", "-v")
 
     assert "INFO" not in silent
-    assert "INFO millstream.prepare: " in wordy
+    assert "INFO millstream.api: " in wordy
 
 
 def test_ctrl_c_ends_with_130_within_seconds_and_leaves_no_store(tmp_path: Path) -> None:

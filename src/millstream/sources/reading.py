@@ -117,5 +117,5 @@ def decode(raw: bytes, file: str, row: int, start: int, rejects: Rejects) -> str
     except UnicodeDecodeError as error:
         found = f"byte {start + error.start} of the file is 0x{raw[error.start]:02x} ({error.reason})"
         hint = "convert it, e.g. `iconv -f latin1 -t utf-8`"
-        rejects.reject("not UTF-8", file, row=row, found=found, hint=hint, raw=raw)
+        rejects.reject("not UTF-8", file, row=row, found=found, hint=hint, span=(start, start + len(raw)), raw=raw)
         return None
