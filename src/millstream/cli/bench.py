@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from millstream.cli import show
-from millstream.cli.explain import add_run_arguments, open_loader
+from millstream.cli.loader import add_run_arguments, open_loader
 from millstream.cli.progress import shown_progress
 from millstream.errors import LoaderError
 from millstream.stats.progress import Progress
@@ -61,8 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         ):
             result = measure(loader, store, arguments.seconds, arguments, progress)
     if arguments.json:
-        json.dump(result, sys.stdout)
-        print()
+        show.print_json(result)
     else:
         _print(result)
     return 0
