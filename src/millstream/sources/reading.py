@@ -30,7 +30,9 @@ class HashedFile(io.FileIO):
         try:
             super().__init__(str(path), "rb")
         except OSError as error:
-            raise SourceError(f"{path}: cannot be opened: {error.strerror}") from error
+            raise SourceError(
+                f"{path}: cannot be opened: {error.strerror}", hint="look at the permissions of the file"
+            ) from error
         self.bytes_read = 0
         self._hash = hashlib.blake2b(digest_size=16)
 
@@ -39,7 +41,10 @@ class HashedFile(io.FileIO):
         try:
             count = super().readinto(buffer)
         except OSError as error:
-            raise SourceError(f"{self.name}: cannot be read: {error.strerror}") from error
+            raise SourceError(
+                f"{self.name}: cannot be read: {error.strerror}",
+                hint="the disk or the network file system fails; copy the file and try again",
+            ) from error
         if count:
             self.bytes_read += count
             self._hash.update(memoryview(buffer)[:count])

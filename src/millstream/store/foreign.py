@@ -45,7 +45,7 @@ def whole_tokens(path: Path, dtype: str) -> int:
     """Count the ids of a file of nothing but ids."""
     size, width = file_bytes(path), token_dtype(dtype).itemsize
     if size == 0:
-        raise StoreError(f"{path}: the file is empty")
+        raise StoreError(f"{path}: the file is empty", hint="it was not written, or not copied; write it again")
     if size % width:
         raise StoreError(
             f"{path}: {size} bytes are no whole number of {dtype} ids",
@@ -95,12 +95,15 @@ def open_megatron(tokens_path: Path) -> Layout:
     path = tokens_path.with_suffix(".idx")
     size = file_bytes(path)
     if size < MEGATRON_HEADER:
-        raise StoreError(f"{path}: {size} bytes are too few for a Megatron index")
+        raise StoreError(f"{path}: {size} bytes are too few for a Megatron index", hint=PAIR)
     with path.open("rb") as header:
         start = header.read(MEGATRON_HEADER)
     version = int.from_bytes(start[9:17], "little")
     if version != 1:
-        raise StoreError(f"{path}: Megatron index version {version} cannot be read, only version 1")
+        raise StoreError(
+            f"{path}: Megatron index version {version} cannot be read, only version 1",
+            hint="write it again with a Megatron that writes version 1",
+        )
     dtype = megatron_dtype(path, start[17])
     sequences = int.from_bytes(start[18:26], "little")
     boundaries = int.from_bytes(start[26:34], "little")
@@ -108,7 +111,7 @@ def open_megatron(tokens_path: Path) -> Layout:
     if promised != size:
         raise StoreError(
             f"{path}: {sequences} sequences and {boundaries} boundaries make {promised} bytes, not {size}",
-            hint="indexes with modes (multimodal) cannot be read" if promised + sequences == size else None,
+            hint="indexes with modes (multimodal) cannot be read" if promised + sequences == size else PAIR,
         )
     pointers = MEGATRON_HEADER + 4 * sequences
     layout = Layout(
@@ -132,7 +135,10 @@ def megatron_dtype(path: Path, code: int) -> str:
     """Name the dtype of a Megatron code; only int32 and uint16 hold token ids."""
     if code not in MEGATRON_DTYPES:
         name = OTHER_CODES.get(code, "unknown")
-        raise StoreError(f"{path}: Megatron dtype code {code} ({name}) cannot be read, only int32 and uint16")
+        raise StoreError(
+            f"{path}: Megatron dtype code {code} ({name}) cannot be read, only int32 and uint16",
+            hint="write it again with token ids of one of these types",
+        )
     return MEGATRON_DTYPES[code]
 
 

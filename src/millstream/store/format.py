@@ -21,6 +21,7 @@ FRAME_BYTES = 64
 BLOCK_BYTES = 1 << 20
 MAGIC = b"\x89MLS"
 DTYPES = {"uint16": 1, "uint32": 2, "int32": 3}
+COPY_AGAIN = "the store is damaged or was not copied whole; copy it again, or restore it"
 SUFFIX = {"T": ".bin", "D": ".idx", "C": ".sum", "S": ".tab"}
 
 Tokens = NDArray[Any]
@@ -114,7 +115,11 @@ def parse_frame(path: Path, first_bytes: bytes, file_bytes: int, kind: str) -> F
     try:
         code, count, bound, tag, documents = _core.parse_frame(first_bytes, file_bytes, kind)
     except RuntimeError as error:
-        hint = "copy or write the file again" if first_bytes.startswith(MAGIC) else None
+        hint = (
+            COPY_AGAIN
+            if first_bytes.startswith(MAGIC)
+            else "is this the right file? A store is made with `millstream prepare`"
+        )
         raise StoreError(f"{path}: {error}", hint=hint) from None
     dtype = next((name for name, each in DTYPES.items() if each == code), "")
     return Frame(kind, count, bound, tag, documents, dtype)
@@ -125,12 +130,15 @@ def open_regular(path: Path) -> int:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        raise StoreError(f"{path}: this file is missing") from None
+        raise StoreError(f"{path}: this file is missing", hint=COPY_AGAIN) from None
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be opened: {error}") from None
+        raise StoreError(
+            f"{path}: cannot be opened: {error}",
+            hint="look at the permissions, and at `ulimit -n` if too many files are open",
+        ) from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise StoreError(f"{path}: this is not a regular file")
+        raise StoreError(f"{path}: this is not a regular file", hint="copy it into a file first")
     return fd
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from millstream.errors import StoreError
 from millstream.store.foreign import is_megatron_index, open_bare, open_megatron
-from millstream.store.format import MAGIC, open_regular, read_frame
+from millstream.store.format import COPY_AGAIN, MAGIC, open_regular, read_frame
 from millstream.store.layout import Layout
 from millstream.store.manifest import check_agreement, describe, load_manifest
 from millstream.store.mapped import check_shard
@@ -118,7 +118,7 @@ def open_directory(path: Path, version: str | None) -> Opened:
         raise missing_manifest(path)
     manifest = load_manifest(source)
     if version is not None and manifest["fingerprint"] != source.stem:
-        raise StoreError(f"{source}: this manifest describes version {manifest['fingerprint']}")
+        raise StoreError(f"{source}: this manifest describes version {manifest['fingerprint']}", hint=COPY_AGAIN)
     rows = load_table(table_path(path, manifest["fingerprint"]), manifest["dtype"])
     check_agreement(source, manifest, rows)
     layout = Layout(str(path), "", manifest["dtype"], 64, rows, "ends")
