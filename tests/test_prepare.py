@@ -107,8 +107,8 @@ def test_a_bad_record_stops_everything_and_leaves_nothing(raw: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("on_bad", ["skip", "quarantine"])
-def test_bad_records_are_left_out_counted_once_and_kept_aside_when_asked(
-    raw: Path, tmp_path: Path, on_bad: OnBad
+def test_bad_records_are_left_out_counted_and_told_once_and_kept_aside_when_asked(
+    raw: Path, tmp_path: Path, on_bad: OnBad, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (raw / "a.jsonl").open("ab") as file:
         file.write(b'not json\n{"text": 5}\n\xff\n{"text": "the end"}\n')
@@ -116,6 +116,7 @@ def test_bad_records_are_left_out_counted_once_and_kept_aside_when_asked(
     report = prepare(raw, tmp_path / "corpus", "char", on_bad=on_bad)
 
     assert report.skipped == {"not JSON": 1, "no text in 'text'": 1, "not UTF-8": 1}
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 3
     assert report.documents == 5
     assert TokenStore(report.path).manifest["recipe"]["left_out"] == report.skipped
     if on_bad == "quarantine":

@@ -212,7 +212,7 @@ def _tokenizer(wanted: object, found: Found, reading: _Reading, on_bad: OnBad, p
     if not is_learned(wanted):
         return load_tokenizer(wanted)
     ledger = _Ledger()
-    passing = Rejects("error" if on_bad == "error" else "skip")  # the second pass counts and keeps
+    passing = Rejects("error" if on_bad == "error" else "skip", quiet=True)  # the second pass counts, tells and keeps
 
     def texts() -> Iterator[str]:
         for record in _records(found, reading, passing, ledger):

@@ -29,7 +29,7 @@ class Rejects:
       hint: one per line; or pass on_bad="skip" to leave it out and count it
     """
 
-    def __init__(self, on_bad: OnBad = "error", quarantine: Path | None = None) -> None:
+    def __init__(self, on_bad: OnBad = "error", quarantine: Path | None = None, *, quiet: bool = False) -> None:
         if on_bad not in get_args(OnBad):
             raise SourceError(f"on_bad={on_bad!r} is unknown", hint=f"choose one of {', '.join(get_args(OnBad))}")
         if on_bad == "quarantine" and quarantine is None:
@@ -42,6 +42,7 @@ class Rejects:
         """The file with what was kept aside, once there is one."""
         self._quarantine = quarantine if on_bad == "quarantine" else None
         self._file: IO[str] | None = None
+        self._level = logging.DEBUG if quiet else logging.WARNING
 
     def reject(
         self,
@@ -64,7 +65,7 @@ class Rejects:
             way_out = 'pass on_bad="skip" to leave it out and count it'
             raise error(f"{where}: {reason}: {found}", hint=f"{hint}; or {way_out}" if hint else way_out)
         self.counts[reason] += 1
-        _log.warning("%s: left out: %s: %s", where, reason, found)
+        _log.log(self._level, "%s: left out: %s: %s", where, reason, found)
         if self._quarantine is not None:
             place = {"file": file, "row": row, "start": span[0], "stop": span[1]}
             self._keep(self._quarantine, {**place, "reason": reason, "found": found, "raw": _readable(raw)})
