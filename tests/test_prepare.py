@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from millstream.api import PrepareReport, prepare
-from millstream.errors import SourceError, StoreError, TokenizerError
+from millstream.errors import LoaderError, SourceError, StoreError, TokenizerError
 from millstream.sources.rejects import OnBad
 from millstream.stats.progress import Progress
 from millstream.store import TokenStore, disk
@@ -170,6 +170,12 @@ def test_of_a_record_that_is_too_long_its_beginning_and_its_place_are_kept(tmp_p
     (kept,) = map(json.loads, report.quarantine.read_text().splitlines())
     assert kept["raw"] == line[: 1 << 16]
     assert (kept["start"], kept["stop"]) == (0, None if name == "long.txt" else len(line))
+
+
+@pytest.mark.parametrize("name", ["workers", "max_document_bytes"])
+def test_settings_below_1_are_refused(raw: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(LoaderError, match=f"{name} must be an integer of at least 1"):
+        prepare(raw, tmp_path / "corpus", "char", **{name: 0})  # type: ignore[arg-type]
 
 
 def test_a_full_disk_is_told_with_the_way_on(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

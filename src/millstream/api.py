@@ -13,6 +13,7 @@ from typing import Any
 
 from millstream.errors import SourceError
 from millstream.loaders import PretrainDataLoader
+from millstream.loaders.settings import positive
 from millstream.sources import Found, Record, Rejects, discover, make_source, read_found
 from millstream.sources.discover import Where
 from millstream.sources.rejects import OnBad
@@ -109,12 +110,13 @@ def prepare(
     started = time.perf_counter()
     progress = progress or _to_nobody
     found = discover(source, format=format)
-    reading = _Reading(text_field, documents, separator, max_document_bytes)
+    reading = _Reading(text_field, documents, separator, positive("max_document_bytes", max_document_bytes))
+    threads = _cpus() if workers is None else positive("workers", workers)
     output = Path(output)
     quarantine = output.with_name(f"{output.name}.rejected.jsonl")
     with staged(output, overwrite=overwrite) as path, Rejects(on_bad, quarantine) as rejects:
         ready = _tokenizer(tokenizer, found, reading, on_bad, progress)
-        job = _Job(found, reading, rejects, ready, resolve_eos(ready, eos), workers or _cpus(), progress)
+        job = _Job(found, reading, rejects, ready, resolve_eos(ready, eos), threads, progress)
         _write(job, path, dtype or smallest_dtype(ready))
         keep_tokenizer(ready, path)
     return _report(output, job, time.perf_counter() - started)

@@ -133,8 +133,10 @@ def test_bench_prints_ratios_for_people(run: Run, corpus: Path) -> None:
     assert "memcpy" in out
 
 
-def test_bench_needs_at_least_one_row(run: Run, corpus: Path) -> None:
-    code, _, err = run("bench", corpus, "--chunk-size", 1_000_000, "-q")
+@pytest.mark.parametrize("size", ["--chunk-size", "--batch-size"])
+def test_bench_needs_at_least_one_whole_batch(run: Run, corpus: Path, size: str) -> None:
+    code, _, err = run("bench", corpus, "--chunk-size", 16, size, 1_000_000, "-q")
 
     assert code == 2
-    assert "do not fill one row" in err
+    assert "do not fill a batch" in err
+    assert size in err

@@ -48,13 +48,16 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = {name: getattr(arguments, name) for name in ("threads", "prefetch")}
     settings = {name: value for name, value in chosen.items() if value is not None}
     with TokenStore(arguments.store, dtype=arguments.dtype) as store:
-        if len(store) <= arguments.chunk_size:
+        rows = max(len(store) - 1, 0) // max(arguments.chunk_size, 1)
+        if rows < arguments.batch_size * arguments.world_size:
+            found = f"{show.counted(rows, 'row')} of {arguments.chunk_size:,} tokens"
             raise LoaderError(
-                f"{arguments.store}: {len(store):,} tokens do not fill one row of {arguments.chunk_size:,}",
-                hint="pass a smaller --chunk-size",
+                f"{arguments.store}: {found} do not fill a batch",
+                hint="pass a smaller --chunk-size or --batch-size",
             )
+        # A short batch at the end of an epoch would be counted as a full one.
         with (
-            open_loader(store, arguments, **settings) as loader,
+            open_loader(store, arguments, drop_last=True, **settings) as loader,
             shown_progress(quiet=arguments.quiet) as progress,
         ):
             result = measure(loader, store, arguments.seconds, arguments, progress)

@@ -127,6 +127,7 @@ def spoken_as_flags(hint: str, options: Container[str]) -> str:
         name, value = match["name"], (match["value"] or "").strip("\"'")
         if name not in options:
             return match[0]
+        value = "none" if value == "None" else value
         return f"--{name.replace('_', '-')}" + (f" {value}" if value not in ("", "True") else "")
 
     return re.sub(r"""\b(?P<name>[a-z_]+)=(?P<value>"[^"]*"|'[^']*'|[\w.]+)?""", flag, hint)

@@ -29,6 +29,8 @@ SENSIBLE = {
     "prefetch": "it counts the batches kept ready; leave it out, or pass prefetch=8",
     "memory_budget": "it counts bytes; pass memory_budget='2GB', or leave it out",
     "epoch_size": "it counts the samples of an epoch; leave it out to end with the first source that is used up",
+    "workers": "it counts the threads that encode; leave it out to use every processor",
+    "max_document_bytes": "it limits the memory for one document; leave it out for 64 MiB",
     "mix_block": "it counts the places among which weights are dealt out; leave it out for 1000",
 }
 ANY = "pass a whole number from 1 on, or leave it out"

@@ -99,6 +99,7 @@ HINTS = {
     errno.EPERM: "look at the permissions, or choose another place",
     errno.EROFS: "this file system can only be read; choose another place",
     errno.EMFILE: "too many files are open; raise the limit with `ulimit -n`",
+    errno.EEXIST: "a part of this path is a file; choose another place",
     errno.ENOTDIR: "a part of this path is a file; choose another place",
     errno.ENAMETOOLONG: "choose a shorter name",
 }

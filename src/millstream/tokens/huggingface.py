@@ -116,8 +116,8 @@ def train_byte_level_bpe(texts: Iterable[str], vocab_size: int, special_tokens: 
     """Learn a byte-level BPE: every text can be encoded, and decoding gives it back."""
     if vocab_size < 256 + len(special_tokens):
         raise TokenizerError(
-            f"vocab_size={vocab_size} is too small for 256 bytes and {len(special_tokens)} special tokens",
-            hint=f"pass vocab_size={256 + len(special_tokens)} or more",
+            f"vocab_size={vocab_size} is too small for 256 bytes and the special tokens ({len(special_tokens)})",
+            hint=f'ask for {256 + len(special_tokens)} or more, as in "bpe:4096"',
         )
     split = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
