@@ -1,10 +1,10 @@
 """Millstream: training data at the speed of memory, in an order that can be reproduced, resumed and explained.
 
-    sources ─► records ─► tokens ─► store ─► order ─► batches ─► loaders ─► tensors
-     bytes      documents   ids       mmap    which     rows in    prefetch   numpy, torch,
-     anywhere                         files   row at    buffers    ring,      jax, mlx
-                                              which     from a     state
-                                              position  pool
+    sources ─► tokens ─► store ─► order ─► batches ─► loaders ─► tensors
+     bytes      ids       mmap     which     rows in    state,     numpy, torch,
+     in files             files    row at    buffers    origins    jax, mlx
+                                   which     from a
+                                   position  pool
 
 `prepare` turns text into a store of tokens, `PretrainDataLoader` turns a store into batches, `MixedDataLoader` mixes.
 """
