@@ -42,6 +42,22 @@ class Workload:
         return np.random.default_rng(SEED).permutation(self.windows(seq)) * seq
 
 
+class Windows:
+    """The windows as a random access data source: a length and an item."""
+
+    def __init__(self, data: Workload, seq: int) -> None:
+        self.tokens = data.memmap()
+        self.seq = seq
+        self.count = data.windows(seq)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Tokens:
+        start = index * self.seq
+        return self.tokens[start : start + self.seq + 1]
+
+
 def make_workload(scratch: Path, tokens: int, sequences: tuple[int, ...]) -> Workload:
     """Write the token file unless it is there already, whole."""
     scratch.mkdir(parents=True, exist_ok=True)

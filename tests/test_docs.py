@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from pathlib import Path
@@ -67,3 +68,28 @@ def test_every_header_of_the_core_is_on_the_map() -> None:
     headers = {path.name for path in (ROOT / "csrc/core").glob("*.h")}
 
     assert headers <= set(re.findall(r"`(\w+\.h)`", page("flow.md")))
+
+
+def messages() -> str:
+    """Every piece of text in the sources, with … where a value is put in."""
+    found = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                found.append(
+                    "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    found += [path.read_text("utf-8") for path in sorted((ROOT / "csrc/core").glob("*.h"))]
+    return "\n".join(found)
+
+
+def test_every_message_that_the_guide_quotes_is_one_that_is_given() -> None:
+    given = messages()
+    cells = [line.split(" | ")[0] for line in page("troubleshooting.md").splitlines() if line.startswith("| `")]
+    quoted = [quote for cell in cells for quote in re.findall(r"`([^`]+)`", cell)]
+    pieces = {quote: [piece.strip(" ':,()") for piece in quote.split("…")] for quote in quoted}
+
+    assert len(quoted) > 60
+    assert [quote for quote in quoted if not all(piece in given for piece in pieces[quote])] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -13,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from millstream.api import PrepareReport, prepare
-from millstream.errors import SourceError, StoreError, TokenizerError
+from millstream.errors import LoaderError, SourceError, StoreError, TokenizerError
 from millstream.sources.rejects import OnBad
 from millstream.stats.progress import Progress
-from millstream.store import TokenStore
+from millstream.store import TokenStore, disk
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
 from millstream.tokens.keep import find_tokenizer
 
@@ -106,8 +107,8 @@ def test_a_bad_record_stops_everything_and_leaves_nothing(raw: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("on_bad", ["skip", "quarantine"])
-def test_bad_records_are_left_out_counted_once_and_kept_aside_when_asked(
-    raw: Path, tmp_path: Path, on_bad: OnBad
+def test_bad_records_are_left_out_counted_and_told_once_and_kept_aside_when_asked(
+    raw: Path, tmp_path: Path, on_bad: OnBad, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (raw / "a.jsonl").open("ab") as file:
         file.write(b'not json\n{"text": 5}\n\xff\n{"text": "the end"}\n')
@@ -115,6 +116,7 @@ def test_bad_records_are_left_out_counted_once_and_kept_aside_when_asked(
     report = prepare(raw, tmp_path / "corpus", "char", on_bad=on_bad)
 
     assert report.skipped == {"not JSON": 1, "no text in 'text'": 1, "not UTF-8": 1}
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 3
     assert report.documents == 5
     assert TokenStore(report.path).manifest["recipe"]["left_out"] == report.skipped
     if on_bad == "quarantine":
@@ -122,17 +124,85 @@ def test_bad_records_are_left_out_counted_once_and_kept_aside_when_asked(
         assert len(report.quarantine.read_text().splitlines()) == 3
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_what_the_tokenizer_cannot_encode_is_left_out_counted_and_kept_aside(
+    raw: Path, tmp_path: Path, workers: int
+) -> None:
+    known = CharTokenizer.train([TEXTS[0], TEXTS[1]])
+
+    report = prepare(raw, tmp_path / "corpus", known, on_bad="quarantine", workers=workers)
+
+    store = TokenStore(report.path)
+    assert report.skipped == {"cannot be encoded": 1}
+    assert [known.decode(store.document(place)[:-1].tolist()) for place in range(3)] == [*TEXTS[:2], TEXTS[0]]
+    assert [store.file_of(place) for place in range(3)] == ["a.jsonl", "a.jsonl", "b.txt"]
+    assert report.quarantine is not None
+    (kept,) = map(json.loads, report.quarantine.read_text().splitlines())
+    assert (kept["file"], kept["row"], kept["raw"]) == ("a.jsonl", 2, TEXTS[2])
+    assert json.loads((raw / "a.jsonl").read_bytes()[kept["start"] : kept["stop"]]) == {"text": TEXTS[2]}
+
+
+def test_a_quarantine_that_nothing_went_into_is_not_named(raw: Path, tmp_path: Path) -> None:
+    with (raw / "a.jsonl").open("a") as file:
+        file.write("\n\n")
+
+    report = prepare(raw, tmp_path / "corpus", "char", on_bad="quarantine")
+
+    assert report.skipped == {"blank line": 2}
+    assert report.quarantine is None
+
+
+@pytest.mark.parametrize("name", ["long.jsonl", "long.txt", "lines.txt"])
+def test_of_a_record_that_is_too_long_its_beginning_and_its_place_are_kept(tmp_path: Path, name: str) -> None:
+    long = "x" * 200_000
+    line = json.dumps({"text": long}) if name == "long.jsonl" else long
+    (tmp_path / name).write_text(f"{line}\n")
+    (tmp_path / "good.txt").write_text("good")
+    lines = "line" if name == "lines.txt" else "file"
+
+    report = prepare(
+        [tmp_path / name, tmp_path / "good.txt"], tmp_path / "corpus", "char",
+        on_bad="quarantine", max_document_bytes=100_000, documents=lines,
+    )  # fmt: skip
+
+    assert report.skipped == {"too long": 1}
+    assert report.quarantine is not None
+    (kept,) = map(json.loads, report.quarantine.read_text().splitlines())
+    assert kept["raw"] == line[: 1 << 16]
+    assert (kept["start"], kept["stop"]) == (0, None if name == "long.txt" else len(line))
+
+
+@pytest.mark.parametrize("name", ["workers", "max_document_bytes"])
+def test_settings_below_1_are_refused(raw: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(LoaderError, match=f"{name} must be an integer of at least 1"):
+        prepare(raw, tmp_path / "corpus", "char", **{name: 0})  # type: ignore[arg-type]
+
+
+def test_a_full_disk_is_told_with_the_way_on(raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int, data: object, offset: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(disk, "write", full)
+
+    with pytest.raises(StoreError, match=r"corpus: No space left on device\n  hint: .*prepare it again") as caught:
+        prepare(raw, tmp_path / "corpus", "char")
+
+    assert ".preparing" not in str(caught.value)
+    assert "resume" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["raw"]
+
+
 def test_a_source_without_a_single_document_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").touch()
 
-    with pytest.raises(SourceError, match=r"1 files hold no document \(1 empty\)"):
+    with pytest.raises(SourceError, match=r"no document was found \(files read: 1; left out: 1 empty\)"):
         prepare(tmp_path / "empty.txt", tmp_path / "corpus", CharTokenizer("ab"))
 
     assert not (tmp_path / "corpus").exists()
 
 
 def test_a_text_that_the_tokenizer_cannot_encode_is_named(raw: Path, tmp_path: Path) -> None:
-    with pytest.raises(TokenizerError, match=r"^a.jsonl:1: character 't'"):
+    with pytest.raises(TokenizerError, match=r"^a.jsonl:1: cannot be encoded: character 't'"):
         prepare(raw, tmp_path / "corpus", CharTokenizer("ab"))
 
 
@@ -162,6 +232,8 @@ def test_progress_is_called_back_and_ends_at_the_total(raw: Path, tmp_path: Path
     report = prepare(raw, tmp_path / "corpus", "char", progress=seen.append)
 
     assert {step.task for step in seen} == {"learn tokenizer", "prepare"}
+    learned = [step for step in seen if step.task == "learn tokenizer"]
+    assert learned[-1].done == learned[-1].total == report.bytes
     assert seen[-1].done == seen[-1].total == report.bytes
     assert isinstance(report, PrepareReport)
 

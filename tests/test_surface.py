@@ -15,9 +15,12 @@ ROOT = Path(__file__).parent.parent
 PUBLIC = [
     "BPETokenizer",
     "BatchError",
+    "BatchPool",
+    "BatchQueue",
     "BudgetError",
     "CharTokenizer",
     "ClosedError",
+    "CompletionTracker",
     "DataLoader",
     "FingerprintError",
     "LoaderError",
@@ -35,12 +38,16 @@ PUBLIC = [
     "TokenStore",
     "TokenStoreWriter",
     "TokenizerError",
+    "Topology",
     "TrainingBatch",
     "UnknownLength",
+    "WaitTimeout",
+    "distribute",
     "load",
     "load_tokenizer",
     "per_row",
     "prepare",
+    "register_balancer",
 ]
 
 

@@ -9,23 +9,7 @@ import grain
 import numpy as np
 import torch
 
-from workload import SEED, Tokens, Workload
-
-
-class Windows:
-    """Grain's random access data source: a length and an item."""
-
-    def __init__(self, data: Workload, seq: int) -> None:
-        self.tokens = data.memmap()
-        self.seq = seq
-        self.count = data.windows(seq)
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Tokens:
-        start = index * self.seq
-        return self.tokens[start : start + self.seq + 1]
+from workload import SEED, Windows, Workload
 
 
 def prepare(data: Workload, scratch: Path) -> None:

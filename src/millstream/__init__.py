@@ -1,10 +1,10 @@
 """Millstream: training data at the speed of memory, in an order that can be reproduced, resumed and explained.
 
-    sources ─► records ─► tokens ─► store ─► order ─► batches ─► loaders ─► tensors
-     bytes      documents   ids       mmap    which     rows in    prefetch   numpy, torch,
-     anywhere                         files   row at    buffers    ring,      jax, mlx
-                                              which     from a     state
-                                              position  pool
+    sources ─► tokens ─► store ─► order ─► batches ─► loaders ─► tensors
+     bytes      ids       mmap     which     rows in    state,     numpy, torch,
+     in files             files    row at    buffers    origins    jax, mlx
+                                   which     from a
+                                   position  pool
 
 `prepare` turns text into a store of tokens, `PretrainDataLoader` turns a store into batches, `MixedDataLoader` mixes.
 """
@@ -12,7 +12,15 @@
 import logging
 
 from millstream.api import PrepareReport, load, prepare
-from millstream.batches import TrainingBatch
+from millstream.batches import (
+    BatchPool,
+    BatchQueue,
+    CompletionTracker,
+    Topology,
+    TrainingBatch,
+    distribute,
+    register_balancer,
+)
 from millstream.errors import (
     BatchError,
     BudgetError,
@@ -27,6 +35,7 @@ from millstream.errors import (
     StoreError,
     TokenizerError,
     UnknownLength,
+    WaitTimeout,
 )
 from millstream.loaders import DataLoader, MixedDataLoader, PretrainDataLoader, RowOrigin, Span, per_row
 from millstream.store import TokenStore, TokenStoreWriter
@@ -38,9 +47,12 @@ logging.getLogger("millstream").addHandler(logging.NullHandler())
 __all__ = [
     "BPETokenizer",
     "BatchError",
+    "BatchPool",
+    "BatchQueue",
     "BudgetError",
     "CharTokenizer",
     "ClosedError",
+    "CompletionTracker",
     "DataLoader",
     "FingerprintError",
     "LoaderError",
@@ -58,10 +70,14 @@ __all__ = [
     "TokenStore",
     "TokenStoreWriter",
     "TokenizerError",
+    "Topology",
     "TrainingBatch",
     "UnknownLength",
+    "WaitTimeout",
+    "distribute",
     "load",
     "load_tokenizer",
     "per_row",
     "prepare",
+    "register_balancer",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import Any
 
 from millstream.errors import SourceError
 from millstream.loaders import PretrainDataLoader
+from millstream.loaders.settings import positive
 from millstream.sources import Found, Record, Rejects, discover, make_source, read_found
+from millstream.sources.discover import Where
 from millstream.sources.rejects import OnBad
 from millstream.sources.source import MAX_RECORD_BYTES
 from millstream.stats.progress import OnProgress, Progress
@@ -22,9 +25,7 @@ from millstream.tokens import Tokenizer, encode_records, learn_tokenizer, load_t
 from millstream.tokens.keep import describe_tokenizer, keep_tokenizer, smallest_dtype
 from millstream.tokens.load import is_learned
 
-_log = logging.getLogger("millstream.prepare")
-
-Where = str | os.PathLike[str]
+_log = logging.getLogger("millstream.api")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,13 @@ class _Ledger:
 
     sources: list[dict[str, Any]] = field(default_factory=list)
     documents: list[int] = field(default_factory=list)
+    lost: Counter[str] = field(default_factory=Counter)  # documents that were read but could not be encoded
     bytes_done: int = 0
+
+    def documents_per_source(self) -> list[int]:
+        """Count the documents of each file that are in the store."""
+        each = zip(self.sources, self.documents, strict=True)
+        return [count - self.lost[source["path"]] for source, count in each]
 
 
 def prepare(
@@ -101,13 +108,15 @@ def prepare(
     (2, 20, {})
     """
     started = time.perf_counter()
+    progress = progress or _to_nobody
     found = discover(source, format=format)
-    reading = _Reading(text_field, documents, separator, max_document_bytes)
+    reading = _Reading(text_field, documents, separator, positive("max_document_bytes", max_document_bytes))
+    threads = _cpus() if workers is None else positive("workers", workers)
     output = Path(output)
     quarantine = output.with_name(f"{output.name}.rejected.jsonl")
     with staged(output, overwrite=overwrite) as path, Rejects(on_bad, quarantine) as rejects:
         ready = _tokenizer(tokenizer, found, reading, on_bad, progress)
-        job = _Job(found, reading, rejects, ready, resolve_eos(ready, eos), workers or _cpus(), progress)
+        job = _Job(found, reading, rejects, ready, resolve_eos(ready, eos), threads, progress)
         _write(job, path, dtype or smallest_dtype(ready))
         keep_tokenizer(ready, path)
     return _report(output, job, time.perf_counter() - started)
@@ -123,27 +132,35 @@ class _Job:
     tokenizer: Tokenizer
     eos_id: int | None
     workers: int
-    progress: OnProgress | None
+    progress: OnProgress
     ledger: _Ledger = field(default_factory=_Ledger)
 
 
 def _write(job: _Job, path: Path, dtype: str) -> None:
     """Read, encode and store everything."""
     ledger, tokens = job.ledger, 0
+
+    def tell(done: int) -> None:
+        job.progress(Progress("prepare", done, job.found.bytes, "bytes", f"{tokens:,} tokens"))
+
     records = _records(job.found, job.reading, job.rejects, ledger)
     with TokenStoreWriter(path, dtype=dtype, tokenizer=describe_tokenizer(job.tokenizer)) as writer:
-        for batch in encode_records(records, job.tokenizer, eos_id=job.eos_id, workers=job.workers):
+        encoded = encode_records(records, job.tokenizer, eos_id=job.eos_id, workers=job.workers, rejects=job.rejects)
+        for batch in encoded:
             writer.extend(batch.tokens, batch.ends)
             tokens += len(batch.tokens)
-            if job.progress is not None:
-                done, total = ledger.bytes_done, job.found.bytes
-                job.progress(Progress("prepare", done, total, "bytes", f"{tokens:,} tokens"))
+            ledger.lost.update(record.file for record, _ in batch.failed)
+            tell(ledger.bytes_done)
         if not tokens:
             left_out = ", ".join(f"{count} {reason}" for reason, count in job.rejects.counts.items())
-            raise SourceError(f"{len(job.found.files)} files hold no document ({left_out or 'nothing at all'})")
+            raise SourceError(
+                f"no document was found (files read: {len(job.found.files)}; left out: {left_out or 'nothing'})",
+                hint='look at the files, at text_field= and documents=, and at what on_bad="quarantine" keeps aside',
+            )
+        tell(job.found.bytes)
         recipe = {
             "documents": job.reading.documents,
-            "documents_per_source": ledger.documents,
+            "documents_per_source": ledger.documents_per_source(),
             "eos_id": job.eos_id,
             "left_out": dict(job.rejects.counts),
             "separator": job.reading.separator,
@@ -167,7 +184,7 @@ def _report(output: Path, job: _Job, seconds: float) -> PrepareReport:
         dtype=manifest["dtype"],
         tokenizer=job.tokenizer.name,
         skipped=dict(sorted((job.found.skipped + job.rejects.counts).items())),
-        quarantine=job.rejects.quarantine if job.rejects.counts else None,
+        quarantine=job.rejects.kept,
     )
 
 
@@ -192,22 +209,24 @@ def _records(found: Found, reading: _Reading, rejects: Rejects, ledger: _Ledger)
         ledger.documents.append(count)
 
 
-def _tokenizer(
-    wanted: object, found: Found, reading: _Reading, on_bad: OnBad, progress: OnProgress | None
-) -> Tokenizer:
+def _tokenizer(wanted: object, found: Found, reading: _Reading, on_bad: OnBad, progress: OnProgress) -> Tokenizer:
     """Load the tokenizer, or learn it in a pass of its own over the source."""
     if not is_learned(wanted):
         return load_tokenizer(wanted)
     ledger = _Ledger()
-    passing = Rejects("error" if on_bad == "error" else "skip")  # the second pass counts and keeps
+    passing = Rejects("error" if on_bad == "error" else "skip", quiet=True)  # the second pass counts, tells and keeps
 
     def texts() -> Iterator[str]:
         for record in _records(found, reading, passing, ledger):
             yield record.text
-            if progress is not None:
-                progress(Progress("learn tokenizer", ledger.bytes_done, found.bytes, "bytes"))
+            progress(Progress("learn tokenizer", ledger.bytes_done, found.bytes, "bytes"))
+        progress(Progress("learn tokenizer", found.bytes, found.bytes, "bytes"))
 
     return learn_tokenizer(str(wanted), texts())
+
+
+def _to_nobody(progress: Progress) -> None:
+    """Nobody asked how far it is."""
 
 
 def _cpus() -> int:

@@ -12,7 +12,8 @@ MillstreamError
 │   ├── BudgetError        memory_budget is too small, or the user holds every buffer
 │   ├── StateError         a state that cannot be loaded here
 │   ├── UnknownLength      what cannot be known before the data was read
-│   └── ClosedError        the loader was closed
+│   ├── ClosedError        the loader or queue was closed
+│   └── WaitTimeout        what was waited for did not come in time (also a TimeoutError)
 └── MissingExtra       an optional library is not installed (also an ImportError)
 
 Each says where, what was found and, in its hint, what to try.
@@ -80,7 +81,11 @@ class UnknownLength(LoaderError):  # noqa: N818 - a promised name
 
 
 class ClosedError(LoaderError):
-    """The loader was closed."""
+    """The loader or queue was closed."""
+
+
+class WaitTimeout(LoaderError, TimeoutError):  # noqa: N818 - reads as a claim
+    """What was waited for did not come in time; also a TimeoutError."""
 
 
 class MissingExtra(MillstreamError, ImportError):  # noqa: N818 - reads as a claim

@@ -12,6 +12,7 @@ import pytest
 from command import Run
 from millstream.cli import demo, demo_text
 from millstream.cli.tiny_model import TinyModel
+from millstream.stats.progress import Progress
 from millstream.store import TokenStore
 
 
@@ -49,6 +50,15 @@ def test_the_demo_runs_without_library_sources_and_without_tokenizers(
     assert code == 0
     assert "its sources are not installed here" in out
     assert "one token per character" in out
+
+
+def test_learning_ends_at_the_total_whatever_the_files_hold(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("ünï" * 50)
+    seen: list[Progress] = []
+
+    demo._learn([tmp_path / "a.txt"], seen.append)
+
+    assert seen[-1].fraction == 1.0
 
 
 def test_documentation_can_be_found_by_import_alone(tmp_path: Path) -> None:

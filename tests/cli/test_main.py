@@ -35,7 +35,7 @@ def test_the_help_lists_every_verb_and_a_first_session(capsys: pytest.CaptureFix
     assert "a first session" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [[], ["unknown"], ["inspect"], ["explain", "x"]])
+@pytest.mark.parametrize("arguments", [[], ["unknown"], ["inspect"], ["explain"]])
 def test_a_wrong_command_line_is_exit_code_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as left:
         cli.main(arguments)
@@ -51,6 +51,15 @@ def test_an_error_is_words_and_a_hint_without_a_traceback(run: Run, texts: Path,
     assert err.splitlines()[0].startswith("error: ")
     assert err.splitlines()[1].startswith("hint: ")
     assert "Traceback" not in err
+
+
+def test_hints_name_the_flags_of_the_command_and_not_the_arguments_of_python(
+    run: Run, texts: Path, corpus: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.jsonl").write_text("not json\n")
+
+    assert "hint: choose another output, or pass --overwrite\n" in run("prepare", texts, corpus, "-q")[2]
+    assert "or pass --on-bad skip to" in run("prepare", tmp_path / "bad.jsonl", tmp_path / "c", "-q")[2]
 
 
 @pytest.mark.parametrize("way", ["flag", "environment"])
@@ -80,7 +89,10 @@ def test_the_disk_speaks_through_the_system_error(run: Run, monkeypatch: pytest.
 
     monkeypatch.setattr("millstream.cli.inspect._facts", full)
 
-    assert run("inspect", corpus)[2] == "error: corpus: No space left on device\n"
+    assert (
+        run("inspect", corpus)[2]
+        == "error: corpus: No space left on device\nhint: look at the path, its permissions and the space on its disk\n"
+    )
 
 
 def test_logs_appear_on_stderr_when_asked(run: Run, texts: Path, tmp_path: Path) -> None:
@@ -88,7 +100,7 @@ def test_logs_appear_on_stderr_when_asked(run: Run, texts: Path, tmp_path: Path)
     _, _, wordy = run("prepare", texts, tmp_path / "b", "-q", "-t", "char", "-v")
 
     assert "INFO" not in silent
-    assert "INFO millstream.prepare: " in wordy
+    assert "INFO millstream.api: " in wordy
 
 
 def test_ctrl_c_ends_with_130_within_seconds_and_leaves_no_store(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,6 +53,65 @@ def test_explain_finds_the_steps_of_a_document(run: Run, corpus: Path) -> None:
 def test_explain_refuses_what_is_not_there(run: Run, corpus: Path) -> None:
     assert "there is no document 30 among 30" in run("explain", corpus, "--document", 30, *RUN)[2]
     assert run("explain", corpus, "--step", -1, *RUN)[0] == 2
+    assert "pass --step, --document or --state" in run("explain", corpus)[2]
+
+
+@pytest.mark.parametrize("row", [99, -1])
+def test_explain_refuses_a_row_that_is_not_there(run: Run, corpus: Path, row: int) -> None:
+    code, out, err = run("explain", corpus, "--step", 0, "--row", row, *RUN)
+
+    assert (code, out) == (2, "")
+    assert f"step 0 has no row {row}, only 4 rows" in err
+    assert "hint: rows count from 0 to 3" in err
+
+
+@pytest.fixture
+def saved(corpus: Path, tmp_path: Path) -> tuple[Path, list[list[int]]]:
+    """The state of a run with settings of its own, and the rows of its next step."""
+    settings: dict[str, Any] = {"chunk_size": 24, "batch_size": 3, "seed": 7, "shuffle": "local", "name": "mill"}
+    with PretrainDataLoader(corpus, framework="numpy", world_size=2, rank=1, tail="pad", **settings) as loader:
+        loader.next()
+        path = tmp_path / "state.json"
+        path.write_text(json.dumps(loader.state_dict()))
+        return path, np.asarray(loader.next().input_ids).tolist()
+
+
+def test_explain_knows_the_run_and_the_step_from_a_saved_state(
+    run: Run, corpus: Path, saved: tuple[Path, list[list[int]]]
+) -> None:
+    state, rows = saved
+    code, out, _ = run("explain", corpus, "--state", state, "--rank", 1, "--json")
+
+    store, answer = TokenStore(corpus), json.loads(out)
+    assert (code, answer["step"]) == (0, 1)
+    for row in answer["rows"]:
+        pieces = [store.document(span["document"])[span["start"] : span["stop"]] for span in row["spans"]]
+        assert np.concatenate(pieces).tolist() == rows[row["row"]]
+    assert run("explain", corpus, "--state", state, "--step", 0)[1].startswith("step 0: 3 rows of 24 tokens")
+    assert "--seed and --state exclude each other" in run("explain", corpus, "--state", state, "--seed", 7)[2]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "cannot be read"),
+        ("no", "not JSON"),
+        ("[1]", "not the state"),
+        ('{"format": "millstream state"}', "state of a None loader"),
+    ],
+)
+def test_explain_refuses_a_file_that_is_no_state(
+    run: Run, corpus: Path, tmp_path: Path, content: str | None, complaint: str
+) -> None:
+    path = tmp_path / "state.json"
+    if content is not None:
+        path.write_text(content)
+
+    code, _, err = run("explain", corpus, "--state", path)
+
+    assert code == 2
+    assert complaint in err
+    assert "hint: " in err
 
 
 def test_bench_sets_the_loader_beside_plain_copies(run: Run, corpus: Path) -> None:
@@ -73,8 +133,10 @@ def test_bench_prints_ratios_for_people(run: Run, corpus: Path) -> None:
     assert "memcpy" in out
 
 
-def test_bench_needs_at_least_one_row(run: Run, corpus: Path) -> None:
-    code, _, err = run("bench", corpus, "--chunk-size", 1_000_000, "-q")
+@pytest.mark.parametrize("size", ["--chunk-size", "--batch-size"])
+def test_bench_needs_at_least_one_whole_batch(run: Run, corpus: Path, size: str) -> None:
+    code, _, err = run("bench", corpus, "--chunk-size", 16, size, 1_000_000, "-q")
 
     assert code == 2
-    assert "do not fill one row" in err
+    assert "do not fill a batch" in err
+    assert size in err

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import SourceError
-from millstream.sources import Record, Rejects, TextSource
+from millstream.sources import Record, Rejects, TextSource, reading
 
 
 def read(raw: bytes, source: TextSource, rejects: Rejects | None = None) -> list[Record]:
@@ -100,3 +101,25 @@ def test_a_file_over_the_limit_says_how_to_cut_it() -> None:
 def test_settings_that_do_not_fit_are_refused(documents: str, separator: str | None) -> None:
     with pytest.raises(SourceError, match="documents="):
         TextSource(documents, separator=separator)
+
+
+def test_a_piece_of_many_blocks_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counting(io.BytesIO):
+        reads = 0
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            self.reads += 1
+            return super().read(size)
+
+    monkeypatch.setattr(reading, "_BLOCK", 64)
+    stream = Counting(b"x" * (1 << 20) + b"\nend")
+    begun = time.process_time()
+
+    pieces = list(reading.split(stream, b"\n", 1 << 21))
+
+    assert [(start, stop, whole) for _, start, stop, whole in pieces] == [
+        (0, 1 << 20, True),
+        ((1 << 20) + 1, (1 << 20) + 4, True),
+    ]
+    assert stream.reads > 10_000
+    assert time.process_time() - begun < 2  # searched again with every block it took a hundred times as long

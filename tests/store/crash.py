@@ -28,8 +28,16 @@ class FailingDisk:
         self.names: dict[Path, dict[str, int]] = {}  # directory -> names that last
         self.content: dict[int, bytes] = {}  # inode -> bytes that last
 
+    def remember(self) -> None:
+        """Take what is there now for what lasts."""
+        for path in [self.root, *self.root.rglob("*")]:
+            if path.is_dir():
+                self.names[path] = {each.name: each.stat().st_ino for each in path.iterdir() if each.is_file()}
+            else:
+                self.content[path.stat().st_ino] = path.read_bytes()
+
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        for name in ("create", "write", "truncate", "rename", "remove"):
+        for name in ("create", "write", "truncate", "rename", "remove", "remove_tree"):
             patch.setattr(disk, name, self._counted(getattr(disk, name)))
         patch.setattr(disk, "sync", self._sync)
 
@@ -44,9 +52,16 @@ class FailingDisk:
                 fd, data, offset = arguments
                 real(fd, memoryview(data)[: len(data) // 2], offset)  # killed in mid-write
             self._step()
+            if real.__name__ == "rename" and arguments[0].is_dir():
+                self._moved(*arguments)
             return real(*arguments)
 
         return act
+
+    def _moved(self, old: Path, new: Path) -> None:
+        """A directory takes the names in it along. (That it moved is taken to last at once.)"""
+        for path in [each for each in self.names if each.is_relative_to(old)]:
+            self.names[new / path.relative_to(old)] = self.names.pop(path)
 
     def _sync(self, fd: int) -> None:
         self._step()

@@ -23,8 +23,7 @@ def crash_at(limit: int, path: Path, *, power: bool, append: bool) -> bool:
         shrink(patch)
         if append:
             write_store(path, OLD, shard_tokens=100)
-        failing.names = {d: inodes(d) for d in (path.parent, path, path / "versions") if d.is_dir()}
-        failing.content = {p.stat().st_ino: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+        failing.remember()
         failing.install(patch)
         try:
             write_store(path, NEW, shard_tokens=100, append=append)
@@ -33,10 +32,6 @@ def crash_at(limit: int, path: Path, *, power: bool, append: bool) -> bool:
                 failing.blackout()
             return False
     return True
-
-
-def inodes(directory: Path) -> dict[str, int]:
-    return {each.name: each.stat().st_ino for each in directory.iterdir() if each.is_file()}
 
 
 def check_after_crash(path: Path, *, append: bool) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import StoreError
-from millstream.store.format import Frame, hash_blocks, map_body, parse_frame, read_frame, xxh64
+from millstream.store.format import Frame, hash_blocks, parse_frame, read_frame, xxh64
+from millstream.store.numbers import open_body
 
 
 @given(st.binary(max_size=300))
@@ -48,11 +49,12 @@ def test_a_changed_byte_in_a_frame_is_noticed(place: int, flip: int) -> None:
         parse_frame(Path("x.idx"), bytes(data), 88, "D")
 
 
-def test_a_mapped_body_is_read_only_and_not_a_copy(tmp_path: Path) -> None:
+def test_a_view_of_a_body_is_read_only_and_not_a_copy(tmp_path: Path) -> None:
     path = tmp_path / "x.idx"
     path.write_bytes(Frame("D", 2, 9, 1).encode() + np.array([4, 9], "<u8").tobytes())
 
-    frame, body = map_body(path, "D")
+    frame, numbers = open_body(path, "D")
+    body = numbers.view()
 
     assert frame.count == 2
     assert body.tolist() == [4, 9]

@@ -31,7 +31,7 @@ def test_the_tokens_do_not_depend_on_the_number_of_workers(workers: int, bpe: BP
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_text_that_cannot_be_encoded_is_named(workers: int) -> None:
-    with pytest.raises(TokenizerError, match=r"^a.txt:3: character '!'"):
+    with pytest.raises(TokenizerError, match=r"^a.txt:3: cannot be encoded: character '!'"):
         list(encode_records(records(["a", "b", "a!", "b"]), CharTokenizer("ab"), workers=workers))
 
 

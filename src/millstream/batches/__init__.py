@@ -1,6 +1,25 @@
-"""Rows -> batches: what a trainer takes in its hands, and the native ring that fills it."""
+"""Rows -> batches: what a trainer takes in its hands, the ring that fills it, and its way between threads and ranks."""
 
 from millstream.batches.batch import TrainingBatch
+from millstream.batches.completion import CompletionTracker
+from millstream.batches.distribute import Balancer, distribute, register_balancer
 from millstream.batches.engine import Engine, EngineSettings, Source
+from millstream.batches.pool import BatchPool, PoolStats
+from millstream.batches.queue import BatchQueue, QueueStats
+from millstream.batches.topology import Topology
 
-__all__ = ["Engine", "EngineSettings", "Source", "TrainingBatch"]
+__all__ = [
+    "Balancer",
+    "BatchPool",
+    "BatchQueue",
+    "CompletionTracker",
+    "Engine",
+    "EngineSettings",
+    "PoolStats",
+    "QueueStats",
+    "Source",
+    "Topology",
+    "TrainingBatch",
+    "distribute",
+    "register_balancer",
+]

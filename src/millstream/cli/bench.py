@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from millstream.cli import show
-from millstream.cli.explain import add_run_arguments, open_loader
+from millstream.cli.loader import add_run_arguments, open_loader
 from millstream.cli.progress import shown_progress
 from millstream.errors import LoaderError
 from millstream.stats.progress import Progress
@@ -50,19 +48,21 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = {name: getattr(arguments, name) for name in ("threads", "prefetch")}
     settings = {name: value for name, value in chosen.items() if value is not None}
     with TokenStore(arguments.store, dtype=arguments.dtype) as store:
-        if len(store) <= arguments.chunk_size:
+        rows = max(len(store) - 1, 0) // max(arguments.chunk_size, 1)
+        if rows < arguments.batch_size * arguments.world_size:
+            found = f"{show.counted(rows, 'row')} of {arguments.chunk_size:,} tokens"
             raise LoaderError(
-                f"{arguments.store}: {len(store):,} tokens do not fill one row of {arguments.chunk_size:,}",
-                hint="pass a smaller --chunk-size",
+                f"{arguments.store}: {found} do not fill a batch",
+                hint="pass a smaller --chunk-size or --batch-size",
             )
+        # A short batch at the end of an epoch would be counted as a full one.
         with (
-            open_loader(store, arguments, **settings) as loader,
+            open_loader(store, arguments, drop_last=True, **settings) as loader,
             shown_progress(quiet=arguments.quiet) as progress,
         ):
             result = measure(loader, store, arguments.seconds, arguments, progress)
     if arguments.json:
-        json.dump(result, sys.stdout)
-        print()
+        show.print_json(result)
     else:
         _print(result)
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from millstream.api import PrepareReport, prepare
 from millstream.cli import show
 from millstream.cli.demo_report import print_report
 from millstream.cli.demo_text import collect
+from millstream.cli.explain import tokens_of
 from millstream.cli.progress import shown_progress
 from millstream.cli.tiny_model import TinyModel, unigram_entropy
 from millstream.errors import MissingExtra
@@ -82,8 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         outcome.loader_tokens_per_second = _draw_for(corpus.path, 0.5)
     facts = {"text": kind, "seconds": time.perf_counter() - begun, **asdict(outcome)}
     if arguments.json:
-        json.dump({**facts, "store": asdict(corpus)}, sys.stdout, default=str)
-        print()
+        show.print_json({**facts, "store": asdict(corpus)})
     else:
         print_report(facts, corpus, outcome.losses, note)
     return 0 if outcome.resumed_equal and outcome.explained["equal"] else 1
@@ -91,13 +90,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _learn(files: list[Path], progress: OnProgress) -> tuple[Tokenizer, str]:
     """Learn a BPE from a part of the text; without the library for that, fall back to characters."""
-    texts, room = [], LEARN_BYTES
-    for path in files[::4] if len(files) > 200 else files:
-        text = path.read_bytes().decode("utf-8", "ignore")
-        room -= len(text)
-        texts.append(text)
-        progress(Progress("learn tokenizer", LEARN_BYTES - max(room, 0), LEARN_BYTES, "bytes"))
-        if room <= 0:
+    chosen = files[::4] if len(files) > 200 else files
+    total = min(LEARN_BYTES, sum(path.stat().st_size for path in chosen))
+    texts, done = [], 0
+    for path in chosen:
+        raw = path.read_bytes()
+        texts.append(raw.decode("utf-8", "ignore"))
+        done += len(raw)
+        progress(Progress("learn tokenizer", min(done, total), total, "bytes"))
+        if done >= total:
             break
     try:
         tokenizer: Tokenizer = BPETokenizer.train(texts, vocab_size=VOCABULARY)
@@ -127,7 +128,7 @@ def _train(corpus: Path, held_out: Path, arguments: argparse.Namespace, outcome:
     """Train on batches as they come; the held-out files say whether anything was learned."""
     with TokenStore(corpus) as store:
         vocabulary = store.manifest["tokenizer"]["vocab_size"]
-        outcome.unigram = unigram_entropy(store[:4_000_000], vocabulary)
+        outcome.unigram = unigram_entropy(store.read(0, min(len(store), 4_000_000)), vocabulary)
     model, chooser = TinyModel(vocabulary), np.random.default_rng(SEED)
     with _open(held_out, shuffle=False) as loader:
         batch = loader.next()
@@ -163,7 +164,7 @@ def _prove(corpus: Path, tokenizer: Tokenizer, outcome: Outcome) -> None:
             batch.labels, again.labels
         )
         spans = loader.explain(SHOWN_STEP)[SHOWN_ROW].spans
-        tokens = np.concatenate([store.document(span.document)[span.start : span.stop] for span in spans])
+        tokens = np.concatenate([tokens_of(store, span) for span in spans])
         first = spans[0]
         outcome.explained = {
             "step": SHOWN_STEP,

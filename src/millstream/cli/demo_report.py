@@ -13,7 +13,7 @@ def print_report(facts: dict[str, Any], corpus: PrepareReport, losses: list[floa
     explained = facts["explained"]
     span = f"tokens {explained['start']:,}-{explained['stop']:,}"
     rows = [
-        ("text", f"{corpus.files:,} files, {show.size(corpus.bytes)}: {facts['text']}"),
+        ("text", f"{show.counted(corpus.files, 'file')}, {show.size(corpus.bytes)}: {facts['text']}"),
         ("note", note),
         ("store", f"{corpus.path}  ({corpus.tokens:,} tokens of {corpus.tokenizer}, {corpus.dtype})"),
         ("prepared in", f"{show.duration(corpus.seconds)}, {show.count(corpus.tokens_per_second)} tokens/s"),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         facts = _facts(store)
         facts["sample"] = _sample(store, arguments.document, tokenizer)
     if arguments.json:
-        json.dump(facts, sys.stdout)
-        print()
+        show.print_json(facts)
     else:
         _print(facts)
     return 0
@@ -94,8 +91,12 @@ def _sample(store: TokenStore, document: int, tokenizer: Tokenizer | None) -> di
     if not store.documents:
         return None
     if not 0 <= document < store.documents:
-        raise StoreError(f"{store.path}: there is no document {document} among {store.documents}")
-    ids = store.document(document)[:SAMPLE_TOKENS].tolist()
+        raise StoreError(
+            f"{store.path}: there is no document {document} among {store.documents}",
+            hint=f"documents count from 0 to {store.documents - 1}",
+        )
+    start, stop = store.document_span(document)
+    ids = store.read(start, min(stop, start + SAMPLE_TOKENS)).tolist()
     return {
         "document": document,
         "file": store.file_of(document),
@@ -116,7 +117,7 @@ def _print(facts: dict[str, Any]) -> None:
         ("tokenizer", f"{tokenizer['name']}  ({tokenizer['vocab_size']:,} ids)" if tokenizer else ""),
         (
             "made from",
-            f"{sources['files']:,} files, {show.size(sources['bytes'])}" if sources["files"] else "",
+            f"{show.counted(sources['files'], 'file')}, {show.size(sources['bytes'])}" if sources["files"] else "",
         ),
         ("left out", _left_out(facts["recipe"])),
         ("versions", ", ".join(version["fingerprint"][:8] for version in versions) if versions[1:] else ""),

@@ -11,9 +11,10 @@ import importlib.metadata
 import io
 import logging
 import os
+import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from millstream.cli import bench, demo, explain, inspect, prepare, verify
 from millstream.errors import MillstreamError
@@ -96,22 +97,40 @@ def _guarded(arguments: argparse.Namespace, *, debug: bool) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        _explain_error(error)
+        _explain_error(error, vars(arguments))
         return 2
     return code
 
 
-def _explain_error(error: Exception) -> None:
+def _explain_error(error: Exception, options: Container[str]) -> None:
     if isinstance(error, MillstreamError):
         _say(f"error: {error.message}")
         if error.hint:
-            _say(f"hint: {error.hint}")
+            _say(f"hint: {spoken_as_flags(error.hint, options)}")
     elif isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         _say(f"error: {where}{error.strerror or error}")
+        _say("hint: look at the path, its permissions and the space on its disk")
     else:
         _say(f"error: {type(error).__name__}: {error}")
         _say("hint: this is not your fault; run it again with --debug and report what it shows")
+
+
+def spoken_as_flags(hint: str, options: Container[str]) -> str:
+    """Say a hint that names Python's arguments with the flags of this verb, as far as it has them.
+
+    >>> spoken_as_flags('pass on_bad="skip", overwrite=True or dtype=; or tail="pad"', {"on_bad", "overwrite", "dtype"})
+    'pass --on-bad skip, --overwrite or --dtype; or tail="pad"'
+    """
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = match["name"], (match["value"] or "").strip("\"'")
+        if name not in options:
+            return match[0]
+        value = "none" if value == "None" else value
+        return f"--{name.replace('_', '-')}" + (f" {value}" if value not in ("", "True") else "")
+
+    return re.sub(r"""\b(?P<name>[a-z_]+)=(?P<value>"[^"]*"|'[^']*'|[\w.]+)?""", flag, hint)
 
 
 def _say(text: str) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
-import sys
 
 from millstream.cli import show
 from millstream.cli.progress import shown_progress
+from millstream.sources.source import MAX_RECORD_BYTES
 
 SUMMARY = "turn text or JSON lines into a store of tokens"
 DESCRIPTION = """\
@@ -39,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--separator", help='text: what stands between documents, e.g. "<|endoftext|>"')
     parser.add_argument("--eos", default="auto", help='end token: "auto", "none", or a token (default: auto)')
     parser.add_argument("--on-bad", choices=("error", "skip", "quarantine"), default="error", help="bad records")
+    parser.add_argument("--max-document-bytes", type=int, default=MAX_RECORD_BYTES, help="default: 64 MiB")
     parser.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="default: the smallest that fits")
     parser.add_argument("--workers", type=int, help="threads (default: all processors)")
     parser.add_argument("--overwrite", action="store_true", help="replace an older store")
@@ -63,19 +63,19 @@ def run(arguments: argparse.Namespace) -> int:
             text_field=arguments.text_field,
             documents="separator" if separated else arguments.documents,
             separator=arguments.separator,
+            max_document_bytes=arguments.max_document_bytes,
             dtype=arguments.dtype,
             overwrite=arguments.overwrite,
             progress=progress,
         )
     if arguments.json:
-        json.dump(dataclasses.asdict(report), sys.stdout, default=str)
-        print()
+        show.print_json(dataclasses.asdict(report))
         return 0
     left_out = ", ".join(f"{number:,} {reason}" for reason, number in report.skipped.items())
     rows = [
         ("store", f"{report.path}  ({report.dtype}, {report.fingerprint})"),
         ("tokens", f"{report.tokens:,}"),
-        ("documents", f"{report.documents:,} of {report.files:,} files, {show.size(report.bytes)}"),
+        ("documents", f"{report.documents:,} of {show.counted(report.files, 'file')}, {show.size(report.bytes)}"),
         ("tokenizer", report.tokenizer),
         ("left out", left_out),
         ("kept aside", str(report.quarantine or "")),

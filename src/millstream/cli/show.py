@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -19,6 +20,15 @@ def count(number: float) -> str:
         if abs(number) >= size:
             return f"{number / size:.2f} {letter}"
     return f"{number:,.0f}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "file"), counted(1200, "file")
+    ('1 file', '1,200 files')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def size(number: float) -> str:
@@ -46,6 +56,11 @@ def duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
+
+
+def print_json(facts: object) -> None:
+    """The answer for machines: one line of JSON."""
+    print(json.dumps(facts, default=str))
 
 
 def table(rows: Iterable[tuple[str, str]]) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 
 from millstream.cli import show
 from millstream.cli.progress import shown_progress
@@ -41,14 +39,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         damages = [vars(damage) for damage in report.damages]
         facts = {"ok": not damages, "bytes": report.bytes, "blocks": report.blocks}
-        json.dump({**facts, "damages": damages, "unchecked": report.unchecked}, sys.stdout)
-        print()
+        show.print_json({**facts, "damages": damages, "unchecked": report.unchecked})
         return 1 if damages else 0
     for damage in report.damages:
         print(f"damaged: {damage}")
     for note in report.unchecked:
         print(f"note: {note}")
-    blocks = f"{report.blocks:,} blocks, {show.size(report.bytes)}"
+    blocks = f"{show.counted(report.blocks, 'block')}, {show.size(report.bytes)}"
     if report.damages:
         print(f"{arguments.store}: {len(report.damages)} damaged, of {blocks}")
         return 1

@@ -22,6 +22,18 @@ RANK_VARIABLES = (
 )
 MOST_THREADS = 1024
 MOST_PREFETCHED = 2**20
+SENSIBLE = {
+    "batch_size": "it counts the rows of one rank; pass batch_size=8, or leave it out",
+    "chunk_size": "it counts the tokens of a row; pass chunk_size=2048, or what the model was built for",
+    "threads": "one thread fills at the speed of memory; leave it out, or pass threads=2",
+    "prefetch": "it counts the batches kept ready; leave it out, or pass prefetch=8",
+    "memory_budget": "it counts bytes; pass memory_budget='2GB', or leave it out",
+    "epoch_size": "it counts the samples of an epoch; leave it out to end with the first source that is used up",
+    "workers": "it counts the threads that encode; leave it out to use every processor",
+    "max_document_bytes": "it limits the memory for one document; leave it out for 64 MiB",
+    "mix_block": "it counts the places among which weights are dealt out; leave it out for 1000",
+}
+ANY = "pass a whole number from 1 on, or leave it out"
 UNITS = {
     "": 1,
     "K": 10**3,
@@ -123,9 +135,7 @@ def positive(name: str, value: object, most: int | None = None) -> int:
     """Insist on an integer of at least 1."""
     number = None if isinstance(value, bool) else whole(value)
     if number is None or number < 1:
-        raise LoaderError(
-            f"{name} must be an integer of at least 1, not {value!r}", hint=f"pass {name}=8, or leave it out"
-        )
+        raise LoaderError(f"{name} must be an integer of at least 1, not {value!r}", hint=SENSIBLE.get(name, ANY))
     if most is not None and number > most:
         raise LoaderError(f"{name}={number} is too many", hint=f"pass {name}={most} at most")
     return number

@@ -373,7 +373,7 @@ class StoreDataLoader(DataLoader):
             for document, first, last in zip(*store.spans_of(start, stop), strict=True)
         )
         tokenizer = member.text_tokenizer
-        text = None if tokenizer is None else tokenizer.decode(store[start:stop].tolist())
+        text = None if tokenizer is None else tokenizer.decode(store.read(start, stop).tolist())
         return RowOrigin(row, name, sample, spans, text)
 
     def steps_of(self, document: int, source: str | None = None) -> list[int]:

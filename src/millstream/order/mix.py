@@ -1,7 +1,7 @@
 """Weights -> quotas: how many places of a block belong to each source.
 
-The quotas are exact in every block, so the mixture is exact over any whole number of blocks and off by at most
-one block's rounding anywhere else.
+The quotas are the same in every block, so the mixture is exact over any whole number of blocks. Inside a block the
+places are shuffled: there a source may be ahead or behind by up to its quota of one block.
 """
 
 from __future__ import annotations

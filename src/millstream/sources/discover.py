@@ -55,7 +55,7 @@ def discover(source: Where | Iterable[Where], *, format: str | None = None) -> F
     skipped: Counter[str] = Counter()
     wanted = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not wanted:
-        raise SourceError("the list of sources is empty")
+        raise SourceError("the list of sources is empty", hint="name at least one file, folder or pattern")
     roots: list[Path] = []
     paths: dict[str, Path] = {}  # by real path: what is reached on two ways is read once
     for where in wanted:
@@ -88,7 +88,9 @@ def _expand(where: str, format: str | None, skipped: Counter[str]) -> Iterator[t
             raise SourceError(f"{where}: nothing matches this pattern", hint="`**` matches any depth of folders")
         yield from ((file.parent, file) for file in files)
     else:
-        raise SourceError(f"{where}: there is no such file or folder")
+        raise SourceError(
+            f"{where}: there is no such file or folder", hint="look at the spelling; in a shell, patterns need quotes"
+        )
 
 
 def _walk(folder: Path, format: str | None, skipped: Counter[str]) -> Iterator[Path]:
@@ -145,7 +147,9 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def _refuse(error: OSError) -> None:
-    raise SourceError(f"{error.filename}: cannot be listed: {error.strerror}")
+    raise SourceError(
+        f"{error.filename}: cannot be listed: {error.strerror}", hint="look at the permissions of the folder"
+    )
 
 
 def _name(wanted: list[Where]) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from millstream.sources.reading import decode, split
 from millstream.sources.record import Record
 from millstream.sources.rejects import Rejects
 from millstream.sources.source import MAX_RECORD_BYTES
-from millstream.sources.text import EMPTY, TOO_LONG
+from millstream.sources.text import EMPTY, KEPT_OF_LONG, TOO_LONG
 
 
 class JsonlSource:
@@ -35,50 +35,51 @@ class JsonlSource:
     def records(self, stream: BinaryIO, file: str, rejects: Rejects) -> Iterator[Record]:
         """Give the texts of `stream` in their order, each with the byte range of its line."""
         for row, (raw, start, stop, whole) in enumerate(split(stream, b"\n", self.max_bytes)):
-            if not whole:
-                found = f"this line has {stop - start:,} bytes; the limit is {self.max_bytes:,}"
-                rejects.reject(TOO_LONG, file, row=row, found=found, hint="raise max_document_bytes")
-            elif not raw.strip():
+            if whole and not raw.strip():
                 rejects.skip("blank line")
+                continue
+            line = decode(raw, file, row, start, rejects) if whole else ""
+            if line is None:
+                continue
+            text = self._text(line) if whole else self._too_long(stop - start)
+            if isinstance(text, _Flaw):
+                reason, found, hint = text
+                kept = raw if whole else raw[:KEPT_OF_LONG]
+                rejects.reject(reason, file, row=row, found=found, hint=hint, span=(start, stop), raw=kept)
+            elif text:
+                yield Record(text, file, row, start, stop)
             else:
-                text = self._text(raw, file, row, start, rejects)
-                if text:
-                    yield Record(text, file, row, start, stop)
+                rejects.skip(EMPTY)
 
-    def _text(self, raw: bytes, file: str, row: int, start: int, rejects: Rejects) -> str | None:
-        line = decode(raw, file, row, start, rejects)
-        if line is None:
-            return None
+    def _too_long(self, size: int) -> _Flaw:
+        found = f"this line has {size:,} bytes; the limit is {self.max_bytes:,}"
+        return _Flaw(TOO_LONG, found, f"pass max_document_bytes={size} or more")
+
+    def _text(self, line: str) -> str | _Flaw:
+        """The text in a line, or what is wrong with it."""
         try:
             value = json.loads(line)
         except (ValueError, RecursionError) as error:
-            found = f"{error}; the line begins {_short(line)}"
-            rejects.reject("not JSON", file, row=row, found=found, hint="each line holds one object", raw=raw)
-            return None
-        if not isinstance(value, dict):
-            found = f"a JSON {_kind(value)}: {_short(line)}"
-            hint = f'each line looks like {{"{self.text_field}": "…"}}'
-            rejects.reject("not an object", file, row=row, found=found, hint=hint, raw=raw)
-            return None
-        return self._field(value, file, row, rejects, raw)
-
-    def _field(self, value: dict[str, object], file: str, row: int, rejects: Rejects, raw: bytes) -> str | None:
+            return _Flaw("not JSON", f"{error}; the line begins {_short(line)}", "each line holds one object")
         name = self.text_field
+        if not isinstance(value, dict):
+            hint = f'each line looks like {{"{name}": "…"}}'
+            return _Flaw("not an object", f"a JSON {_kind(value)}: {_short(line)}", hint)
         text = value.get(name)
         if not isinstance(text, str):
             has = ", ".join(repr(key) for key in list(value)[:8]) or "no fields"
             found = f"it has {has}" if name not in value else f"it is a JSON {_kind(text)}"
-            reason = f"no text in {name!r}"
-            rejects.reject(reason, file, row=row, found=found, hint="pass text_field= to name it", raw=raw)
-            return None
-        if not text:
-            rejects.skip(EMPTY)
-            return None
+            return _Flaw(f"no text in {name!r}", found, "pass text_field= to name it")
         if not _is_unicode(text):
             found = "half of a surrogate pair (\\ud800 to \\udfff alone) is not a character"
-            rejects.reject("not Unicode", file, row=row, found=found, raw=raw)
-            return None
+            return _Flaw("not Unicode", found, "write the line again, e.g. with json.dumps of text without it")
         return text
+
+
+class _Flaw(NamedTuple):
+    reason: str
+    found: str
+    hint: str
 
 
 def _is_unicode(text: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,7 +31,9 @@ class HashedFile(io.FileIO):
         try:
             super().__init__(str(path), "rb")
         except OSError as error:
-            raise SourceError(f"{path}: cannot be opened: {error.strerror}") from error
+            raise SourceError(
+                f"{path}: cannot be opened: {error.strerror}", hint="look at the permissions of the file"
+            ) from error
         self.bytes_read = 0
         self._hash = hashlib.blake2b(digest_size=16)
 
@@ -39,7 +42,10 @@ class HashedFile(io.FileIO):
         try:
             count = super().readinto(buffer)
         except OSError as error:
-            raise SourceError(f"{self.name}: cannot be read: {error.strerror}") from error
+            raise SourceError(
+                f"{self.name}: cannot be read: {error.strerror}",
+                hint="the disk or the network file system fails; copy the file and try again",
+            ) from error
         if count:
             self.bytes_read += count
             self._hash.update(memoryview(buffer)[:count])
@@ -79,27 +85,26 @@ def split(stream: BinaryIO, separator: bytes, limit: int) -> Iterator[tuple[byte
     >>> list(split(io.BytesIO(b"ab\\ncdefgh\\ni"), b"\\n", limit=4))
     [(b'ab', 0, 2, True), (b'cdef', 3, 9, False), (b'i', 10, 11, True)]
     """
-    held, start = drop_bom(stream)
+    first, start = drop_bom(stream)
+    held = bytearray()  # the piece that was begun; no separator is in it, so it is not searched again
     passed = 0  # bytes of an overlong piece that are gone already; `head` keeps how it begins
     head = b""
-    while True:
-        block = stream.read(_BLOCK)
-        pieces = (held + block).split(separator)
-        for piece in pieces[:-1]:
-            stop = start + passed + len(piece)
-            whole = not passed and len(piece) <= limit
-            yield (head or piece)[:limit], start, stop, whole
-            start, passed, head = stop + len(separator), 0, b""
-        held = pieces[-1]
-        if not block:
-            break
+    keep = len(separator) - 1  # a separator may lie across two blocks
+    for block in chain([first], iter(lambda: stream.read(_BLOCK), b"")):
+        if separator in held[max(len(held) - keep, 0) :] + block:
+            *pieces, held = (held + block).split(separator)
+            for piece in pieces:
+                stop = start + passed + len(piece)
+                yield head or bytes(piece[:limit]), start, stop, not passed and len(piece) <= limit
+                start, passed, head = stop + len(separator), 0, b""
+        else:
+            held += block
         if passed + len(held) > limit + len(separator):
-            head = head or held[:limit]
-            keep = len(separator) - 1  # the separator may lie across two blocks
+            head = head or bytes(held[:limit])
             passed += len(held) - keep
-            held = held[len(held) - keep :]
+            del held[: len(held) - keep]
     if held or passed:
-        yield (head or held)[:limit], start, start + passed + len(held), not passed and len(held) <= limit
+        yield head or bytes(held[:limit]), start, start + passed + len(held), not passed and len(held) <= limit
 
 
 def decode(raw: bytes, file: str, row: int, start: int, rejects: Rejects) -> str | None:
@@ -117,5 +122,5 @@ def decode(raw: bytes, file: str, row: int, start: int, rejects: Rejects) -> str
     except UnicodeDecodeError as error:
         found = f"byte {start + error.start} of the file is 0x{raw[error.start]:02x} ({error.reason})"
         hint = "convert it, e.g. `iconv -f latin1 -t utf-8`"
-        rejects.reject("not UTF-8", file, row=row, found=found, hint=hint, raw=raw)
+        rejects.reject("not UTF-8", file, row=row, found=found, hint=hint, span=(start, start + len(raw)), raw=raw)
         return None

@@ -13,6 +13,8 @@ from millstream.sources.source import MAX_RECORD_BYTES
 
 EMPTY = "empty"
 TOO_LONG = "too long"
+KEPT_OF_LONG = 1 << 16
+"""Bytes of an overlong record that are kept aside; its byte range says where the rest is."""
 
 
 class TextSource:
@@ -50,7 +52,7 @@ class TextSource:
             if self.documents == "line" and raw.endswith(b"\r") and whole:
                 raw, stop = raw[:-1], stop - 1
             if not whole:
-                self._reject_long(file, row, stop - start, rejects)
+                self._reject_long(raw, file, row, (start, stop), rejects)
             elif not raw:
                 rejects.skip(EMPTY)
             else:
@@ -67,8 +69,10 @@ class TextSource:
         raw = head + stream.read(self.max_bytes + 1 - len(head))
         yield raw, start, start + len(raw), len(raw) <= self.max_bytes
 
-    def _reject_long(self, file: str, row: int, size: int, rejects: Rejects) -> None:
-        seen = f"more than {self.max_bytes:,}" if self.documents == "file" else f"{size:,}"
+    def _reject_long(self, raw: bytes, file: str, row: int, span: tuple[int, int], rejects: Rejects) -> None:
+        to_the_end = self.documents == "file"  # and how far that is was not read
+        seen = f"more than {self.max_bytes:,}" if to_the_end else f"{span[1] - span[0]:,}"
         found = f"this document has {seen} bytes; the limit is {self.max_bytes:,}"
         hint = 'cut it with documents="line" or a separator, or raise max_document_bytes'
-        rejects.reject(TOO_LONG, file, row=row, found=found, hint=hint)
+        where = (span[0], None) if to_the_end else span
+        rejects.reject(TOO_LONG, file, row=row, found=found, hint=hint, span=where, raw=raw[:KEPT_OF_LONG])

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.store.format import Words, hash_blocks, open_regular, token_dtype
+from millstream.store.numbers import SHRUNK
 
 RUN_BYTES = 1 << 22
 
@@ -131,7 +132,7 @@ def scan(body: Body, offset: int) -> Iterator[int]:
         while offset < end:
             data = buffer[: min(run, end - offset)]
             if os.preadv(fd, [data.data], offset) != data.size:
-                raise StoreError(f"{body.path}: ends while it is read, at byte {offset}")
+                raise StoreError(f"{body.path}: ends while it is read, at byte {offset}", hint=SHRUNK)
             body.check(offset, block, data)
             offset += data.size
             block += run // body.block_bytes

@@ -17,6 +17,7 @@ from millstream.store import disk
 from millstream.store.format import BLOCK_BYTES, FRAME_BYTES, Frame, Words, hash_blocks
 
 BUFFER_BLOCKS = 4
+START_AGAIN = "the disk lost or changed bytes; millstream.store.discard(path) throws the unfinished part away"
 
 
 class Column:
@@ -44,7 +45,7 @@ class Column:
         end = FRAME_BYTES + count * dtype.itemsize
         if os.fstat(column.fd).st_size < end:
             column.close()
-            raise StoreError(f"{path}: is shorter than at its last checkpoint, {end} bytes")
+            raise StoreError(f"{path}: is shorter than at its last checkpoint, {end} bytes", hint=START_AGAIN)
         disk.truncate(column.fd, end)
         disk.write(column.fd, bytes(FRAME_BYTES), 0)
         column._reread(count)
@@ -54,7 +55,7 @@ class Column:
         while self.count < count:
             part = self._entries[: min(len(self._entries), count - self.count)]
             if os.preadv(self.fd, [part.data], self._position) != part.nbytes:
-                raise StoreError(f"{self.path}: ends while it is read")
+                raise StoreError(f"{self.path}: ends while it is read", hint=START_AGAIN)
             self._fill = self._out = len(part)
             self.count += len(part)
             self._turn_over()

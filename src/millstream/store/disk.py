@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +55,11 @@ def remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
+def remove_tree(path: Path) -> None:
+    """Remove a directory and what is in it, as far as that can be done."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
 def sync_directory(path: Path) -> None:
     """Wait until a directory's names are on the disk."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -85,9 +91,23 @@ def publish(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+RESUME = "free some space, then go on with TokenStoreWriter(path, resume=True)"
+OTHERWISE = "the disk or its file system refused; try another place"
+HINTS = {
+    errno.EACCES: "look at the permissions, or choose another place",
+    errno.EPERM: "look at the permissions, or choose another place",
+    errno.EROFS: "this file system can only be read; choose another place",
+    errno.EMFILE: "too many files are open; raise the limit with `ulimit -n`",
+    errno.EEXIST: "a part of this path is a file; choose another place",
+    errno.ENOTDIR: "a part of this path is a file; choose another place",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+
+
 @contextmanager
-def reported(path: Path) -> Iterator[None]:
-    """Turn the system's errors into ours, with a hint for a full disk.
+def reported(path: Path, *, full: str = RESUME) -> Iterator[None]:
+    """Turn the system's errors into ours; `full` is the hint for a full disk. Of two, the outer one has the word.
 
     >>> with reported(Path("corpus")):
     ...     raise OSError(errno.ENOSPC, "No space left on device")
@@ -97,7 +117,10 @@ def reported(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        hint = "free some space, then go on with TokenStoreWriter(path, resume=True)" if full else None
-        raise StoreError(f"{path}: {error.strerror or error}", hint=hint) from error
+    except (OSError, StoreError) as error:
+        system = error if isinstance(error, OSError) else error.__cause__
+        if not isinstance(system, OSError):
+            raise
+        hint = full if system.errno in FULL else HINTS.get(system.errno or 0)
+        where = path if system.filename is None or system.errno in FULL else system.filename
+        raise StoreError(f"{where}: {system.strerror or system}", hint=hint or OTHERWISE) from system

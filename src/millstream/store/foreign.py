@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from millstream.errors import StoreError
-from millstream.store.format import map_words, open_regular, token_dtype
+from millstream.store.format import open_regular, token_dtype
 from millstream.store.index import MegatronIndex
 from millstream.store.layout import Layout
+from millstream.store.numbers import Numbers
 from millstream.store.table import Row, rows_of
 
 MEGATRON_MAGIC = b"MMIDIDX\0\0"
@@ -25,6 +26,7 @@ MEGATRON_DTYPES = {4: "int32", 8: "uint16"}
 OTHER_CODES = {1: "uint8", 2: "int8", 3: "int16", 5: "int64", 6: "float64", 7: "float32"}
 LLM_C_MAGIC = 20240520
 SAMPLES, SAMPLE_BYTES = 64, 1 << 16
+PAIR = "the pair does not belong together, is cut off, or is not in file order"
 
 
 def open_bare(path: Path, dtype: str) -> Layout:
@@ -43,7 +45,7 @@ def whole_tokens(path: Path, dtype: str) -> int:
     """Count the ids of a file of nothing but ids."""
     size, width = file_bytes(path), token_dtype(dtype).itemsize
     if size == 0:
-        raise StoreError(f"{path}: the file is empty")
+        raise StoreError(f"{path}: the file is empty", hint="it was not written, or not copied; write it again")
     if size % width:
         raise StoreError(
             f"{path}: {size} bytes are no whole number of {dtype} ids",
@@ -93,12 +95,15 @@ def open_megatron(tokens_path: Path) -> Layout:
     path = tokens_path.with_suffix(".idx")
     size = file_bytes(path)
     if size < MEGATRON_HEADER:
-        raise StoreError(f"{path}: {size} bytes are too few for a Megatron index")
+        raise StoreError(f"{path}: {size} bytes are too few for a Megatron index", hint=PAIR)
     with path.open("rb") as header:
         start = header.read(MEGATRON_HEADER)
     version = int.from_bytes(start[9:17], "little")
     if version != 1:
-        raise StoreError(f"{path}: Megatron index version {version} cannot be read, only version 1")
+        raise StoreError(
+            f"{path}: Megatron index version {version} cannot be read, only version 1",
+            hint="write it again with a Megatron that writes version 1",
+        )
     dtype = megatron_dtype(path, start[17])
     sequences = int.from_bytes(start[18:26], "little")
     boundaries = int.from_bytes(start[26:34], "little")
@@ -106,7 +111,7 @@ def open_megatron(tokens_path: Path) -> Layout:
     if promised != size:
         raise StoreError(
             f"{path}: {sequences} sequences and {boundaries} boundaries make {promised} bytes, not {size}",
-            hint="indexes with modes (multimodal) cannot be read" if promised + sequences == size else None,
+            hint="indexes with modes (multimodal) cannot be read" if promised + sequences == size else PAIR,
         )
     pointers = MEGATRON_HEADER + 4 * sequences
     layout = Layout(
@@ -130,24 +135,21 @@ def megatron_dtype(path: Path, code: int) -> str:
     """Name the dtype of a Megatron code; only int32 and uint16 hold token ids."""
     if code not in MEGATRON_DTYPES:
         name = OTHER_CODES.get(code, "unknown")
-        raise StoreError(f"{path}: Megatron dtype code {code} ({name}) cannot be read, only int32 and uint16")
+        raise StoreError(
+            f"{path}: Megatron dtype code {code} ({name}) cannot be read, only int32 and uint16",
+            hint="write it again with token ids of one of these types",
+        )
     return MEGATRON_DTYPES[code]
 
 
-def megatron_arrays(layout: Layout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Map lengths, pointers and boundaries."""
+def megatron_arrays(layout: Layout) -> tuple[Numbers, Numbers, Numbers]:
+    """Open lengths, pointers and boundaries."""
     path = Path(layout.index_file)
-    fd = open_regular(path)
-    try:
-        if os.fstat(fd).st_size < layout.boundaries_offset + 8 * layout.boundaries:
-            raise StoreError(f"{path}: the file became shorter")
-        return (
-            map_words(path, fd, np.dtype("<i4"), MEGATRON_HEADER, layout.sequences),
-            map_words(path, fd, np.dtype("<i8"), layout.pointers_offset, layout.sequences),
-            map_words(path, fd, np.dtype("<i8"), layout.boundaries_offset, layout.boundaries),
-        )
-    finally:
-        os.close(fd)
+    return (
+        Numbers(path, open_regular(path), np.dtype("<i4"), MEGATRON_HEADER, layout.sequences),
+        Numbers(path, open_regular(path), np.dtype("<i8"), layout.pointers_offset, layout.sequences),
+        Numbers(path, open_regular(path), np.dtype("<i8"), layout.boundaries_offset, layout.boundaries),
+    )
 
 
 def check_megatron_ends(layout: Layout) -> None:
@@ -155,20 +157,21 @@ def check_megatron_ends(layout: Layout) -> None:
     path, width = Path(layout.index_file), token_dtype(layout.dtype).itemsize
     lengths, pointers, boundaries = megatron_arrays(layout)
     size = file_bytes(Path(layout.file))
-    if not layout.boundaries or boundaries[0] != 0 or boundaries[-1] != layout.sequences:
-        raise StoreError(f"{path}: the documents do not run from the first sequence to the last")
-    end = int(pointers[-1]) + int(lengths[-1]) * width if layout.sequences else 0
-    if layout.sequences and pointers[0] != 0:
-        raise StoreError(f"{path}: the first sequence starts at byte {pointers[0]}, not at 0")
-    if end != size or size % width or (layout.sequences and min(pointers[-1], lengths[-1]) < 0):
-        raise StoreError(
-            f"{layout.file}: the index ends at byte {end}, the file at {size}",
-            hint="the pair does not belong together, is cut off, or is not in file order",
-        )
+    if not layout.boundaries or boundaries.at(0) != 0 or boundaries.at(layout.boundaries - 1) != layout.sequences:
+        raise StoreError(f"{path}: the documents do not run from the first sequence to the last", hint=PAIR)
+    if not layout.sequences:
+        first, last, end = 0, 0, 0
+    else:
+        first, last = pointers.at(0), pointers.at(layout.sequences - 1)
+        end = last + lengths.at(layout.sequences - 1) * width
+    if first != 0:
+        raise StoreError(f"{path}: the first sequence starts at byte {first}, not at 0", hint=PAIR)
+    if end != size or size % width or not 0 <= last <= end:
+        raise StoreError(f"{layout.file}: the index ends at byte {end}, the file at {size}", hint=PAIR)
 
 
 def megatron_index(layout: Layout, tokens: int) -> MegatronIndex:
-    """Map the index of a Megatron pair."""
+    """Open the index of a Megatron pair."""
     _, pointers, boundaries = megatron_arrays(layout)
     width = token_dtype(layout.dtype).itemsize
     return MegatronIndex(Path(layout.index_file), pointers, boundaries, tokens=tokens, width=width)

@@ -1,12 +1,10 @@
 """Frames, dtypes and checksums: the Python front of the native parser (docs/formats.md).
 
-(path) -> (frame, mapped body). A file is believed only after its frame agrees with its size; then its body is
-mapped and used as it is, without a copy.
+(path) -> frame. A file is believed only after its frame agrees with its size.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import stat
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ FRAME_BYTES = 64
 BLOCK_BYTES = 1 << 20
 MAGIC = b"\x89MLS"
 DTYPES = {"uint16": 1, "uint32": 2, "int32": 3}
+COPY_AGAIN = "the store is damaged or was not copied whole; copy it again, or restore it"
 SUFFIX = {"T": ".bin", "D": ".idx", "C": ".sum", "S": ".tab", "O": ".org"}
 
 Tokens = NDArray[Any]
@@ -116,7 +115,11 @@ def parse_frame(path: Path, first_bytes: bytes, file_bytes: int, kind: str) -> F
     try:
         code, count, bound, tag, documents = _core.parse_frame(first_bytes, file_bytes, kind)
     except RuntimeError as error:
-        hint = "copy or write the file again" if first_bytes.startswith(MAGIC) else None
+        hint = (
+            COPY_AGAIN
+            if first_bytes.startswith(MAGIC)
+            else "is this the right file? A store is made with `millstream prepare`"
+        )
         raise StoreError(f"{path}: {error}", hint=hint) from None
     dtype = next((name for name, each in DTYPES.items() if each == code), "")
     return Frame(kind, count, bound, tag, documents, dtype)
@@ -127,12 +130,15 @@ def open_regular(path: Path) -> int:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
-        raise StoreError(f"{path}: this file is missing") from None
+        raise StoreError(f"{path}: this file is missing", hint=COPY_AGAIN) from None
     except (OSError, ValueError) as error:
-        raise StoreError(f"{path}: cannot be opened: {error}") from None
+        raise StoreError(
+            f"{path}: cannot be opened: {error}",
+            hint="look at the permissions, and at `ulimit -n` if too many files are open",
+        ) from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise StoreError(f"{path}: this is not a regular file")
+        raise StoreError(f"{path}: this is not a regular file", hint="copy it into a file first")
     return fd
 
 
@@ -141,26 +147,5 @@ def read_frame(path: Path, kind: str) -> Frame:
     fd = open_regular(path)
     try:
         return parse_frame(path, os.pread(fd, FRAME_BYTES, 0), os.fstat(fd).st_size, kind)
-    finally:
-        os.close(fd)
-
-
-def map_words(path: Path, fd: int, dtype: np.dtype[Any], offset: int, count: int) -> NDArray[Any]:
-    """Map `count` elements of an open file, read-only. The caller has checked them against the size."""
-    if count == 0:
-        return np.empty(0, dtype)
-    try:
-        mapped = mmap.mmap(fd, offset + count * dtype.itemsize, access=mmap.ACCESS_READ)
-    except (OSError, ValueError, OverflowError) as error:
-        raise StoreError(f"{path}: cannot be mapped: {error}") from None
-    return np.frombuffer(mapped, dtype, count, offset)
-
-
-def map_body(path: Path, kind: str) -> tuple[Frame, NDArray[Any]]:
-    """Read and check the frame of a file and map its body, read-only."""
-    fd = open_regular(path)
-    try:
-        frame = parse_frame(path, os.pread(fd, FRAME_BYTES, 0), os.fstat(fd).st_size, kind)
-        return frame, map_words(path, fd, frame.entry, FRAME_BYTES, frame.words)
     finally:
         os.close(fd)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.store import disk
-from millstream.store.column import Column
+from millstream.store.column import START_AGAIN, Column
 from millstream.store.format import BLOCK_BYTES, Frame, Words, shard_name, token_dtype, xxh64
 from millstream.store.table import Row
 
@@ -136,6 +136,3 @@ class GrowingShard:
         """Give the file descriptors back."""
         self._tokens.close()
         self._ends.close()
-
-
-START_AGAIN = "the disk lost or changed bytes; millstream.store.discard(path) throws the unfinished part away"

@@ -20,9 +20,14 @@ def as_integers(ids: ArrayLike, document: int) -> NDArray[Any]:
     try:
         array = np.asarray(ids)
     except (TypeError, ValueError, OverflowError) as error:
-        raise StoreError(f"document {document}: these are not token ids: {error}") from None
+        raise StoreError(
+            f"document {document}: these are not token ids: {error}", hint="pass a list or an array of whole numbers"
+        ) from None
     if array.ndim != 1:
-        raise StoreError(f"document {document}: ids must lie in a row, not in shape {array.shape}")
+        raise StoreError(
+            f"document {document}: ids must lie in a row, not in shape {array.shape}",
+            hint="append one document at a time, or flatten the array",
+        )
     if array.size == 0:
         return np.empty(0, np.int64)
     if array.dtype.kind not in "iu":

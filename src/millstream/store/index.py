@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.store.format import Words
+from millstream.store.numbers import Numbers
+
+VERIFY = "the index is damaged: `millstream verify` says where; restore it from a copy"
 
 
 class Index(Protocol):
@@ -29,7 +31,7 @@ class Index(Protocol):
 def checked(path: Path, bounds: Words, tokens: int) -> Words:
     """Refuse bounds that fall or leave the shard."""
     if bounds[-1] > tokens or (bounds[1:] < bounds[:-1]).any():
-        raise StoreError(f"{path}: document ends fall or lie beyond the last token", hint="run verify()")
+        raise StoreError(f"{path}: document ends fall or lie beyond the last token", hint=VERIFY)
     return bounds
 
 
@@ -53,58 +55,49 @@ class OneDocument:
 
 
 class Ends:
-    """Our own index: the end of each document.
+    """Our own index: the end of each document."""
 
-    >>> ends = Ends(Path("00000.idx"), np.array([3, 3, 8], np.uint64), tokens=8)
-    >>> ends.bounds(1, 3).tolist(), ends.at(2), ends.at(3)
-    ([3, 3, 8], 0, 2)
-    """
-
-    def __init__(self, path: Path, ends: Words, tokens: int) -> None:
-        self._path, self._ends, self._tokens = path, ends, tokens
+    def __init__(self, ends: Numbers, tokens: int) -> None:
+        self._ends, self._tokens = ends, tokens
 
     def bounds(self, first: int, last: int) -> Words:
         """Give the starts of documents `first` to `last - 1`, and the end of the last."""
-        bounds = np.empty(last - first + 1, np.uint64)
-        bounds[0] = self._ends[first - 1] if first else 0
-        bounds[1:] = self._ends[first:last]
-        return checked(self._path, bounds, self._tokens)
+        ends = self._ends.read(range(max(first - 1, 0), last))
+        bounds = ends if first else np.insert(ends, 0, 0)
+        return checked(self._ends.path, bounds, self._tokens)
 
     def at(self, token: int) -> int:
         """Find the first document that ends behind the token."""
-        # A Python int would make numpy copy the whole index into another dtype.
-        found = int(np.searchsorted(self._ends, np.uint64(token), side="right"))
+        found = self._ends.first_above(token)
         if found == len(self._ends):
-            raise StoreError(f"{self._path}: no document holds token {token}", hint="run verify()")
+            raise StoreError(f"{self._ends.path}: no document holds token {token}", hint=VERIFY)
         return found
 
 
 class MegatronIndex:
     """Megatron's index: byte pointers of sequences, and documents as runs of sequences."""
 
-    def __init__(
-        self, path: Path, pointers: NDArray[Any], boundaries: NDArray[Any], *, tokens: int, width: int
-    ) -> None:
+    def __init__(self, path: Path, pointers: Numbers, boundaries: Numbers, *, tokens: int, width: int) -> None:
         self._path, self._pointers, self._boundaries = path, pointers, boundaries
         self._tokens, self._width = tokens, width
 
     def bounds(self, first: int, last: int) -> Words:
         """Give the starts of documents `first` to `last - 1`, and the end of the last."""
-        sequences = self._boundaries[first : last + 1].astype(np.int64)
+        sequences = self._boundaries.read(range(first, last + 1))
         if (sequences < 0).any() or (sequences > len(self._pointers)).any():
-            raise StoreError(f"{self._path}: a document boundary names a sequence that is not there")
+            raise StoreError(f"{self._path}: a document boundary names a sequence that is not there", hint=VERIFY)
         out = np.full(len(sequences), self._tokens, np.uint64)
         inside = sequences < len(self._pointers)
-        starts = self._pointers[sequences[inside]].astype(np.int64)
+        starts = np.array([self._pointers.at(int(each)) for each in sequences[inside]], np.int64)
         if (starts < 0).any() or (starts % self._width != 0).any():
-            raise StoreError(f"{self._path}: a byte pointer is negative or lies inside a token")
+            raise StoreError(f"{self._path}: a byte pointer is negative or lies inside a token", hint=VERIFY)
         out[inside] = (starts // self._width).astype(np.uint64)
         return checked(self._path, out, self._tokens)
 
     def at(self, token: int) -> int:
-        """Find the first document that ends behind the token, by bisection: the arrays are not aligned."""
+        """Find the first document that ends behind the token, by bisection."""
         documents = range(len(self._boundaries) - 1)
         found = bisect_right(documents, token, key=lambda document: int(self.bounds(document, document + 1)[1]))
         if found == len(documents):
-            raise StoreError(f"{self._path}: no document holds token {token}", hint="run verify()")
+            raise StoreError(f"{self._path}: no document holds token {token}", hint=VERIFY)
         return found

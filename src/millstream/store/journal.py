@@ -10,6 +10,7 @@ from typing import Any
 
 from millstream.errors import StoreError
 from millstream.store import disk
+from millstream.store.column import START_AGAIN
 from millstream.store.format import DTYPES, read_frame
 from millstream.store.growing import Places
 from millstream.store.manifest import check_keys, is_count, is_fingerprint, read_json, sealed
@@ -86,13 +87,15 @@ def sealed_rows(places: Places, journal: Journal) -> list[Row]:
     for number in range(journal.first_file, journal.first_file + journal.sealed):
         frame = read_frame(places.final(number, ".bin"), "T")
         if frame.dtype != journal.dtype:
-            raise StoreError(f"{places.final(number, '.bin')}: holds {frame.dtype}, not {journal.dtype}")
+            raise StoreError(
+                f"{places.final(number, '.bin')}: holds {frame.dtype}, not {journal.dtype}", hint=START_AGAIN
+            )
         for suffix, kind in ((".idx", "D"), (".sum", "C")):
             if read_frame(places.final(number, suffix), kind).tag != frame.tag:
-                raise StoreError(f"{places.final(number, suffix)}: belongs to another shard")
+                raise StoreError(f"{places.final(number, suffix)}: belongs to another shard", hint=START_AGAIN)
         rows.append(Row(frame.count, frame.documents, frame.tag, frame.bound, number))
     if (sum(r.tokens for r in rows), sum(r.documents for r in rows)) != (journal.tokens, journal.documents):
-        raise StoreError(f"{places.journal}: the sealed shards are not those of the last checkpoint")
+        raise StoreError(f"{places.journal}: the sealed shards are not those of the last checkpoint", hint=START_AGAIN)
     return rows
 
 

@@ -71,13 +71,16 @@ def read_json(path: Path) -> dict[str, Any]:
     with os.fdopen(fd, "rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        raise StoreError(f"{path}: more than {MOST_BYTES >> 20} MiB of JSON")
+        raise StoreError(f"{path}: more than {MOST_BYTES >> 20} MiB of JSON", hint=EDITED)
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path}: this is not the JSON of a manifest: {error}", hint=EDITED) from None
     if not isinstance(value, dict) or "format" not in value:
-        raise StoreError(f"{path}: this is not a Millstream file (it has no 'format')")
+        raise StoreError(
+            f"{path}: this is not a Millstream file (it has no 'format')",
+            hint="is this the right path? A store is made with `millstream prepare`",
+        )
     fields = {key: each for key, each in value.items() if key != "check"}
     if value.get("check") != digest(fields):
         raise StoreError(f"{path}: the check does not agree with the content", hint=EDITED)

@@ -1,28 +1,28 @@
-"""Mapped shards: opened when first needed, checked against the table, and only so many at a time.
+"""The files of shards: opened when first needed, checked against the table, and only so many at a time.
 
 A store may have 10^5 shards, a process about 10^3 file descriptors and 65 530 mappings.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.store.foreign import megatron_index, whole_tokens
-from millstream.store.format import Frame, Tokens, map_body, map_words, open_regular, read_frame, token_dtype
-from millstream.store.index import Ends, Index, OneDocument
+from millstream.store.format import Frame, open_regular, read_frame, token_dtype
+from millstream.store.index import VERIFY, Ends, Index, OneDocument
 from millstream.store.layout import Layout
+from millstream.store.numbers import SHRUNK, Numbers, open_body
 from millstream.store.table import BOUND, DOCUMENTS, TAG, TOKENS
 
-MOST_MAPPED = 128
+MOST_OPEN = 128
 MIXED = "files of two different stores were mixed, or the shard was replaced; copy the store again"
 
 Value = TypeVar("Value")
@@ -36,7 +36,7 @@ class Recent(Generic[Value]):
     ('1', '2', '3', [2, 3])
     """
 
-    def __init__(self, make: Callable[[int], Value], limit: int = MOST_MAPPED) -> None:
+    def __init__(self, make: Callable[[int], Value], limit: int = MOST_OPEN) -> None:
         self._make, self._limit, self._lock = make, limit, threading.Lock()
         self.kept: OrderedDict[int, Value] = OrderedDict()
 
@@ -50,7 +50,7 @@ class Recent(Generic[Value]):
         with self._lock:
             self.kept[key] = value
             while len(self.kept) > self._limit:
-                self.kept.popitem(last=False)  # arrays that were handed out keep their own mapping alive
+                self.kept.popitem(last=False)  # views that were handed out keep their own mapping alive
         return value
 
 
@@ -59,46 +59,43 @@ class Shards:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self.tokens = Recent(self._map_tokens)
-        self.index = Recent(self._map_index)
+        self.tokens = Recent(self._open_tokens)
+        self.index = Recent(self._open_index)
 
     def close(self) -> None:
-        """Forget every mapping."""
+        """Forget every file."""
         self.tokens.kept.clear()
         self.index.kept.clear()
 
-    def _map_tokens(self, shard: int) -> Tokens:
+    def _open_tokens(self, shard: int) -> Numbers:
         path = self._layout.path_of(shard)
         if not self._layout.header_bytes:
-            return map_bare(path, self._layout)
-        frame, body = map_body(path, "T")
+            return open_bare_tokens(path, self._layout)
+        frame, body = open_body(path, "T")
         check_tokens(path, frame, self._layout, shard)
         return body
 
-    def _map_index(self, shard: int) -> Index:
+    def _open_index(self, shard: int) -> Index:
         layout, tokens = self._layout, int(self._layout.table[shard, TOKENS])
         if layout.index == "none":
             return OneDocument(tokens)
         if layout.index == "megatron":
             return megatron_index(layout, tokens)
         path = layout.path_of(shard, ".idx")
-        frame, ends = map_body(path, "D")
+        frame, ends = open_body(path, "D")
         check_index(path, frame, layout, shard)
-        if len(ends) and ends[-1] != tokens:
-            raise StoreError(f"{path}: the last document ends at {ends[-1]}, the shard at {tokens}")
-        return Ends(path, ends, tokens)
+        last = ends.at(len(ends) - 1) if len(ends) else tokens
+        if last != tokens:
+            raise StoreError(f"{path}: the last document ends at {last}, the shard at {tokens}", hint=VERIFY)
+        return Ends(ends, tokens)
 
 
-def map_bare(path: Path, layout: Layout) -> NDArray[Any]:
-    """Map a file of nothing but ids, if it still has the size it had at open."""
+def open_bare_tokens(path: Path, layout: Layout) -> Numbers:
+    """Open a file of nothing but ids, if it still has the size it had at first."""
     count = int(layout.table[0, TOKENS])
     if count and whole_tokens(path, layout.dtype) != count:
-        raise StoreError(f"{path}: the file changed its size after it was opened")
-    fd = open_regular(path)
-    try:
-        return map_words(path, fd, token_dtype(layout.dtype), 0, count)
-    finally:
-        os.close(fd)
+        raise StoreError(f"{path}: the file changed its size after it was opened", hint=SHRUNK)
+    return Numbers(path, open_regular(path), token_dtype(layout.dtype), 0, count)
 
 
 def check_shard(layout: Layout, shard: int) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 from millstream.errors import StoreError
 from millstream.store.foreign import is_megatron_index, open_bare, open_megatron
-from millstream.store.format import MAGIC, open_regular, read_frame
+from millstream.store.format import COPY_AGAIN, MAGIC, open_regular, read_frame
 from millstream.store.layout import Layout
 from millstream.store.manifest import check_agreement, describe, load_manifest
 from millstream.store.mapped import check_shard
+from millstream.store.staging import staging_folder
 from millstream.store.table import DOCUMENTS, Row, load_table, rows_of
 from millstream.store.versions import manifest_path, table_path
 
@@ -55,9 +56,12 @@ def find_file(path: Path) -> Path:
         return beside
     if path.with_name(path.name + ".part").exists() or path.with_suffix(".writing.json").exists():
         raise StoreError(f"{path}: was not finished; its writer was stopped", hint=RESUME)
-    raise StoreError(f"{path}: there is no such file or directory")
+    if staging_folder(path).exists():
+        raise StoreError(f"{path}: is being prepared, or its `prepare` was killed", hint=PREPARE)
+    raise StoreError(f"{path}: there is no such file or directory", hint="a store is made with `millstream prepare`")
 
 
+PREPARE = "wait for it, or prepare it again: a store that was to be replaced is then put back first"
 RESUME = "go on with TokenStoreWriter(path, resume=True)"
 
 
@@ -114,7 +118,7 @@ def open_directory(path: Path, version: str | None) -> Opened:
         raise missing_manifest(path)
     manifest = load_manifest(source)
     if version is not None and manifest["fingerprint"] != source.stem:
-        raise StoreError(f"{source}: this manifest describes version {manifest['fingerprint']}")
+        raise StoreError(f"{source}: this manifest describes version {manifest['fingerprint']}", hint=COPY_AGAIN)
     rows = load_table(table_path(path, manifest["fingerprint"]), manifest["dtype"])
     check_agreement(source, manifest, rows)
     layout = Layout(str(path), "", manifest["dtype"], 64, rows, "ends")

@@ -6,7 +6,6 @@ each document (docs/formats.md). Both are read, never guessed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +17,10 @@ from numpy.typing import NDArray
 from millstream.errors import StoreError
 from millstream.store import disk
 from millstream.store.column import Column
-from millstream.store.format import FRAME_BYTES, Frame, open_regular, parse_frame, xxh64
+from millstream.store.format import Frame, xxh64
+from millstream.store.numbers import open_body
 
 _WORD = np.dtype("<u8")
-_ENTRY_BYTES = 3 * _WORD.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +75,10 @@ class OriginsWriter:
 
 def read_origin(path: Path, document: int) -> tuple[int, int, int]:
     """Read the (row, start, stop) of one document."""
-    fd = open_regular(path)
-    try:
-        frame = parse_frame(path, os.pread(fd, FRAME_BYTES, 0), os.fstat(fd).st_size, "O")
-        if not 0 <= document < frame.count:
-            raise StoreError(f"{path}: has no document {document}; it has {frame.count}", hint="documents count from 0")
-        raw = os.pread(fd, _ENTRY_BYTES, FRAME_BYTES + document * _ENTRY_BYTES)
-    finally:
-        os.close(fd)
-    row, start, stop = np.frombuffer(raw, np.int64).tolist()
+    frame, words = open_body(path, "O")
+    if not 0 <= document < frame.count:
+        raise StoreError(f"{path}: has no document {document}; it has {frame.count}", hint="documents count from 0")
+    row, start, stop = words.read(range(3 * document, 3 * document + 3)).view(np.int64).tolist()
     return row, start, stop
 
 

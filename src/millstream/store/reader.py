@@ -22,6 +22,7 @@ from millstream.store.bodies import Report
 from millstream.store.disk import reported
 from millstream.store.foreign import foreign_fingerprint
 from millstream.store.format import Tokens, Words, token_dtype
+from millstream.store.index import VERIFY
 from millstream.store.layout import Layout
 from millstream.store.mapped import Shards, place
 from millstream.store.opening import open_store
@@ -68,7 +69,8 @@ class TokenStore:
 
     def __iter__(self) -> Iterator[int]:
         for shard in range(len(self.layout.table)):
-            yield from self._shards.tokens(shard).tolist()
+            for run in self._shards.tokens(shard).runs():
+                yield from run.tolist()
 
     def __repr__(self) -> str:
         return f"TokenStore({str(self.path)!r}, {self._tokens} tokens, {self.documents} documents, {self.dtype})"
@@ -91,25 +93,48 @@ class TokenStore:
             return self._slice(range(self._tokens)[where])
         index = self._inside(operator.index(where), self._tokens, "token")
         shard = place(self._first_tokens, index)
-        return int(self._shards.tokens(shard)[index - int(self._first_tokens[shard])])
+        return self._shards.tokens(shard).at(index - int(self._first_tokens[shard]))
 
     def _slice(self, wanted: range) -> Tokens:
         rising = wanted if wanted.step > 0 else wanted[::-1]
-        whole = self._piece(rising) if wanted else np.empty(0, token_dtype(self.dtype))
-        if len(whole) < len(rising):  # copied shard by shard: views of all would keep too many files mapped
-            whole, done = np.empty(len(rising), whole.dtype), 0
-            while done < len(rising):
-                piece = self._piece(rising[done:])
-                whole[done : done + len(piece)] = piece
-                done += len(piece)
+        if not wanted:
+            return np.empty(0, token_dtype(self.dtype))
+        first, inside = self._inside_shard(rising)
+        if len(inside) == len(rising):
+            body = self._shards.tokens(place(self._first_tokens, rising[0])).view()
+            whole = body[inside[0] - first : inside[-1] - first + 1 : rising.step]
+        else:
+            whole = self._copy(rising)
         return whole if wanted.step > 0 else whole[::-1]
 
-    def _piece(self, rising: range) -> Tokens:
-        """View those of the wanted tokens that lie in the shard of the first."""
+    def read(self, start: int, stop: int) -> Tokens:
+        """Copy tokens [start, stop). They are read, not mapped: a file that shrinks meanwhile is an error, no signal.
+
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "ids.bin")
+        >>> np.arange(9, dtype="<u2").tofile(path)
+        >>> TokenStore(path, dtype="uint16").read(2, 5).tolist()
+        [2, 3, 4]
+        """
+        if not 0 <= start <= stop <= self._tokens:
+            raise IndexError(f"tokens [{start}, {stop}) are not inside this store of {self._tokens}")
+        return self._copy(range(start, stop))
+
+    def _copy(self, rising: range) -> Tokens:
+        whole, done = np.empty(len(rising), token_dtype(self.dtype)), 0
+        while done < len(rising):
+            first, inside = self._inside_shard(rising[done:])
+            body = self._shards.tokens(place(self._first_tokens, rising[done]))
+            local = range(inside[0] - first, inside[-1] - first + 1, rising.step)
+            whole[done : done + len(inside)] = body.read(local)
+            done += len(inside)
+        return whole
+
+    def _inside_shard(self, rising: range) -> tuple[int, range]:
+        """Give the first token of the shard where the wanted ones begin, and those of them that lie in it."""
         shard = place(self._first_tokens, rising[0])
-        first, body = int(self._first_tokens[shard]), self._shards.tokens(shard)
-        inside = rising[: -(-(first + len(body) - rising[0]) // rising.step)]
-        return body[inside[0] - first : inside[-1] - first + 1 : rising.step]
+        first, count = int(self._first_tokens[shard]), int(self.layout.table[shard, TOKENS])
+        return first, rising[: -(-(first + count - rising[0]) // rising.step)]
 
     def _inside(self, index: int, count: int, what: str) -> int:
         if not -count <= index < count:
@@ -158,7 +183,7 @@ class TokenStore:
         index = self._shards.index(shard)
         first, last = index.at(start), index.at(stop - 1) + 1
         if last <= first:
-            raise StoreError(f"{self.layout.path_of(shard, '.idx')}: document ends fall", hint="run verify()")
+            raise StoreError(f"{self.layout.path_of(shard, '.idx')}: document ends fall", hint=VERIFY)
         bounds = index.bounds(first, last).astype(np.int64)
         begins = np.maximum(bounds[:-1], start) - bounds[:-1]
         ends = np.minimum(bounds[1:], stop) - bounds[:-1]

@@ -42,9 +42,15 @@ def checked_settings(
     if dtype is not None:
         token_dtype(dtype)
     if shard_tokens is not None and (type(shard_tokens) is not int or shard_tokens < 1):
-        raise StoreError(f"shard_tokens must be a whole number from 1 on, not {shard_tokens!r}")
+        raise StoreError(
+            f"shard_tokens must be a whole number from 1 on, not {shard_tokens!r}",
+            hint="leave it out for shards of 2^28 tokens",
+        )
     listed = plain(list(sources), "sources")
     if not is_sources(listed):
-        raise StoreError("`sources` must be a list of {path, bytes, blake2b}")
+        raise StoreError(
+            "`sources` must be a list of {path, bytes, blake2b}",
+            hint="path and blake2b are text, bytes is a whole number",
+        )
     known = None if tokenizer is None else plain(dict(tokenizer), "tokenizer")
     return Settings(dtype, shard_tokens, resume, append, listed, known, plain(recipe, "recipe"))

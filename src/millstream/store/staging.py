@@ -1,24 +1,34 @@
-"""A store appears whole or not at all: it is built in a hidden folder beside its place, then renamed."""
+"""A store appears whole or not at all: it is built in a hidden folder beside its place, then moved there.
+
+Moving takes several renames: the old files go out, a mark says that they are out, the new ones go in. A run that is
+killed before the mark is undone by the next one, a run that is killed behind it is finished. The store's own name
+(`corpus`, `data.bin`) goes out first and comes in last, so what lies in between opens as nothing.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from millstream.errors import StoreError
+from millstream.store import disk
+
+COMPANIONS = (".idx", ".sum", ".json", ".tokenizer.json")
+"""What lies beside a store that is one `.bin` file."""
+AGAIN = "free some space, then prepare it again from the start; nothing half-made was left"
 
 _REPLACED = ".replaced"
+_MARK = ".moved-out"
 
 
 @contextmanager
 def staged(output: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Give a path to build a store at; when the block ends well, it becomes `output`, else it is removed.
 
-    What a killed run left behind is swept away by the next one. With `overwrite` an older store is replaced
+    What a killed run left behind is put in order by the next one. With `overwrite` an older store is replaced
     at the very end. `output` is a folder, or a `.bin` file with its companions.
 
     >>> import tempfile
@@ -29,34 +39,53 @@ def staged(output: Path, *, overwrite: bool = False) -> Iterator[Path]:
     >>> sorted(entry.name for entry in output.iterdir())
     ['manifest.json']
     """
-    output.parent.mkdir(parents=True, exist_ok=True)
-    folder = output.parent / f".{output.name}.preparing"
-    with _locked(folder, output):
-        _restore(folder, output)
+    folder = staging_folder(output)
+    with disk.reported(output, full=AGAIN), _locked(folder, output):
+        _settle(folder, output)
         _sweep(folder)
         try:
             check_free(output, overwrite=overwrite)
             yield folder / output.name
             _publish(folder, output)
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            _settle(folder, output)
+            disk.remove_tree(folder)
+
+
+def staging_folder(output: Path) -> Path:
+    """Name the hidden folder in which a store is built.
+
+    >>> staging_folder(Path("data/corpus")).as_posix()
+    'data/.corpus.preparing'
+    """
+    return output.parent / f".{output.name}.preparing"
 
 
 def check_free(output: Path, *, overwrite: bool) -> None:
     """Refuse to write over something, unless it is a store and may be replaced."""
-    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+    if not output.exists():
+        for each in _companions(output):
+            raise StoreError(f"{each}: is in the way of a new store", hint="choose another output")
+        return
+    if output.is_dir() and not any(output.iterdir()):
         return
     is_store = (output / "manifest.json").is_file() if output.is_dir() else output.suffix == ".bin"
     if not is_store:
         raise StoreError(f"{output}: this exists and is not a store", hint="choose another output")
     if not overwrite:
-        raise StoreError(f"{output}: this store exists", hint="choose another output, or overwrite=True")
+        raise StoreError(f"{output}: this store exists", hint="choose another output, or pass overwrite=True")
+
+
+def _companions(output: Path) -> list[Path]:
+    """The files beside a one-file store that are there."""
+    beside = [output.with_suffix(suffix) for suffix in COMPANIONS] if output.suffix == ".bin" else []
+    return [path for path in beside if path.exists()]
 
 
 @contextmanager
 def _locked(folder: Path, output: Path) -> Iterator[None]:
     """Hold the folder for this process alone; a dead process holds nothing."""
-    folder.mkdir(exist_ok=True)
+    disk.make_directory(folder)
     handle = os.open(folder, os.O_RDONLY)
     try:
         try:
@@ -65,40 +94,49 @@ def _locked(folder: Path, output: Path) -> Iterator[None]:
         except BlockingIOError:
             same = False
         if not same:  # taken, or removed by the process that has just finished with it
-            raise StoreError(f"{output}: another process is preparing this store")
+            raise StoreError(f"{output}: another process is preparing this store", hint="wait for it to end")
         yield
     finally:
         os.close(handle)
 
 
-def _restore(folder: Path, output: Path) -> None:
-    """Put back an old store if a run was killed between the two renames that replace it."""
+def _publish(folder: Path, output: Path) -> None:
+    """Move the old files out and the new ones in."""
+    old = [output, *_companions(output)] if output.exists() else []
     replaced = folder / _REPLACED
-    if replaced.exists() and not output.exists():
-        replaced.rename(output)
+    disk.make_directory(replaced)
+    for path in old:
+        disk.rename(path, replaced / path.name)
+    disk.sync_directory(replaced)
+    disk.sync_directory(output.parent)
+    disk.publish(folder / _MARK, b"")
+    _move_all(folder, output)
+
+
+def _settle(folder: Path, output: Path) -> None:
+    """Undo what stopped before the mark, finish what stopped behind it; else there is nothing to do."""
+    replaced = folder / _REPLACED
+    if (folder / _MARK).exists():
+        _move_all(folder, output)
+    elif (replaced / output.name).exists() and not output.exists():
+        _move_all(replaced, output)
+
+
+def _move_all(source: Path, output: Path) -> None:
+    """Move the files of a store to where it belongs, the one that makes it a store last."""
+    entries = [entry for entry in source.iterdir() if not entry.name.startswith(".") or entry.name == output.name]
+    for entry in entries:
+        if entry.name != output.name:
+            disk.rename(entry, output.with_name(entry.name))
+    disk.sync_directory(output.parent)
+    if (source / output.name).exists():
+        disk.rename(source / output.name, output)
+        disk.sync_directory(output.parent)
 
 
 def _sweep(folder: Path) -> None:
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
+            disk.remove_tree(entry)
         else:
-            entry.unlink()
-
-
-def _publish(folder: Path, output: Path) -> None:
-    built = folder / output.name
-    if built.is_dir():
-        if output.exists():
-            output.rename(folder / _REPLACED)
-        built.rename(output)
-    else:
-        # The token file comes last: without it its companions open as nothing.
-        output.unlink(missing_ok=True)
-        for entry in sorted(folder.iterdir(), key=lambda entry: entry.suffix == ".bin"):
-            entry.replace(output.parent / entry.name)
-    parent = os.open(output.parent, os.O_RDONLY)
-    try:
-        os.fsync(parent)
-    finally:
-        os.close(parent)
+            disk.remove(entry)

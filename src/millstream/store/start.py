@@ -7,6 +7,7 @@ from pathlib import Path
 
 from millstream.errors import StoreError
 from millstream.store import disk
+from millstream.store.column import START_AGAIN
 from millstream.store.growing import GrowingShard, Places
 from millstream.store.journal import Journal, Lock, load_journal, sealed_rows
 from millstream.store.opening import Opened, open_store
@@ -58,7 +59,10 @@ def find(places: Places) -> tuple[Opened | None, Journal | None]:
     now = None if finished is None else finished.manifest["fingerprint"]
     if (places.single and finished is not None) or now != journal.parent:
         if finished is None or finished.manifest["parent"] != journal.parent:
-            raise StoreError(f"{places.journal}: speaks of version {journal.parent}, the store is at {now}")
+            raise StoreError(
+                f"{places.journal}: speaks of version {journal.parent}, the store is at {now}",
+                hint="two stores were mixed here; throw the unfinished part away with millstream.store.discard(path)",
+            )
         disk.remove(places.journal)  # killed between the last rename and this
         return finished, None
     return finished, journal
@@ -90,7 +94,7 @@ def go_on(places: Places, journal: Journal, parent: Opened | None) -> Start:
         journal = replace(journal, sealing=None)
     following = journal.first_file + journal.sealed
     if journal.open is not None and journal.open.file != following:
-        raise StoreError(f"{places.journal}: the open shard is {journal.open.file}, not {following}")
+        raise StoreError(f"{places.journal}: the open shard is {journal.open.file}, not {following}", hint=START_AGAIN)
     base = rows_of([]) if parent is None else parent.layout.table
     if journal.open is None:
         places.clear(following)

@@ -1,4 +1,4 @@
-"""The shard table: one row of eight words per shard, mapped and checked as a whole at open.
+"""The shard table: one row of eight words per shard, read and checked as a whole at open.
 
 Everything downstream (the engine too) trusts the rows: here they are made trustworthy.
 """
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
-from millstream.store.format import Frame, Words, id_limit, map_body, xxh64
+from millstream.store.format import COPY_AGAIN, Frame, Words, id_limit, xxh64
+from millstream.store.numbers import open_body
 
 FIRST_TOKEN, TOKENS, FIRST_DOCUMENT, DOCUMENTS, TAG, BOUND, FILE = range(7)
 COLUMNS = 8
@@ -81,15 +82,15 @@ def encode_table(rows: Rows) -> bytes:
 
 
 def load_table(path: Path, dtype: str) -> Rows:
-    """Read a `.tab` file and check every row. A copy, 64 bytes a shard: the file may shrink while others look."""
-    frame, words = map_body(path, "S")
-    rows = words.reshape(-1, COLUMNS).copy()
+    """Read a `.tab` file, 64 bytes a shard, and check every row."""
+    frame, words = open_body(path, "S")
+    rows = words.read(range(len(words))).reshape(-1, COLUMNS)
     rows.flags.writeable = False
     if xxh64(rows) != frame.tag:
-        raise StoreError(f"{path}: the shard table is damaged (its tag fails)", hint="copy the store again")
+        raise StoreError(f"{path}: the shard table is damaged (its tag fails)", hint=COPY_AGAIN)
     check_rows(path, rows, dtype)
     if (total(rows, TOKENS), total(rows, DOCUMENTS)) != (frame.bound, frame.documents):
-        raise StoreError(f"{path}: the totals in the frame are not the sums of the rows")
+        raise StoreError(f"{path}: the totals in the frame are not the sums of the rows", hint=COPY_AGAIN)
     return rows
 
 
@@ -99,7 +100,7 @@ def check_rows(path: Path, rows: Rows, dtype: str) -> None:
     for column, name in ((tokens, "tokens"), (documents, "documents")):
         # In floating point first: sums of hostile words would wrap around.
         if column.sum(dtype=np.float64) >= MOST:
-            raise StoreError(f"{path}: the shard table counts an impossible number of {name}")
+            raise StoreError(f"{path}: the shard table counts an impossible number of {name}", hint=COPY_AGAIN)
     refuse(path, rows[:, FIRST_TOKEN] != before(tokens), "does not start where the one before it ends")
     refuse(path, rows[:, FIRST_DOCUMENT] != before(documents), "does not continue the count of documents")
     refuse(path, documents == 0, "has no documents")
@@ -113,4 +114,4 @@ def check_rows(path: Path, rows: Rows, dtype: str) -> None:
 def refuse(path: Path, bad: NDArray[np.bool_], what: str) -> None:
     """Raise for the first row that is bad."""
     if bad.any():
-        raise StoreError(f"{path}: row {int(bad.argmax())} of the shard table {what}")
+        raise StoreError(f"{path}: row {int(bad.argmax())} of the shard table {what}", hint=COPY_AGAIN)

@@ -9,9 +9,10 @@ import numpy as np
 from millstream.errors import StoreError
 from millstream.store.bodies import RUN_BYTES, Damage, EndsBody, Report, TokenBody, scan
 from millstream.store.foreign import megatron_arrays
-from millstream.store.format import FRAME_BYTES, Words, map_body, read_frame, token_dtype, xxh64
+from millstream.store.format import FRAME_BYTES, Words, read_frame, token_dtype, xxh64
 from millstream.store.layout import Layout
 from millstream.store.mapped import check_index, check_tokens
+from millstream.store.numbers import open_body
 from millstream.store.table import BOUND, TAG, TOKENS, total
 
 NO_SUMS = "no checksums (.sum): only counts, order and the range of ids can be checked"
@@ -77,7 +78,8 @@ def load_sums(layout: Layout, shard: int, report: Report) -> tuple[Words | None,
         report.unchecked.append(f"{path.with_suffix('.bin')}: {NO_SUMS}")
         return None, RUN_BYTES
     try:
-        frame, sums = map_body(path, "C")
+        frame, body = open_body(path, "C")
+        sums: Words = body.read(range(len(body)))
     except StoreError as error:
         report.damages.append(Damage(str(path), error.message))
         return None, RUN_BYTES
@@ -92,16 +94,17 @@ def verify_megatron(layout: Layout, report: Report) -> None:
     lengths, pointers, boundaries = megatron_arrays(layout)
     width, step, start = token_dtype(layout.dtype).itemsize, RUN_BYTES // 8, 0
     for first in range(0, layout.sequences, step):
-        sizes = lengths[first : first + step].astype(np.int64) * width
+        here = range(first, min(first + step, layout.sequences))
+        sizes = lengths.read(here).astype(np.int64) * width
         wanted = start + np.cumsum(sizes) - sizes
-        bad = np.flatnonzero((sizes < 0) | (pointers[first : first + step] != wanted))
+        bad = np.flatnonzero((sizes < 0) | (pointers.read(here) != wanted))
         if bad.size:
             what = f"sequence {first + int(bad[0])} does not start where the one before it ends"
             report.damages.append(Damage(layout.index_file, what))
             return
         start += int(sizes.sum())
     for first in range(0, layout.boundaries - 1, step):
-        part = boundaries[first : first + step + 1]
+        part = boundaries.read(range(first, min(first + step + 1, layout.boundaries)))
         bad = np.flatnonzero((part[1:] < part[:-1]) | (part[1:] > layout.sequences))
         if bad.size:
             what = f"document {first + int(bad[0])} ends before it starts, or beyond the last sequence"

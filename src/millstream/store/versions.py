@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import StoreError
+from millstream.store.format import COPY_AGAIN
 from millstream.store.manifest import is_fingerprint, load_manifest
 from millstream.store.table import DOCUMENTS, TOKENS, Rows, total
 
@@ -50,7 +51,7 @@ def manifest_path(directory: Path, version: str | None) -> Path:
     return found[0]
 
 
-LIST = "TokenStore(path).log() lists the versions"
+LIST = "`millstream inspect` and TokenStore(path).log() list the versions"
 
 
 def table_path(directory: Path, fingerprint: str) -> Path:
@@ -70,8 +71,8 @@ def history(directory: Path, manifest: dict[str, Any]) -> list[Version]:
             return list(seen.values())
         manifest = load_manifest(path)
         if manifest["fingerprint"] != parent:
-            raise StoreError(f"{path}: this manifest describes version {manifest['fingerprint']}")
-    raise StoreError(f"{directory}: version {manifest['fingerprint']} is its own ancestor")
+            raise StoreError(f"{path}: this manifest describes version {manifest['fingerprint']}", hint=COPY_AGAIN)
+    raise StoreError(f"{directory}: version {manifest['fingerprint']} is its own ancestor", hint=COPY_AGAIN)
 
 
 def compare(here: Rows, there: Rows) -> Diff:

@@ -116,7 +116,10 @@ class TokenStoreWriter:
         bounds = as_integers(ends, self.documents)
         last = int(bounds[-1]) if len(bounds) else 0
         if last != len(array) or (len(bounds) and int(bounds[0]) < 0) or (bounds[1:] < bounds[:-1]).any():
-            raise StoreError(f"document ends must rise to {len(array)}, the number of tokens; they end at {last}")
+            raise StoreError(
+                f"document ends must rise to {len(array)}, the number of tokens; they end at {last}",
+                hint="ends count tokens from the first of these documents; the last end is the number of tokens",
+            )
         self._check(array, bounds)
         with self._at_work() as session:
             self._unstage(session)

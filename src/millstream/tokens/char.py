@@ -35,7 +35,10 @@ class CharTokenizer:
         if unknown not in ("error", "replace"):
             raise TokenizerError(f"unknown={unknown!r} is unknown", hint='choose "error" or "replace"')
         if any(0xD800 <= ord(character) < 0xE000 for character in self.characters):
-            raise TokenizerError("half of a surrogate pair is not a character")
+            raise TokenizerError(
+                "half of a surrogate pair is not a character",
+                hint="leave it out; text that was decoded with errors='replace' has none",
+            )
         self.unknown = unknown
         codes = np.array([ord(character) for character in self.characters], dtype=np.int64)
         self._table = np.full(int(codes[-1]) + 1 if len(codes) else 0, _NONE, dtype=np.uint32)
@@ -104,7 +107,10 @@ class CharTokenizer:
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise TokenizerError(f"{path}: cannot be read: {error}") from error
+            raise TokenizerError(
+                f"{path}: cannot be read: {error}",
+                hint="look at the path, and whether it was written by CharTokenizer.save",
+            ) from error
         return cls.from_content(content, str(path))
 
     @classmethod
@@ -112,14 +118,20 @@ class CharTokenizer:
         """Build it from what the file at `path` holds."""
         fits = isinstance(content, dict) and content.get("format") == FORMAT and content.get("version") == 1
         if not fits or not isinstance(content.get("characters"), str):
-            raise TokenizerError(f"{path}: this is not a saved char tokenizer of version 1")
+            raise TokenizerError(
+                f"{path}: this is not a saved char tokenizer of version 1",
+                hint="save one with CharTokenizer.save; other tokenizers are read by load_tokenizer",
+            )
         return cls(content["characters"], unknown=content.get("unknown", "error"))
 
     def _ids(self, text: str) -> Ids:
         try:
             codes = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
         except UnicodeEncodeError as error:
-            raise TokenizerError(f"{text[error.start]!r} at place {error.start} is not a character") from None
+            raise TokenizerError(
+                f"{text[error.start]!r} at place {error.start} is not a character",
+                hint="read the text with errors='replace', or leave it out",
+            ) from None
         inside = codes < len(self._table)
         ids: Ids = np.full(len(codes), _NONE, dtype=np.uint32)
         ids[inside] = self._table[codes[inside]]
@@ -139,6 +151,9 @@ class CharTokenizer:
 
     def _spelling(self, id: int) -> str:
         if not 0 <= id < self.vocab_size:
-            raise TokenizerError(f"id {id} is outside the vocabulary of {self.vocab_size}")
+            raise TokenizerError(
+                f"id {id} is outside the vocabulary of {self.vocab_size}",
+                hint="these ids were made with another tokenizer",
+            )
         known = len(self.characters)
         return self.characters[id] if id < known else self._special[id - known]

@@ -11,25 +11,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import TokenizerError
-from millstream.sources import Record
+from millstream.sources import Record, Rejects
 from millstream.tokens.tokenizer import Ids, Tokenizer
 
 BATCH_CHARACTERS = 1 << 20
 _BATCH_RECORDS = 4096
 
 
+CANNOT = "cannot be encoded"
+
+
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """The tokens of some documents one after another, and the place at which each document ends."""
+    """The tokens of some documents one after another, and the place at which each document ends.
+
+    `failed` are the records that the tokenizer could not encode, and why.
+    """
 
     tokens: Ids
     ends: NDArray[np.int64]
+    failed: tuple[tuple[Record, TokenizerError], ...] = ()
 
 
 def encode_records(
-    records: Iterable[Record], tokenizer: Tokenizer, *, eos_id: int | None = None, workers: int = 1
+    records: Iterable[Record],
+    tokenizer: Tokenizer,
+    *,
+    eos_id: int | None = None,
+    workers: int = 1,
+    rejects: Rejects | None = None,
 ) -> Iterator[EncodedBatch]:
     """Encode documents; each ends with `eos_id` if there is one. The result does not depend on `workers`.
+
+    What cannot be encoded goes to `rejects`, by default an error.
 
     >>> from millstream.tokens import CharTokenizer
     >>> records = [Record("ab", "a.txt", 0, 0, 2), Record("b", "a.txt", 1, 3, 4)]
@@ -37,7 +51,25 @@ def encode_records(
     >>> batch.tokens.tolist(), batch.ends.tolist()
     ([0, 1, 2, 1, 2], [3, 5])
     """
-    batches = _batches(records)
+    rejects = Rejects() if rejects is None else rejects
+    for batch in _encoded(_batches(records), tokenizer, eos_id, workers):
+        for record, error in batch.failed:
+            rejects.reject(
+                CANNOT,
+                record.file,
+                row=record.row,
+                found=error.message,
+                hint=error.hint,
+                span=(record.start, record.stop),
+                raw=record.text.encode("utf-8", "surrogatepass"),
+                error=TokenizerError,
+            )
+        yield batch
+
+
+def _encoded(
+    batches: Iterator[list[Record]], tokenizer: Tokenizer, eos_id: int | None, workers: int
+) -> Iterator[EncodedBatch]:
     if workers <= 1:
         yield from (_encode(batch, tokenizer, eos_id) for batch in batches)
         return
@@ -55,24 +87,27 @@ def encode_records(
 
 
 def _encode(records: list[Record], tokenizer: Tokenizer, eos_id: int | None) -> EncodedBatch:
+    failed: list[tuple[Record, TokenizerError]] = []
     try:
         arrays = tokenizer.encode_batch([record.text for record in records])
-    except TokenizerError as error:
-        raise _blame(records, tokenizer, error) from error
+    except TokenizerError:
+        arrays = list(_one_by_one(records, tokenizer, failed))
     tail = np.array([] if eos_id is None else [eos_id], dtype=np.uint32)
     lengths = np.array([len(array) + len(tail) for array in arrays], dtype=np.int64)
-    tokens = np.concatenate([piece for array in arrays for piece in (array, tail)])
-    return EncodedBatch(tokens, np.cumsum(lengths))
+    pieces = [piece for array in arrays for piece in (array, tail)]
+    tokens = np.concatenate(pieces) if pieces else np.empty(0, np.uint32)
+    return EncodedBatch(tokens, np.cumsum(lengths), tuple(failed))
 
 
-def _blame(records: list[Record], tokenizer: Tokenizer, error: TokenizerError) -> TokenizerError:
-    """Find the record that cannot be encoded, so that the error can say where it is."""
+def _one_by_one(
+    records: list[Record], tokenizer: Tokenizer, failed: list[tuple[Record, TokenizerError]]
+) -> Iterator[Ids]:
+    """Encode what can be encoded of a batch that failed as a whole."""
     for record in records:
         try:
-            tokenizer.encode(record.text)
-        except TokenizerError as found:
-            return TokenizerError(f"{record.where}: {found.message}", hint=found.hint)
-    return error
+            yield from tokenizer.encode_batch([record.text])
+        except TokenizerError as error:
+            failed.append((record, error))
 
 
 def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:

@@ -71,7 +71,10 @@ class HuggingFaceTokenizer:
         try:
             tokenizer = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
         except Exception as error:  # the library raises bare Exception
-            raise TokenizerError(f"{path}: not a tokenizer that `tokenizers` can read: {error}") from error
+            raise TokenizerError(
+                f"{path}: not a tokenizer that `tokenizers` can read: {error}",
+                hint="download it again; a SentencePiece model has to be converted to tokenizer.json",
+            ) from error
         config = _config(path.parent / "tokenizer_config.json")
         parent = path.resolve().parent.name
         name = parent if path.name == "tokenizer.json" and parent else path.stem
@@ -113,7 +116,8 @@ def train_byte_level_bpe(texts: Iterable[str], vocab_size: int, special_tokens: 
     """Learn a byte-level BPE: every text can be encoded, and decoding gives it back."""
     if vocab_size < 256 + len(special_tokens):
         raise TokenizerError(
-            f"vocab_size={vocab_size} is too small for 256 bytes and {len(special_tokens)} special tokens"
+            f"vocab_size={vocab_size} is too small for 256 bytes and the special tokens ({len(special_tokens)})",
+            hint=f'ask for {256 + len(special_tokens)} or more, as in "bpe:4096"',
         )
     split = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -157,7 +161,9 @@ def _config(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise TokenizerError(f"{path}: not JSON: {error}") from error
+        raise TokenizerError(
+            f"{path}: not JSON: {error}", hint="download the file again, or remove it: it only names special tokens"
+        ) from error
     found = {}
     for key in ("eos_token", "pad_token"):
         value = content.get(key) if isinstance(content, dict) else None

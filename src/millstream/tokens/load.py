@@ -84,7 +84,10 @@ def _by_name(name: str) -> Tokenizer:
     if path.is_dir():
         path = path / "tokenizer.json"
         if not path.is_file():
-            raise TokenizerError(f"{name}: this folder has no tokenizer.json")
+            raise TokenizerError(
+                f"{name}: this folder has no tokenizer.json",
+                hint="name the folder of a Hugging Face model with its tokenizer.json, or of a store",
+            )
     if path.is_file():
         return _from_file(path)
     if is_learned(name):
@@ -104,6 +107,10 @@ def _by_name(name: str) -> Tokenizer:
 def _from_file(path: Path) -> Tokenizer:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TokenizerError(
+            f"{path}: cannot be read: {error.strerror}", hint="look at the permissions of the file"
+        ) from error
     except ValueError as error:
         raise TokenizerError(
             f"{path}: not JSON: {error}",

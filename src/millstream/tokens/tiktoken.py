@@ -68,7 +68,9 @@ class TiktokenTokenizer:
         try:
             text: str = self._encoding.decode([int(id) for id in ids])
         except (KeyError, OverflowError) as error:
-            raise TokenizerError(f"{self.name} cannot decode these ids: {error}") from error
+            raise TokenizerError(
+                f"{self.name} cannot decode these ids: {error}", hint="these ids were made with another tokenizer"
+            ) from error
         return text
 
     def token_id(self, token: str) -> int | None:

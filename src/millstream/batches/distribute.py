@@ -1,0 +1,123 @@
+"""distribute: one global batch -> a batch for every rank.
+
+Every row goes to one data rank, to all ranks of its group. Which one is decided by a balancer, a pure function of the
+rows' tokens, so that all ranks that ask get the same answer.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from millstream.batches.batch import TrainingBatch
+from millstream.batches.topology import Topology
+from millstream.errors import BatchError, LoaderError
+
+Balancer = Callable[[Sequence[int], int, int], Sequence[Sequence[int]]]
+"""(real tokens of each row, data ranks, rows of a full batch) -> the rows of each data rank."""
+
+
+def distribute(
+    batch: TrainingBatch, topology: Topology, *, balance: str | Balancer = "rows", batch_size: int | None = None
+) -> list[TrainingBatch]:
+    """Cut a global batch into one batch per rank; peers receive the same rows.
+
+    Neighbouring rows are views of the batch; others are copied, once per group. Call it before moving to a device.
+
+    >>> pieces = distribute(TrainingBatch.empty(6, 8), Topology.grid(data=2, tensor=2))
+    >>> [piece.metadata["rows"] for piece in pieces]
+    [3, 3, 3, 3]
+    >>> [piece.metadata["rows"] for piece in distribute(TrainingBatch.empty(5, 8), Topology.flat(3), batch_size=4)]
+    [4, 1, 0]
+
+    Args:
+        batch: All rows of a step.
+        topology: The ranks.
+        balance: "rows": neighbours, cut as loaders cut a step; "tokens": longest row first, always to the rank with the
+            fewest real tokens; a name given to `register_balancer`; or a function.
+        batch_size: Rows of a full batch of one rank; by default as few as suffice for all rows.
+    """
+    ranks = topology.data_world_size
+    rows = int(batch._tensor("input_ids").shape[0])
+    most = -(-rows // ranks) if batch_size is None else batch_size
+    if most * ranks < rows:
+        raise BatchError(
+            f"{rows} rows do not fit into {ranks} data ranks of {most} rows",
+            hint=f"pass batch_size={-(-rows // ranks)} or more, or leave it out",
+        )
+    shares = balancer(balance)(batch._real_lengths().tolist(), ranks, most)
+    if len(shares) != ranks or sorted(row for share in shares for row in share) != list(range(rows)):
+        raise BatchError(
+            f"balance={balance!r} did not give each of {rows} rows to one of {ranks} data ranks",
+            hint="a balancer returns one list of row numbers per data rank, and each row is in one of them",
+        )
+    pieces = [_gathered(batch, share) for share in shares]
+    return [_view(pieces[topology.data_rank(rank)]) for rank in range(topology.world_size)]
+
+
+def by_rows(tokens: Sequence[int], ranks: int, most: int) -> list[range]:
+    """Give rank r the rows [r · most, (r + 1) · most), as far as there are any.
+
+    >>> by_rows([9, 9, 9, 9, 9], 3, 2)
+    [range(0, 2), range(2, 4), range(4, 5)]
+    """
+    rows = len(tokens)
+    return [range(min(rows, rank * most), min(rows, (rank + 1) * most)) for rank in range(ranks)]
+
+
+def by_tokens(tokens: Sequence[int], ranks: int, most: int) -> list[list[int]]:
+    """Give the longest row that is left to the rank with the fewest tokens, if it has fewer than `most` rows.
+
+    >>> by_tokens([9, 1, 8, 2], 2, 2)
+    [[0, 1], [2, 3]]
+    """
+    shares: list[list[int]] = [[] for _ in range(ranks)]
+    loads = [(0, rank) for rank in range(ranks)]
+    for row in sorted(range(len(tokens)), key=lambda row: (-tokens[row], row)):
+        load, rank = heapq.heappop(loads)
+        shares[rank].append(row)
+        if len(shares[rank]) < most:
+            heapq.heappush(loads, (load + tokens[row], rank))
+    return [sorted(share) for share in shares]
+
+
+_BALANCERS: dict[str, Balancer] = {"rows": by_rows, "tokens": by_tokens}
+
+
+def register_balancer(name: str, balancer: Balancer) -> None:
+    """Make a balancer known by a name, in this process; names that are taken are an error.
+
+    >>> def deal(tokens, ranks, most):
+    ...     return [range(rank, len(tokens), ranks) for rank in range(ranks)]
+    >>> register_balancer("deal", deal)
+    >>> [piece.metadata["rows"] for piece in distribute(TrainingBatch.empty(5, 8), Topology.flat(3), balance="deal")]
+    [2, 2, 1]
+    """
+    if _BALANCERS.setdefault(name, balancer) is not balancer:
+        raise LoaderError(f"there is a balancer {name!r} already", hint="choose another name")
+
+
+def balancer(balance: str | Balancer) -> Balancer:
+    """Find a balancer by its name; a function is one itself."""
+    if callable(balance):
+        return balance
+    if balance not in _BALANCERS:
+        raise LoaderError(
+            f"unknown balance={balance!r}", hint=f"use one of {', '.join(sorted(_BALANCERS))}, or pass a function"
+        )
+    return _BALANCERS[balance]
+
+
+def _gathered(batch: TrainingBatch, rows: Sequence[int]) -> TrainingBatch:
+    """Give these rows: a view of neighbours, else a copy."""
+    runs = [[row for _, row in run] for _, run in groupby(enumerate(rows), lambda each: each[1] - each[0])]
+    pieces = [batch._rows(run[0], run[-1] + 1) for run in runs]
+    if len(pieces) > 1:
+        return TrainingBatch.merge(pieces)
+    return pieces[0] if pieces else batch._rows(0, 0)
+
+
+def _view(batch: TrainingBatch) -> TrainingBatch:
+    """Look at the same rows once more: a rank may release its batch while its peers go on."""
+    return batch.split(1)[0]

@@ -1,0 +1,98 @@
+"""The loader of the run that the command line speaks of: its settings, or a saved state that knows them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from millstream.errors import LoaderError, StateError
+from millstream.loaders import PretrainDataLoader
+from millstream.loaders.phases import DAMAGED, load_run
+from millstream.loaders.state import FORMAT
+from millstream.store import TokenStore
+
+DEFAULTS = {"chunk_size": 2048, "batch_size": 8, "seed": 0, "shuffle": "global", "world_size": 1}
+HOW_TO_SAVE = "save it with json.dump(loader.state_dict(), file)"
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the settings that decide which row comes when."""
+    parser.add_argument("--chunk-size", type=int, help="tokens per row (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, help="rows per rank (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="of the shuffle (default: %(default)s)")
+    parser.add_argument("--shuffle", choices=("global", "local", "none"), help="default: %(default)s")
+    parser.add_argument("--rank", type=int, default=0, help="data-parallel rank (default: %(default)s)")
+    parser.add_argument("--world-size", type=int, help="ranks in all (default: %(default)s)")
+    parser.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="for a bare file of ids")
+    parser.set_defaults(**DEFAULTS)
+
+
+def open_loader(store: TokenStore, arguments: argparse.Namespace, **settings: Any) -> PretrainDataLoader:
+    """The loader of the run that the arguments describe."""
+    return PretrainDataLoader(
+        store,
+        chunk_size=arguments.chunk_size,
+        batch_size=arguments.batch_size,
+        seed=arguments.seed,
+        shuffle=False if arguments.shuffle == "none" else arguments.shuffle,
+        rank=arguments.rank,
+        world_size=arguments.world_size,
+        framework="numpy",
+        **settings,
+    )
+
+
+def open_state(store: TokenStore, arguments: argparse.Namespace) -> PretrainDataLoader:
+    """The loader of the run that saved a state, at the step where it stood."""
+    for name, default in DEFAULTS.items():
+        if getattr(arguments, name) != default:
+            flag = f"--{name.replace('_', '-')}"
+            raise LoaderError(f"{flag} and --state exclude each other", hint=f"leave out {flag}: the state knows it")
+    path = Path(arguments.state)
+    state = _read(path)
+    phase = load_run(state, path.parent)[0][-1]
+    if not phase.active:
+        raise StateError(f"{path}: the state names no source", hint=DAMAGED)
+    name = phase.active[0]
+    shuffle = phase.sources[name].shuffle
+    loader = PretrainDataLoader(
+        store,
+        name=name,
+        chunk_size=phase.row_length,
+        batch_size=phase.global_rows // phase.ranks,
+        seed=state.get("seed", 0),
+        shuffle=False if shuffle == "none" else shuffle,
+        rank=arguments.rank,
+        world_size=phase.ranks,
+        drop_last=phase.drop_last,
+        cache_dir=path.parent,
+        framework="numpy",
+        **_rows(state),
+    )
+    loader.load_state_dict(state)
+    return loader
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StateError(f"{path}: cannot be read: {error.strerror}", hint=HOW_TO_SAVE) from error
+    except ValueError as error:
+        raise StateError(f"{path}: this is not JSON: {error}", hint=HOW_TO_SAVE) from error
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise StateError(f"{path}: this is not the state of a loader", hint=HOW_TO_SAVE)
+    if state.get("loader") != "pretrain":
+        raise StateError(
+            f"{path}: this is the state of a {state.get('loader')!r} loader",
+            hint="the command explains runs over one store; ask loader.explain(step) in Python",
+        )
+    return state
+
+
+def _rows(state: dict[str, Any]) -> dict[str, Any]:
+    """What the state says of its rows; the loader checks it."""
+    rows = state.get("rows")
+    return {key: rows[key] for key in ("documents", "tail") if key in rows} if isinstance(rows, dict) else {}
