@@ -159,3 +159,23 @@ def opens_as(path: Path) -> str:
     except StoreError as error:
         assert "is being prepared, or its `prepare` was killed" in str(error)
         return "nothing"
+
+
+def test_the_spool_outlives_a_failure_and_a_resumed_run_finds_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ValueError, match="boom"), staged(tmp_path / "corpus", spool=".parts") as path:
+        build(path, "half")
+        (path.parent / ".parts").mkdir()
+        (path.parent / ".parts" / "one").touch()
+        raise ValueError("boom")
+
+    with pytest.raises(ValueError, match="again"), staged(tmp_path / "corpus", spool=".parts", resume=True) as path:
+        assert [entry.name for entry in path.parent.rglob("*")] == [".parts", "one"]
+        raise ValueError("again")
+
+    with staged(tmp_path / "corpus", spool=".parts") as path:
+        assert list(path.parent.iterdir()) == []
+        build(path, "new")
+    assert "what an unfinished run left behind is removed" in caplog.text
+    assert [entry.name for entry in tmp_path.iterdir()] == ["corpus"]

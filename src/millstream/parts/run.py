@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 from millstream.errors import SourceError
 from millstream.parts.cache import PartCache, key_of
-from millstream.parts.identity import digest_segment, join_segments, remember_digest, remembered_digest, segments, touch_of
+from millstream.parts.identity import (
+    digest_segment,
+    join_segments,
+    remember_digest,
+    remembered_digest,
+    segments,
+    touch_of,
+)
 from millstream.parts.part import Part
 from millstream.parts.pool import Workers, in_order
 from millstream.parts.process import Job, make_part

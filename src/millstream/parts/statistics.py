@@ -65,6 +65,10 @@ class Statistics:
         if len(kept) < MOST_EXAMPLES:
             kept.append({"file": file, "row": rows_before + rejected.row, "text": rejected.text[:2000]})
 
+    def wants(self, reason: str) -> int:
+        """How many more examples of a reason are welcome."""
+        return MOST_EXAMPLES - len(self.examples.get(reason, ()))
+
     def written(self, part: Part, file: int) -> None:
         """Count the documents of a part that got into the store."""
         counts = self.files[file]
@@ -76,10 +80,10 @@ class Statistics:
         bins = np.bincount(np.ceil(np.log2(lengths + 1)).astype(np.int64), minlength=LENGTH_BINS)
         self.lengths = (np.asarray(self.lengths) + bins[:LENGTH_BINS]).tolist()
 
-    def tick(self, source_bytes: int) -> None:
+    def tick(self, source_bytes: int, tokens: int) -> None:
         """Note how far the run is; of a long one, every other note is forgotten now and then."""
         self.source_bytes = source_bytes
-        self.pace.append((round(time.perf_counter() - self.started, 3), source_bytes, self.tokens))
+        self.pace.append((round(time.perf_counter() - self.started, 3), source_bytes, tokens))
         if len(self.pace) > MOST_SAMPLES:
             self.pace = self.pace[::2]
 

@@ -8,6 +8,7 @@ killed before the mark is undone by the next one, a run that is killed behind it
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,20 +17,23 @@ from pathlib import Path
 from millstream.errors import StoreError
 from millstream.store import disk
 
-COMPANIONS = (".idx", ".sum", ".json", ".tokenizer.json")
+COMPANIONS = (".idx", ".sum", ".json", ".org", ".tokenizer.json", ".report.json", ".report.html")
 """What lies beside a store that is one `.bin` file."""
-AGAIN = "free some space, then prepare it again from the start; nothing half-made was left"
+AGAIN = "free some space, then go on with resume=True; nothing half-made was left"
+
+log = logging.getLogger("millstream.store")
 
 _REPLACED = ".replaced"
 _MARK = ".moved-out"
 
 
 @contextmanager
-def staged(output: Path, *, overwrite: bool = False) -> Iterator[Path]:
+def staged(output: Path, *, overwrite: bool = False, resume: bool = False, spool: str | None = None) -> Iterator[Path]:
     """Give a path to build a store at; when the block ends well, it becomes `output`, else it is removed.
 
     What a killed run left behind is put in order by the next one. With `overwrite` an older store is replaced
-    at the very end. `output` is a folder, or a `.bin` file with its companions.
+    at the very end. `output` is a folder, or a `.bin` file with its companions. The folder named `spool` beside the
+    path (a name that begins with a dot) outlives a run that fails, and with `resume` the next one finds it there.
 
     >>> import tempfile
     >>> output = Path(tempfile.mkdtemp()) / "corpus"
@@ -42,14 +46,21 @@ def staged(output: Path, *, overwrite: bool = False) -> Iterator[Path]:
     folder = staging_folder(output)
     with disk.reported(output, full=AGAIN), _locked(folder, output):
         _settle(folder, output)
-        _sweep(folder)
+        if not resume and spool is not None and (folder / spool).exists():
+            log.warning("%s: what an unfinished run left behind is removed; resume=True would use it", output)
+        _sweep(folder, spool if resume else None)
         try:
             check_free(output, overwrite=overwrite)
             yield folder / output.name
             _publish(folder, output)
-        finally:
+        except BaseException:
             _settle(folder, output)
-            disk.remove_tree(folder)
+            _sweep(folder, spool)
+            if not any(folder.iterdir()):
+                disk.remove_tree(folder)
+            raise
+        _settle(folder, output)
+        disk.remove_tree(folder)
 
 
 def staging_folder(output: Path) -> Path:
@@ -134,8 +145,11 @@ def _move_all(source: Path, output: Path) -> None:
         disk.sync_directory(output.parent)
 
 
-def _sweep(folder: Path) -> None:
+def _sweep(folder: Path, spool: str | None) -> None:
+    """Remove everything but the spool."""
     for entry in folder.iterdir():
+        if entry.name == spool:
+            continue
         if entry.is_dir() and not entry.is_symlink():
             disk.remove_tree(entry)
         else:

@@ -1,0 +1,67 @@
+"""The tokenizer of a run: loaded, or learned from the very records that it will encode."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from millstream.parts.cache import PartCache, key_of
+from millstream.parts.identity import (
+    digest_segment,
+    join_segments,
+    remember_digest,
+    remembered_digest,
+    segments,
+    touch_of,
+)
+from millstream.records import Recipe
+from millstream.sources import Found, FoundFile, Reading, format_named
+from millstream.stats.progress import OnProgress, Progress
+from millstream.tokens import Tokenizer, learn_tokenizer, load_tokenizer
+from millstream.tokens.load import is_learned
+
+
+def learned_or_loaded(
+    wanted: object, found: Found, reading: Reading, recipe: Recipe, cache: PartCache, progress: OnProgress
+) -> Tokenizer:
+    """Load a tokenizer, or learn it in a pass over the files, unless that was done before."""
+    if not is_learned(wanted):
+        return load_tokenizer(wanted)
+    digests = [_digest(cache, file) for file in found.files]
+    key = key_of("tokenizer", wanted, digests, str(reading), recipe.digest())
+    known = cache.note(key) if recipe.digest() is not None else None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "tokenizer.json")
+        if isinstance(known, str):
+            path.write_text(known, encoding="utf-8")
+            return load_tokenizer(path)
+        tokenizer = learn_tokenizer(str(wanted), _texts(found, reading, recipe, progress))
+        tokenizer.save(path)
+        if recipe.digest() is not None:
+            cache.put_note(key, path.read_text(encoding="utf-8"))
+    return tokenizer
+
+
+def _texts(found: Found, reading: Reading, recipe: Recipe, progress: OnProgress) -> Iterator[str]:
+    """The texts that the recipe leaves; what is bad is counted, or refused, when they are encoded."""
+    pipeline, before = recipe.pipeline(), 0
+    for file in found.files:
+        format = format_named(file.format)
+        for chunk in format.chunks(file, reading):
+            block = pipeline.run(format.read(chunk, file, reading).block).block
+            for index in range(len(block)):
+                yield block.text_of(index)
+            done = min(before + chunk.source_stop, found.bytes)
+            progress(Progress("learn tokenizer", done, found.bytes, "bytes"))
+        before += file.bytes
+    progress(Progress("learn tokenizer", found.bytes, found.bytes, "bytes"))
+
+
+def _digest(cache: PartCache, file: FoundFile) -> str:
+    known = remembered_digest(cache, file.path)
+    if known is None:
+        touch = touch_of(file.path)
+        known = join_segments(digest_segment(file.path, number) for number in range(segments(file.bytes)))
+        remember_digest(cache, file.path, touch, known)
+    return known
