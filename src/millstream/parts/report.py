@@ -1,0 +1,88 @@
+"""The report of a run: everything it counted, as JSON and as a page to look at, beside the store."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+from pathlib import Path
+from typing import Any
+
+from millstream.parts.page import render
+from millstream.parts.prepare import Means, Outcome
+from millstream.sources import Found
+
+VERSION = 1
+
+
+def report_of(outcome: Outcome, found: Found, means: Means) -> dict[str, Any]:
+    """Put what a run did into plain JSON."""
+    manifest, statistics = outcome.manifest, outcome.statistics
+    source_bytes = sum(file.bytes for file in found.files)
+    bad, skipped = outcome.bad, dict(sorted((found.skipped + statistics.skipped).items()))
+    dropped = dict(sorted(statistics.dropped.items(), key=lambda item: (-item[1], item[0])))
+    return {
+        "version": VERSION,
+        "fingerprint": manifest["fingerprint"],
+        "dtype": manifest["dtype"],
+        "tokenizer": manifest["tokenizer"],
+        "tokenizer_engine": outcome.engine,
+        "recipe": manifest["recipe"]["steps"],
+        "documents": manifest["documents"],
+        "tokens": manifest["tokens"],
+        "source_bytes": source_bytes,
+        "text_bytes": sum(counts.text_bytes for counts in statistics.files),
+        "root": str(found.root),
+        "sources": [
+            {"path": file.name, "format": file.format, "bytes": file.bytes, "weight": file.weight}
+            | {"rows": counts.rows, "documents": counts.documents, "tokens": counts.tokens}
+            for file, counts in zip(found.files, statistics.files, strict=True)
+        ],
+        "lengths": statistics.lengths,
+        "left_out": dict(sorted({**skipped, **bad, **dropped}.items())),
+        "bad": bad,
+        "skipped": skipped,
+        "changed": dict(sorted(statistics.changed.items())),
+        "dropped": dropped,
+        "examples": statistics.examples,
+        "pace": statistics.pace,
+        "seconds": round(outcome.seconds, 3),
+        "cpu_seconds": round(outcome.cpu_seconds, 3),
+        "peak_memory_bytes": peak_memory_bytes(),
+        "workers": means.workers,
+        "parts": {"made": outcome.parts_made, "found": outcome.parts_found, "bytes_written": outcome.spool_bytes},
+        "machine": {"processors": os.cpu_count(), "system": platform.system(), "python": platform.python_version()},
+    }
+
+
+def report_path(store: Path, suffix: str) -> Path:
+    """Where the report of a store lies.
+
+    >>> report_path(Path("data.bin"), ".json").name, report_path(Path("corpus"), ".html").as_posix()
+    ('data.report.json', 'corpus/report.html')
+    """
+    return store.with_suffix(f".report{suffix}") if store.suffix == ".bin" else store / f"report{suffix}"
+
+
+def write_report(store: Path, report: dict[str, Any]) -> Path:
+    """Write the report beside a store, and give the place of the page."""
+    report_path(store, ".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    page = report_path(store, ".html")
+    page.write_text(render(report, store.name), encoding="utf-8")
+    return page
+
+
+def read_report(store: Path) -> dict[str, Any] | None:
+    """Read the report of a store, if it has one that can be read."""
+    try:
+        report = json.loads(report_path(store, ".json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return report if isinstance(report, dict) and report.get("version") == VERSION else None
+
+
+def peak_memory_bytes() -> int:
+    """The most memory that this process ever held."""
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
