@@ -21,7 +21,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts its back
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _scratch() -> Iterator[None]:
+def _scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    tmp_path_factory.getbasetemp()  # pytest's own folders stay where they are: it keeps those of the last runs
     with tempfile.TemporaryDirectory(prefix="millstream-tests-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
         patch.setattr(tempfile, "tempdir", folder)
