@@ -44,7 +44,7 @@ changes = st.lists(
         factor=st.sampled_from([1, 1, 2, 3]),
     ),
     min_size=1,
-    max_size=6,
+    max_size=8,
 )
 ALL_SIX = [
     Change(steps=3, ranks=1, rows=4, places=(2, 2, 0), factor=1),
@@ -95,12 +95,18 @@ def data_of(stores: dict[str, TokenStore], places: tuple[int, ...]) -> Data:
 @example(changes=ALL_SIX, documents="attend", tail="pad", seed=3)
 @examples(50)
 def test_a_run_whose_recipe_changes_repeats_nothing_and_loses_nothing(
-    names: list[str], changes: list[Change], documents: str, tail: str, seed: int
+    names: list[str],
+    tmp_path_factory: pytest.TempPathFactory,
+    changes: list[Change],
+    documents: str,
+    tail: str,
+    seed: int,
 ) -> None:
     stores = {name: make_store(DOCUMENTS, start=number * APART) for number, name in enumerate(names)}
     ledger, history = Ledger(names, documents, tail), list[list[Row]]()
     length, state = LONGEST, None
     kind: dict[str, Any] = {"documents": documents, "tail": tail, "seed": seed, "epoch_size": 50}
+    kind["cache_dir"] = tmp_path_factory.getbasetemp() / "phases"  # of runs that outgrow their state
     for change in changes:
         data, work = data_of(stores, change.places), Work(1, 2, change.ranks)
         wanted = length if length % change.factor else length // change.factor
