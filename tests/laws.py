@@ -35,11 +35,11 @@ def examples(count: int) -> settings:
 
 def make_store(lengths: Iterable[int], shard_tokens: int = 10**9, *, start: int = 0) -> TokenStore:
     """Give a store of documents of these lengths, written once; token i of it is start + i."""
-    return _written(tuple(lengths), shard_tokens, start)
+    return TokenStore(_written(tuple(lengths), shard_tokens, start))
 
 
 @cache
-def _written(lengths: tuple[int, ...], shard_tokens: int, token: int) -> TokenStore:
+def _written(lengths: tuple[int, ...], shard_tokens: int, token: int) -> Path:
     path = Path(tempfile.mkdtemp(prefix="millstream-laws-"), "store")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk, "sync", lambda fd: None)  # ten times faster, and no power will fail
@@ -47,7 +47,7 @@ def _written(lengths: tuple[int, ...], shard_tokens: int, token: int) -> TokenSt
             for length in lengths:
                 writer.append(np.arange(token, token + length, dtype=np.uint32))
                 token += length
-    return TokenStore(path)
+    return path
 
 
 @dataclass(frozen=True)

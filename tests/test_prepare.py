@@ -183,7 +183,8 @@ from millstream.api import prepare
 def halt(step):
     if step.task == "prepare":
         print(step.done, flush=True)
-        time.sleep(100)
+        while True:  # in short sleeps: a signal that comes just before a long one would not end it
+            time.sleep(0.01)
 prepare(sys.argv[1], sys.argv[2], "char", progress=halt, documents="line")
 """
 
