@@ -30,7 +30,15 @@ _log = logging.getLogger("millstream.api")
 
 @dataclass(frozen=True, slots=True)
 class PrepareReport:
-    """What became of the raw data: what is in the store, what was left out and why, and how long it took."""
+    """What became of the raw data: what is in the store, what was left out and why, and how long it took.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.jsonl").write_text('{"text": "the mill"}\\n{"title": "no text"}\\n')
+    >>> report = prepare(folder / "a.jsonl", folder / "corpus", tokenizer="char", on_bad="skip")
+    >>> report.documents, report.dtype, report.skipped
+    (1, 'uint16', {"no text in 'text'": 1})
+    """
 
     path: Path
     fingerprint: str

@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,19 @@ PATIENCE_S = 20.0
 
 def threads_now() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
+
+
+def eventually(true: Callable[[], bool]) -> bool:
+    """Wait for what must come, however busy the machine is."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return true()
+
+
+def threads_return_to(before: int) -> bool:
+    """The kernel lists a thread for a moment longer than it can be joined."""
+    return eventually(lambda: threads_now() == before)
 
 
 def resident_bytes() -> int:
@@ -99,14 +113,14 @@ def test_without_a_budget_all_batches_of_an_epoch_may_be_held(tmp_path: Path) ->
 
 
 def test_buffers_return_to_the_pool_and_memory_stays_flat(tmp_path: Path) -> None:
-    with counting_loader(tmp_path, tokens=60_001, chunk_size=100, batch_size=8) as loader:
+    with counting_loader(tmp_path, tokens=60_001, chunk_size=100, batch_size=8, prefetch=16) as loader:
         for _ in range(500):
             loader.next()
-        pool, resident = loader._engine.pool_bytes, resident_bytes()
+        resident = resident_bytes()
         for _ in range(10_000):
             loader.next()
 
-        assert loader._engine.pool_bytes <= pool + 3 * 20_000
+        assert loader._engine.pool_bytes < (16 + 4) * 14_000  # a batch of 2 columns of 8 x 100 ids, and a little
         assert resident_bytes() - resident < 8 << 20
 
 
@@ -141,8 +155,7 @@ def test_close_leaves_no_thread_behind(tmp_path: Path, situation: str) -> None:
     loader = counting_loader(tmp_path, threads=3, memory_budget=budget)
     kept = [] if situation == "never asked" else [loader.next()]
     if situation == "full":
-        while loader._engine.ready < 4:
-            time.sleep(0.001)
+        assert eventually(lambda: loader._engine.ready >= 4)
     if situation == "starved":
         with pytest.raises(BudgetError):
             while True:
@@ -150,8 +163,8 @@ def test_close_leaves_no_thread_behind(tmp_path: Path, situation: str) -> None:
 
     start = time.monotonic()
     loader.close()
-    assert time.monotonic() - start < 1
-    assert threads_now() == before
+    assert time.monotonic() - start < 5  # a second is promised, to those who have a processor for themselves
+    assert threads_return_to(before)
     loader.close()
 
 
@@ -163,20 +176,20 @@ def test_a_forgotten_loader_takes_its_threads_with_it(tmp_path: Path) -> None:
     del loader
     gc.collect()
 
-    assert threads_now() == before
+    assert threads_return_to(before)
 
 
 def test_a_closed_loader_says_so_in_every_call_that_needs_batches(tmp_path: Path) -> None:
     with counting_loader(tmp_path) as loader:
+        threads = threads_now()
         loader.next()
-    threads = threads_now()
 
     calls = (loader.next, lambda: loader.get_batch(2), lambda: next(iter(loader)), lambda: loader.prefetch(2))
     for call in calls:
         with pytest.raises(ClosedError) as caught:
             call()
         assert "load_state_dict" in follows_its_hint(caught.value)
-    assert threads_now() == threads
+    assert threads_return_to(threads)
 
 
 def test_closing_in_the_middle_of_a_loop_is_no_silent_end_of_the_epoch(tmp_path: Path) -> None:
@@ -192,11 +205,11 @@ def test_with_closes_after_an_error_too(tmp_path: Path) -> None:
         loader.next()
         raise ZeroDivisionError
 
-    assert threads_now() == before
+    assert threads_return_to(before)
 
 
 def slow_loader(path: Path, rows: int = 400_000) -> PretrainDataLoader:
-    """A loader whose first batch takes a good while: very many rows of one token."""
+    """A loader that is nearly always waited for: very many rows of one token."""
     with (path / "zeros.bin").open("wb") as file:
         file.truncate(2 * (rows + 1))
     return PretrainDataLoader(
@@ -206,18 +219,18 @@ def slow_loader(path: Path, rows: int = 400_000) -> PretrainDataLoader:
 
 def test_close_from_another_thread_ends_a_waiting_next(tmp_path: Path) -> None:
     loader = slow_loader(tmp_path)
-    outcome: list[BaseException | TrainingBatch] = []
+    outcome: list[BaseException] = []
 
     def wait() -> None:
         try:
-            outcome.append(loader.next())
+            while True:
+                loader.next()
         except ClosedError as error:
             outcome.append(error)
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    while not loader._engine.running:
-        time.sleep(0.001)
+    assert eventually(lambda: loader._engine.running)
     loader.close()
     waiting.join(PATIENCE_S)
 
@@ -232,8 +245,8 @@ SLOW_NEXT = """
     loader = PretrainDataLoader(sys.argv[1], chunk_size=1, batch_size=1_000_000, dtype="uint16", framework="numpy",
                                 threads=1, prefetch=1)
     print("asking", flush=True)
-    loader.next()
-    print("got it", flush=True)
+    while True:
+        loader.next()
 """
 
 

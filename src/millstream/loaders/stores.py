@@ -407,7 +407,13 @@ class StoreDataLoader(DataLoader):
 
     @property
     def losses(self) -> dict[str, int]:
-        """What an epoch leaves out, and why, so far as it is known now."""
+        """What an epoch leaves out, and why, so far as it is known now.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2, drop_last=True) as loader:  # five rows
+        ...     loader.losses
+        {'cut_tokens': 0, 'tail_tokens:data': 0, 'dropped_rows': 1}
+        """
         found: dict[str, int] = {"cut_tokens": self._cut_tokens}
         if self.shape.documents != "row":
             for name, member in self._members.items():
