@@ -52,6 +52,13 @@ class Feed {
     return {rows, shape_.length, shape_.id_bytes, shape_.documents == Documents::isolate};
   }
 
+  // What a FeedScratch may grow to when batches of so many rows are filled.
+  std::size_t scratch_bytes(std::size_t rows) const {
+    const bool joins = shape_.documents != Documents::row &&
+                       std::ranges::any_of(sources_, [](const auto& source) { return source.shards->count() > 1; });
+    return plan_.scratch_bytes(rows) + RowScratch::bytes(rows, shape_, joins);
+  }
+
   // Fills `batch` with `own` rows from position `first` of the phase on; its remaining rows become filler. Returns early,
   // with a batch that nobody may use, when `stopping` is set.
   void fill(std::uint64_t first, std::uint64_t own, Batch& batch, FeedScratch& scratch,
@@ -72,7 +79,7 @@ class Feed {
   static constexpr std::size_t bytes_ahead = 512;  // of a row; then the hardware has understood
 
   void find_rows(BatchFacts& facts, Finders& finders, FeedScratch& scratch, const std::atomic<bool>& stopping) const {
-    scratch.row.reset(scratch.plan.rows.size(), shape_.length);
+    scratch.row.reset(scratch.plan.rows.size(), shape_);
     for (const auto& [source, sample] : scratch.plan.rows) {
       if (stopping.load(std::memory_order_relaxed)) return;
       auto& finder = finders[source];
@@ -87,7 +94,6 @@ class Feed {
   void write_rows(Batch& batch, Finders& finders, FeedScratch& scratch, const std::atomic<bool>& stopping) const {
     SegmentStarts starts{batch.starts()};
     const auto rows = scratch.row.rows.size();
-    scratch.row.segments.reserve(shape_.length + 2);
     volatile std::size_t number = 0;  // readable after a jump out of the copy
     const bool alive = survives([&] {
       for (std::size_t row = 0; row < rows && !stopping.load(std::memory_order_relaxed); ++row) {

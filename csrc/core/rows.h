@@ -43,18 +43,34 @@ struct RowScratch {
   std::vector<Segment> segments;
 
   // Room for a batch, so that what was found stays where it is.
-  void reset(std::size_t most_rows, std::size_t length) {
+  void reset(std::size_t most_rows, const FeedShape& shape) {
     rows.clear();
+    rows.reserve(most_rows);
     boundaries.clear();
-    row_bytes = ((length + 1) * sizeof(std::uint32_t) + 7) / 8 * 8;  // of the widest tokens, and aligned for them
+    row_bytes = joined_row_bytes(shape.length);
     joined_bytes = 0;
     most_joined_bytes = most_rows * row_bytes;
+    if (shape.documents != Documents::isolate) return;
+    boundaries.reserve(most_rows * (shape.length + 1));
+    segments.reserve(shape.length + 2);
+  }
+
+  // What it may grow to; `joins` where samples may cross shards.
+  static std::size_t bytes(std::size_t most_rows, const FeedShape& shape, bool joins) {
+    const auto found = most_rows * sizeof(FoundRow);
+    const auto together = joins ? most_rows * joined_row_bytes(shape.length) : 0;
+    if (shape.documents != Documents::isolate) return found + together;
+    return found + together + most_rows * (shape.length + 1) * sizeof(std::uint32_t) + (shape.length + 2) * sizeof(Segment);
   }
 
   std::byte* join_next() {
     if (joined_bytes == 0 && joined.size() < most_joined_bytes) joined.resize(most_joined_bytes);
     return joined.data() + std::exchange(joined_bytes, joined_bytes + row_bytes);
   }
+
+ private:
+  // Of the widest tokens, and aligned for them.
+  static std::size_t joined_row_bytes(std::size_t length) { return ((length + 1) * sizeof(std::uint32_t) + 7) / 8 * 8; }
 };
 
 // Finds rows of one store. What it found may be read for as long as it lives.
@@ -150,8 +166,7 @@ class RowFinder {
   void find_boundaries(std::size_t number, const Shards::Shard& shard, std::uint64_t start, std::uint64_t count,
                        std::uint64_t shift) {
     if (shape_.documents != Documents::isolate) return;
-    auto& found = scratch_.boundaries;
-    found.reserve(found.size() + count);  // so that nothing is allocated inside the guard
+    auto& found = scratch_.boundaries;  // with room for all: nothing is allocated inside the guard
     bool damaged = false;
     const bool alive = survives([&] {
       auto document = shard.document_at(start);

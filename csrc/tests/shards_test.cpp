@@ -107,6 +107,30 @@ void threads_share_two_mappings() {
   }
 }
 
+// The limit holds over all stores, and a store that goes leaves its room to the others.
+void stores_share_one_limit_of_mappings() {
+  Random random{6};
+  const TestStore one(Dtype::uint16, some_shards(random, 30)), other(Dtype::uint32, some_shards(random, 30));
+  const FeedShape shape{5, Labels::next, Documents::isolate, 7, 8};
+  const auto mapped = std::make_shared<Shards::Mapped>(4);
+  for (int round = 0; round < 3; ++round) {
+    const auto look_at = [&](const TestStore& store, const Feed& feed) {
+      for (std::uint64_t sample = 0; sample < store.samples(shape); ++sample) {
+        check_batch(*filled(feed, sample, 1, 1), {expected_row(store, shape, sample)});
+        CHECK(mapped->count() <= 4);
+      }
+    };
+    {
+      const auto first = feed_of(one.open_among(mapped), one.samples(shape), shape);
+      const auto second = feed_of(other.open_among(mapped), other.samples(shape), shape);
+      look_at(one, first);
+      look_at(other, second);
+      look_at(one, first);
+    }
+    CHECK(mapped->count() == 0);
+  }
+}
+
 // Tries all rows of a store of which something was broken; the answer is an error or the right rows, never a crash.
 std::string complaint_of(const TestStore& store, Documents documents, std::uint32_t limit = 0) {
   return complaint([&] {
@@ -346,6 +370,7 @@ int main() {
   a_window_may_cross_many_shards();
   every_token_and_document_is_found_in_its_shard();
   threads_share_two_mappings();
+  stores_share_one_limit_of_mappings();
   missing_and_cut_files_are_errors_that_name_the_file();
   a_shard_of_another_store_is_refused();
   a_damaged_index_is_an_error_or_harmless();
