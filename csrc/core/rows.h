@@ -31,6 +31,7 @@ struct FoundRow {
   Segment whole;
   std::size_t shard = 0;
   std::size_t first_boundary = 0, boundaries = 0;  // in RowScratch::boundaries; only where documents are isolated
+  std::uint64_t cut = 0;                           // tokens of a document that do not fit into its row
 };
 
 // What a thread keeps between batches.
@@ -79,9 +80,8 @@ class RowFinder {
   RowFinder(Shards& shards, const FeedShape& shape, RowScratch& scratch)
       : shards_(shards), shape_(shape), scratch_(scratch), reader_(shards) {}
 
-  // Adds to `cut` the tokens of the sample that do not fit into a row.
-  FoundRow find(std::uint64_t sample, std::uint64_t& cut) {
-    if (shape_.documents == Documents::row) return find_document(sample, cut);
+  FoundRow find(std::uint64_t sample) {
+    if (shape_.documents == Documents::row) return find_document(sample);
     FoundRow found;
     found.first_boundary = scratch_.boundaries.size();
     found.whole = find_window(sample, found.shard);
@@ -106,7 +106,7 @@ class RowFinder {
     return DataError(shards_.path(shard) + ": its document index is damaged");
   }
 
-  FoundRow find_document(std::uint64_t sample, std::uint64_t& cut) {
+  FoundRow find_document(std::uint64_t sample) {
     if (sample >= shards_.documents()) throw behind_the_end(sample);
     const auto number = shards_.shard_of_document(sample);
     const auto facts = shards_.row(number);
@@ -121,9 +121,9 @@ class RowFinder {
     if (!alive) throw shrunk(number);
     if (start > stop || stop > shard.token_count) throw damaged_index(number);
     const auto count = std::min<std::uint64_t>(stop - start, shape_.length);
-    cut += stop - start - count;
+    const auto cut = stop - start - count;
     const auto* const tokens = shard.tokens + start * shard.token_width;
-    return {{tokens, static_cast<std::uint32_t>(count), stop - start > count}, number};
+    return {{tokens, static_cast<std::uint32_t>(count), cut > 0}, number, 0, 0, cut};
   }
 
   Segment find_window(std::uint64_t sample, std::size_t& number) {

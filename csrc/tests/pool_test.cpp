@@ -191,11 +191,12 @@ void the_columns_of_a_batch_do_not_overlap() {
   for (const std::size_t rows : {0u, 1u, 3u, 17u})
     for (const std::size_t length : {1u, 7u, 128u})
       for (const std::size_t id_bytes : {4u, 8u})
-        for (const bool isolated : {false, true}) {
-          const BatchLayout layout{rows, length, id_bytes, isolated};
+        for (const auto& [isolated, documents] : {std::pair(false, false), {true, false}, {false, true}}) {
+          const BatchLayout layout{rows, length, id_bytes, isolated, documents};
           CHECK(layout.lengths_offset() >= (isolated ? 3 : 2) * rows * length * id_bytes && layout.lengths_offset() % 64 == 0);
           CHECK(layout.sources_offset() == layout.lengths_offset() + 4 * rows);
-          CHECK(layout.starts_offset() >= layout.sources_offset() + 4 * rows && layout.starts_offset() % 64 == 0);
+          CHECK(layout.cuts_offset() == layout.sources_offset() + 4 * rows && layout.cuts_offset() % 8 == 0);
+          CHECK(layout.starts_offset() >= layout.cuts_offset() + (documents ? 8 * rows : 0) && layout.starts_offset() % 64 == 0);
           CHECK(layout.bytes() >= layout.starts_offset() + (isolated ? 4 * (rows * length + 1) : 0));
           CHECK(layout.bytes() % 64 == 0);
         }

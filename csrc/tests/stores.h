@@ -217,6 +217,7 @@ void check_rows_as(const millstream::Batch& batch, const std::vector<ExpectedRow
       CHECK(!layout.isolated || inputs[2 * column + i] == static_cast<Out>(row.positions[i]));
     }
     CHECK(batch.lengths()[number] == static_cast<std::int32_t>(row.tokens));
+    CHECK(!layout.documents || batch.cuts()[number] == static_cast<std::int64_t>(row.cut));
     for (const auto start : row.segments) starts.push_back(static_cast<std::int64_t>(number * layout.length + start));
     tokens += row.tokens;
     cut += row.cut;

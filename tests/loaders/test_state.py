@@ -349,7 +349,7 @@ def test_unknown_entries_and_odd_names_do_no_harm(runs: Any, text: str, value: A
 # Many phases
 
 
-def many_phases(path: Path, phases: int = 40, **given: Any) -> PretrainDataLoader:
+def many_phases(path: Path, phases: int = 500, **given: Any) -> PretrainDataLoader:
     """A loader that has changed its batch size very often."""
     loader = counting_loader(path, tokens=4001, **given)
     for number in range(phases):
@@ -358,7 +358,7 @@ def many_phases(path: Path, phases: int = 40, **given: Any) -> PretrainDataLoade
 
 
 def test_phases_that_outgrow_the_state_need_a_folder_and_the_hint_says_so(tmp_path: Path) -> None:
-    with many_phases(tmp_path) as loader, pytest.raises(StateError, match="40 phases") as caught:
+    with many_phases(tmp_path) as loader, pytest.raises(StateError, match="500 phases") as caught:
         loader.state_dict()
     assert "cache_dir=" in follows_its_hint(caught.value)
 

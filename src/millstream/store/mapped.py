@@ -20,7 +20,7 @@ from millstream.store.foreign import megatron_index, whole_tokens
 from millstream.store.format import Frame, Tokens, map_body, map_words, open_regular, read_frame, token_dtype
 from millstream.store.index import Ends, Index, OneDocument
 from millstream.store.layout import Layout
-from millstream.store.table import BOUND, DOCUMENTS, TAG, TOKENS
+from millstream.store.table import BOUND, DOCUMENTS, FIRST_TOKEN, TAG, TOKENS
 
 MOST_MAPPED = 128
 MIXED = "files of two different stores were mixed, or the shard was replaced; copy the store again"
@@ -141,3 +141,34 @@ def place(firsts: NDArray[np.uint64], index: int) -> int:
     2
     """
     return int(np.searchsorted(firsts, np.uint64(index), side="right")) - 1
+
+
+def read_tokens(layout: Layout, start: int, stop: int) -> Tokens:
+    """Copy tokens [start, stop) out of their files: unlike a mapping, a file that shrinks meanwhile is an error."""
+    dtype = token_dtype(layout.dtype)
+    pieces = [np.empty(0, dtype)]
+    while start < stop:
+        shard = place(layout.table[:, FIRST_TOKEN], start)
+        first = int(layout.table[shard, FIRST_TOKEN])
+        here = min(stop, first + int(layout.table[shard, TOKENS]))
+        offset = layout.header_bytes + (start - first) * dtype.itemsize
+        raw = _read(layout.path_of(shard), offset, (here - start) * dtype.itemsize)
+        pieces.append(np.frombuffer(raw, dtype))
+        start = here
+    return np.concatenate(pieces)
+
+
+def _read(path: Path, offset: int, count: int) -> bytes:
+    fd = open_regular(path)
+    try:
+        parts = []
+        while count and (part := os.pread(fd, count, offset)):
+            parts.append(part)
+            offset, count = offset + len(part), count - len(part)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read ({error.strerror})", hint="run `millstream verify`") from None
+    finally:
+        os.close(fd)
+    if count:
+        raise StoreError(f"{path}: became shorter, it ends at byte {offset}", hint="restore or prepare the store again")
+    return b"".join(parts)
