@@ -153,8 +153,8 @@ class Engine:
 
     def _in_use(self) -> BudgetError:
         return BudgetError(
-            f"of {self.settings.memory_budget} bytes that memory_budget allows, {self._budget.used_bytes} are still in use "
-            "by your code, and another batch does not fit",
+            f"{self._budget.used_bytes} of the {self.settings.memory_budget} bytes that memory_budget allows are still "
+            "in use by your code, and another batch does not fit",
             hint="let go of old batches (batch.release(), or keep batch.copy() of what you need), "
             "or pass a larger memory_budget",
         )
@@ -191,8 +191,8 @@ class Engine:
         needed = 2 * batch_bytes + scratch_bytes
         if budget < needed:
             raise BudgetError(
-                f"memory_budget is {budget} bytes; the threads take {scratch_bytes}, a batch {batch_bytes}, and two are "
-                "needed: one in your hands and one being filled",
+                f"memory_budget is {budget} bytes; the threads take {scratch_bytes}, a batch {batch_bytes}, "
+                "and two are needed: one in your hands and one being filled",
                 hint=f"pass memory_budget={needed} or more, a smaller batch_size or a smaller chunk_size",
             )
         return min(wanted, (budget - scratch_bytes) // batch_bytes - 1)

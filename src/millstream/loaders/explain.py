@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from millstream.errors import LoaderError
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin, Span
-from millstream.order import Schedule
+from millstream.loaders.run import Run
 from millstream.store.mapped import read_tokens
 
 
-def origins_of(
-    step: int, schedule: Schedule, members: Mapping[str, Member], shape: RowShape, rank: int, ranks: int
-) -> list[RowOrigin]:
-    """Name the origin of each row of one rank at a step; of all ranks where their number was another one then."""
-    phase = schedule.phase_at(step)
-    names, samples = schedule.rows(step, rank if phase.ranks == ranks else None)
+def origins_of(step: int, run: Run) -> list[RowOrigin]:
+    """Name the origin of each row of this rank at a step; of all ranks where their number was another one then."""
+    phase = run.schedule.phase_at(step)
+    rank = run.settings.rank if phase.ranks == run.settings.world_size else None
+    names, samples = run.schedule.rows(step, rank)
     return [
-        RowOrigin(row, name, sample, *_spans_and_text(_member(name, members), name, sample, shape, phase.row_length))
+        RowOrigin(row, name, sample, *_spans_and_text(_member(name, run), name, sample, run.shape, phase.row_length))
         for row, (name, sample) in enumerate(zip(names, samples.tolist(), strict=True))
     ]
 
 
-def _member(name: str, members: Mapping[str, Member]) -> Member:
-    if name not in members:
+def _member(name: str, run: Run) -> Member:
+    if name not in run.members:
         raise LoaderError(
             f"this row comes from the source {name!r}, which this loader does not have",
             hint="explain it with a loader that has the sources of that time",
         )
-    return members[name]
+    return run.members[name]
 
 
 def _spans_and_text(
@@ -49,10 +46,9 @@ def _spans_and_text(
     return spans, None if tokenizer is None else tokenizer.decode(read_tokens(store.layout, start, stop).tolist())
 
 
-def steps_of(
-    document: int, source: str | None, schedule: Schedule, members: Mapping[str, Member], shape: RowShape, epoch: int
-) -> list[int]:
-    """Name the steps of an epoch whose rows, on any rank, hold input tokens of a document."""
+def steps_of(document: int, source: str | None, run: Run) -> list[int]:
+    """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document."""
+    members = run.members
     if source is None:
         if len(members) > 1:
             raise LoaderError(
@@ -67,6 +63,6 @@ def steps_of(
     start, stop = store.document_span(document)
     if start == stop:
         return []
-    if shape.documents == "row":
-        return schedule.steps_of(source, None, range(document, document + 1), epoch)
-    return schedule.steps_of(source, (start, stop), range(0), epoch)
+    if run.shape.documents == "row":
+        return run.schedule.steps_of(source, None, range(document, document + 1), run.epoch)
+    return run.schedule.steps_of(source, (start, stop), range(0), run.epoch)

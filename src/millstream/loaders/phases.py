@@ -3,8 +3,8 @@
 When they outgrow the state they lie in a file beside the checkpoint (`cache_dir`), and the state holds its digest and,
 if that fits, the present phase: then resuming does not need the file, and explaining the past does.
 
-A phase that only takes another number of rows per step, as `get_batch(k)` makes them, is written as [first step, rows of
-a step]: the rest follows from the phase before it.
+A phase that only takes another number of rows per step, as `get_batch(k)` makes them, is written as [its first step,
+rows of a step]: the rest follows from the phase before it.
 """
 
 from __future__ import annotations
@@ -150,9 +150,7 @@ def _phases_to_json(schedule: Schedule) -> list[Any]:
     return [
         _phase_to_json(first),
         *(
-            [phase.step, phase.global_rows]
-            if _only_resized(previous, phase, schedule.seed)
-            else _phase_to_json(phase)
+            [phase.step, phase.global_rows] if _only_resized(previous, phase, schedule.seed) else _phase_to_json(phase)
             for previous, phase in zip(schedule.phases, rest, strict=False)
         ),
     ]

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from millstream.errors import LoaderError
-from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve, whole
 from millstream.loaders.member import Documents, Member, RowShape
+from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve, whole
 from millstream.loaders.stores import StoreDataLoader
 from millstream.order import Share
 from millstream.store import TokenStore, TokenStoreWriter
@@ -87,12 +87,12 @@ class PretrainDataLoader(StoreDataLoader):
     @property
     def store(self) -> TokenStore:
         """The store that rows come from."""
-        return next(iter(self._members.values())).store
+        return next(iter(self._run.members.values())).store
 
     @property
     def member(self) -> Member:
         """This loader's part in a mixture."""
-        return next(iter(self._members.values()))
+        return next(iter(self._run.members.values()))
 
 
 def _samples(store: TokenStore, shape: RowShape) -> int:

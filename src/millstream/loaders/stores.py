@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping
@@ -10,26 +9,24 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from millstream._core import Batch, Clock, Feed, order_version
+from millstream._core import Batch
 from millstream.batches import TrainingBatch
-from millstream.batches.engine import Engine, EngineSettings, FeedSource, closed_error, make_feed
+from millstream.batches.engine import Engine, EngineSettings, closed_error
 from millstream.errors import BudgetError, LoaderError
 from millstream.loaders import explain as explaining
-from millstream.loaders import state as states
 from millstream.loaders.agreement import check_agreement
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.delivery import Delivery
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin
-from millstream.loaders.phases import dump_run, load_run
+from millstream.loaders.run import Run
 from millstream.loaders.settings import LoaderSettings, positive
-from millstream.order import Recipe, Schedule
+from millstream.order import Schedule
 from millstream.stats import Profile
 from millstream.tensors import accept_as_torch_dataset, inside_torch_worker
 from millstream.tensors.ranks import Ranks
 
-MOST_BATCH_TOKENS = 2**31
 COMPARISONS = itertools.count()
 """Of plans with those of the other ranks; the n-th one of each rank belongs to the n-th one of every other."""
 
@@ -51,8 +48,7 @@ class StoreDataLoader(DataLoader):
     ) -> None:
         self.settings = settings
         self.shape = shape
-        self._members = dict(members)
-        self._epoch_size = epoch_size
+        self._run = Run(self.kind, members, shape, settings, epoch_size)
         self._delivery = Delivery(shape, settings, names_rows=self.names_rows)
         accept_as_torch_dataset(StoreDataLoader)
         self._callbacks = Callbacks(settings.callbacks)
@@ -63,57 +59,15 @@ class StoreDataLoader(DataLoader):
         self._closed = False
         self._comparison: int | None = None
         self._agreed = False
-        self._earlier_data: dict[str, Any] = {}
-        self._missing: dict[str, Any] = {}
-        self._jump(self._begin(), 0)
+        self._cut_tokens = 0
 
     # The run
 
-    def _recipe(self, batch_size: int) -> Recipe:
-        settings = self.settings
-        if batch_size * self.shape.length >= MOST_BATCH_TOKENS:
-            raise LoaderError("a batch has at most 2**31 tokens", hint="use a smaller batch_size or chunk_size")
-        return Recipe(
-            seed=settings.seed,
-            row_length=self.shape.length,
-            global_rows=batch_size * settings.world_size,
-            sources={name: member.share for name, member in self._members.items()},
-            ranks=settings.world_size,
-            drop_last=settings.drop_last,
-            epoch_size=self._epoch_size,
-            splittable=self.shape.documents != "row",
-            padded=self.shape.tail == "pad",
-        )
-
-    def _begin(self) -> Schedule:
-        return Schedule.start(self._recipe(self.settings.batch_size))
-
-    def _changed(self, schedule: Schedule, batch_size: int, step: int) -> Schedule:
-        """Give the schedule with batches of this size from `step` on; a new phase begins if that changes anything."""
-        return schedule.change(self._recipe(batch_size), step)
-
-    def _jump(self, schedule: Schedule, step: int) -> None:
+    def _jumped(self) -> None:
         """Go on elsewhere: what was counted of the rows so far is not about the rows that come."""
-        self._go(schedule, step)
+        self._engine.stop()
         self._cut_tokens = 0
         self._callbacks.jumped()
-
-    def _go(self, schedule: Schedule, step: int) -> None:
-        """Stand at a step of a schedule, or change nothing; the engine follows when the next batch is asked for."""
-        phase = schedule.phase_at(step)
-        clock = phase.clock(self.settings.rank)
-        self._engine.stop()
-        self._schedule, self._step, self._phase, self._clock = schedule, step, phase, clock
-        self._rows = phase.global_rows // phase.ranks
-
-    def _make_feed(self) -> tuple[Feed, Clock, int]:
-        phase, shape = self._phase, self.shape
-        members = [self._members[name] for name in phase.active]
-        sources = [FeedSource(member.store.layout, member.id_limit) for member in members]
-        plan = phase.plan(self._schedule.seed)
-        labels, id_bytes = self.settings.labels, self._delivery.id_bytes
-        feed = make_feed(sources, plan, shape.length, labels, shape.documents, shape.pad_id, id_bytes)
-        return feed, self._clock, self._rows
 
     def next(self) -> TrainingBatch:
         """Give the next batch; behind the last one of an epoch comes the first one of the next.
@@ -129,10 +83,12 @@ class StoreDataLoader(DataLoader):
         """Give the next `batch_size` rows of this rank, as one step of the run."""
         start = time.perf_counter_ns()
         with self._engine.turn:
-            schedule, step, native = self._schedule, self._step, None
+            run = self._run
+            schedule, step, native = run.schedule, run.step, None
             rows = self.settings.batch_size if batch_size is None else batch_size
-            if rows != self._rows:
-                self._go(self._changed(schedule, positive("batch_size", rows), step), step)
+            if rows != run.rows:
+                run.follow(positive("batch_size", rows), step)
+                self._engine.stop()
             try:
                 if not self._engine.running:
                     self._start()
@@ -148,7 +104,8 @@ class StoreDataLoader(DataLoader):
         """Let the engine run; whoever closes the loader meanwhile either finds it running or is noticed here."""
         self._check_open()
         self._check_ranks()
-        self._engine.start(self._make_feed, self._step - self._phase.step)
+        make_feed = partial(self._run.feed, self._delivery.id_bytes)
+        self._engine.start(make_feed, self._run.step - self._run.phase.step)
         self._check_open()
 
     def _check_open(self) -> None:
@@ -166,22 +123,22 @@ class StoreDataLoader(DataLoader):
 
     def _not_delivered(self, schedule: Schedule, step: int, error: BaseException, *, taken: bool) -> None:
         """Stand where the run stood before a batch that did not reach the trainer: the next call gives it again."""
-        self._step = step
-        if schedule is not self._schedule:
-            self._go(schedule, step)
-        elif taken or not isinstance(error, BudgetError):  # a ring without buffers goes on when it gets some
+        resized = schedule is not self._run.schedule
+        self._run.stand(schedule, step)
+        if resized or taken or not isinstance(error, BudgetError):  # a ring without buffers goes on when it gets some
             self._engine.stop()
         if isinstance(error, Exception):
             self._callbacks.error(error)
 
     def _deliver(self, native: Batch) -> TrainingBatch:
         """Make a batch of what the engine filled, and move on by one step. This runs for every batch: keep it lean."""
-        batch = self._delivery.batch(native, self._phase, self._step)
-        self._step += 1
+        phase = self._run.phase
+        batch = self._delivery.batch(native, phase, self._run.step)
+        self._run.step += 1
         batch = self._delivery.transformed(batch)
         epochs, _, _, _, _, cut, _ = native.facts
         if self._callbacks.any:
-            self._callbacks.delivered(self._phase.epoch + epochs, batch)
+            self._callbacks.delivered(phase.epoch + epochs, batch)
         self._cut_tokens += cut
         return batch
 
@@ -203,27 +160,28 @@ class StoreDataLoader(DataLoader):
     @property
     def epoch(self) -> int:
         """The epoch of the next step."""
-        return self._phase.epoch + int(self._clock.step(self._step - self._phase.step)[0])
+        return self._run.epoch
 
     @property
     def step(self) -> int:
         """The number of the next step."""
-        return self._step
+        return self._run.step
 
     def get_num_batches(self) -> int:
         """Say how many batches an epoch has, at the present batch size."""
-        return int(self._clock.steps_in(self._phase.size))
+        return int(self._run.clock.steps_in(self._run.phase.size))
 
     def reset(self) -> None:
         """Go back to the very beginning of the run."""
         with self._engine.turn:
-            self._jump(self._begin(), 0)
-            self._earlier_data, self._missing = {}, {}
+            self._run.restart()
+            self._jumped()
 
     def seek(self, step: int) -> None:
         """Go to a step of the run, in either direction, at no cost."""
         with self._engine.turn:
-            self._jump(self._changed(self._schedule, self.settings.batch_size, step), step)
+            self._run.follow(self.settings.batch_size, step)
+            self._jumped()
 
     def prefetch(self, batches: int) -> None:
         """Keep this many batches ready from now on, and start filling them."""
@@ -240,43 +198,17 @@ class StoreDataLoader(DataLoader):
 
     def state_dict(self) -> dict[str, Any]:
         """Describe where the run stands: readable JSON, equal on all ranks, loadable on any number of them."""
-        place = self._schedule.place(self._step)
-        data = {name: states.describe_data(member.store) for name, member in self._members.items()}
-        return {
-            "format": states.FORMAT,
-            "version": states.VERSION,
-            "order_version": order_version,
-            "loader": self.kind,
-            "step": self._step,
-            "epoch": place.epoch,
-            "offset": place.offset,
-            "seed": self.settings.seed,
-            "rows": self._row_facts,
-            **dump_run(self._schedule, {**self._earlier_data, **data}, self.settings.cache_dir, self._missing),
-        }
+        return self._run.state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where a state was saved, with this loader's own batch size, ranks, weights and sources."""
-        step = states.check_header(state, self.kind, self.settings.seed, self._row_facts)
-        phases, data, missing = load_run(state, self.settings.cache_dir, self.settings.seed)
-        states.check_data(data, phases, {name: member.store for name, member in self._members.items()})
-        for name, member in self._members.items():
-            states.check_samples(phases, name, partial(self.shape.samples_of, member.store))
-        if self.kind == "pretrain":
-            states.check_source(phases, next(iter(self._members)))
-        schedule = Schedule(self.settings.seed, phases)
-        states.check_place(state, schedule.place(step))
         with self._engine.turn:
-            self._jump(self._changed(schedule, self.settings.batch_size, step), step)
-            self._earlier_data, self._missing = data, missing  # a source that was taken out may return
-
-    @property
-    def _row_facts(self) -> dict[str, Any]:
-        return {"documents": self.shape.documents, "tail": self.shape.tail}
+            self._run.resume(state)
+            self._jumped()
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Say that a state is safely saved. A store keeps everything, so there is nothing to let go of."""
-        states.check_header(state, self.kind, self.settings.seed, self._row_facts)
+        self._run.check(state)
 
     # Explaining
 
@@ -290,10 +222,7 @@ class StoreDataLoader(DataLoader):
         ...     [(span.document, span.start, span.stop) for span in loader.explain(0)[1].spans]
         [(0, 4, 7), (1, 0, 1)]
         """
-        settings = self.settings
-        return explaining.origins_of(
-            step, self._schedule, self._members, self.shape, settings.rank, settings.world_size
-        )
+        return explaining.origins_of(step, self._run)
 
     def steps_of(self, document: int, source: str | None = None) -> list[int]:
         """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document.
@@ -303,7 +232,7 @@ class StoreDataLoader(DataLoader):
         ...     loader.steps_of(1)
         [0, 1]
         """
-        return explaining.steps_of(document, source, self._schedule, self._members, self.shape, self.epoch)
+        return explaining.steps_of(document, source, self._run)
 
     def plan_fingerprint(self) -> dict[str, Any]:
         """Say what all ranks must have in common, for whoever compares it without torch.distributed (MPI, jax).
@@ -314,21 +243,7 @@ class StoreDataLoader(DataLoader):
         >>> [key for key in mine if mine[key] != theirs[key]]
         ['seed']
         """
-        settings, shape = self.settings, self.shape
-        facts: dict[str, Any] = {
-            "loader": self.kind,
-            "order_version": order_version,
-            "sources": ", ".join(self._members),
-            **{f"data of {name!r}": member.store.fingerprint for name, member in self._members.items()},
-            **{f"shuffle of {name!r}": member.share.shuffle for name, member in self._members.items()},
-            **{f"share of {name!r}": member.share.quota for name, member in self._members.items()},
-            **{key: getattr(settings, key) for key in ("seed", "batch_size", "world_size", "labels", "drop_last", "pad_last")},
-            **{"chunk_size": shape.length, "documents": shape.documents, "tail": shape.tail, "pad_id": shape.pad_id},
-            "epoch_size": self._epoch_size,
-            "step": self._step,
-        }
-        past = repr(self._schedule.phases[:-1]).encode()
-        return {**facts, "earlier phases": hashlib.blake2b(past, digest_size=8).hexdigest()}
+        return self._run.fingerprint()
 
     # Measuring
 
@@ -339,13 +254,7 @@ class StoreDataLoader(DataLoader):
         `cut_tokens` were cut from the documents that this rank delivered since the run began, or last went elsewhere
         (`reset`, `seek`, `load_state_dict`); the others are what every epoch leaves out.
         """
-        found: dict[str, int] = {"cut_tokens": self._cut_tokens}
-        if self.shape.documents != "row":
-            for name, member in self._members.items():
-                found[f"tail_tokens:{name}"] = self.shape.tail_tokens(member.store, member.share.samples)
-        if self.settings.drop_last:
-            found["dropped_rows"] = self._phase.size % self._phase.global_rows
-        return found
+        return {"cut_tokens": self._cut_tokens, **self._run.epoch_losses()}
 
     def enable_profiling(self) -> None:
         """Start measuring from here."""
@@ -365,8 +274,8 @@ class StoreDataLoader(DataLoader):
         self._engine.stop()
 
     def __repr__(self) -> str:
-        sources = ", ".join(f"{name}: {len(member.store)} tokens" for name, member in self._members.items())
-        return f"{type(self).__name__}({sources}; rows of {self.shape.length}, step {self._step})"
+        sources = ", ".join(f"{name}: {len(member.store)} tokens" for name, member in self._run.members.items())
+        return f"{type(self).__name__}({sources}; rows of {self.shape.length}, step {self._run.step})"
 
 
 def no_workers() -> LoaderError:

@@ -198,9 +198,7 @@ def next_phase(phase: Phase, recipe: Recipe, step: int) -> Phase:
 
 def resized(phase: Phase, global_rows: int, step: int, seed: int) -> Phase:
     """Begin a phase at `step` that differs from `phase` in nothing but the rows of a step."""
-    recipe = Recipe(
-        seed, phase.row_length, global_rows, phase.shares, phase.ranks, phase.drop_last, phase.epoch_size
-    )
+    recipe = Recipe(seed, phase.row_length, global_rows, phase.shares, phase.ranks, phase.drop_last, phase.epoch_size)
     return next_phase(phase, recipe, step)
 
 
