@@ -132,13 +132,12 @@ class StoreDataLoader(DataLoader):
 
     def _deliver(self, native: Batch) -> TrainingBatch:
         """Make a batch of what the engine filled, and move on by one step. This runs for every batch: keep it lean."""
-        phase = self._run.phase
-        batch = self._delivery.batch(native, phase, self._run.step)
+        batch = self._delivery.batch(native, self._run.phase, self._run.step)
+        epoch, cut = batch.metadata["epoch"], sum(batch.metadata.get("cut_tokens", ()))  # before anybody changes them
         self._run.step += 1
         batch = self._delivery.transformed(batch)
-        epochs, _, _, _, _, cut, _ = native.facts
         if self._callbacks.any:
-            self._callbacks.delivered(phase.epoch + epochs, batch)
+            self._callbacks.delivered(epoch, batch)
         self._cut_tokens += cut
         return batch
 
