@@ -17,20 +17,33 @@
 
 namespace millstream {
 
+// Large buffers are mapped, not taken from the heap: what is freed goes back to the system, and the budget means what it says.
+inline constexpr std::size_t worth_mapping = std::size_t{128} << 10;
+
 inline std::byte* aligned_bytes(std::size_t bytes) {
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   if (bytes > PTRDIFF_MAX - huge_page) throw std::bad_alloc();  // rounding up would wrap around
-  const auto alignment = bytes >= huge_page ? huge_page : std::size_t{64};
   void* data = nullptr;
-  if (::posix_memalign(&data, alignment, bytes) != 0) throw std::bad_alloc();
-  if (bytes >= huge_page) ::madvise(data, bytes / huge_page * huge_page, MADV_HUGEPAGE);  // one page fault instead of 512
+  if (bytes < worth_mapping) {
+    if (::posix_memalign(&data, 64, bytes) != 0) throw std::bad_alloc();
+    return static_cast<std::byte*>(data);
+  }
+  data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) throw std::bad_alloc();
+  if (bytes >= huge_page) ::madvise(data, bytes, MADV_HUGEPAGE);  // one page fault instead of 512
   return static_cast<std::byte*>(data);
+}
+
+inline void free_bytes(std::byte* data, std::size_t bytes) {
+  if (bytes < worth_mapping) std::free(data);
+  else ::munmap(data, bytes);
 }
 
 class Pool {
  public:
   struct Free {
-    void operator()(std::byte* data) const { std::free(data); }
+    std::size_t bytes;
+    void operator()(std::byte* data) const { free_bytes(data, bytes); }
   };
   using Owned = std::unique_ptr<std::byte, Free>;
 
@@ -84,7 +97,7 @@ class Pool {
 
   void give_back(std::byte* data) noexcept {
     if (generation_ != fork_generation()) return;  // the lock may be held by a thread that is not here
-    Owned surplus(data);
+    Owned surplus(data, Free{bytes_});
     {
       const auto locked = budget_->lock();
       --out_;
