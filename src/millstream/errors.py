@@ -115,7 +115,7 @@ class BudgetError(LoaderError):
     >>> with example_loader(memory_budget=100) as loader:
     ...     loader.next()
     Traceback (most recent call last):
-    millstream.errors.BudgetError: memory_budget is 100 bytes, a batch takes ...
+    millstream.errors.BudgetError: memory_budget is 100 bytes; ...
     """
 
 

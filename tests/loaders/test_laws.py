@@ -151,6 +151,17 @@ def test_honest_what_an_epoch_leaves_out_is_counted(
     assert sum(each["cut_tokens"] for each in losses) == cut
 
 
+def needs(data: Data, **given: Any) -> tuple[int, int]:
+    """The bytes that the threads of a loader take, and those of one batch, as the loader itself names them."""
+    with data.loader(memory_budget=1, **given) as loader, pytest.raises(BudgetError) as caught:
+        loader.next()
+    named = re.search(r"the threads take (\d+), a batch (\d+)", caught.value.message)
+    assert named is not None
+    least = int(named[1]) + 2 * int(named[2])
+    assert f"memory_budget={least} or more" in follows_its_hint(caught.value)
+    return int(named[1]), int(named[2])
+
+
 @every_loader
 @given(draw=st.data(), budget=st.integers(2, 6), work=works, size=st.integers(1, 9), kind=row_kinds)
 @examples(30)
@@ -159,11 +170,8 @@ def test_bounded_buffers_stay_within_the_budget(
 ) -> None:
     shared = {"threads": work.threads, "prefetch": work.prefetch, "batch_size": size, **kind}
     data = draw.draw(over)
-    with data.loader(memory_budget=1, **shared) as none, pytest.raises(BudgetError) as caught:
-        none.next()
-    two = re.search(r"memory_budget=(\d+)", follows_its_hint(caught.value))
-    assert two is not None
-    most = budget * int(two[1]) // 2
+    threads, batch_bytes = needs(data, **shared)
+    most = threads + budget * batch_bytes
 
     with data.loader(memory_budget=most, **shared) as loader:
         for _ in range(30):
@@ -247,8 +255,10 @@ def test_a_budget_counts_a_batch_as_its_columns() -> None:
     """Two of ids, and two numbers per row, each aligned to 64 bytes."""
     nbytes = 2 * 64 * -(-3 * LENGTH * 8 // 64) + 64
     data = Data({"data": make_store([40])})
+    threads, batch = needs(data, batch_size=3)
 
-    with data.loader(batch_size=3, memory_budget=2 * nbytes) as loader:
+    assert batch == nbytes
+    with data.loader(batch_size=3, memory_budget=threads + 2 * nbytes) as loader:
         assert loader.next().metadata["rows"] == 3
-    with data.loader(batch_size=3, memory_budget=2 * nbytes - 1) as loader, pytest.raises(BudgetError):
+    with data.loader(batch_size=3, memory_budget=threads + 2 * nbytes - 1) as loader, pytest.raises(BudgetError):
         loader.next()
