@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -250,14 +249,15 @@ def test_the_tokenizer_is_found_again_beside_the_store_and_never_another_one(raw
     assert find_tokenizer(tmp_path / "corpus", description) is None
 
 
-SLOW = """
+HALTED = """
 import sys, time
 from millstream.api import prepare
-def slowly(step):
+def halt(step):
     if step.task == "prepare":
         print(step.done, flush=True)
-        time.sleep(0.5)
-prepare(sys.argv[1], sys.argv[2], "char", progress=slowly, documents="line")
+        while True:  # in short sleeps: a signal that comes just before a long one would not end it
+            time.sleep(0.01)
+prepare(sys.argv[1], sys.argv[2], "char", progress=halt, documents="line")
 """
 
 
@@ -266,13 +266,12 @@ def test_a_killed_run_leaves_nothing_that_opens_and_the_next_one_works(tmp_path:
     (tmp_path / "big.txt").write_text(("abc" * 1000 + "\n") * 3000)
     output = tmp_path / "out" / "corpus"
     child = subprocess.Popen(
-        [sys.executable, "-c", SLOW, str(tmp_path / "big.txt"), str(output)],
+        [sys.executable, "-c", HALTED, str(tmp_path / "big.txt"), str(output)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
     assert child.stdout is not None
     child.stdout.readline()
-    time.sleep(0.3)
     os.kill(child.pid, how)
     child.wait()
     child.stdout.close()

@@ -53,7 +53,19 @@ PUBLIC = [
 
 def test_the_public_names_are_the_written_ones() -> None:
     assert sorted(millstream.__all__) == sorted(PUBLIC)
-    assert all(getattr(millstream, name).__doc__ for name in PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_has_an_example(name: str) -> None:
+    assert ">>>" in str(getattr(millstream, name).__doc__)
+
+
+@pytest.mark.parametrize("name", [name for name in vars(millstream.DataLoader) if not name.startswith("_")])
+def test_every_method_of_a_loader_has_an_example(name: str) -> None:
+    """Where it is promised, or where it is kept."""
+    docs = [str(getattr(each, name).__doc__) for each in (millstream.DataLoader, millstream.PretrainDataLoader)]
+
+    assert any(">>>" in doc for doc in docs)
 
 
 def test_the_stub_of_the_native_module_is_fresh(tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ def prepare(data: Workload, scratch: Path) -> None:
 
 
 class Gather:
-    """The kernel with everything it needs already in place: mapping, order, buffers."""
+    """The kernel with everything it needs already in place: mapping, order, and one pair of buffers or several."""
+
+    PAIRS = 1
 
     def __init__(self, data: Workload, scratch: Path, seq: int, batch: int) -> None:
         self.native = ctypes.CDLL(str(_library(scratch)))  # CDLL calls release the GIL
@@ -46,8 +48,8 @@ class Gather:
             self.mapping = mmap.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ)
         self.tokens = np.frombuffer(self.mapping, dtype=np.uint16)
         self.starts = data.shuffled_starts(seq)
-        self.inputs = torch.zeros(batch, seq, dtype=torch.int64)
-        self.labels = torch.zeros(batch, seq, dtype=torch.int64)
+        self._inputs, self._labels = torch.zeros(2, self.PAIRS, batch, seq, dtype=torch.int64)
+        self.inputs, self.labels = self._inputs[0], self._labels[0]
 
     def many(self, batches: int) -> None:
         """Fill `batches` batches without coming back to Python."""
@@ -57,9 +59,12 @@ class Gather:
             ctypes.c_size_t(batches),
             ctypes.c_size_t(self.batch),
             ctypes.c_size_t(self.seq),
-            ctypes.c_void_p(self.inputs.data_ptr()),
-            ctypes.c_void_p(self.labels.data_ptr()),
+            ctypes.c_size_t(self.PAIRS),
+            ctypes.c_void_p(self._inputs.data_ptr()),
+            ctypes.c_void_p(self._labels.data_ptr()),
         )
+        last = (batches - 1) % self.PAIRS
+        self.inputs, self.labels = self._inputs[last], self._labels[last]
 
     def each(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Fill batch after batch, one call into C++ each."""

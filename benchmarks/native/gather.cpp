@@ -44,15 +44,16 @@ void gather(const std::uint16_t* tokens, const std::int64_t* starts, std::size_t
   }
 }
 
-// Fills `batches` batches one after another into the same two buffers: Python is asked once.
-void gather_many(const std::uint16_t* tokens, const std::int64_t* starts, std::size_t batches,
-                 std::size_t rows, std::size_t length, std::int64_t* inputs, std::int64_t* labels) {
+// Fills `batches` batches one after another into `pairs` pairs of buffers in turn: Python is asked once.
+void gather_many(const std::uint16_t* tokens, const std::int64_t* starts, std::size_t batches, std::size_t rows,
+                 std::size_t length, std::size_t pairs, std::int64_t* inputs, std::int64_t* labels) {
   for (std::size_t b = 0; b < batches; ++b) {
     const auto* batch = starts + b * rows;
     const bool last = b + 1 == batches;
+    const auto place = b % pairs * rows * length;
     for (std::size_t r = 0; r < rows; ++r) {
       if (!last || r + rows_ahead < rows) prefetch(tokens + batch[r + rows_ahead], length);
-      widen(tokens + batch[r], length, inputs + r * length, labels + r * length);
+      widen(tokens + batch[r], length, inputs + place + r * length, labels + place + r * length);
     }
   }
 }

@@ -5,8 +5,6 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <limits>
-
 #include "bind/module.h"
 #include "core/feed.h"
 #include "core/ring.h"
@@ -31,15 +29,63 @@ struct StoreFiles {
   std::shared_ptr<Shards> shards;
 };
 
-template <typename Value>
-nb::object column(nb::handle self, const Batch& batch, std::size_t number) {
-  const auto& layout = batch.layout();
-  auto* const data = batch.data() + number * layout.column_bytes();
-  return nb::cast(nb::ndarray<nb::numpy, Value, nb::ndim<2>, nb::c_contig>(data, {layout.rows, layout.length}, self));
+// The files of a store as Python describes them (store/layout.py).
+void make_store_files(StoreFiles* self, const std::string& directory, const std::string& file, const std::string& dtype,
+                      std::uint64_t header_bytes, Table table, const std::string& index, const std::string& index_file,
+                      std::uint64_t pointers_offset, std::uint64_t boundaries_offset, std::uint64_t sequences,
+                      std::uint64_t boundaries) {
+  StoreLayout layout;
+  layout.directory = directory;
+  layout.file = file;
+  layout.dtype = named<Dtype>(dtype, {{"uint16", Dtype::uint16}, {"uint32", Dtype::uint32}, {"int32", Dtype::int32}}, "dtype");
+  layout.header_bytes = header_bytes;
+  layout.table = table.data();
+  layout.shards = table.shape(0);
+  layout.index = named<IndexKind>(
+      index, {{"none", IndexKind::none}, {"ends", IndexKind::ends}, {"megatron", IndexKind::megatron}}, "index");
+  layout.index_file = index_file;
+  layout.pointers_offset = pointers_offset;
+  layout.boundaries_offset = boundaries_offset;
+  layout.sequences = sequences;
+  layout.boundaries = boundaries;
+  auto shards = std::make_shared<Shards>(std::move(layout));
+  new (self) StoreFiles{std::move(table), std::move(shards)};
 }
 
-nb::object integers(nb::handle self, std::int32_t* data, std::size_t count) {
-  return nb::cast(nb::ndarray<nb::numpy, std::int32_t, nb::ndim<1>, nb::c_contig>(data, {count}, self));
+void make_feed(Feed* self, const std::vector<const StoreFiles*>& stores, const std::vector<std::uint32_t>& id_limits,
+               const Plan& plan, std::size_t length, const std::string& labels, const std::string& documents,
+               std::int64_t pad_id, std::size_t id_bytes) {
+  if (stores.size() != id_limits.size()) throw std::invalid_argument("one id limit per store");
+  std::vector<FeedSource> sources;
+  for (std::size_t i = 0; i < stores.size(); ++i) sources.push_back({stores[i]->shards, id_limits[i]});
+  FeedShape shape;
+  shape.length = length;
+  shape.labels = named<Labels>(labels, {{"next", Labels::next}, {"same", Labels::same}}, "labels");
+  shape.documents = named<Documents>(
+      documents, {{"attend", Documents::attend}, {"isolate", Documents::isolate}, {"row", Documents::row}}, "documents");
+  shape.pad_id = pad_id;
+  shape.id_bytes = id_bytes;
+  new (self) Feed(std::move(sources), plan, shape);
+}
+
+// A view of a batch that keeps it alive.
+template <typename Value>
+nb::object numbers(nb::handle self, Value* data, std::size_t count) {
+  return nb::cast(nb::ndarray<nb::numpy, Value, nb::ndim<1>, nb::c_contig>(data, {count}, self));
+}
+
+template <typename Id>
+nb::object column_of(nb::handle self, const Batch& batch, std::size_t number) {
+  const auto& layout = batch.layout();
+  auto* const data = reinterpret_cast<Id*>(batch.data() + number * layout.column_bytes());
+  return nb::cast(nb::ndarray<nb::numpy, Id, nb::ndim<2>, nb::c_contig>(data, {layout.rows, layout.length}, self));
+}
+
+nb::object column(nb::handle_t<Batch> self, std::size_t number) {
+  const auto& batch = nb::cast<const Batch&>(self);
+  if (number >= batch.layout().columns()) throw nb::index_error("no such column");
+  return batch.layout().id_bytes == 8 ? column_of<std::int64_t>(self, batch, number)
+                                      : column_of<std::int32_t>(self, batch, number);
 }
 
 // A ring that is left behind, threads, locks and all, when this process is not the one that started it.
@@ -82,103 +128,69 @@ nb::object take(RingHandle& handle) {
   return nb::cast(std::move(*batch));
 }
 
-}  // namespace
+// Threads within a budget that the caller keeps for its next ring.
+void make_ring(RingHandle* self, std::shared_ptr<Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
+               std::size_t depth, std::shared_ptr<Budget> budget, bool pad_last) {
+  if (threads == 0 || depth == 0) throw std::invalid_argument("a ring needs a thread and a slot");
+  const auto pool = std::make_shared<Pool>(feed->layout(clock.rank_rows).bytes(), std::move(budget), depth + 1);
+  new (self) RingHandle(std::make_unique<Ring>(std::move(feed), clock, first_step, threads, depth, pool, pad_last));
+}
 
-void register_engine(nb::module_& m) {
+void register_errors(nb::module_& m) {
   const auto data_error = nb::exception<DataError>(m, "DataError", PyExc_RuntimeError);
   nb::exception<IdError>(m, "IdError", data_error.ptr());
   nb::exception<RingClosed>(m, "RingClosed", PyExc_RuntimeError);
+  nb::exception<BudgetFull>(m, "BudgetFull", PyExc_RuntimeError);
+}
 
+void register_feed(nb::module_& m) {
   nb::class_<StoreFiles>(m, "StoreFiles", "The files of a store, mapped when first touched.")
-      .def("__init__",
-           [](StoreFiles* self, const std::string& directory, const std::string& file, const std::string& dtype,
-              std::uint64_t header_bytes, Table table, const std::string& index, const std::string& index_file,
-              std::uint64_t pointers_offset, std::uint64_t boundaries_offset, std::uint64_t sequences,
-              std::uint64_t boundaries) {
-             StoreLayout layout;
-             layout.directory = directory;
-             layout.file = file;
-             layout.dtype = named<Dtype>(
-                 dtype, {{"uint16", Dtype::uint16}, {"uint32", Dtype::uint32}, {"int32", Dtype::int32}}, "dtype");
-             layout.header_bytes = header_bytes;
-             layout.table = table.data();
-             layout.shards = table.shape(0);
-             layout.index = named<IndexKind>(
-                 index, {{"none", IndexKind::none}, {"ends", IndexKind::ends}, {"megatron", IndexKind::megatron}}, "index");
-             layout.index_file = index_file;
-             layout.pointers_offset = pointers_offset;
-             layout.boundaries_offset = boundaries_offset;
-             layout.sequences = sequences;
-             layout.boundaries = boundaries;
-             auto shards = std::make_shared<Shards>(std::move(layout));
-             new (self) StoreFiles{std::move(table), std::move(shards)};
-           },
-           "directory"_a, "file"_a, "dtype"_a, "header_bytes"_a, "table"_a, "index"_a, "index_file"_a, "pointers_offset"_a,
-           "boundaries_offset"_a, "sequences"_a, "boundaries"_a)
+      .def("__init__", &make_store_files, "directory"_a, "file"_a, "dtype"_a, "header_bytes"_a, "table"_a, "index"_a,
+           "index_file"_a, "pointers_offset"_a, "boundaries_offset"_a, "sequences"_a, "boundaries"_a)
       .def_prop_ro("tokens", [](const StoreFiles& self) { return self.shards->tokens(); })
       .def_prop_ro("documents", [](const StoreFiles& self) { return self.shards->documents(); });
 
   nb::class_<Feed>(m, "Feed", "A plan joined with the stores it speaks of.")
-      .def("__init__",
-           [](Feed* self, const std::vector<const StoreFiles*>& stores, const std::vector<std::uint32_t>& id_limits,
-              const Plan& plan, std::size_t length, const std::string& labels, const std::string& documents,
-              std::int64_t pad_id, std::size_t id_bytes) {
-             if (stores.size() != id_limits.size()) throw std::invalid_argument("one id limit per store");
-             std::vector<FeedSource> sources;
-             for (std::size_t i = 0; i < stores.size(); ++i) sources.push_back({stores[i]->shards, id_limits[i]});
-             FeedShape shape;
-             shape.length = length;
-             shape.labels = named<Labels>(labels, {{"next", Labels::next}, {"same", Labels::same}}, "labels");
-             shape.documents = named<Documents>(
-                 documents, {{"attend", Documents::attend}, {"isolate", Documents::isolate}, {"row", Documents::row}},
-                 "documents");
-             shape.pad_id = pad_id;
-             shape.id_bytes = id_bytes;
-             if (id_bytes != 4 && id_bytes != 8) throw std::invalid_argument("ids have 4 or 8 bytes");
-             new (self) Feed(std::move(sources), plan, shape);
-           },
-           "stores"_a, "id_limits"_a, "plan"_a, "length"_a, "labels"_a, "documents"_a, "pad_id"_a, "id_bytes"_a,
-           nb::keep_alive<1, 2>())
+      .def("__init__", &make_feed, "stores"_a, "id_limits"_a, "plan"_a, "length"_a, "labels"_a, "documents"_a, "pad_id"_a,
+           "id_bytes"_a, nb::keep_alive<1, 2>())
       .def("batch_bytes", [](const Feed& feed, std::size_t rows) { return feed.layout(rows).bytes(); }, "rows"_a,
-           "Bytes of the buffer of a batch of so many rows.");
+           "Bytes of the buffer of a batch of so many rows.")
+      .def("scratch_bytes", &Ring::scratch_bytes, "clock"_a, "threads"_a, "Bytes that so many threads need besides buffers.");
+}
 
+void register_batch(nb::module_& m) {
   nb::class_<Batch>(m, "Batch", "One batch in one buffer; arrays over it keep it alive.")
       .def_prop_ro("inputs_and_labels",
-                   [](nb::handle_t<Batch> self) {
-                     const auto& batch = nb::cast<const Batch&>(self);
-                     return batch.layout().id_bytes == 8
-                                ? nb::make_tuple(column<std::int64_t>(self, batch, 0), column<std::int64_t>(self, batch, 1))
-                                : nb::make_tuple(column<std::int32_t>(self, batch, 0), column<std::int32_t>(self, batch, 1));
-                   },
+                   [](nb::handle_t<Batch> self) { return nb::make_tuple(column(self, 0), column(self, 1)); },
                    nb::sig("def inputs_and_labels(self) -> "
                            "tuple[numpy.typing.NDArray[typing.Any], numpy.typing.NDArray[typing.Any]]"),
                    "The two columns that every batch has: (rows, length) each.")
-      .def("column",
-           [](nb::handle_t<Batch> self, std::size_t number) {
-             const auto& batch = nb::cast<const Batch&>(self);
-             if (number >= batch.layout().columns()) throw nb::index_error("no such column");
-             return batch.layout().id_bytes == 8 ? column<std::int64_t>(self, batch, number)
-                                                 : column<std::int32_t>(self, batch, number);
-           },
-           nb::sig("def column(self, number: int) -> numpy.typing.NDArray[typing.Any]"),
+      .def("column", &column, nb::sig("def column(self, number: int) -> numpy.typing.NDArray[typing.Any]"),
            "Inputs (0), labels (1) or, when isolated, positions (2): (rows, length).")
       .def_prop_ro("lengths",
                    [](nb::handle_t<Batch> self) {
                      const auto& batch = nb::cast<const Batch&>(self);
-                     return integers(self, batch.lengths(), batch.layout().rows);
+                     return numbers(self, batch.lengths(), batch.layout().rows);
                    },
                    nb::sig("def lengths(self) -> numpy.typing.NDArray[numpy.int32]"), "Real tokens of each row.")
       .def_prop_ro("sources",
                    [](nb::handle_t<Batch> self) {
                      const auto& batch = nb::cast<const Batch&>(self);
-                     return integers(self, batch.sources(), batch.layout().rows);
+                     return numbers(self, batch.sources(), batch.layout().rows);
                    },
                    nb::sig("def sources(self) -> numpy.typing.NDArray[numpy.int32]"),
                    "Number of each row's source in the plan; -1 for filler.")
+      .def_prop_ro("cuts",
+                   [](nb::handle_t<Batch> self) {
+                     const auto& batch = nb::cast<const Batch&>(self);
+                     return numbers(self, batch.cuts(), batch.layout().documents ? batch.layout().rows : 0);
+                   },
+                   nb::sig("def cuts(self) -> numpy.typing.NDArray[numpy.int64]"),
+                   "Tokens of each row's document that did not fit; empty where rows are not documents.")
       .def_prop_ro("segment_starts",
                    [](nb::handle_t<Batch> self) {
                      const auto& batch = nb::cast<const Batch&>(self);
-                     return integers(self, batch.starts(), batch.layout().isolated ? batch.facts.segments + 1 : 0);
+                     return numbers(self, batch.starts(), batch.layout().isolated ? batch.facts.segments + 1 : 0);
                    },
                    nb::sig("def segment_starts(self) -> numpy.typing.NDArray[numpy.int32]"),
                    "Starts of the segments in the flattened rows, and their end.")
@@ -191,29 +203,33 @@ void register_engine(nb::module_& m) {
                    },
                    "Epoch and place of the first row (since the phase began), rows, filler, tokens, tokens cut, longest "
                    "segment.");
+}
+
+void register_ring(nb::module_& m) {
+  nb::class_<Budget>(m, "Budget", "Bytes that all rings of a loader share.")
+      .def(nb::init<std::size_t>(), "most_bytes"_a = Budget::no_limit)
+      .def_prop_ro("used_bytes", &Budget::used_bytes, "Bytes of all buffers, also of those in the user's hands.");
 
   nb::class_<RingHandle>(m, "Ring", "Threads that fill batches ahead of the trainer, handed over in order.")
-      .def("__init__",
-           [](RingHandle* self, std::shared_ptr<Feed> feed, const Clock& clock, std::uint64_t first_step,
-              std::size_t threads, std::size_t depth, std::size_t most_buffers, bool pad_last) {
-             if (threads == 0 || depth == 0) throw std::invalid_argument("a ring needs a thread and a slot");
-             const auto bytes = feed->layout(clock.rank_rows).bytes();
-             const auto pool = std::make_shared<Pool>(bytes, most_buffers, depth + 1);
-             new (self) RingHandle(
-                 std::make_unique<Ring>(std::move(feed), clock, first_step, threads, depth, pool, pad_last));
-           },
-           "feed"_a, "clock"_a, "first_step"_a, "threads"_a, "depth"_a,
-           "most_buffers"_a = std::numeric_limits<std::size_t>::max(), "pad_last"_a = false, nb::keep_alive<1, 2>())
+      .def("__init__", &make_ring, "feed"_a, "clock"_a, "first_step"_a, "threads"_a, "depth"_a, "budget"_a,
+           "pad_last"_a = false, nb::keep_alive<1, 2>())
       .def("take", &take, nb::sig("def take(self) -> Batch | None"), "The next batch; None when the user holds every buffer.")
       .def("close", [](RingHandle& self) { self.ring->close(); }, nb::call_guard<nb::gil_scoped_release>(),
-           "Stop the threads.")
+           "Stop the threads, and let go of all buffers that are not in the user's hands.")
       .def_prop_ro("ready", [](const RingHandle& self) { return self.ring->filled(); }, "Batches that wait to be taken.")
-      .def_prop_ro("pool_bytes", [](const RingHandle& self) { return self.ring->pool_bytes(); },
-                   "Bytes of all buffers, also of those in the user's hands.")
       .def_prop_ro("counters",
                    [](const RingHandle& self) {
                      const auto c = self.ring->counters();
                      return std::tuple(c.batches, c.filled, c.fill_ns, c.room_wait_ns, c.take_wait_ns);
                    },
                    "Batches taken and filled; nanoseconds of filling, of waiting for room, of waiting for a batch.");
+}
+
+}  // namespace
+
+void register_engine(nb::module_& m) {
+  register_errors(m);
+  register_feed(m);
+  register_batch(m);
+  register_ring(m);
 }

@@ -59,9 +59,9 @@ class ReadAhead {
     if (!ask && number % steps_per_question_ != 0) return;
     const auto step = clock_.step(number);
     if (step.own == 0) return;
-    feed_.plan().rows(step.first, step.own, scratch_.plan);
+    feed_.plan().rows(step.first, step.own, scratch_);
     if (ask) cold_steps_.fetch_sub(1, std::memory_order_relaxed);
-    for (const auto& row : scratch_.plan.rows) {
+    for (const auto& row : scratch_.rows) {
       if (stopping.load(std::memory_order_relaxed)) return;
       if (!one_by_one(row.source)) continue;
       if (!want(row.source, row.sample, 1, ask)) missed();
@@ -127,7 +127,7 @@ class ReadAhead {
   std::uint64_t next_step_;
   std::uint64_t steps_ahead_ = 1, steps_per_question_ = 1;
   std::atomic<int> cold_steps_ = 0;
-  FeedScratch scratch_;
+  PlanScratch scratch_;
   std::optional<EpochOrder> order_;
   std::uint64_t next_slot_ = 0;  // of that order
 };

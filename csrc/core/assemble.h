@@ -24,7 +24,7 @@ struct Segment {
 
 enum class Labels : std::uint8_t { next, same };
 
-struct RowShape {
+struct RowFormat {
   std::size_t length;
   Labels labels;
   std::int64_t pad_id;
@@ -64,25 +64,25 @@ void write_labels(const Segment& segment, Labels labels, bool isolated, Out* out
 
 // Writes one row and returns how many of its tokens are real. Segments must not be longer than the row in sum.
 template <typename In, typename Out>
-std::size_t assemble_row(std::span<const Segment> segments, const RowShape& shape, const RowSpace<Out>& row,
+std::size_t assemble_row(std::span<const Segment> segments, const RowFormat& format, const RowSpace<Out>& row,
                          std::size_t row_start, SegmentStarts* starts) {
   std::size_t filled = 0;
   for (const auto& segment : segments) {
     if (segment.count == 0) continue;
     widen(static_cast<const In*>(segment.tokens), row.inputs + filled, segment.count);
-    write_labels<In>(segment, shape.labels, starts != nullptr, row.labels + filled);
+    write_labels<In>(segment, format.labels, starts != nullptr, row.labels + filled);
     if (starts != nullptr) {
       std::iota(row.positions + filled, row.positions + filled + segment.count, Out{0});
       starts->add(row_start + filled, segment.count);
     }
     filled += segment.count;
   }
-  const auto rest = shape.length - filled;
-  std::fill_n(row.inputs + filled, rest, static_cast<Out>(shape.pad_id));
+  const auto rest = format.length - filled;
+  std::fill_n(row.inputs + filled, rest, static_cast<Out>(format.pad_id));
   std::fill_n(row.labels + filled, rest, Out{no_loss});
   if (starts != nullptr) {
     std::fill_n(row.positions + filled, rest, Out{0});
-    for (auto place = filled; place < shape.length; ++place) starts->add(row_start + place, 1);
+    for (auto place = filled; place < format.length; ++place) starts->add(row_start + place, 1);
   }
   return filled;
 }

@@ -16,12 +16,14 @@ struct BatchLayout {
   std::size_t length = 0;
   std::size_t id_bytes = 8;  // 4 or 8
   bool isolated = false;     // with position ids and segment starts
+  bool documents = false;    // each row is a document, which may have been cut
 
   std::size_t columns() const { return isolated ? 3 : 2; }
   std::size_t column_bytes() const { return aligned(rows * length * id_bytes); }
   std::size_t lengths_offset() const { return columns() * column_bytes(); }
   std::size_t sources_offset() const { return lengths_offset() + rows * sizeof(std::int32_t); }
-  std::size_t starts_offset() const { return aligned(sources_offset() + rows * sizeof(std::int32_t)); }
+  std::size_t cuts_offset() const { return sources_offset() + rows * sizeof(std::int32_t); }
+  std::size_t starts_offset() const { return aligned(cuts_offset() + (documents ? rows * sizeof(std::int64_t) : 0)); }
   std::size_t bytes() const {
     return aligned(starts_offset() + (isolated ? (rows * length + 1) * sizeof(std::int32_t) : 0));
   }
@@ -57,6 +59,7 @@ class Batch {
   std::byte* data() const { return data_; }
   std::int32_t* lengths() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.lengths_offset()); }
   std::int32_t* sources() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.sources_offset()); }
+  std::int64_t* cuts() const { return reinterpret_cast<std::int64_t*>(data_ + layout_.cuts_offset()); }
   std::int32_t* starts() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.starts_offset()); }
 
   BatchFacts facts;

@@ -1,5 +1,6 @@
-// core/feed.h: step -> batch. A feed joins a plan with the stores it speaks of; it has no state of its own, so any number
-// of threads fill batches of one feed side by side, each with its own scratch.
+// core/feed.h: positions of a phase -> batch. A feed joins a plan with the stores it speaks of. What changes while it fills
+// lies in the batch, in the thread's scratch or behind a lock (which shards are mapped), so any number of threads fill
+// batches of one feed side by side.
 #pragma once
 
 #include <algorithm>
@@ -49,7 +50,14 @@ class Feed {
   BatchLayout layout(std::size_t rows) const {
     constexpr std::size_t most_tokens = (std::size_t{1} << 31) - 1;  // segment starts are 32 bits wide
     if (rows > most_tokens / shape_.length) throw std::invalid_argument("a batch has less than 2^31 tokens");
-    return {rows, shape_.length, shape_.id_bytes, shape_.documents == Documents::isolate};
+    return {rows, shape_.length, shape_.id_bytes, shape_.documents == Documents::isolate, shape_.documents == Documents::row};
+  }
+
+  // What a FeedScratch may grow to when batches of so many rows are filled.
+  std::size_t scratch_bytes(std::size_t rows) const {
+    const bool joins = shape_.documents != Documents::row &&
+                       std::ranges::any_of(sources_, [](const auto& source) { return source.shards->count() > 1; });
+    return plan_.scratch_bytes(rows) + RowScratch::bytes(rows, shape_, joins);
   }
 
   // Fills `batch` with `own` rows from position `first` of the phase on; its remaining rows become filler. Returns early,
@@ -72,12 +80,13 @@ class Feed {
   static constexpr std::size_t bytes_ahead = 512;  // of a row; then the hardware has understood
 
   void find_rows(BatchFacts& facts, Finders& finders, FeedScratch& scratch, const std::atomic<bool>& stopping) const {
-    scratch.row.reset(scratch.plan.rows.size(), shape_.length);
+    scratch.row.reset(scratch.plan.rows.size(), shape_);
     for (const auto& [source, sample] : scratch.plan.rows) {
       if (stopping.load(std::memory_order_relaxed)) return;
       auto& finder = finders[source];
       if (!finder) finder.emplace(*sources_[source].shards, shape_, scratch.row);
-      scratch.row.rows.push_back(finder->find(sample, facts.cut));
+      scratch.row.rows.push_back(finder->find(sample));
+      facts.cut += scratch.row.rows.back().cut;
       if (scratch.row.rows.size() <= rows_ahead) prefetch(scratch.row.rows.back().whole.tokens);
     }
   }
@@ -87,7 +96,6 @@ class Feed {
   void write_rows(Batch& batch, Finders& finders, FeedScratch& scratch, const std::atomic<bool>& stopping) const {
     SegmentStarts starts{batch.starts()};
     const auto rows = scratch.row.rows.size();
-    scratch.row.segments.reserve(shape_.length + 2);
     volatile std::size_t number = 0;  // readable after a jump out of the copy
     const bool alive = survives([&] {
       for (std::size_t row = 0; row < rows && !stopping.load(std::memory_order_relaxed); ++row) {
@@ -127,6 +135,7 @@ class Feed {
     }
     batch.sources()[number] = static_cast<std::int32_t>(source);
     batch.lengths()[number] = static_cast<std::int32_t>(tokens);
+    if (batch.layout().documents) batch.cuts()[number] = static_cast<std::int64_t>(scratch.row.rows[number].cut);
     batch.facts.tokens += tokens;
   }
 
@@ -134,31 +143,34 @@ class Feed {
   std::size_t write_from(Batch& batch, std::size_t number, RowScratch& scratch, std::uint32_t source,
                          SegmentStarts* starts) const {
     const auto& row = scratch.rows[number];
-    check_ids(static_cast<const In*>(row.whole.tokens), row.whole.count + row.whole.followed, source, row.shard);
-    const RowShape shape{shape_.length, shape_.labels, shape_.pad_id};
+    check_ids<Out>(static_cast<const In*>(row.whole.tokens), row.whole.count + row.whole.followed, source, row.shard);
+    const RowFormat format{shape_.length, shape_.labels, shape_.pad_id};
     const auto space = space_of<Out>(batch, number);
     const auto start = number * shape_.length;
-    if (!batch.layout().isolated) return assemble_row<In, Out>({&row.whole, 1}, shape, space, start, nullptr);
+    if (!batch.layout().isolated) return assemble_row<In, Out>({&row.whole, 1}, format, space, start, nullptr);
     cut_row(row, sizeof(In), std::span(scratch.boundaries).subspan(row.first_boundary, row.boundaries), scratch.segments);
-    return assemble_row<In, Out>(scratch.segments, shape, space, start, starts);
+    return assemble_row<In, Out>(scratch.segments, format, space, start, starts);
   }
 
   template <typename Out>
   void write_filler(Batch& batch, std::size_t number, SegmentStarts* starts) const {
-    const RowShape shape{shape_.length, shape_.labels, shape_.pad_id};
+    const RowFormat format{shape_.length, shape_.labels, shape_.pad_id};
     auto* const kept = batch.layout().isolated ? starts : nullptr;
-    assemble_row<std::uint16_t, Out>({}, shape, space_of<Out>(batch, number), number * shape_.length, kept);
+    assemble_row<std::uint16_t, Out>({}, format, space_of<Out>(batch, number), number * shape_.length, kept);
     batch.sources()[number] = -1;
     batch.lengths()[number] = 0;
+    if (batch.layout().documents) batch.cuts()[number] = 0;
   }
 
-  template <typename In>
+  template <typename Out, typename In>
   void check_ids(const In* tokens, std::size_t count, std::uint32_t source, std::size_t shard) const {
-    const auto limit = sources_[source].id_limit;
+    // Ids as wide as those of the batch could turn negative in it, whatever the store says of itself.
+    constexpr std::uint32_t any_fits = sizeof(In) < sizeof(Out) ? 0 : std::uint32_t{1} << 31;
+    const auto limit = sources_[source].id_limit == 0 ? any_fits : sources_[source].id_limit;
     if (limit == 0) return;
     if (const auto top = largest(tokens, count); top >= limit)
-      throw IdError(sources_[source].shards->path(shard) + ": holds the id " + std::to_string(top) +
-                      ", but the vocabulary ends at " + std::to_string(limit - 1));
+      throw IdError(sources_[source].shards->path(shard) + ": holds the id " + std::to_string(static_cast<In>(top)) +
+                    ", but the vocabulary ends at " + std::to_string(limit - 1));
   }
 
   std::vector<FeedSource> sources_;

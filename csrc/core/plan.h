@@ -60,6 +60,14 @@ class Plan {
   }
 
   const std::vector<Course>& courses() const { return courses_; }
+
+  // What a PlanScratch may grow to when `count` rows are planned at a time, and what making a table takes meanwhile.
+  std::size_t scratch_bytes(std::size_t count) const {
+    constexpr auto per_row = sizeof(Mixture::Place) + 2 * sizeof(std::uint64_t) + sizeof(std::size_t) + sizeof(RowPlan);
+    const auto tables = mixture_ ? mixture_->places() * (2 * sizeof(Mixture::Place) + sizeof(std::uint32_t)) : 0;
+    return courses_.size() * sizeof(PlanScratch::Orders) + count * per_row + tables;
+  }
+
   bool mixed() const { return mixture_.has_value(); }
 
   // Fills scratch.rows for `count` positions from `first` on.
@@ -70,10 +78,13 @@ class Plan {
     scratch.rows.resize(count);
     scratch.homes.clear();
     scratch.positions.clear();
+    scratch.positions.reserve(count);
     if (!mixture_) {
       for (std::uint64_t i = 0; i < count; ++i) scratch.positions.push_back(first + i);
       return order_rows(0, scratch);
     }
+    scratch.homes.reserve(count);
+    scratch.places.reserve(count);
     scratch.places.clear();  // all at once: source by source, the tables of a stretch of several blocks would be made again
     for (std::uint64_t i = 0; i < count; ++i) scratch.places.push_back(place_at(start_ + first + i, scratch));
     for (std::uint32_t source = 0; source < courses_.size(); ++source) {

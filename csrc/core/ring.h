@@ -49,13 +49,14 @@ struct RingCounters {
 
 class Ring {
  public:
-  enum class Outcome { ready, waiting, starved, closed };  // starved: the user holds every buffer
+  enum class Outcome { ready, waiting, starved, closed };  // starved: the user holds all that there is room for
 
   Ring(std::shared_ptr<const Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
        std::size_t depth, std::shared_ptr<Pool> pool, bool pad_last)
       : feed_(std::move(feed)),
         clock_(clock),
         pool_(std::move(pool)),
+        scratch_(std::in_place, pool_->budget(), scratch_bytes(*feed_, clock, threads)),
         pad_last_(pad_last),
         thread_count_(threads),
         ahead_(*feed_, clock, first_step),
@@ -111,13 +112,17 @@ class Ring {
     return count;
   }
 
-  std::size_t pool_bytes() const { return pool_->bytes_held(); }
+  // What the threads need besides buffers: each its scratch, and one plan to look ahead with.
+  static std::size_t scratch_bytes(const Feed& feed, const Clock& clock, std::size_t threads) {
+    return threads * feed.scratch_bytes(clock.rank_rows) + feed.plan().scratch_bytes(clock.rank_rows);
+  }
 
   RingCounters counters() const {
     return {taken_.load(), filled_.load(), fill_ns_.load(), room_wait_ns_.load(), take_wait_ns_.load()};
   }
 
-  // Stops the threads, each after the row it is writing, and sends away whoever waits in take().
+  // Stops the threads, each after the row it is writing, sends away whoever waits in take(), and lets go of every buffer
+  // that is not in the user's hands.
   void close() {
     const std::lock_guard one_at_a_time(closing_);
     stopping_.store(true);
@@ -127,6 +132,13 @@ class Ring {
     filled_slot_.notify_all();
     pool_->wake();
     threads_.clear();
+    const std::lock_guard nobody_takes(taking_);
+    for (auto& slot : slots_) {
+      slot.ready.store(false);
+      slot.batch.reset();
+    }
+    pool_->retire();
+    scratch_.reset();
   }
 
  private:
@@ -294,6 +306,7 @@ class Ring {
   std::shared_ptr<const Feed> feed_;
   const Clock clock_;
   std::shared_ptr<Pool> pool_;
+  std::optional<Reservation> scratch_;  // of the threads, while there are any
   const bool pad_last_;
   const std::size_t thread_count_;
   ReadAhead ahead_;

@@ -31,6 +31,7 @@ struct FoundRow {
   Segment whole;
   std::size_t shard = 0;
   std::size_t first_boundary = 0, boundaries = 0;  // in RowScratch::boundaries; only where documents are isolated
+  std::uint64_t cut = 0;                           // tokens of a document that do not fit into its row
 };
 
 // What a thread keeps between batches.
@@ -43,18 +44,34 @@ struct RowScratch {
   std::vector<Segment> segments;
 
   // Room for a batch, so that what was found stays where it is.
-  void reset(std::size_t most_rows, std::size_t length) {
+  void reset(std::size_t most_rows, const FeedShape& shape) {
     rows.clear();
+    rows.reserve(most_rows);
     boundaries.clear();
-    row_bytes = ((length + 1) * sizeof(std::uint32_t) + 7) / 8 * 8;  // of the widest tokens, and aligned for them
+    row_bytes = joined_row_bytes(shape.length);
     joined_bytes = 0;
     most_joined_bytes = most_rows * row_bytes;
+    if (shape.documents != Documents::isolate) return;
+    boundaries.reserve(most_rows * (shape.length + 1));
+    segments.reserve(shape.length + 2);
+  }
+
+  // What it may grow to; `joins` where samples may cross shards.
+  static std::size_t bytes(std::size_t most_rows, const FeedShape& shape, bool joins) {
+    const auto found = most_rows * sizeof(FoundRow);
+    const auto together = joins ? most_rows * joined_row_bytes(shape.length) : 0;
+    if (shape.documents != Documents::isolate) return found + together;
+    return found + together + most_rows * (shape.length + 1) * sizeof(std::uint32_t) + (shape.length + 2) * sizeof(Segment);
   }
 
   std::byte* join_next() {
     if (joined_bytes == 0 && joined.size() < most_joined_bytes) joined.resize(most_joined_bytes);
     return joined.data() + std::exchange(joined_bytes, joined_bytes + row_bytes);
   }
+
+ private:
+  // Of the widest tokens, and aligned for them.
+  static std::size_t joined_row_bytes(std::size_t length) { return ((length + 1) * sizeof(std::uint32_t) + 7) / 8 * 8; }
 };
 
 // Finds rows of one store. What it found may be read for as long as it lives.
@@ -63,9 +80,8 @@ class RowFinder {
   RowFinder(Shards& shards, const FeedShape& shape, RowScratch& scratch)
       : shards_(shards), shape_(shape), scratch_(scratch), reader_(shards) {}
 
-  // Adds to `cut` the tokens of the sample that do not fit into a row.
-  FoundRow find(std::uint64_t sample, std::uint64_t& cut) {
-    if (shape_.documents == Documents::row) return find_document(sample, cut);
+  FoundRow find(std::uint64_t sample) {
+    if (shape_.documents == Documents::row) return find_document(sample);
     FoundRow found;
     found.first_boundary = scratch_.boundaries.size();
     found.whole = find_window(sample, found.shard);
@@ -90,7 +106,7 @@ class RowFinder {
     return DataError(shards_.path(shard) + ": its document index is damaged");
   }
 
-  FoundRow find_document(std::uint64_t sample, std::uint64_t& cut) {
+  FoundRow find_document(std::uint64_t sample) {
     if (sample >= shards_.documents()) throw behind_the_end(sample);
     const auto number = shards_.shard_of_document(sample);
     const auto facts = shards_.row(number);
@@ -105,9 +121,9 @@ class RowFinder {
     if (!alive) throw shrunk(number);
     if (start > stop || stop > shard.token_count) throw damaged_index(number);
     const auto count = std::min<std::uint64_t>(stop - start, shape_.length);
-    cut += stop - start - count;
+    const auto cut = stop - start - count;
     const auto* const tokens = shard.tokens + start * shard.token_width;
-    return {{tokens, static_cast<std::uint32_t>(count), stop - start > count}, number};
+    return {{tokens, static_cast<std::uint32_t>(count), cut > 0}, number, 0, 0, cut};
   }
 
   Segment find_window(std::uint64_t sample, std::size_t& number) {
@@ -150,8 +166,7 @@ class RowFinder {
   void find_boundaries(std::size_t number, const Shards::Shard& shard, std::uint64_t start, std::uint64_t count,
                        std::uint64_t shift) {
     if (shape_.documents != Documents::isolate) return;
-    auto& found = scratch_.boundaries;
-    found.reserve(found.size() + count);  // so that nothing is allocated inside the guard
+    auto& found = scratch_.boundaries;  // with room for all: nothing is allocated inside the guard
     bool damaged = false;
     const bool alive = survives([&] {
       auto document = shard.document_at(start);

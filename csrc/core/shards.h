@@ -1,7 +1,4 @@
 // core/shards.h: the tokens and documents of a store, mapped shard by shard when first touched.
-//
-// A store may have more shards than a process may have mappings, so the oldest is let go when there are too many. It is
-// unmapped only when no Reader is left that began before: what a Reader looks at cannot vanish, and nobody waits for anybody.
 #pragma once
 
 #include <fcntl.h>
@@ -16,9 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -27,6 +22,7 @@
 #include <vector>
 
 #include "core/guard.h"
+#include "core/mapped.h"
 #include "core/tokenfile.h"
 
 namespace millstream {
@@ -132,8 +128,10 @@ class Shards {
     }
   };
 
-  explicit Shards(StoreLayout layout, std::size_t most_mapped = 8'192)
-      : layout_(std::move(layout)), mapped_(layout_.shards), most_mapped_(std::max<std::size_t>(most_mapped, 1)) {
+  using Mapped = MappedShards<Shard>;
+
+  explicit Shards(StoreLayout layout, std::shared_ptr<Mapped> mapped = Mapped::of_this_process())
+      : layout_(std::move(layout)), mapped_(std::move(mapped)), slots_(layout_.shards) {
     if (layout_.shards == 0) throw DataError("a store without shards");
     const auto last = row(layout_.shards - 1);
     tokens_ = last.first_token + last.tokens;
@@ -167,14 +165,15 @@ class Shards {
   // Access to mapped shards: what `at` returned stays mapped for as long as the Reader lives.
   class Reader {
    public:
-    explicit Reader(Shards& shards) : shards_(shards), began_(shards.enter()) {}
-    ~Reader() { shards_.leave(began_); }
+    explicit Reader(Shards& shards) : shards_(shards), began_(shards.mapped_->enter()) {}
+    ~Reader() { shards_.mapped_->leave(began_); }
     Reader(const Reader&) = delete;
     Reader& operator=(const Reader&) = delete;
 
     const Shard& at(std::size_t shard) {
-      if (const auto* found = shards_.mapped_[shard].load(std::memory_order_acquire)) return *found;
-      return shards_.map(shard);
+      auto& slot = shards_.slots_[shard];
+      if (const auto* found = slot.load(std::memory_order_acquire)) return *found;
+      return shards_.mapped_->add(slot, shards_.open(shard));
     }
 
    private:
@@ -183,7 +182,7 @@ class Shards {
   };
 
   ~Shards() {
-    for (auto& shard : mapped_) delete shard.load();
+    if (generation_ == fork_generation()) mapped_->remove(slots_);
   }
   Shards(const Shards&) = delete;
   Shards& operator=(const Shards&) = delete;
@@ -211,41 +210,6 @@ class Shards {
     char text[24];
     std::snprintf(text, sizeof text, "%05llu", static_cast<unsigned long long>(row(shard).number));
     return text;
-  }
-
-  bool may_crowd() const { return count() > most_mapped_; }
-
-  std::uint64_t enter() {
-    if (!may_crowd()) return 0;  // nothing will ever be let go
-    const std::lock_guard lock(mapping_);
-    readers_.push_back(let_go_count_);
-    return let_go_count_;
-  }
-
-  void leave(std::uint64_t began) {
-    if (!may_crowd()) return;
-    std::vector<std::unique_ptr<const Shard>> unseen;  // unmapped behind the lock's back
-    const std::lock_guard lock(mapping_);
-    readers_.erase(std::ranges::find(readers_, began));
-    const auto oldest = readers_.empty() ? let_go_count_ : *std::ranges::min_element(readers_);
-    while (!let_go_.empty() && let_go_.front().first < oldest) {
-      unseen.push_back(std::move(let_go_.front().second));
-      let_go_.pop_front();
-    }
-  }
-
-  const Shard& map(std::size_t number) {
-    const std::lock_guard lock(mapping_);
-    if (const auto* found = mapped_[number].load(std::memory_order_acquire)) return *found;
-    const auto* const fresh = open(number).release();
-    mapped_[number].store(fresh, std::memory_order_release);
-    order_.push_back(number);
-    if (order_.size() > most_mapped_) {
-      const auto oldest = order_.front();
-      order_.pop_front();
-      let_go_.emplace_back(let_go_count_++, mapped_[oldest].exchange(nullptr));
-    }
-    return *fresh;
   }
 
   std::unique_ptr<Shard> open(std::size_t number) const {
@@ -314,13 +278,9 @@ class Shards {
 
   StoreLayout layout_;
   std::uint64_t tokens_ = 0, documents_ = 0;
-  std::mutex mapping_;
-  std::vector<std::atomic<const Shard*>> mapped_;
-  std::deque<std::size_t> order_;  // mapped shards, oldest first
-  std::uint64_t let_go_count_ = 0;
-  std::deque<std::pair<std::uint64_t, std::unique_ptr<const Shard>>> let_go_;  // with their number, not yet unmapped
-  std::vector<std::uint64_t> readers_;  // how many shards had been let go when each began
-  std::size_t most_mapped_;
+  const unsigned generation_ = fork_generation();
+  const std::shared_ptr<Mapped> mapped_;
+  std::vector<Mapped::Slot> slots_;
 };
 
 }  // namespace millstream

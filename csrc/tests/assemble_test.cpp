@@ -19,7 +19,7 @@ struct Reference {
 
 // What one row must be, token by token.
 template <typename In>
-Reference expected_row(const std::vector<Segment>& segments, const RowShape& shape, bool isolated, std::size_t row_start) {
+Reference expected_row(const std::vector<Segment>& segments, const RowFormat& format, bool isolated, std::size_t row_start) {
   Reference row;
   for (const auto& segment : segments) {
     const auto* const tokens = static_cast<const In*>(segment.tokens);
@@ -28,16 +28,16 @@ Reference expected_row(const std::vector<Segment>& segments, const RowShape& sha
       const bool has_next = i + 1 < segment.count || segment.followed;
       row.inputs.push_back(static_cast<std::int64_t>(tokens[i]));
       row.positions.push_back(i);
-      if (shape.labels == Labels::next) row.labels.push_back(has_next ? static_cast<std::int64_t>(tokens[i + 1]) : no_loss);
+      if (format.labels == Labels::next) row.labels.push_back(has_next ? static_cast<std::int64_t>(tokens[i + 1]) : no_loss);
       else row.labels.push_back(isolated && i == 0 ? no_loss : static_cast<std::int64_t>(tokens[i]));
     }
     row.longest = std::max<std::size_t>(row.longest, segment.count);
   }
   row.tokens = row.inputs.size();
-  while (row.inputs.size() < shape.length) {
+  while (row.inputs.size() < format.length) {
     row.starts.push_back(static_cast<std::int64_t>(row_start + row.inputs.size()));
     row.longest = std::max<std::size_t>(row.longest, 1);
-    row.inputs.push_back(shape.pad_id);
+    row.inputs.push_back(format.pad_id);
     row.labels.push_back(no_loss);
     row.positions.push_back(0);
   }
@@ -50,18 +50,18 @@ std::int64_t value_of(std::int64_t expected) {
 }
 
 template <typename In, typename Out>
-void check_row(const std::vector<Segment>& segments, const RowShape& shape, bool isolated) {
+void check_row(const std::vector<Segment>& segments, const RowFormat& format, bool isolated) {
   constexpr Out untouched = 77;
   constexpr std::size_t row_start = 1000;
-  const auto expected = expected_row<In>(segments, shape, isolated, row_start);
-  std::vector<Out> inputs(shape.length + 1, untouched), labels(shape.length + 1, untouched);
-  std::vector<Out> positions(shape.length + 1, untouched);
-  std::vector<std::int32_t> offsets(shape.length + 1, -1);
+  const auto expected = expected_row<In>(segments, format, isolated, row_start);
+  std::vector<Out> inputs(format.length + 1, untouched), labels(format.length + 1, untouched);
+  std::vector<Out> positions(format.length + 1, untouched);
+  std::vector<std::int32_t> offsets(format.length + 1, -1);
   SegmentStarts starts{offsets.data()};
   const RowSpace<Out> space{inputs.data(), labels.data(), isolated ? positions.data() : nullptr};
-  const auto tokens = assemble_row<In, Out>(segments, shape, space, row_start, isolated ? &starts : nullptr);
+  const auto tokens = assemble_row<In, Out>(segments, format, space, row_start, isolated ? &starts : nullptr);
   CHECK(tokens == expected.tokens);
-  for (std::size_t i = 0; i < shape.length; ++i) {
+  for (std::size_t i = 0; i < format.length; ++i) {
     CHECK(inputs[i] == value_of<Out>(expected.inputs[i]));
     CHECK(labels[i] == value_of<Out>(expected.labels[i]));
     CHECK(!isolated || positions[i] == expected.positions[i]);
@@ -89,9 +89,9 @@ void check_random_rows(Random& random, int rounds) {
     }
     for (const auto labels : {Labels::next, Labels::same})
       for (const bool isolated : {false, true}) {
-        const RowShape shape{length, labels, static_cast<std::int64_t>(random.below(50'000)) - 1};
-        check_row<In, std::int64_t>(segments, shape, isolated);
-        check_row<In, std::int32_t>(segments, shape, isolated);
+        const RowFormat format{length, labels, static_cast<std::int64_t>(random.below(50'000)) - 1};
+        check_row<In, std::int64_t>(segments, format, isolated);
+        check_row<In, std::int32_t>(segments, format, isolated);
       }
   }
 }

@@ -154,7 +154,7 @@ void a_stopped_fill_returns_early() {
   const FeedShape shape{3, Labels::next, Documents::isolate, 0, 8};
   const Feed feed({{store.open(), 0}}, plain_plan(store.samples(shape)), shape);
   const auto layout = feed.layout(4);
-  const auto pool = std::make_shared<Pool>(layout.bytes(), 1, 0);
+  const auto pool = std::make_shared<Pool>(layout.bytes(), std::make_shared<Budget>(), 0);
   Batch batch(pool, pool->try_take(), layout);
   FeedScratch scratch;
   feed.fill(0, 4, batch, scratch, std::atomic<bool>(true));

@@ -36,11 +36,21 @@ struct Run {
   std::shared_ptr<Feed> feed;
   Clock clock;
 
-  std::shared_ptr<Pool> pool(std::size_t most, std::size_t keep) const {
-    return std::make_shared<Pool>(feed->layout(clock.rank_rows).bytes(), most, keep);
+  std::size_t buffer_bytes() const { return feed->layout(clock.rank_rows).bytes(); }
+  // Room for so many buffers, and for what the threads need.
+  std::shared_ptr<Budget> room_for(std::size_t most, std::size_t threads) const {
+    return std::make_shared<Budget>(most == no_limit ? most
+                                                     : most * buffer_bytes() + Ring::scratch_bytes(*feed, clock, threads));
+  }
+  std::shared_ptr<Pool> pool(std::shared_ptr<Budget> budget, std::size_t keep) const {
+    return std::make_shared<Pool>(buffer_bytes(), std::move(budget), keep);
   }
   std::unique_ptr<Ring> ring(std::size_t threads, std::size_t depth, std::size_t most = no_limit, std::uint64_t first = 0) const {
-    return std::make_unique<Ring>(feed, clock, first, threads, depth, pool(most, depth + 1), false);
+    return ring_within(room_for(most, threads), threads, depth, first);
+  }
+  std::unique_ptr<Ring> ring_within(std::shared_ptr<Budget> budget, std::size_t threads, std::size_t depth,
+                                    std::uint64_t first = 0) const {
+    return std::make_unique<Ring>(feed, clock, first, threads, depth, pool(std::move(budget), depth + 1), false);
   }
   std::unique_ptr<Batch> direct(std::uint64_t number) const {
     const auto step = clock.step(number);
@@ -165,7 +175,7 @@ void rows_that_only_fill_up_are_marked() {
   const auto run = small_run();
   const auto last = run.clock.steps_in(run.clock.left) - 1;
   const auto step = run.clock.step(last);
-  Ring ring(run.feed, run.clock, last, 2, 2, run.pool(no_limit, 3), true);
+  Ring ring(run.feed, run.clock, last, 2, 2, run.pool(std::make_shared<Budget>(), 3), true);
   const auto batch = next(ring);
   CHECK(batch->layout().rows == run.clock.rank_rows && batch->facts.rows == step.own);
   CHECK(batch->facts.filler == run.clock.rank_rows - step.own);
@@ -253,7 +263,6 @@ void counters_may_be_read_while_batches_are_taken() {
       CHECK(counters.batches >= seen);
       seen = counters.batches;
       (void)ring->filled();
-      (void)ring->pool_bytes();
       sleep_us(50);
     }
   });
@@ -379,11 +388,41 @@ void a_slow_batch_is_not_starvation() {
 
 void memory_stays_within_the_limit() {
   const auto run = small_run();
-  const auto bytes = run.feed->layout(run.clock.rank_rows).bytes();
-  const auto ring = run.ring(8, 3, 4);
+  const auto pool = run.pool(run.room_for(4, 8), 4);
+  Ring ring(run.feed, run.clock, 0, 8, 3, pool, false);
   for (int i = 0; i < 200; ++i) {
-    const auto batch = next(*ring);
-    CHECK(ring->pool_bytes() <= 4 * bytes);
+    const auto batch = next(ring);
+    CHECK(pool->bytes_held() <= 4 * run.buffer_bytes());
+  }
+}
+
+// Batches of a closed ring are still in the user's hands, and still count.
+void rings_that_follow_each_other_share_a_budget() {
+  const auto small = small_run(Documents::attend, 2), large = small_run(Documents::isolate, 7);
+  const auto budget = large.room_for(3, 2);
+  std::vector<std::unique_ptr<Batch>> held;
+  std::size_t held_bytes = 0;
+  for (int turn = 0; turn < 20; ++turn) {
+    const auto& run = turn % 2 == 0 ? small : large;
+    std::unique_ptr<Ring> ring;
+    try {
+      ring = run.ring_within(budget, 2, 2);
+    } catch (const BudgetFull&) {
+      CHECK(!held.empty());
+    }
+    for (int i = 0; ring != nullptr && i < 3; ++i) {
+      std::optional<Batch> batch;
+      if (take(*ring, batch) != Ring::Outcome::ready) break;
+      held.push_back(std::make_unique<Batch>(std::move(*batch)));
+      held_bytes += run.buffer_bytes();
+      CHECK(held_bytes <= budget->most_bytes());
+    }
+    if (ring != nullptr) ring->close();
+    CHECK(budget->used_bytes() == held_bytes);  // what the ring had filled or kept is gone
+    if (turn % 5 != 4) continue;
+    held.clear();
+    held_bytes = 0;
+    CHECK(budget->used_bytes() == 0);
   }
 }
 
@@ -449,6 +488,7 @@ int main() {
   scarce_buffers_go_to_the_next_batch_first();
   a_slow_batch_is_not_starvation();
   memory_stays_within_the_limit();
+  rings_that_follow_each_other_share_a_budget();
   a_child_starts_anew();
   too_many_threads_are_an_error();
 }

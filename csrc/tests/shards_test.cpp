@@ -1,6 +1,7 @@
 // tests/shards_test.cpp: rows of many small shards against the obvious, few mappings and many threads, and files that lie.
 #include "core/shards.h"
 
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -105,6 +106,48 @@ void threads_share_two_mappings() {
     std::vector<std::jthread> threads;
     for (std::uint64_t seed = 1; seed <= 4; ++seed) threads.emplace_back(work, seed * 77);
   }
+}
+
+// The limit holds over all stores, and a store that goes leaves its room to the others.
+void stores_share_one_limit_of_mappings() {
+  Random random{6};
+  const TestStore one(Dtype::uint16, some_shards(random, 30)), other(Dtype::uint32, some_shards(random, 30));
+  const FeedShape shape{5, Labels::next, Documents::isolate, 7, 8};
+  const auto mapped = std::make_shared<Shards::Mapped>(4);
+  for (int round = 0; round < 3; ++round) {
+    const auto look_at = [&](const TestStore& store, const Feed& feed) {
+      for (std::uint64_t sample = 0; sample < store.samples(shape); ++sample) {
+        check_batch(*filled(feed, sample, 1, 1), {expected_row(store, shape, sample)});
+        CHECK(mapped->count() <= 4);
+      }
+    };
+    {
+      const auto first = feed_of(one.open_among(mapped), one.samples(shape), shape);
+      const auto second = feed_of(other.open_among(mapped), other.samples(shape), shape);
+      look_at(one, first);
+      look_at(other, second);
+      look_at(one, first);
+    }
+    CHECK(mapped->count() == 0);
+  }
+}
+
+// Whatever a store says of its ids, none becomes negative in a batch, and an error names the id as the store holds it.
+void ids_that_no_batch_can_hold_are_refused() {
+  const auto complaint_about = [](Dtype dtype, std::uint32_t id, std::size_t id_bytes, std::uint32_t limit) {
+    const TestStore store(dtype, {{{1, 2, 3, 4, 5}}});
+    std::fstream file(store.bin(0), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(frame_bytes + 2 * sizeof id);
+    file.write(reinterpret_cast<const char*>(&id), sizeof id).flush();
+    const FeedShape shape{4, Labels::next, Documents::attend, 0, id_bytes};
+    return complaint([&] { (void)filled(feed_of(store.open(), 1, shape, limit), 0, 1, 1); });
+  };
+  constexpr std::uint32_t too_large = std::uint32_t{1} << 31;
+  CHECK(mentions(complaint_about(Dtype::uint32, too_large, 4, 0), "holds the id 2147483648"));
+  CHECK(mentions(complaint_about(Dtype::int32, static_cast<std::uint32_t>(-5), 4, 0), "holds the id -5"));
+  CHECK(mentions(complaint_about(Dtype::int32, static_cast<std::uint32_t>(-5), 8, 100), "holds the id -5,"));
+  CHECK(complaint_about(Dtype::uint32, too_large, 8, 0).empty());
+  CHECK(complaint_about(Dtype::uint32, too_large - 1, 4, 0).empty());
 }
 
 // Tries all rows of a store of which something was broken; the answer is an error or the right rows, never a crash.
@@ -346,6 +389,8 @@ int main() {
   a_window_may_cross_many_shards();
   every_token_and_document_is_found_in_its_shard();
   threads_share_two_mappings();
+  stores_share_one_limit_of_mappings();
+  ids_that_no_batch_can_hold_are_refused();
   missing_and_cut_files_are_errors_that_name_the_file();
   a_shard_of_another_store_is_refused();
   a_damaged_index_is_an_error_or_harmless();

@@ -82,7 +82,12 @@ class TestStore {
   }
 
   std::shared_ptr<millstream::Shards> open(std::size_t most_mapped = 16'384) const {
-    return std::make_shared<millstream::Shards>(layout(), most_mapped);
+    return open_among(std::make_shared<millstream::Shards::Mapped>(most_mapped));
+  }
+
+  // A store that shares a limit of mappings with others.
+  std::shared_ptr<millstream::Shards> open_among(std::shared_ptr<millstream::Shards::Mapped> mapped) const {
+    return std::make_shared<millstream::Shards>(layout(), std::move(mapped));
   }
 
   // Rows of a shape that this store gives.
@@ -212,6 +217,7 @@ void check_rows_as(const millstream::Batch& batch, const std::vector<ExpectedRow
       CHECK(!layout.isolated || inputs[2 * column + i] == static_cast<Out>(row.positions[i]));
     }
     CHECK(batch.lengths()[number] == static_cast<std::int32_t>(row.tokens));
+    CHECK(!layout.documents || batch.cuts()[number] == static_cast<std::int64_t>(row.cut));
     for (const auto start : row.segments) starts.push_back(static_cast<std::int64_t>(number * layout.length + start));
     tokens += row.tokens;
     cut += row.cut;
@@ -239,7 +245,7 @@ inline void check_batch(const millstream::Batch& batch, const std::vector<Expect
 inline std::unique_ptr<millstream::Batch> filled(const millstream::Feed& feed, std::uint64_t first, std::uint64_t own,
                                                  std::size_t rows) {
   const auto layout = feed.layout(rows);
-  const auto pool = std::make_shared<millstream::Pool>(layout.bytes(), 1, 0);
+  const auto pool = std::make_shared<millstream::Pool>(layout.bytes(), std::make_shared<millstream::Budget>(), 0);
   auto batch = std::make_unique<millstream::Batch>(pool, pool->try_take(), layout);
   millstream::FeedScratch scratch;
   feed.fill(first, own, *batch, scratch, std::atomic<bool>(false));

@@ -125,6 +125,9 @@ class IdError(DataError):
 class RingClosed(RuntimeError):
     pass
 
+class BudgetFull(RuntimeError):
+    pass
+
 class StoreFiles:
     """The files of a store, mapped when first touched."""
 
@@ -143,6 +146,9 @@ class Feed:
 
     def batch_bytes(self, rows: int) -> int:
         """Bytes of the buffer of a batch of so many rows."""
+
+    def scratch_bytes(self, clock: Clock, threads: int) -> int:
+        """Bytes that so many threads need besides buffers."""
 
 class Batch:
     """One batch in one buffer; arrays over it keep it alive."""
@@ -165,6 +171,12 @@ class Batch:
         """Number of each row's source in the plan; -1 for filler."""
 
     @property
+    def cuts(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        Tokens of each row's document that did not fit; empty where rows are not documents.
+        """
+
+    @property
     def segment_starts(self) -> numpy.typing.NDArray[numpy.int32]:
         """Starts of the segments in the flattened rows, and their end."""
 
@@ -180,24 +192,31 @@ class Batch:
         Epoch and place of the first row (since the phase began), rows, filler, tokens, tokens cut, longest segment.
         """
 
+class Budget:
+    """Bytes that all rings of a loader share."""
+
+    def __init__(self, most_bytes: int = 18446744073709551615) -> None: ...
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of all buffers, also of those in the user's hands."""
+
 class Ring:
     """Threads that fill batches ahead of the trainer, handed over in order."""
 
-    def __init__(self, feed: Feed, clock: Clock, first_step: int, threads: int, depth: int, most_buffers: int = 18446744073709551615, pad_last: bool = False) -> None: ...
+    def __init__(self, feed: Feed, clock: Clock, first_step: int, threads: int, depth: int, budget: Budget, pad_last: bool = False) -> None: ...
 
     def take(self) -> Batch | None:
         """The next batch; None when the user holds every buffer."""
 
     def close(self) -> None:
-        """Stop the threads."""
+        """
+        Stop the threads, and let go of all buffers that are not in the user's hands.
+        """
 
     @property
     def ready(self) -> int:
         """Batches that wait to be taken."""
-
-    @property
-    def pool_bytes(self) -> int:
-        """Bytes of all buffers, also of those in the user's hands."""
 
     @property
     def counters(self) -> tuple[int, int, int, int, int]:

@@ -37,7 +37,13 @@ class MillstreamError(Exception):
 
 
 class SourceError(MillstreamError):
-    """Raw input that cannot be read or parsed."""
+    """Raw input that cannot be read or parsed.
+
+    >>> from millstream import prepare
+    >>> prepare("nowhere.txt", "corpus")
+    Traceback (most recent call last):
+    millstream.errors.SourceError: nowhere.txt: ...
+    """
 
 
 class CompressionError(MillstreamError):
@@ -45,47 +51,119 @@ class CompressionError(MillstreamError):
 
 
 class TokenizerError(MillstreamError):
-    """A tokenizer that is missing, unknown or unfit."""
+    """A tokenizer that is missing, unknown or unfit.
+
+    >>> from millstream import load_tokenizer
+    >>> load_tokenizer("nowhere")
+    Traceback (most recent call last):
+    millstream.errors.TokenizerError: ...
+    """
 
 
 class StoreError(MillstreamError):
-    """A token file or store that is damaged, foreign or unfinished."""
+    """A token file or store that is damaged, foreign or unfinished.
+
+    >>> from millstream import TokenStore
+    >>> TokenStore("nowhere")
+    Traceback (most recent call last):
+    millstream.errors.StoreError: nowhere: ...
+    """
 
 
 class FingerprintError(StoreError):
-    """The data is not the data that a state was saved for."""
+    """The data is not the data that a state was saved for.
+
+    >>> from millstream.loaders.pretrain import example_loader
+    >>> state = example_loader().state_dict()
+    >>> state["data"]["data"]["fingerprint"] = "of other data"
+    >>> example_loader().load_state_dict(state)
+    Traceback (most recent call last):
+    millstream.errors.FingerprintError: ...: the data of 'data' is not the data that the state was saved for ...
+    """
 
 
 class OrderError(MillstreamError):
-    """An impossible order: ranks, weights, positions."""
+    """An impossible order: ranks, weights, positions.
+
+    >>> from millstream.order import quotas
+    >>> quotas({"web": 1.0, "code": 0.0001})
+    Traceback (most recent call last):
+    millstream.errors.OrderError: the weight of 'code' (0.0001) rounds to none of 1000 places
+    ...
+    """
 
 
 class BatchError(MillstreamError):
-    """Arrays that do not fit together."""
+    """Arrays that do not fit together.
+
+    >>> from millstream import TrainingBatch
+    >>> TrainingBatch.merge([TrainingBatch.empty(2, 4), TrainingBatch.empty(2, 8)])
+    Traceback (most recent call last):
+    millstream.errors.BatchError: ...
+    """
 
 
 class LoaderError(MillstreamError):
-    """Settings or calls that cannot work."""
+    """Settings or calls that cannot work.
+
+    >>> from millstream.loaders.pretrain import example_loader
+    >>> example_loader(batch_size=0)
+    Traceback (most recent call last):
+    millstream.errors.LoaderError: ...
+    """
 
 
 class BudgetError(LoaderError):
-    """The memory budget is too small, or the user holds every buffer."""
+    """The memory budget is too small, or the user holds every buffer.
+
+    >>> from millstream.loaders.pretrain import example_loader
+    >>> with example_loader(memory_budget=100) as loader:
+    ...     loader.next()
+    Traceback (most recent call last):
+    millstream.errors.BudgetError: memory_budget is 100 bytes; ...
+    """
 
 
 class StateError(LoaderError):
-    """A state that cannot be loaded here."""
+    """A state that cannot be loaded here.
+
+    >>> from millstream.loaders.pretrain import example_loader
+    >>> example_loader(seed=1).load_state_dict(example_loader(seed=0).state_dict())
+    Traceback (most recent call last):
+    millstream.errors.StateError: the state was saved with seed=0, this loader has seed=1
+    ...
+    """
 
 
 class UnknownLength(LoaderError):  # noqa: N818 - a promised name
-    """Something that cannot be known before the data was read."""
+    """Something that cannot be known before the data was read.
+
+    >>> issubclass(UnknownLength, LoaderError)
+    True
+    """
 
 
 class ClosedError(LoaderError):
-    """The loader or queue was closed."""
+    """The loader or queue was closed.
+
+    >>> from millstream.loaders.pretrain import example_loader
+    >>> loader = example_loader()
+    >>> loader.close()
+    >>> loader.next()
+    Traceback (most recent call last):
+    millstream.errors.ClosedError: this loader was closed
+    ...
+    """
 
 
 class WaitTimeout(LoaderError, TimeoutError):  # noqa: N818 - reads as a claim
-    """What was waited for did not come in time; also a TimeoutError."""
+    """What was waited for did not come in time; also a TimeoutError.
+
+    >>> from millstream import BatchQueue
+    >>> BatchQueue(1).dequeue(timeout_s=0)
+    Traceback (most recent call last):
+    millstream.errors.WaitTimeout: ...
+    """
 
 
 class MissingExtra(MillstreamError, ImportError):  # noqa: N818 - reads as a claim

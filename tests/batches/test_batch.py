@@ -42,11 +42,12 @@ def isolated(rows: Segments, width: int = 6) -> TrainingBatch:
         metadata={
             "epoch": 3,
             "step": 7,
-            "rows": len(rows),
+            "rows": (len(rows) + 1) // 2,
             "sequence_length": width,
             "tokens": sum(sum(row) for row in rows),
             "source": [f"source {i}" for i in range(len(rows))],
             "filler": [i % 2 == 1 for i in range(len(rows))],
+            "cut_tokens": [10 * i for i in range(len(rows))],
         },
     )
 
@@ -107,7 +108,7 @@ def slow_dense_mask(batch: TrainingBatch, rows: Segments | None, lengths: list[i
             segment += [-1 - place for place in range(width - len(segment))]  # padding sees itself alone
         for query in range(width):
             for key in range(query + 1):
-                seen = segment[query] == segment[key] if rows is not None else key < lengths[row]
+                seen = segment[query] == segment[key] if rows is not None else key < lengths[row] or key == query
                 mask[row, 0, query, key] = seen
     return mask
 
@@ -122,7 +123,9 @@ def test_the_dense_mask_of_isolated_rows_is_causal_within_segments(rows: Segment
 
 @given(lengths=row_lengths)
 @settings(max_examples=50)
-def test_the_dense_mask_of_padded_rows_is_causal_over_real_tokens(lengths: list[int]) -> None:
+def test_the_dense_mask_of_padded_rows_is_causal_over_real_tokens_and_every_place_sees_itself(
+    lengths: list[int],
+) -> None:
     batch = padded(lengths)
 
     assert np.array_equal(batch.dense_attention_mask(), slow_dense_mask(batch, None, lengths))
@@ -144,13 +147,15 @@ def test_masks_are_tensors_of_the_batchs_framework(framework: str) -> None:
 @settings(max_examples=100)
 def test_merging_what_was_split_gives_the_batch_back(batch: TrainingBatch, parts: int) -> None:
     pieces = batch.split(parts)
-    rows = [piece.metadata["rows"] for piece in pieces]
+    rows = [len(piece.input_ids) for piece in pieces]
 
     assert len(pieces) == parts
     assert max(rows) - min(rows) <= 1
     assert facts(TrainingBatch.merge(pieces)) == facts(batch)
     for piece in pieces:
-        assert piece.validate().input_ids.shape == (piece.metadata["rows"], batch.metadata["sequence_length"])
+        filler = sum(piece.metadata.get("filler", []))
+        shape = (piece.metadata["rows"] + filler, batch.metadata["sequence_length"])
+        assert piece.validate().input_ids.shape == shape
         assert piece.metadata["tokens"] == (0 if piece.lengths is None else int(piece.lengths.sum()))
 
 
@@ -325,7 +330,7 @@ def test_a_released_batch_has_let_go_of_everything_and_says_so() -> None:
     batch.release()
 
     assert [name for name in ("input_ids", "labels", "position_ids", "cu_seqlens") if batch[name] is not None] == []
-    assert batch.metadata["rows"] == 2
+    assert batch.metadata["rows"] == 1
     for use in (batch.copy, lambda: batch.split(2), lambda: batch.to("torch"), lambda: batch.loss_mask):
         with pytest.raises(BatchError, match="released") as caught:
             use()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from batches.test_batch import batches, facts, isolated, padded
 from batches.test_topology import topologies
-from laws import Ranks, Work, examples, stores
+from laws import ONE, Data, Ranks, Work, examples
 from loaders.samples import follows_its_hint
-from millstream import BatchError, LoaderError, TokenStore, Topology, TrainingBatch, distribute, register_balancer
+from millstream import BatchError, LoaderError, Topology, TrainingBatch, distribute, register_balancer
 from millstream.batches.distribute import by_tokens
 from millstream.tensors import FRAMEWORKS
 
@@ -44,28 +44,26 @@ def test_every_row_goes_to_one_data_rank_and_peers_are_equal(
     shares = one_of_each_group(pieces, topology)
 
     def rows(some: list[TrainingBatch]) -> list[str]:
-        return sorted(str(facts(row)) for piece in some for row in piece.split(max(1, piece.metadata["rows"])))
+        return sorted(
+            str(facts(row)) for piece in some if len(piece.input_ids) for row in piece.split(len(piece.input_ids))
+        )
 
-    assert rows([share for share in shares if share.metadata["rows"]]) == rows(
-        [batch] if batch.metadata["rows"] else []
-    )
+    assert rows(shares) == rows([batch])
     assert sum(share.metadata["tokens"] for share in shares) == batch.metadata["tokens"]
     for group in topology.groups:
         for rank in group:
             assert facts(pieces[rank].validate()) == facts(pieces[group[0]])
 
 
-@given(store=stores(), world_size=st.integers(1, 4), rows=st.integers(1, 4))
+@given(data=ONE, world_size=st.integers(1, 4), rows=st.integers(1, 4))
 @examples(15)
-def test_a_distributed_step_is_what_the_loaders_of_the_ranks_give(
-    store: TokenStore, world_size: int, rows: int
-) -> None:
+def test_a_distributed_step_is_what_the_loaders_of_the_ranks_give(data: Data, world_size: int, rows: int) -> None:
     settings = {"chunk_size": 3, "seed": 5}
     work = Work(threads=1, prefetch=2, world_size=world_size)
     alone = Work(threads=1, prefetch=2, world_size=1)
     with (
-        Ranks.pretrain(store, work, rows * world_size, **settings) as ranks,
-        Ranks.pretrain(store, alone, rows * world_size, **settings) as whole,
+        Ranks(data, work, rows * world_size, **settings) as ranks,
+        Ranks(data, alone, rows * world_size, **settings) as whole,
     ):
         for _ in range(whole.loaders[0].get_num_batches()):
             pieces = distribute(whole.loaders[0].next(), Topology.flat(world_size), batch_size=rows)

@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,19 @@ def threads_now() -> int:
     return len(list(Path("/proc/self/task").iterdir()))
 
 
+def eventually(true: Callable[[], bool]) -> bool:
+    """Wait for what must come, however busy the machine is."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return true()
+
+
+def threads_return_to(before: int) -> bool:
+    """The kernel lists a thread for a moment longer than it can be joined."""
+    return eventually(lambda: threads_now() == before)
+
+
 def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
@@ -41,23 +55,30 @@ def all_rows(path: Path, **settings: Any) -> list[list[int]]:
 # The budget
 
 
-def test_a_budget_below_two_batches_is_refused_and_its_hint_works(tmp_path: Path) -> None:
-    with counting_loader(tmp_path, memory_budget=100) as loader, pytest.raises(BudgetError) as caught:
+def smallest_budget(path: Path, **settings: Any) -> int:
+    """Give the budget that the hint of too small a budget names."""
+    with counting_loader(path, memory_budget=100, **settings) as loader, pytest.raises(BudgetError) as caught:
         loader.next()
     enough = re.search(r"memory_budget=(\d+)", follows_its_hint(caught.value))
     assert enough is not None
+    return int(enough[1])
 
-    with counting_loader(tmp_path, memory_budget=int(enough[1])) as loader:
-        assert inputs(loader) == all_rows(tmp_path)
-        assert loader.get_profiling_results()["memory"]["batches"] <= int(enough[1])
-    with counting_loader(tmp_path, memory_budget=int(enough[1]) - 1) as loader, pytest.raises(BudgetError):
+
+@pytest.mark.parametrize("documents", ["attend", "isolate", "row"])
+def test_a_budget_below_two_batches_is_refused_and_its_hint_works(tmp_path: Path, documents: str) -> None:
+    enough = smallest_budget(tmp_path, documents=documents)
+
+    with counting_loader(tmp_path, memory_budget=enough, documents=documents) as loader:
+        assert inputs(loader) == all_rows(tmp_path, documents=documents)
+        assert loader.get_profiling_results()["memory"]["batches"] <= enough
+    with counting_loader(tmp_path, memory_budget=enough - 1, documents=documents) as loader, pytest.raises(BudgetError):
         loader.next()
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_who_keeps_every_batch_gets_an_error_and_goes_on_after_release(tmp_path: Path, threads: int) -> None:
     expected = all_rows(tmp_path)
-    with counting_loader(tmp_path, memory_budget=5 * 1024, threads=threads) as loader:
+    with counting_loader(tmp_path, memory_budget=16 * 1024, threads=threads) as loader:
         kept: list[TrainingBatch] = []
         with pytest.raises(BudgetError, match="in use by your code") as caught:
             while True:
@@ -79,9 +100,8 @@ def test_who_keeps_every_batch_gets_an_error_and_goes_on_after_release(tmp_path:
 @pytest.mark.parametrize("kept_batches", [1, 3])
 def test_a_budget_error_means_that_every_buffer_is_in_the_users_hands(tmp_path: Path, kept_batches: int) -> None:
     with counting_loader(tmp_path, tokens=8001) as loader:
-        loader.next()
-        buffer_bytes = loader.get_profiling_results()["memory"]["batches"] // (1 + loader._engine.ready)
-    budget = (kept_batches + 1) * buffer_bytes
+        buffer_bytes = buffer_of(loader.next())
+    budget = smallest_budget(tmp_path, tokens=8001, threads=4) + (kept_batches - 1) * buffer_bytes
     with counting_loader(tmp_path, tokens=8001, memory_budget=budget, threads=4) as loader:
         window: deque[TrainingBatch] = deque()
         for step in range(200):
@@ -89,6 +109,85 @@ def test_a_budget_error_means_that_every_buffer_is_in_the_users_hands(tmp_path: 
             assert window[-1].metadata["step"] == step
             if len(window) > kept_batches:
                 window.popleft().release()
+
+
+def buffer_of(batch: TrainingBatch) -> int:
+    """Bytes of a batch's buffer."""
+    assert batch._native is not None
+    return batch._native.nbytes
+
+
+def test_batches_of_every_size_and_place_share_one_budget(tmp_path: Path) -> None:
+    budget = 3 * smallest_budget(tmp_path, batch_size=8, threads=2)
+    with counting_loader(tmp_path, memory_budget=budget, threads=2) as loader:
+        kept: list[TrainingBatch] = []
+        refused = 0
+        start = loader.state_dict()
+        for turn in range(120):
+            try:
+                kept.append(loader.get_batch([4, 2, 8, 1][turn % 4]))
+            except BudgetError:
+                refused += 1
+                kept = kept[2:]
+            assert sum(map(buffer_of, kept)) <= budget
+            if turn % 3 == 0:
+                loader.seek(turn // 5)
+            if turn % 10 == 0:
+                loader.load_state_dict(start)
+        assert refused > 10
+        kept.clear()
+        assert len(loader.get_batch(8).input_ids) == 8
+
+
+def test_resident_memory_stays_within_the_budget_whatever_is_held(tmp_path: Path) -> None:
+    code = """
+        import sys
+        from millstream import BudgetError, PretrainDataLoader
+
+        def anonymous():
+            with open("/proc/self/status") as file:
+                return next(int(line.split()[1]) * 1024 for line in file if line.startswith("RssAnon"))
+
+        budget = 24 << 20
+        loader = PretrainDataLoader(sys.argv[1], chunk_size=1024, batch_size=64, dtype="uint16", framework="numpy",
+                                    memory_budget=budget, threads=2)
+        loader.next()
+        loader.seek(0)
+        before, kept, most, refused = anonymous(), [], 0, 0
+        for turn in range(60):
+            try:
+                kept.append(loader.get_batch(48 + turn % 7))
+            except BudgetError:
+                refused += 1
+                kept = kept[len(kept) // 2:]
+            if turn % 4 == 0:
+                loader.seek(turn // 2)
+            most = max(most, anonymous() - before)
+        print(most / budget, refused)
+    """
+    growth, refused = map(float, ran(code, counting_file(tmp_path / "c.bin", 1 << 20))[0].split())
+
+    assert growth < 1.1
+    assert refused > 1
+
+
+def test_a_refused_batch_changes_nothing(tmp_path: Path) -> None:
+    enough = smallest_budget(tmp_path)
+    with counting_loader(tmp_path, memory_budget=enough) as loader:
+        first = loader.next()
+        state = loader.state_dict()
+        with pytest.raises(BudgetError):
+            loader.get_batch(100)
+        assert loader.state_dict() == state
+        second = loader.next()
+        with pytest.raises(BudgetError):
+            loader.get_batch(3)
+        assert len(loader.state_dict()["phases"]) == 1
+        got = inputs([first, second])
+        for batch in (first, second):
+            batch.release()
+        del first, second, batch
+        assert got + inputs(loader) == all_rows(tmp_path)
 
 
 def test_without_a_budget_all_batches_of_an_epoch_may_be_held(tmp_path: Path) -> None:
@@ -99,14 +198,14 @@ def test_without_a_budget_all_batches_of_an_epoch_may_be_held(tmp_path: Path) ->
 
 
 def test_buffers_return_to_the_pool_and_memory_stays_flat(tmp_path: Path) -> None:
-    with counting_loader(tmp_path, tokens=60_001, chunk_size=100, batch_size=8) as loader:
+    with counting_loader(tmp_path, tokens=60_001, chunk_size=100, batch_size=8, prefetch=16) as loader:
         for _ in range(500):
             loader.next()
-        pool, resident = loader._engine.pool_bytes, resident_bytes()
+        resident = resident_bytes()
         for _ in range(10_000):
             loader.next()
 
-        assert loader._engine.pool_bytes <= pool + 3 * 20_000
+        assert loader._engine.used_bytes < (16 + 4) * 14_000  # a batch of 2 columns of 8 x 100 ids, and a little
         assert resident_bytes() - resident < 8 << 20
 
 
@@ -137,12 +236,11 @@ def test_batches_stay_valid_after_close_and_after_the_loader_is_garbage(tmp_path
 @pytest.mark.parametrize("situation", ["full", "never asked", "starved", "at work"])
 def test_close_leaves_no_thread_behind(tmp_path: Path, situation: str) -> None:
     before = threads_now()
-    budget = 4096 if situation == "starved" else None
+    budget = 16_384 if situation == "starved" else None
     loader = counting_loader(tmp_path, threads=3, memory_budget=budget)
     kept = [] if situation == "never asked" else [loader.next()]
     if situation == "full":
-        while loader._engine.ready < 4:
-            time.sleep(0.001)
+        assert eventually(lambda: loader._engine.ready >= 4)
     if situation == "starved":
         with pytest.raises(BudgetError):
             while True:
@@ -150,8 +248,8 @@ def test_close_leaves_no_thread_behind(tmp_path: Path, situation: str) -> None:
 
     start = time.monotonic()
     loader.close()
-    assert time.monotonic() - start < 1
-    assert threads_now() == before
+    assert time.monotonic() - start < 5  # a second is promised, to those who have a processor for themselves
+    assert threads_return_to(before)
     loader.close()
 
 
@@ -163,20 +261,20 @@ def test_a_forgotten_loader_takes_its_threads_with_it(tmp_path: Path) -> None:
     del loader
     gc.collect()
 
-    assert threads_now() == before
+    assert threads_return_to(before)
 
 
 def test_a_closed_loader_says_so_in_every_call_that_needs_batches(tmp_path: Path) -> None:
     with counting_loader(tmp_path) as loader:
+        threads = threads_now()
         loader.next()
-    threads = threads_now()
 
     calls = (loader.next, lambda: loader.get_batch(2), lambda: next(iter(loader)), lambda: loader.prefetch(2))
     for call in calls:
         with pytest.raises(ClosedError) as caught:
             call()
         assert "load_state_dict" in follows_its_hint(caught.value)
-    assert threads_now() == threads
+    assert threads_return_to(threads)
 
 
 def test_closing_in_the_middle_of_a_loop_is_no_silent_end_of_the_epoch(tmp_path: Path) -> None:
@@ -192,11 +290,11 @@ def test_with_closes_after_an_error_too(tmp_path: Path) -> None:
         loader.next()
         raise ZeroDivisionError
 
-    assert threads_now() == before
+    assert threads_return_to(before)
 
 
 def slow_loader(path: Path, rows: int = 400_000) -> PretrainDataLoader:
-    """A loader whose first batch takes a good while: very many rows of one token."""
+    """A loader that is nearly always waited for: very many rows of one token."""
     with (path / "zeros.bin").open("wb") as file:
         file.truncate(2 * (rows + 1))
     return PretrainDataLoader(
@@ -206,18 +304,18 @@ def slow_loader(path: Path, rows: int = 400_000) -> PretrainDataLoader:
 
 def test_close_from_another_thread_ends_a_waiting_next(tmp_path: Path) -> None:
     loader = slow_loader(tmp_path)
-    outcome: list[BaseException | TrainingBatch] = []
+    outcome: list[BaseException] = []
 
     def wait() -> None:
         try:
-            outcome.append(loader.next())
+            while True:
+                loader.next()
         except ClosedError as error:
             outcome.append(error)
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    while not loader._engine.running:
-        time.sleep(0.001)
+    assert eventually(lambda: loader._engine.running)
     loader.close()
     waiting.join(PATIENCE_S)
 
@@ -232,8 +330,8 @@ SLOW_NEXT = """
     loader = PretrainDataLoader(sys.argv[1], chunk_size=1, batch_size=1_000_000, dtype="uint16", framework="numpy",
                                 threads=1, prefetch=1)
     print("asking", flush=True)
-    loader.next()
-    print("got it", flush=True)
+    while True:
+        loader.next()
 """
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from loaders.samples import Ids, counting_loader, follows_its_hint, inputs, take, windows
+from loaders.samples import Ids, counting_loader, follows_its_hint, inputs, ran, take, windows
 from millstream import (
     CharTokenizer,
     LoaderError,
@@ -251,10 +251,22 @@ def test_nothing_is_lost_without_being_counted(tmp_path: Path) -> None:
         assert loader.losses["dropped_rows"] == 2
         assert len(inputs(loader)) == 4
     with PretrainDataLoader(path, documents="row", **given) as loader:
-        cut = [batch.metadata.get("cut_tokens", 0) for batch in loader]
+        cut = {origin.sample: 0 for step in range(2) for origin in loader.explain(step)}
+        for step, batch in enumerate(loader):
+            cut |= zip((origin.sample for origin in loader.explain(step)), batch.metadata["cut_tokens"], strict=True)
+        assert cut == {0: 9, 1: 0, 2: 5}
         assert loader.losses == {"cut_tokens": 14}
-        assert sum(cut) == 14
         assert loader.get_profiling_results()["losses"] == loader.losses
+
+
+def test_rows_that_are_given_again_are_not_cut_again(tmp_path: Path) -> None:
+    path = write_store(tmp_path / "store", [range(13), range(4), range(9)])
+    with PretrainDataLoader(path, chunk_size=4, framework="numpy", batch_size=3, documents="row") as loader:
+        state = loader.state_dict()
+        for go_back in (loader.reset, lambda: loader.seek(0), lambda: loader.load_state_dict(state)):
+            loader.next()
+            assert loader.losses["cut_tokens"] == 14
+            go_back()
 
 
 def test_filler_is_marked_and_has_no_loss(tmp_path: Path) -> None:
@@ -345,6 +357,26 @@ def test_padded_rows_cannot_be_cut_shorter_in_the_middle_of_an_epoch(tmp_path: P
         with pytest.raises(OrderError, match="cannot become rows of 4"):
             loader.load_state_dict(state)
         assert loader.next().metadata["step"] == 0
+
+
+def test_explaining_a_file_that_shrank_is_an_error_and_ends_no_process(tmp_path: Path) -> None:
+    code = """
+        import os, sys
+        from millstream import CharTokenizer, PretrainDataLoader, StoreError
+
+        loader = PretrainDataLoader(sys.argv[1], chunk_size=1000, batch_size=1, shuffle=False, framework="numpy",
+                                    tokenizer=CharTokenizer("abc"), dtype="uint16")
+        print(len(loader.explain(0)[0].text))
+        os.truncate(sys.argv[1], 0)
+        try:
+            loader.explain(3)
+        except StoreError as error:
+            print("became shorter" in str(error))
+    """
+    path = tmp_path / "tokens.bin"
+    np.ones(20_000, np.uint16).tofile(path)
+
+    assert ran(code, path) == ["1000", "True"]
 
 
 def test_a_shard_table_that_shrinks_ends_no_process(tmp_path: Path) -> None:

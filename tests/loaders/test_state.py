@@ -349,7 +349,7 @@ def test_unknown_entries_and_odd_names_do_no_harm(runs: Any, text: str, value: A
 # Many phases
 
 
-def many_phases(path: Path, phases: int = 40, **given: Any) -> PretrainDataLoader:
+def many_phases(path: Path, phases: int = 500, **given: Any) -> PretrainDataLoader:
     """A loader that has changed its batch size very often."""
     loader = counting_loader(path, tokens=4001, **given)
     for number in range(phases):
@@ -358,9 +358,61 @@ def many_phases(path: Path, phases: int = 40, **given: Any) -> PretrainDataLoade
 
 
 def test_phases_that_outgrow_the_state_need_a_folder_and_the_hint_says_so(tmp_path: Path) -> None:
-    with many_phases(tmp_path) as loader, pytest.raises(StateError, match="40 phases") as caught:
+    with many_phases(tmp_path) as loader, pytest.raises(StateError, match="500 phases") as caught:
         loader.state_dict()
     assert "cache_dir=" in follows_its_hint(caught.value)
+
+
+def test_hundreds_of_odd_batches_fit_into_the_state(tmp_path: Path) -> None:
+    with many_phases(tmp_path, 300) as loader:
+        state = through_json(loader.state_dict())
+        past = [loader.explain(step) for step in range(300)]
+        rest = inputs(loader)
+    with counting_loader(tmp_path, tokens=4001) as loader:
+        loader.load_state_dict(state)
+        assert [loader.explain(step) for step in range(300)] == past
+        assert inputs(loader) == rest
+
+
+@pytest.mark.parametrize("sizes", [[0], [3, 3, 3], [7, -1], [7, 0], [1, 3], [7, 2**63], "73", [7, True], [7.0, 2]])
+def test_sizes_that_no_run_had_are_refused(tmp_path: Path, sizes: Any) -> None:
+    with counting_loader(tmp_path) as loader:
+        loader.get_batch(2)
+        loader.next()
+        state = loader.state_dict()
+        assert state["phases"][1] == [1, 4]
+        state["phases"][1] = sizes
+        with pytest.raises(StateError):
+            loader.load_state_dict(state)
+
+
+def test_a_phase_without_steps_is_forgotten(tmp_path: Path) -> None:
+    with counting_loader(tmp_path) as loader:
+        for _ in range(20):
+            loader.get_batch(2)
+            loader.seek(loader.step)  # back to the loader's own size, for no step
+        assert len(loader.state_dict()["phases"]) == 2
+
+
+def test_a_state_saved_without_its_phases_goes_on_where_they_are(tmp_path: Path) -> None:
+    beside = tmp_path / "beside"
+    with many_phases(tmp_path, cache_dir=beside) as loader:
+        state = loader.state_dict()
+        past = [loader.explain(step) for step in range(500)]
+    for cache_dir in (None, tmp_path / "elsewhere"):
+        with counting_loader(tmp_path, tokens=4001, cache_dir=cache_dir) as loader:
+            loader.load_state_dict(state)
+            for number in range(20 if cache_dir is None else 500):
+                loader.get_batch(1 + number % 3)
+            later = through_json(loader.state_dict())
+            present = [loader.explain(step) for step in range(500, loader.step)]
+            rest = inputs(loader)
+        for file in cache_dir.iterdir() if cache_dir is not None else ():
+            file.rename(beside / file.name)
+        with counting_loader(tmp_path, tokens=4001, cache_dir=beside) as loader:
+            loader.load_state_dict(later)
+            assert [loader.explain(step) for step in range(loader.step)] == past + present
+            assert inputs(loader) == rest
 
 
 def test_phases_beside_the_checkpoint_come_back_and_explain_the_past(tmp_path: Path) -> None:

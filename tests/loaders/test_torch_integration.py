@@ -30,6 +30,18 @@ def test_torchs_loader_takes_ours_as_the_data_set_it_is(tmp_path: Path) -> None:
         assert batches[0][0].input_ids.dtype == torch.int64
 
 
+def test_torchs_loader_takes_ours_whatever_the_framework_of_the_batches(tmp_path: Path) -> None:
+    code = """
+        import sys
+        from torch.utils.data import DataLoader
+        from millstream import PretrainDataLoader
+
+        loader = PretrainDataLoader(sys.argv[1], chunk_size=10, dtype="uint16", framework="numpy")
+        print(len(list(DataLoader(loader, batch_size=None))) == loader.get_num_batches())
+    """
+    assert ran(code, counting_file(tmp_path / "c.bin")) == ["True"]
+
+
 @pytest.mark.parametrize("framework", ["torch", "numpy"])
 def test_worker_processes_of_torch_are_refused_and_not_left_hanging(tmp_path: Path, framework: str) -> None:
     code = """

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chance import as_even_as_chance, unrelated
 from millstream.errors import OrderError
 from millstream.order import SampleOrder, source_key
 
 
 def order_of(samples: int, seed: int, epoch: int = 0) -> npt.NDArray[np.int64]:
     return SampleOrder(samples, seed=seed).at(np.arange(samples), epoch).astype(np.int64)
-
-
-def excess(observed: npt.NDArray[np.float64], expected: float, freedom: int) -> float:
-    """By how many standard deviations a chi-square statistic exceeds what chance gives."""
-    chi_square = float(((observed - expected) ** 2 / expected).sum())
-    return (chi_square - freedom) / math.sqrt(2 * freedom)
 
 
 def test_the_first_positions_of_each_order_are_pinned() -> None:
@@ -84,7 +77,7 @@ def test_small_orders_put_each_sample_everywhere_equally_often(samples: int) -> 
     for epoch in range(epochs):
         landed[np.arange(samples), order_of(samples, seed=11, epoch=epoch)] += 1
 
-    assert excess(landed, epochs / samples, (samples - 1) ** 2) < 5
+    assert as_even_as_chance(landed, epochs / samples, (samples - 1) ** 2, drawn_from=samples)
 
 
 def test_all_orders_of_four_are_equally_likely() -> None:
@@ -94,7 +87,7 @@ def test_all_orders_of_four_are_equally_likely() -> None:
         counts[found] = counts.get(found, 0) + 1
 
     assert len(counts) == 24
-    assert excess(np.array(list(counts.values()), float), 300, 23) < 5
+    assert as_even_as_chance(np.array(list(counts.values())), 300, 23)
 
 
 @pytest.mark.parametrize("samples", [1025, 4097, 65536, 100_003])
@@ -104,30 +97,18 @@ def test_each_part_of_the_data_lands_in_each_part_of_the_epoch(samples: int) -> 
         found = order_of(samples, seed)
         landed = np.zeros((parts, parts))
         np.add.at(landed, (np.arange(samples) * parts // samples, found * parts // samples), 1)
-        assert excess(landed, samples / parts**2, (parts - 1) ** 2) < 5
+        assert as_even_as_chance(landed, samples / parts**2, (parts - 1) ** 2, drawn_from=samples)
 
 
 @pytest.mark.parametrize("samples", [1025, 4097, 65536, 100_003])
 def test_neighbours_epochs_and_seeds_are_unrelated(samples: int) -> None:
-    """Correlations of n values are normal with deviation 1/sqrt(n); five of those is beyond chance."""
-    limit = 5 / math.sqrt(samples)
     for seed in range(10):
         found = order_of(samples, seed)
         others = (np.roll(found, 1), order_of(samples, seed, epoch=1), order_of(samples, seed + 1), np.arange(samples))
         for other in others:
-            assert abs(np.corrcoef(found, other)[0, 1]) < limit
+            assert unrelated(found, other)
     adjacent = [int((np.abs(np.diff(order_of(samples, seed))) == 1).sum()) for seed in range(40)]
     assert 1.0 < np.mean(adjacent) < 3.2  # two are expected, whatever the size
-
-
-def test_a_local_shuffle_reads_inside_its_group() -> None:
-    order = SampleOrder(10_007, shuffle="local", seed=3, block_samples=100, group_blocks=5)
-    found = order.at(np.arange(10_007)).astype(np.int64)
-
-    for start in range(0, 9_500, 500):
-        blocks = set((found[start : start + 400] // 100).tolist())
-        assert len(blocks) <= 10  # a group has five blocks; the short last block shifts a window over two groups
-    assert len(set((found[:500] // 100).tolist())) == 5
 
 
 def test_names_move_each_source_by_itself() -> None:

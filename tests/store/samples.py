@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from millstream.errors import StoreError
 from millstream.store import TokenStore, TokenStoreWriter, column, disk, growing, session, writer
+from millstream.store.format import Frame
+from millstream.store.manifest import describe, sealed
+from millstream.store.table import Rows, encode_table
 
 Documents = Sequence[Any]  # of lists or arrays of ids
 
@@ -40,6 +43,25 @@ def write_store(path: Path, texts: Documents, **settings: Any) -> Path:
         for each in texts[writing.documents - writing.parent_documents :]:
             writing.append(each)
     return path
+
+
+def build_sparse(path: Path, rows: Rows, tokens: int) -> None:
+    """Make a store by hand from one sparse shard, linked under every file number."""
+    (path / "versions").mkdir(parents=True)
+    row = rows[0].tolist()
+    bin_frame = Frame("T", row[1], row[5], row[4], row[3], "uint16").encode()
+    idx_frame = Frame("D", row[3], row[1], row[4]).encode()
+    for name, frame, size in (("00000.bin", bin_frame, 2 * row[1]), ("00000.idx", idx_frame, 8 * row[3])):
+        with (path / name).open("wb") as file:
+            file.write(frame)
+            file.truncate(64 + size)
+    with (path / "00000.idx").open("r+b") as file:
+        file.seek(64 + 8 * (row[3] - 1))
+        file.write(int(row[1]).to_bytes(8, "little"))
+    manifest = describe("uint16", rows)
+    assert manifest["tokens"] == tokens
+    (path / "versions" / f"{manifest['fingerprint']}.tab").write_bytes(encode_table(rows))
+    (path / "manifest.json").write_bytes(sealed(manifest))
 
 
 def read_back(path: Path, **settings: Any) -> list[list[int]]:

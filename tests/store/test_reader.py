@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 
 from millstream.errors import StoreError
 from millstream.store import Layout, TokenStore
-from millstream.store.format import Frame
-from millstream.store.manifest import describe, sealed
-from millstream.store.table import Row, Rows, encode_table, rows_of
-from store.samples import complaint, corpus, shrink, write_store
+from millstream.store.table import Row, rows_of
+from store.samples import build_sparse, complaint, corpus, shrink, write_store
 
 places = st.one_of(st.none(), st.integers(-400, 400))
 TEXTS = corpus(20, seed=5)
@@ -145,25 +143,6 @@ def test_what_is_not_there_or_not_a_store_says_so(tmp_path: Path) -> None:
         TokenStore(path, dtype="float64")
 
 
-def build(path: Path, rows: Rows, tokens: int) -> None:
-    """Make a store by hand from one sparse shard, linked under every file number."""
-    (path / "versions").mkdir(parents=True)
-    row = rows[0].tolist()
-    bin_frame = Frame("T", row[1], row[5], row[4], row[3], "uint16").encode()
-    idx_frame = Frame("D", row[3], row[1], row[4]).encode()
-    for name, frame, size in (("00000.bin", bin_frame, 2 * row[1]), ("00000.idx", idx_frame, 8 * row[3])):
-        with (path / name).open("wb") as file:
-            file.write(frame)
-            file.truncate(64 + size)
-    with (path / "00000.idx").open("r+b") as file:
-        file.seek(64 + 8 * (row[3] - 1))
-        file.write(int(row[1]).to_bytes(8, "little"))
-    manifest = describe("uint16", rows)
-    assert manifest["tokens"] == tokens
-    (path / "versions" / f"{manifest['fingerprint']}.tab").write_bytes(encode_table(rows))
-    (path / "manifest.json").write_bytes(sealed(manifest))
-
-
 def seconds_to_open(path: Path) -> float:
     """The best of several: a busy machine only adds."""
     times = []
@@ -175,8 +154,8 @@ def seconds_to_open(path: Path) -> float:
 
 
 def test_a_store_of_a_trillion_tokens_opens_as_fast_as_one_of_a_million(tmp_path: Path) -> None:
-    build(tmp_path / "small", rows_of([Row(10**6, 3, tag=1, bound=2, file=0)]), 10**6)
-    build(tmp_path / "large", rows_of([Row(10**12, 3, tag=1, bound=2, file=0)]), 10**12)
+    build_sparse(tmp_path / "small", rows_of([Row(10**6, 3, tag=1, bound=2, file=0)]), 10**6)
+    build_sparse(tmp_path / "large", rows_of([Row(10**12, 3, tag=1, bound=2, file=0)]), 10**12)
     store = TokenStore(tmp_path / "large")
 
     assert len(store) == 10**12
@@ -189,7 +168,7 @@ def test_a_store_of_a_trillion_tokens_opens_as_fast_as_one_of_a_million(tmp_path
 def test_a_hundred_thousand_shards_open_lazily(tmp_path: Path) -> None:
     count, path = 100_000, tmp_path / "many"
     rows = rows_of(Row(10, 2, tag=1, bound=2, file=number) for number in range(count))
-    build(path, rows, 10 * count)
+    build_sparse(path, rows, 10 * count)
     used = [0, *range(50_000, 50_400), count - 1]
     for number in used[1:]:  # all others are not even there: nobody asks for them
         for suffix in (".bin", ".idx"):

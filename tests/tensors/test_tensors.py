@@ -74,7 +74,7 @@ def test_jax_gets_ids_of_32_bits(tmp_path: Path, rows: int, length: int) -> None
 
 
 def test_a_shared_jax_array_looks_at_the_loaders_buffer(tmp_path: Path) -> None:
-    with counting_loader(tmp_path, framework="jax", batch_size=4, chunk_size=16) as loader:
+    with counting_loader(tmp_path, framework="jax", batch_size=4, chunk_size=16, prefetch=4) as loader:
         batch = loader.next()
         pool = loader.get_profiling_results()["memory"]["batches"]
         held = [loader.next().input_ids for _ in range(50)]

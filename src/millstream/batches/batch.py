@@ -20,7 +20,7 @@ from millstream.tensors import FRAMEWORKS, backend
 NO_LOSS = -100
 COLUMNS = ("input_ids", "labels", "position_ids")
 MASKS = ("attention_mask", "loss_mask")
-ROW_FACTS = ("source", "filler")
+ROW_FACTS = ("source", "filler", "cut_tokens")
 """Entries of the metadata that hold one value per row."""
 MODEL_FIELDS = ("input_ids", "attention_mask", "labels", "position_ids")
 FIELDS = (*COLUMNS, *MASKS, "cu_seqlens", "max_seqlen")
@@ -101,11 +101,18 @@ class TrainingBatch:
         return self._loss_mask
 
     def dense_attention_mask(self) -> Any:
-        """Build the causal mask (rows, 1, length, length): True where a query may see a key of its own segment."""
+        """Build the causal mask (rows, 1, length, length): True where a query may see a key of its own segment.
+
+        Every position sees itself, padding too: a softmax over nothing would be NaN.
+
+        >>> batch = TrainingBatch(np.array([[5, 0]]), np.array([[-100, -100]]), lengths=np.array([0], np.int32))
+        >>> batch.dense_attention_mask().tolist()
+        [[[[True, False], [False, True]]]]
+        """
         rows, length = self._numpy("input_ids").shape
         causal = np.tri(length, dtype=bool)
         if self.cu_seqlens is None:
-            mask = causal & self._attention().astype(bool)[:, None, :]
+            mask = causal & (self._attention().astype(bool)[:, None, :] | np.eye(length, dtype=bool))
         else:
             starts = np.zeros(rows * length + 1, np.int64)
             starts[backend(self.framework).to_numpy(self.cu_seqlens)] = 1
@@ -243,6 +250,7 @@ class TrainingBatch:
             longest = int(np.diff(inside).max(initial=0))
             starts = backend(self.framework).from_numpy(inside)
         lengths = None if self.lengths is None else self.lengths[start:stop]
+        facts = {fact: self.metadata[fact][start:stop] for fact in ROW_FACTS if fact in self.metadata}
         tokens = (stop - start) * length if lengths is None else int(lengths.sum())
         return TrainingBatch(
             self.input_ids[start:stop],
@@ -254,8 +262,8 @@ class TrainingBatch:
             max_seqlen=longest,
             metadata={
                 **self.metadata,
-                **{fact: self.metadata[fact][start:stop] for fact in ROW_FACTS if fact in self.metadata},
-                "rows": stop - start,
+                **facts,
+                "rows": stop - start - sum(facts.get("filler", ())),
                 "tokens": tokens,
             },
         )

@@ -12,11 +12,21 @@ import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from millstream._core import Batch, Clock, DataError, Feed, IdError, Plan, Ring, RingClosed, StoreFiles
+from millstream._core import (
+    Batch,
+    Budget,
+    BudgetFull,
+    Clock,
+    DataError,
+    Feed,
+    IdError,
+    Plan,
+    Ring,
+    RingClosed,
+    StoreFiles,
+)
 from millstream.errors import BudgetError, ClosedError, StoreError
 from millstream.store.layout import Layout
-
-NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True)
@@ -31,7 +41,7 @@ class EngineSettings:
 
 
 @dataclass(frozen=True)
-class Source:
+class FeedSource:
     """A store as the engine sees it; `id_limit` is 0 where its ids were checked when it was opened."""
 
     layout: Layout
@@ -56,7 +66,7 @@ def store_files(layout: Layout) -> StoreFiles:
 
 
 def make_feed(
-    sources: Iterable[Source],
+    sources: Iterable[FeedSource],
     plan: Plan,
     length: int,
     labels: str,
@@ -95,6 +105,7 @@ class Engine:
         self.turn = threading.RLock()
         """The lock of whoever asks for a batch."""
         self._ring: Ring | None = None
+        self._budget = self._new_budget()
         self._past = Counters()
         _ENGINES.add(self)
 
@@ -107,14 +118,23 @@ class Engine:
         """Start afresh in a forked child: threads are not there, and one of them may have held the lock."""
         self.turn = threading.RLock()
         self._ring = None  # natively left behind, locks and all
+        self._budget = self._new_budget()
+
+    def _new_budget(self) -> Budget:
+        """What all rings share: a batch of an earlier one may still be in the user's hands."""
+        most = self.settings.memory_budget
+        return Budget() if most is None else Budget(most)
 
     def start(self, make: Callable[[], tuple[Feed, Clock, int]], first_step: int) -> None:
         """Fill batches from a step of the clock on. `make` gives feed, clock and rows of a batch."""
         self.stop()
         feed, clock, rows = make()
-        depth, most = self._depth(feed.batch_bytes(rows))
         settings = self.settings
-        self._ring = Ring(feed, clock, first_step, settings.threads, depth, most, settings.pad_last)
+        depth = self._depth(feed.batch_bytes(rows), feed.scratch_bytes(clock, settings.threads))
+        try:
+            self._ring = Ring(feed, clock, first_step, settings.threads, depth, self._budget, settings.pad_last)
+        except BudgetFull:
+            raise self._in_use() from None
 
     def take(self) -> Batch:
         """Give the next batch, waiting for it if need be."""
@@ -128,12 +148,16 @@ class Engine:
         except DataError as error:
             raise data_error(error) from None
         if batch is None:
-            raise BudgetError(
-                f"all {ring.pool_bytes} bytes of batches that memory_budget allows are still in use by your code",
-                hint="let go of old batches (batch.release(), or keep batch.copy() of what you need), "
-                "or pass a larger memory_budget",
-            )
+            raise self._in_use()
         return batch
+
+    def _in_use(self) -> BudgetError:
+        return BudgetError(
+            f"{self._budget.used_bytes} of the {self.settings.memory_budget} bytes that memory_budget allows are still "
+            "in use by your code, and another batch does not fit",
+            hint="let go of old batches (batch.release(), or keep batch.copy() of what you need), "
+            "or pass a larger memory_budget",
+        )
 
     def stop(self) -> None:
         """Stop the threads."""
@@ -154,24 +178,24 @@ class Engine:
         return self._ring.ready if self._ring is not None else 0
 
     @property
-    def pool_bytes(self) -> int:
-        """Bytes of all buffers, also of those in the user's hands."""
-        return self._ring.pool_bytes if self._ring is not None else 0
+    def used_bytes(self) -> int:
+        """Bytes of all buffers, also of those in the user's hands, and of what the threads need."""
+        return self._budget.used_bytes
 
-    def _depth(self, batch_bytes: int) -> tuple[int, int]:
-        """How many batches the ring holds, and how many buffers there may be in all."""
+    def _depth(self, batch_bytes: int, scratch_bytes: int) -> int:
+        """How many batches the ring holds, within the budget."""
         budget = self.settings.memory_budget
         wanted = self.settings.prefetch or min(64, max(8, (1 << 20) // batch_bytes))
         if budget is None:
-            return wanted, NO_LIMIT
-        most = budget // batch_bytes
-        if most < 2:
+            return wanted
+        needed = 2 * batch_bytes + scratch_bytes
+        if budget < needed:
             raise BudgetError(
-                f"memory_budget is {budget} bytes, a batch takes {batch_bytes} and two are needed: "
-                "one in your hands and one being filled",
-                hint=f"pass memory_budget={2 * batch_bytes} or more, a smaller batch_size or a smaller chunk_size",
+                f"memory_budget is {budget} bytes; the threads take {scratch_bytes}, a batch {batch_bytes}, "
+                "and two are needed: one in your hands and one being filled",
+                hint=f"pass memory_budget={needed} or more, a smaller batch_size or a smaller chunk_size",
             )
-        return min(wanted, most - 1), most
+        return min(wanted, (budget - scratch_bytes) // batch_bytes - 1)
 
 
 _ENGINES: weakref.WeakSet[Engine] = weakref.WeakSet()

@@ -52,7 +52,7 @@ def open_state(store: TokenStore, arguments: argparse.Namespace) -> PretrainData
             raise LoaderError(f"{flag} and --state exclude each other", hint=f"leave out {flag}: the state knows it")
     path = Path(arguments.state)
     state = _read(path)
-    phase = load_run(state, path.parent)[0][-1]
+    phase = load_run(state, path.parent, state.get("seed", 0))[0][-1]
     if not phase.active:
         raise StateError(f"{path}: the state names no source", hint=DAMAGED)
     name = phase.active[0]

@@ -8,7 +8,7 @@ from typing import Unpack
 
 from millstream.errors import LoaderError
 from millstream.loaders.pretrain import PretrainDataLoader, id_limit, padding_id, row_length
-from millstream.loaders.settings import Settings, SharedKeywords, positive, resolve
+from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
 from millstream.loaders.stores import StoreDataLoader
 from millstream.order.mix import BLOCK_PLACES, quotas
 
@@ -76,7 +76,7 @@ class MixedDataLoader(StoreDataLoader):
         super().__init__(members, first.shape, settings, epoch_size=size)
 
 
-def _id_limit(loader: PretrainDataLoader, settings: Settings) -> int:
+def _id_limit(loader: PretrainDataLoader, settings: LoaderSettings) -> int:
     """The stricter one of what the mixture's model and the loader's own settings allow; 0: all ids are known to fit."""
     limits = (id_limit(loader.store, None, settings), loader.member.id_limit)
     return min((limit for limit in limits if limit > 0), default=0)

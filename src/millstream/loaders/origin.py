@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Span:
-    """Input tokens [start, stop) of a document, counted inside that document."""
+    """Input tokens [start, stop) of a document, counted inside that document.
+
+    >>> from millstream.loaders.pretrain import example_loader
+    >>> with example_loader(shuffle=False) as loader:
+    ...     loader.explain(0)[0].spans
+    (Span(source='data', document=0, start=0, stop=4, file='...'),)
+    """
 
     source: str
     document: int
@@ -18,7 +24,14 @@ class Span:
 
 @dataclass(frozen=True)
 class RowOrigin:
-    """One row of a batch: its source and sample, the documents it was cut from and, with a tokenizer, its text."""
+    """One row of a batch: its source and sample, the documents it was cut from and, with a tokenizer, its text.
+
+    >>> from millstream.loaders.pretrain import example_loader
+    >>> with example_loader(shuffle=False) as loader:
+    ...     origin = loader.explain(0)[1]
+    >>> origin.row, origin.source, origin.sample, [span.document for span in origin.spans]
+    (1, 'data', 1, [0, 1])
+    """
 
     row: int
     source: str

@@ -2,6 +2,9 @@
 
 When they outgrow the state they lie in a file beside the checkpoint (`cache_dir`), and the state holds its digest and,
 if that fits, the present phase: then resuming does not need the file, and explaining the past does.
+
+A phase that only takes another number of rows per step, as `get_batch(k)` makes them, is written as [its first step,
+rows of a step]: the rest follows from the phase before it.
 """
 
 from __future__ import annotations
@@ -10,15 +13,16 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from millstream.errors import OrderError, StateError
 from millstream.order import Phase, Schedule
 from millstream.order.mix import MOST_PLACES
-from millstream.order.phase import MOST_POSITIONS, Standing
+from millstream.order.phase import LONGEST_RUN, Standing, resized
 from millstream.order.shuffle import Shuffle
 
 logger = logging.getLogger("millstream.loaders")
@@ -32,37 +36,52 @@ def dump_run(
     schedule: Schedule, data: Mapping[str, Any], cache_dir: Path | None, missing: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write phases and data into the state, or most of them beside it. `missing` names what could not be read back."""
-    phases = [_phase_to_json(phase) for phase in schedule.phases]
+    phases = _phases_to_json(schedule)
     whole = {"data": dict(data), "phases": phases, **missing}
     if _fits(whole):
         return whole
     if cache_dir is None:
         raise StateError(
-            f"this run has had {len(phases)} phases and {len(data)} sources, too many for a state of 4 KB",
+            f"this run has had {len(schedule.phases)} phases and {len(data)} sources, too many for a state of 4 KB",
             hint="pass cache_dir= (a folder beside the checkpoints): the phases are kept there",
         )
     digest = _write_beside(json.dumps(whole, sort_keys=True).encode(), cache_dir)
-    present = {"data": dict(data), "phases": phases[-1:]}
+    present = {"data": dict(data), "phases": [_phase_to_json(schedule.phases[-1])]}
     reference = {"earlier_phases": {"file": _name(digest), "blake2b": digest}}
     return {**(present if _fits(present) else {"data": {}, "phases": []}), **reference}
 
 
 def load_run(
-    state: Mapping[str, Any], cache_dir: Path | None
+    state: Mapping[str, Any], cache_dir: Path | None, seed: int
 ) -> tuple[tuple[Phase, ...], dict[str, Any], dict[str, Any]]:
     """Read phases and data back, from the state and from beside it; and a reference to what is not here."""
-    whole = _read_beside(state, cache_dir) if "earlier_phases" in state else state
-    listed, data = whole.get("phases"), whole.get("data")
+    phases, data = _read_part(state, seed)
+    part: Mapping[str, Any] | None = state
+    missing: dict[str, Any] = {}
+    while part is not None and "earlier_phases" in part:
+        missing = {"earlier_phases": part["earlier_phases"]}
+        part = _read_beside(part["earlier_phases"], cache_dir, needed=not phases)
+        if part is not None:
+            earlier, data_then = _read_part(part, seed)
+            phases = [*(phase for phase in earlier if not phases or phase.step < phases[0].step), *phases]
+            data, missing = {**data_then, **data}, {}
+    steps = [phase.step for phase in phases]
+    if not phases or steps != sorted(set(steps)):
+        raise StateError("the phases of the state are not in order", hint=DAMAGED)
+    return tuple(phases), data, missing
+
+
+def _read_part(part: Mapping[str, Any], seed: int) -> tuple[list[Phase], dict[str, Any]]:
+    """Read what a state, or a file beside it, holds itself."""
+    listed, data = part.get("phases"), part.get("data")
     if not isinstance(listed, list):
         raise StateError("the state has no phases", hint="it may be cut off, or the state of something else")
     if not isinstance(data, Mapping) or not all(isinstance(saved, Mapping) for saved in data.values()):
         raise StateError("the state does not say which data it was saved for", hint=DAMAGED)
-    phases = tuple(_phase_from_json(phase) for phase in listed)
-    steps = [phase.step for phase in phases]
-    if not phases or steps != sorted(set(steps)):
-        raise StateError("the phases of the state are not in order", hint=DAMAGED)
-    missing = {key: whole[key] for key in ("earlier_phases",) if key in whole}
-    return phases, dict(data), missing
+    phases: list[Phase] = []
+    for found in listed:
+        phases.append(_phase_from_json(found, phases[-1] if phases else None, seed))
+    return phases, dict(data)
 
 
 def _fits(part: object) -> bool:
@@ -88,21 +107,21 @@ def _write_beside(text: bytes, cache_dir: Path) -> str:
     return _digest(text)
 
 
-def _read_beside(state: Mapping[str, Any], cache_dir: Path | None) -> Mapping[str, Any]:
-    reference = state["earlier_phases"]
+def _read_beside(reference: Any, cache_dir: Path | None, *, needed: bool) -> Mapping[str, Any] | None:
+    """Read the file that a state names; None where it is not here and the run can go on without it."""
     digest = reference.get("blake2b") if isinstance(reference, Mapping) else None
     if not isinstance(digest, str) or not digest.isalnum() or reference.get("file") != _name(digest):
         raise StateError("the state names its earlier phases in a way that cannot be read", hint=DAMAGED)
     path = None if cache_dir is None else cache_dir / _name(digest)
     if path is not None and path.exists():
         return _read_file(path, digest)
-    if not state.get("phases"):
+    if needed:
         raise StateError(
             f"the phases of this run lie in {_name(digest)}, which is not here",
             hint="pass the cache_dir= it was saved with",
         )
     logger.warning("%s is not here: the run goes on, but its past cannot be explained", _name(digest))
-    return state
+    return None
 
 
 def _read_file(path: Path, digest: str) -> Mapping[str, Any]:
@@ -118,12 +137,28 @@ def _read_file(path: Path, digest: str) -> Mapping[str, Any]:
 
 def read_count(value: Any, what: str) -> int:
     """Insist on a count that no arithmetic overflows."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST_POSITIONS:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < LONGEST_RUN:
         raise StateError(
             f"{what} in the state is {value!r}, not a count",
             hint=DAMAGED,
         )
     return value
+
+
+def _phases_to_json(schedule: Schedule) -> list[Any]:
+    first, *rest = schedule.phases
+    return [
+        _phase_to_json(first),
+        *(
+            [phase.step, phase.global_rows] if _only_resized(previous, phase, schedule.seed) else _phase_to_json(phase)
+            for previous, phase in zip(schedule.phases, rest, strict=False)
+        ),
+    ]
+
+
+def _only_resized(previous: Phase, phase: Phase, seed: int) -> bool:
+    same = resized(previous, phase.global_rows, phase.step, seed)
+    return same == phase and list(same.sources) == list(phase.sources)  # the mixture depends on their order
 
 
 def _phase_to_json(phase: Phase) -> dict[str, Any]:
@@ -134,7 +169,12 @@ def _phase_to_json(phase: Phase) -> dict[str, Any]:
     }
 
 
-def _phase_from_json(found: Any) -> Phase:
+def _phase_from_json(found: Any, previous: Phase | None, seed: int) -> Phase:
+    if isinstance(found, list) and len(found) == 2 and previous is not None:
+        step, rows = (read_count(value, name) for value, name in zip(found, ("step", "rows"), strict=True))
+        if step <= previous.step or rows < 1:
+            raise StateError("the phases of the state are not in order", hint=DAMAGED)
+        return _checked(partial(resized, previous, rows, step, seed))
     if not isinstance(found, Mapping) or not isinstance(found.get("sources"), Mapping):
         raise StateError("a phase of the state cannot be read", hint=DAMAGED)
     named, order = found["sources"], found.get("order")
@@ -142,12 +182,17 @@ def _phase_from_json(found: Any) -> Phase:
         raise StateError("a phase of the state does not say in which order its sources are mixed", hint=DAMAGED)
     sources = {name: _read(Standing, named.get(name)) for name in order}
     values = {key: value for key, value in found.items() if key != "order"}
-    phase = _read(Phase, {**values, "sources": sources})
-    _check_possible(phase)
+    return _checked(partial(_read, Phase, {**values, "sources": sources}))
+
+
+def _checked(make: Callable[[], Phase]) -> Phase:
+    """Make a phase, and insist that a run could have it."""
     try:
+        phase = make()
+        _check_possible(phase)
         phase.clock()
         phase.plan(seed=0)
-    except (ValueError, OrderError) as error:
+    except (ValueError, IndexError, OrderError) as error:
         raise StateError(f"a phase of the state is impossible: {error}", hint=DAMAGED) from None
     return phase
 
@@ -159,7 +204,7 @@ def _check_possible(phase: Phase) -> None:
         raise StateError("a phase of the state has no rows, ranks or samples", hint=DAMAGED)
     places = sum(standing.quota for standing in phase.sources.values())
     longest = max((standing.begun * standing.split for standing in phase.sources.values()), default=0)
-    if places > MOST_PLACES or longest * phase.row_length >= MOST_POSITIONS:
+    if places > MOST_PLACES or longest * phase.row_length >= LONGEST_RUN:
         raise StateError("a phase of the state is larger than any run", hint=DAMAGED)
     for name, standing in phase.sources.items():
         if standing.shuffle not in get_args(Shuffle):

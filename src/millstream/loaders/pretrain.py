@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from millstream.errors import LoaderError
-from millstream.loaders.settings import Settings, SharedKeywords, positive, resolve, whole
-from millstream.loaders.stores import Documents, Member, RowShape, StoreDataLoader
+from millstream.loaders.member import Documents, Member, RowShape
+from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve, whole
+from millstream.loaders.stores import StoreDataLoader
 from millstream.order import Share
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import Tokenizer, load_tokenizer
@@ -86,12 +87,12 @@ class PretrainDataLoader(StoreDataLoader):
     @property
     def store(self) -> TokenStore:
         """The store that rows come from."""
-        return next(iter(self._members.values())).store
+        return next(iter(self._run.members.values())).store
 
     @property
     def member(self) -> Member:
         """This loader's part in a mixture."""
-        return next(iter(self._members.values()))
+        return next(iter(self._run.members.values()))
 
 
 def _samples(store: TokenStore, shape: RowShape) -> int:
@@ -106,7 +107,7 @@ def _samples(store: TokenStore, shape: RowShape) -> int:
     return samples
 
 
-def row_length(chunk_size: int | None, seq_len: int | None, settings: Settings) -> int:
+def row_length(chunk_size: int | None, seq_len: int | None, settings: LoaderSettings) -> int:
     """Settle the length of a row, and check that the model can take it."""
     if chunk_size is not None and seq_len is not None and chunk_size != seq_len:
         raise LoaderError(f"chunk_size={chunk_size} and seq_len={seq_len} mean the same thing", hint="pass one of them")
@@ -127,7 +128,7 @@ def row_length(chunk_size: int | None, seq_len: int | None, settings: Settings) 
     return length
 
 
-def padding_id(given: int | None, tokenizer: Tokenizer | None, settings: Settings) -> int:
+def padding_id(given: int | None, tokenizer: Tokenizer | None, settings: LoaderSettings) -> int:
     """Settle what padding is filled with; the model must have an embedding for it."""
     choices = (given, None if tokenizer is None else tokenizer.pad_id, settings.limits.pad_id, 0)
     chosen = next(choice for choice in choices if choice is not None)
@@ -137,7 +138,7 @@ def padding_id(given: int | None, tokenizer: Tokenizer | None, settings: Setting
     return chosen
 
 
-def id_limit(store: TokenStore, tokenizer: Tokenizer | None, settings: Settings) -> int:
+def id_limit(store: TokenStore, tokenizer: Tokenizer | None, settings: LoaderSettings) -> int:
     """Check ids against the vocabulary, now where the store knows its largest id, else row by row in the engine."""
     vocabulary, owner = settings.limits.vocab_size, "the model's vocabulary"
     if vocabulary is None and tokenizer is not None:

@@ -69,7 +69,7 @@ class SharedKeywords(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Settings:
+class LoaderSettings:
     """The shared settings, checked and with nothing left open."""
 
     batch_size: int = 8
@@ -90,7 +90,7 @@ class Settings:
     limits: ModelLimits = NO_LIMITS
 
 
-def resolve(given: SharedKeywords) -> Settings:
+def resolve(given: SharedKeywords) -> LoaderSettings:
     """Check the shared keywords and fill in what was left out.
 
     >>> settings = resolve({"shuffle": False, "memory_budget": "2GB", "rank": 1, "world_size": 4})
@@ -111,7 +111,7 @@ def resolve(given: SharedKeywords) -> Settings:
     if given.get("labels", "next") not in ("next", "same"):
         raise LoaderError(f"labels={given['labels']!r} is unknown", hint="use 'next' or 'same'")
     threads = given.get("threads")
-    return Settings(
+    return LoaderSettings(
         batch_size=positive("batch_size", given.get("batch_size", 8)),
         seed=_seed(given.get("seed", 0)),
         shuffle=shuffle_name(given.get("shuffle", "global")),

@@ -28,8 +28,7 @@ def quotas(weights: Mapping[str, float], places: int = BLOCK_PLACES) -> dict[str
     """
     if not 1 <= places <= MOST_PLACES:
         raise OrderError(f"a mix block has 1 to {MOST_PLACES} places, not {places}", hint="leave mix_block= out")
-    numbers = all(isinstance(weight, Real) for weight in weights.values())
-    total = math.fsum(weights.values()) if numbers else 0
+    total = _total(weights)
     if not math.isfinite(total) or total <= 0 or min(weights.values()) < 0:
         raise OrderError(
             f"weights must be finite numbers, not negative and not all zero: {dict(weights)}",
@@ -47,3 +46,13 @@ def quotas(weights: Mapping[str, float], places: int = BLOCK_PLACES) -> dict[str
                 hint=f"give it at least {total / places:g}, leave the source out, or pass a larger mix_block=",
             )
     return shares
+
+
+def _total(weights: Mapping[str, float]) -> float:
+    """Add weights up; what are no numbers, or too large to be added, have no sum."""
+    if not all(isinstance(weight, Real) for weight in weights.values()):
+        return math.nan
+    try:
+        return math.fsum(weights.values())
+    except OverflowError:
+        return math.inf

@@ -14,8 +14,8 @@ from millstream._core import Clock, Course, OrderSpec, Plan, derive
 from millstream.errors import OrderError
 from millstream.order.shuffle import LOCAL_GROUP_BLOCKS, Shuffle, local_blocks, source_key
 
-MOST_POSITIONS = 2**62
-"""Positions of a run: what the native arithmetic counts without overflow."""
+LONGEST_RUN = 2**62
+"""Samples of a run: what the native arithmetic counts without overflow."""
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,17 @@ class Phase:
         """Names of the sources in use; a source that was taken out keeps its standing for when it returns."""
         return [name for name, standing in self.sources.items() if standing.quota > 0]
 
+    @property
+    def shares(self) -> dict[str, Share]:
+        """What the recipe of this phase says of its sources."""
+        standings = {name: self.sources[name] for name in self.active}
+        return {name: Share(s.samples, s.shuffle, s.quota) for name, s in standings.items()}
+
     def follows(self, recipe: Recipe) -> bool:
         """Whether this phase already does what the recipe asks for."""
-        standings = {name: self.sources[name] for name in self.active}
-        mine = [(name, Share(s.samples, s.shuffle, s.quota)) for name, s in standings.items()]
         settings = (self.global_rows, self.ranks, self.row_length, self.drop_last, self.epoch_size)
         wanted = (recipe.global_rows, recipe.ranks, recipe.row_length, recipe.drop_last, recipe.epoch_size)
-        return settings == wanted and mine == list(recipe.sources.items())
+        return settings == wanted and list(self.shares.items()) == list(recipe.sources.items())
 
     def clock(self, rank: int | None = None) -> Clock:
         """Give the clock that cuts this phase into steps, as seen by one rank (None: by all together)."""
@@ -190,6 +194,12 @@ def next_phase(phase: Phase, recipe: Recipe, step: int) -> Phase:
     if phase.epoch_size != fresh.epoch_size or len(fresh.active) == 1:
         return fresh
     return replace(fresh, size=phase.size, left=phase.size if left is None else left)
+
+
+def resized(phase: Phase, global_rows: int, step: int, seed: int) -> Phase:
+    """Begin a phase at `step` that differs from `phase` in nothing but the rows of a step."""
+    recipe = Recipe(seed, phase.row_length, global_rows, phase.shares, phase.ranks, phase.drop_last, phase.epoch_size)
+    return next_phase(phase, recipe, step)
 
 
 def _same_mixture(phase: Phase, other: Phase) -> bool:

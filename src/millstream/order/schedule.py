@@ -13,7 +13,7 @@ from typing import SupportsIndex
 import numpy as np
 
 from millstream.errors import OrderError
-from millstream.order.phase import MOST_POSITIONS, Phase, Recipe, first_phase, next_phase
+from millstream.order.phase import LONGEST_RUN, Phase, Recipe, first_phase, next_phase
 from millstream.order.shuffle import Words
 
 
@@ -57,19 +57,20 @@ class Schedule:
     def change(self, recipe: Recipe, step: int) -> Schedule:
         """Follow `recipe` from `step` on; what lies before stays as it was, what lay behind is forgotten."""
         phase = self.phase_at(step)
-        past = tuple(earlier for earlier in self.phases if earlier.step <= step)
-        if phase.follows(recipe):
+        past = tuple(earlier for earlier in self.phases if earlier.step < step)
+        if past and past[-1].follows(recipe):  # also when a phase without steps lay in between
             return Schedule(self.seed, past)
-        fresh = next_phase(phase, recipe, step)
-        return Schedule(self.seed, (*(p for p in past if p.step < step), fresh))
+        if not phase.follows(recipe):
+            phase = next_phase(phase, recipe, step)
+        return Schedule(self.seed, (*past, phase))
 
     def phase_at(self, step: int) -> Phase:
         """Give the phase that a step belongs to."""
         if not isinstance(step, SupportsIndex) or step < 0:
             raise OrderError(f"there is no step {step!r}", hint="steps count from 0")
         for phase in reversed(self.phases):
-            if phase.step <= step and (step - phase.step) * phase.global_rows >= MOST_POSITIONS:
-                raise OrderError(f"step {step} lies behind {MOST_POSITIONS} samples", hint="no run is that long")
+            if phase.step <= step and (step - phase.step) * phase.global_rows >= LONGEST_RUN:
+                raise OrderError(f"step {step} lies behind {LONGEST_RUN} samples", hint="no run is that long")
             if phase.step <= step:
                 return phase
         raise OrderError(

@@ -28,6 +28,12 @@ def inside_torch_worker() -> bool:
     return data is not None and data.get_worker_info() is not None
 
 
+def accept_as_torch_dataset(loader_class: type) -> None:
+    """Let torch's DataLoader take our loaders, where a program uses torch, whatever the framework of the batches."""
+    if sys.modules.get("torch") is not None:
+        backend("torch").accept_as_dataset(loader_class)
+
+
 @cache
 def backend(framework: str) -> ModuleType:
     """Import the backend of a framework.

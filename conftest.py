@@ -1,0 +1,29 @@
+"""How tests run: they search without deadlines, since machines are noisy, and leave nothing behind.
+
+Every temporary folder of a run, of its examples and child processes too, lies in one that is removed at the end.
+"""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("steady", deadline=None)
+settings.register_profile("fuzz", max_examples=5000, deadline=None)  # `make fuzz` looks longer
+settings.load_profile("steady")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts its background jobs so, and children inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    tmp_path_factory.getbasetemp()  # pytest's own folders stay where they are: it keeps those of the last runs
+    with tempfile.TemporaryDirectory(prefix="millstream-tests-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield

@@ -1,0 +1,75 @@
+"""What the engine filled -> the batch that a trainer gets: tensors, facts, transforms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from millstream._core import Batch
+from millstream.batches import TrainingBatch
+from millstream.batches.batch import COLUMNS
+from millstream.loaders.member import RowShape
+from millstream.loaders.settings import LoaderSettings
+from millstream.loaders.transforms import PerRow, transform_batch, transform_rows
+from millstream.order import Phase
+from millstream.tensors import backend
+
+
+class Delivery:
+    """Finishes batches. This runs for every batch: keep it lean."""
+
+    def __init__(self, shape: RowShape, settings: LoaderSettings, *, names_rows: bool) -> None:
+        self._shape = shape
+        self._settings = settings
+        self._names_rows = names_rows
+        self._backend = backend(settings.framework)
+        self._row_transforms = [t for t in settings.transforms if isinstance(t, PerRow)]
+        self._batch_transforms = [t for t in settings.transforms if not isinstance(t, PerRow)]
+        self._extras = shape.documents != "attend" or names_rows or settings.pad_last
+        self.id_bytes: int = self._backend.ID_BYTES
+
+    def batch(self, native: Batch, phase: Phase, step: int) -> TrainingBatch:
+        """Make a batch over the engine's memory, and treat its rows."""
+        epochs, place, rows, filler, tokens, _, longest = native.facts
+        epoch = phase.epoch + epochs
+        metadata: dict[str, Any] = {
+            "epoch": epoch,
+            "step": step,
+            "rows": rows,
+            "sequence_length": self._shape.length,
+            "tokens": tokens,
+        }
+        if self._row_transforms:
+            place += phase.offset if epochs == 0 else 0
+            names = COLUMNS if native.isolated else COLUMNS[:2]
+            columns = {name: native.column(number)[:rows] for number, name in enumerate(names)}
+            transform_rows(self._row_transforms, columns, (self._settings.seed, epoch), place)
+        inputs, labels = native.inputs_and_labels
+        share = self._backend.share
+        batch = TrainingBatch(
+            share(inputs), share(labels), framework=self._backend.NAME, metadata=metadata, native=native
+        )
+        if self._extras:
+            self._add_extras(batch, native, phase, rows, filler, longest)
+        return batch
+
+    def _add_extras(
+        self, batch: TrainingBatch, native: Batch, phase: Phase, rows: int, filler: int, longest: int
+    ) -> None:
+        """Add what only some loaders give: positions, names of sources, marks of filler, tokens that were cut."""
+        if native.isolated:
+            batch.position_ids = self._backend.share(native.column(2))
+            batch.cu_seqlens = self._backend.from_numpy(native.segment_starts)
+            batch.max_seqlen = longest
+        if self._names_rows:
+            names = [*phase.active, ""]  # filler has the number -1
+            batch.metadata["source"] = [names[number] for number in native.sources.tolist()]
+        if self._settings.pad_last:
+            batch.metadata["filler"] = [False] * rows + [True] * filler
+        if self._shape.documents == "row":
+            batch.metadata["cut_tokens"] = native.cuts.tolist()
+
+    def transformed(self, batch: TrainingBatch) -> TrainingBatch:
+        """Apply the transforms of whole batches."""
+        for transform in self._batch_transforms:
+            batch = transform_batch(transform, batch)
+        return batch

@@ -1,0 +1,67 @@
+"""(step) -> where its rows come from, and (document) -> the steps that use it. Computed, without replaying the run."""
+
+from __future__ import annotations
+
+from millstream.errors import LoaderError
+from millstream.loaders.member import Member, RowShape
+from millstream.loaders.origin import RowOrigin, Span
+from millstream.loaders.run import Run
+
+
+def origins_of(step: int, run: Run) -> list[RowOrigin]:
+    """Name the origin of each row of this rank at a step; of all ranks where their number was another one then."""
+    phase = run.schedule.phase_at(step)
+    rank = run.settings.rank if phase.ranks == run.settings.world_size else None
+    names, samples = run.schedule.rows(step, rank)
+    return [
+        RowOrigin(row, name, sample, *_spans_and_text(_member(name, run), name, sample, run.shape, phase.row_length))
+        for row, (name, sample) in enumerate(zip(names, samples.tolist(), strict=True))
+    ]
+
+
+def _member(name: str, run: Run) -> Member:
+    if name not in run.members:
+        raise LoaderError(
+            f"this row comes from the source {name!r}, which this loader does not have",
+            hint="explain it with a loader that has the sources of that time",
+        )
+    return run.members[name]
+
+
+def _spans_and_text(
+    member: Member, name: str, sample: int, shape: RowShape, length: int
+) -> tuple[tuple[Span, ...], str | None]:
+    store, tokenizer = member.store, member.text_tokenizer
+    if shape.documents == "row":
+        start, stop = store.document_span(sample)
+        stop = min(stop, start + length)
+    else:
+        start = sample * length
+        stop = min(start + length, len(store))
+    spans = tuple(
+        Span(name, int(document), int(first), int(last), store.file_of(int(document)))
+        for document, first, last in zip(*store.spans_of(start, stop), strict=True)
+    )
+    return spans, None if tokenizer is None else tokenizer.decode(store.read(start, stop).tolist())
+
+
+def steps_of(document: int, source: str | None, run: Run) -> list[int]:
+    """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document."""
+    members = run.members
+    if source is None:
+        if len(members) > 1:
+            raise LoaderError(
+                "several sources have a document of this number", hint=f"pass source=, one of {', '.join(members)}"
+            )
+        source = next(iter(members))
+    if source not in members:
+        raise LoaderError(f"there is no source {source!r}", hint=f"there are {', '.join(members)}")
+    store = members[source].store
+    if not 0 <= document < store.documents:
+        raise LoaderError(f"{store.path}: there is no document {document} among {store.documents}")
+    start, stop = store.document_span(document)
+    if start == stop:
+        return []
+    if run.shape.documents == "row":
+        return run.schedule.steps_of(source, None, range(document, document + 1), run.epoch)
+    return run.schedule.steps_of(source, (start, stop), range(0), run.epoch)

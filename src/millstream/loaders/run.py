@@ -1,0 +1,160 @@
+"""A run: what a loader goes over, and where it stands. No threads: moving it costs nothing, whatever the distance."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from millstream._core import Clock, Feed, order_version
+from millstream.batches.engine import FeedSource, make_feed
+from millstream.errors import LoaderError
+from millstream.loaders import state as states
+from millstream.loaders.member import Member, RowShape
+from millstream.loaders.phases import dump_run, load_run
+from millstream.loaders.settings import LoaderSettings
+from millstream.order import Phase, Recipe, Schedule
+
+MOST_BATCH_TOKENS = 2**31
+
+
+class Run:
+    """Stores, the rows that are cut from them, and a step of their schedule."""
+
+    schedule: Schedule
+    step: int
+    phase: Phase
+    clock: Clock
+    rows: int
+    """Rows of a step of this rank."""
+
+    def __init__(
+        self,
+        kind: str,
+        members: Mapping[str, Member],
+        shape: RowShape,
+        settings: LoaderSettings,
+        epoch_size: int | None,
+    ) -> None:
+        self.kind, self.members, self.shape, self.settings = kind, dict(members), shape, settings
+        self._epoch_size = epoch_size
+        self.restart()
+
+    def restart(self) -> None:
+        """Stand at the very beginning."""
+        self.stand(Schedule.start(self._recipe(self.settings.batch_size)), 0)
+        self._earlier_data: dict[str, Any] = {}  # of sources that were taken out, and may return
+        self._missing: dict[str, Any] = {}
+
+    def stand(self, schedule: Schedule, step: int) -> None:
+        """Stand at a step of a schedule, or change nothing."""
+        phase = schedule.phase_at(step)
+        self.clock = phase.clock(self.settings.rank)
+        self.schedule, self.step, self.phase = schedule, step, phase
+        self.rows = phase.global_rows // phase.ranks
+
+    def follow(self, batch_size: int, step: int, schedule: Schedule | None = None) -> None:
+        """Go on at `step` with batches of this size; a new phase begins if that changes anything."""
+        self.stand((schedule or self.schedule).change(self._recipe(batch_size), step), step)
+
+    def _recipe(self, batch_size: int) -> Recipe:
+        settings = self.settings
+        if batch_size * self.shape.length >= MOST_BATCH_TOKENS:
+            raise LoaderError("a batch has at most 2**31 tokens", hint="use a smaller batch_size or chunk_size")
+        return Recipe(
+            seed=settings.seed,
+            row_length=self.shape.length,
+            global_rows=batch_size * settings.world_size,
+            sources={name: member.share for name, member in self.members.items()},
+            ranks=settings.world_size,
+            drop_last=settings.drop_last,
+            epoch_size=self._epoch_size,
+            splittable=self.shape.documents != "row",
+            padded=self.shape.tail == "pad",
+        )
+
+    def feed(self, id_bytes: int) -> tuple[Feed, Clock, int]:
+        """Give what the engine needs to fill the batches of the present phase."""
+        shape = self.shape
+        members = [self.members[name] for name in self.phase.active]
+        sources = [FeedSource(member.store.layout, member.id_limit) for member in members]
+        plan = self.phase.plan(self.schedule.seed)
+        feed = make_feed(sources, plan, shape.length, self.settings.labels, shape.documents, shape.pad_id, id_bytes)
+        return feed, self.clock, self.rows
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next step."""
+        return self.phase.epoch + int(self.clock.step(self.step - self.phase.step)[0])
+
+    def state(self) -> dict[str, Any]:
+        """Describe where the run stands."""
+        place = self.schedule.place(self.step)
+        data = {name: states.describe_data(member.store) for name, member in self.members.items()}
+        return {
+            "format": states.FORMAT,
+            "version": states.VERSION,
+            "order_version": order_version,
+            "loader": self.kind,
+            "step": self.step,
+            "epoch": place.epoch,
+            "offset": place.offset,
+            "seed": self.settings.seed,
+            "rows": self._row_facts,
+            **dump_run(self.schedule, {**self._earlier_data, **data}, self.settings.cache_dir, self._missing),
+        }
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Stand where a state was saved, or change nothing."""
+        step = self.check(state)
+        phases, data, missing = load_run(state, self.settings.cache_dir, self.settings.seed)
+        states.check_data(data, phases, {name: member.store for name, member in self.members.items()})
+        for name, member in self.members.items():
+            states.check_samples(phases, name, partial(self.shape.samples_of, member.store))
+        if self.kind == "pretrain":
+            states.check_source(phases, next(iter(self.members)))
+        schedule = Schedule(self.settings.seed, phases)
+        states.check_place(state, schedule.place(step))
+        self.follow(self.settings.batch_size, step, schedule)
+        self._earlier_data, self._missing = data, missing
+
+    def check(self, state: Mapping[str, Any]) -> int:
+        """Check that a state is one of a run like this; gives its step."""
+        return states.check_header(state, self.kind, self.settings.seed, self._row_facts)
+
+    @property
+    def _row_facts(self) -> dict[str, Any]:
+        return {"documents": self.shape.documents, "tail": self.shape.tail}
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Say what all ranks must have in common."""
+        settings, shape = self.settings, self.shape
+        shared = ("seed", "batch_size", "world_size", "labels", "drop_last", "pad_last")
+        past = repr(self.schedule.phases[:-1]).encode()
+        return {
+            "loader": self.kind,
+            "order_version": order_version,
+            "sources": ", ".join(self.members),
+            **{f"data of {name!r}": member.store.fingerprint for name, member in self.members.items()},
+            **{f"shuffle of {name!r}": member.share.shuffle for name, member in self.members.items()},
+            **{f"places of {name!r}": member.share.quota for name, member in self.members.items()},
+            **{key: getattr(settings, key) for key in shared},
+            "chunk_size": shape.length,
+            "documents": shape.documents,
+            "tail": shape.tail,
+            "pad_id": shape.pad_id,
+            "epoch_size": self._epoch_size,
+            "step": self.step,
+            "earlier phases": hashlib.blake2b(past, digest_size=8).hexdigest(),
+        }
+
+    def epoch_losses(self) -> dict[str, int]:
+        """Count what every epoch leaves out."""
+        found: dict[str, int] = {}
+        if self.shape.documents != "row":
+            for name, member in self.members.items():
+                found[f"tail_tokens:{name}"] = self.shape.tail_tokens(member.store, member.share.samples)
+        if self.settings.drop_last:
+            found["dropped_rows"] = self.phase.size % self.phase.global_rows
+        return found

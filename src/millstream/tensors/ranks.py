@@ -1,0 +1,67 @@
+"""The ranks of torch.distributed, where a program has started it: they exchange a few bytes over its store.
+
+No collective is used: those need a device, and hang where one rank does not take part. Torch is not imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.errors import LoaderError
+
+logger = logging.getLogger("millstream.tensors")
+PATIENCE_S = 1800.0
+WORTH_SAYING_S = 30.0
+
+Judge = Callable[[Sequence[Mapping[str, Any]]], list[str]]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among its peers; `store` is where any of them reads what another one wrote."""
+
+    rank: int
+    size: int
+    store: Any
+
+    @classmethod
+    def started(cls) -> Ranks | None:
+        """Give the ranks of torch.distributed, None where it was not started."""
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+            return None
+        store = sys.modules["torch.distributed.distributed_c10d"]._get_default_store()
+        return cls(distributed.get_rank(), distributed.get_world_size(), store)
+
+    def judged(self, name: str, mine: Mapping[str, Any], judge: Judge) -> list[str]:
+        """Let rank 0 hear what every rank says and judge it; give the same verdict to all of them."""
+        self.store.set(f"{name}/{self.rank}", json.dumps(mine))
+        verdict = f"{name}/verdict"
+        if self.rank == 0:
+            said = [json.loads(self._wait_for(f"{name}/{rank}", f"rank {rank}")) for rank in range(self.size)]
+            self.store.set(verdict, json.dumps(judge(said)))
+        found: list[str] = json.loads(self._wait_for(verdict, "some rank"))
+        return found
+
+    def _wait_for(self, key: str, who: str) -> bytes:
+        start, nap, silent = time.monotonic(), 0.001, True
+        while not self.store.check([key]):
+            waited = time.monotonic() - start
+            if waited > PATIENCE_S:
+                raise LoaderError(
+                    f"{who} has not asked for its first batch after {waited:.0f} seconds",
+                    hint="every rank must use its loader; a loader of one process alone takes rank=0, world_size=1",
+                )
+            if silent and waited > WORTH_SAYING_S:
+                logger.warning("waiting for %s to ask for its first batch", who)
+                silent = False
+            time.sleep(nap)
+            nap = min(0.1, 2 * nap)
+        value: bytes = self.store.get(key)
+        return value
