@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import time
@@ -12,9 +13,9 @@ from typing import Any
 
 from millstream.errors import SourceError
 from millstream.loaders import PretrainDataLoader
-from millstream.sources import Found, Record, Rejects, discover, make_source, read_found
+from millstream.sources import Found, FoundFile, Reading, Record, Rejects, discover, read_file
+from millstream.sources.chunk import MAX_DOCUMENT_BYTES
 from millstream.sources.rejects import OnBad
-from millstream.sources.source import MAX_RECORD_BYTES
 from millstream.stats.progress import OnProgress, Progress
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.store.staging import staged
@@ -49,16 +50,6 @@ class PrepareReport:
         return self.tokens / max(self.seconds, 1e-9)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """How raw files are cut into documents."""
-
-    text_field: str
-    documents: str
-    separator: str | None
-    max_bytes: int
-
-
 @dataclass(slots=True)
 class _Ledger:
     """What was read so far: one entry per source file, and the documents that each gave."""
@@ -80,7 +71,7 @@ def prepare(
     text_field: str = "text",
     documents: str = "file",
     separator: str | None = None,
-    max_document_bytes: int = MAX_RECORD_BYTES,
+    max_document_bytes: int = MAX_DOCUMENT_BYTES,
     dtype: str | None = None,
     overwrite: bool = False,
     progress: OnProgress | None = None,
@@ -102,7 +93,7 @@ def prepare(
     """
     started = time.perf_counter()
     found = discover(source, format=format)
-    reading = _Reading(text_field, documents, separator, max_document_bytes)
+    reading = Reading(text_field, documents, separator, max_document_bytes=max_document_bytes)
     output = Path(output)
     quarantine = output.with_name(f"{output.name}.rejected.jsonl")
     with staged(output, overwrite=overwrite) as path, Rejects(on_bad, quarantine) as rejects:
@@ -118,7 +109,7 @@ class _Job:
     """One run of `prepare`, with everything decided."""
 
     found: Found
-    reading: _Reading
+    reading: Reading
     rejects: Rejects
     tokenizer: Tokenizer
     eos_id: int | None
@@ -171,30 +162,30 @@ def _report(output: Path, job: _Job, seconds: float) -> PrepareReport:
     )
 
 
-def _records(found: Found, reading: _Reading, rejects: Rejects, ledger: _Ledger) -> Iterator[Record]:
+def _records(found: Found, reading: Reading, rejects: Rejects, ledger: _Ledger) -> Iterator[Record]:
     """Give the records of all files in order and write down what was read."""
     for file in found.files:
-        source = make_source(
-            file.format,
-            text_field=reading.text_field,
-            documents=reading.documents,
-            separator=reading.separator,
-            max_bytes=reading.max_bytes,
-        )
-        read = read_found(file.path, file.name, source, rejects)
         before, count = ledger.bytes_done, 0
-        for record in read:
-            count += 1
-            ledger.bytes_done = before + record.stop
-            yield record
-        ledger.bytes_done = before + read.bytes
-        ledger.sources.append({"path": file.name, "bytes": read.bytes, "blake2b": read.blake2b})
+        for read in read_file(file, reading):
+            rejects.take(read, file.name)
+            for record in read.block:
+                count += 1
+                ledger.bytes_done = before + min(max(record.stop, 0), file.bytes)
+                yield record
+        ledger.bytes_done = before + file.bytes
+        ledger.sources.append({"path": file.name, "bytes": file.bytes, "blake2b": _digest(file)})
         ledger.documents.append(count)
 
 
-def _tokenizer(
-    wanted: object, found: Found, reading: _Reading, on_bad: OnBad, progress: OnProgress | None
-) -> Tokenizer:
+def _digest(file: FoundFile) -> str:
+    """Blake2b (16 bytes, hexadecimal) of a file."""
+    if file.data is not None:
+        return ""
+    with file.path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def _tokenizer(wanted: object, found: Found, reading: Reading, on_bad: OnBad, progress: OnProgress | None) -> Tokenizer:
     """Load the tokenizer, or learn it in a pass of its own over the source."""
     if not is_learned(wanted):
         return load_tokenizer(wanted)

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import IO, Literal, Self, get_args
 
 from millstream.errors import SourceError
+from millstream.sources.chunk import ChunkRead
 
 OnBad = Literal["error", "skip", "quarantine"]
 
@@ -59,9 +60,11 @@ class Rejects:
         if self.quarantine is not None:
             self._keep({"file": file, "row": row, "reason": reason, "found": found, "raw": _readable(raw)})
 
-    def skip(self, reason: str) -> None:
-        """Count something that is left out under every policy, such as an empty line."""
-        self.counts[reason] += 1
+    def take(self, read: ChunkRead, file: str) -> None:
+        """Judge what a chunk could not give, and count what it left out; its rows count from the start of the file."""
+        for bad in read.bad:
+            self.reject(bad.reason, file, row=bad.row, found=bad.found, hint=bad.hint, raw=bad.raw)
+        self.counts.update(read.skipped)
 
     def _keep(self, entry: dict[str, object]) -> None:
         assert self.quarantine is not None
