@@ -160,6 +160,13 @@ def test_datasets_and_files_may_be_listed_together(tmp_path: Path) -> None:
     assert [(file.name, file.weight) for file in found.files] == [("a.txt", 1.0), ("wiki/en/train", 2.0)]
 
 
+def test_the_splits_of_a_dataset_are_read_one_after_another_under_names_of_their_own() -> None:
+    found = discover({"train": Dataset(["x"]), "test": Dataset(["y"])})
+
+    assert [file.name for file in found.files] == ["wiki/en/train", "wiki/en/train-1"]
+    assert [see(file).texts for file in found.files] == [["x"], ["y"]]
+
+
 def test_a_dataset_without_the_column_is_refused() -> None:
     (file,) = discover(Dataset(["x"])).files
 

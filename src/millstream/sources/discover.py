@@ -92,7 +92,7 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
     datasets: list[FoundFile] = []
     for place, (where, weight) in enumerate(wanted):
         if is_dataset(where):
-            dataset = found_dataset(where, place)
+            dataset = found_dataset(where, place, {file.name for file in datasets})
             datasets.append(replace(dataset, source=dataset.name, weight=weight))
             continue
         entry = os.fspath(where)
@@ -112,6 +112,8 @@ def _weighed(source: Any) -> list[tuple[Any, float | None]]:
     """The entries of a source, each with its weight if it has one."""
     if isinstance(source, str | os.PathLike) or is_dataset(source):
         return [(source, None)]
+    if isinstance(source, Mapping) and all(is_dataset(each) for each in source.values()):
+        source = source.values()  # a DatasetDict: split -> dataset
     if not isinstance(source, Mapping):
         return [(each, None) for each in source]
     for where, weight in source.items():

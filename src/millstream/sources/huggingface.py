@@ -5,7 +5,7 @@ A `Dataset` lies in Arrow tables, which are used as they are; an `IterableDatase
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,12 @@ def is_dataset(source: object) -> bool:
     return hasattr(source, "column_names") and hasattr(source, "features") and hasattr(source, "with_format")
 
 
-def found_dataset(dataset: Any, place: int) -> FoundFile:
+def found_dataset(dataset: Any, place: int, taken: Container[str]) -> FoundFile:
     """Describe a dataset like a file. Its name comes from its builder and split; its size is a guess of its own."""
     parts = [getattr(dataset, name, None) for name in ("builder_name", "config_name", "split")]
-    name = "/".join(str(part) for part in parts if part is not None) or f"dataset-{place}"
+    name = "/".join(str(part) for part in parts if part is not None)
+    if not name or name in taken:
+        name = f"{name or 'dataset'}-{place}"
     info = getattr(dataset, "info", None)
     size = getattr(info, "dataset_size", None) or getattr(getattr(dataset, "data", None), "nbytes", 0)
     return FoundFile(Path(name), name, HuggingFaceFormat.name, int(size or 0), data=dataset)

@@ -5,7 +5,7 @@
 
         def records(self, stream, reading):
             for line in stream:
-                yield line.decode()
+                yield line
 
 Compression, encodings, limits and chunks are taken care of. The stream is read by one thread, so a format on the hot
 road implements the methods of `Format` itself.
@@ -30,6 +30,8 @@ from millstream.sources.record import NO_BYTES, RecordBlock, joined
 from millstream.sources.separated import failed_chunk
 from millstream.sources.stream import decoded
 
+Text = str | bytes | BadRecord
+
 
 class RecordFormat(ABC):
     """A format that is read from front to back by one generator."""
@@ -38,20 +40,23 @@ class RecordFormat(ABC):
     suffixes: ClassVar[tuple[str, ...]]
 
     @abstractmethod
-    def records(self, stream: BinaryIO, reading: Reading) -> Iterator[str | BadRecord]:
-        """Give the texts of a stream (decompressed, UTF-8) in their order, and bad records among them."""
+    def records(self, stream: BinaryIO, reading: Reading) -> Iterator[Text]:
+        """Give the texts of a stream (decompressed, UTF-8) in their order, and bad records among them.
+
+        Bytes are checked, so a text need not be decoded.
+        """
 
     def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
         """Give the texts, many at a time."""
         number = start = size = 0
-        held: list[str | BadRecord] = []
+        held: list[Text] = []
         failure: FileFailure | None = None
         try:
             with decoded(file, reading) as (blocks, _):
                 stream = io.BufferedReader(_BlockStream(blocks))
                 for record in self.records(stream, reading):
                     held.append(record)
-                    size += len(record) if isinstance(record, str) else 0
+                    size += 0 if isinstance(record, BadRecord) else len(record)
                     if size >= reading.chunk_bytes:
                         yield Chunk(number, start, start + len(held), held)
                         number, start, size, held = number + 1, start + len(held), 0, []
@@ -64,7 +69,7 @@ class RecordFormat(ABC):
 
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
         """Lay the texts out in columns."""
-        texts = [(row, each.encode()) for row, each in enumerate(chunk.data) if isinstance(each, str)]
+        texts = [(row, _raw(each)) for row, each in enumerate(chunk.data) if not isinstance(each, BadRecord)]
         bad = [replace(each, row=row) for row, each in enumerate(chunk.data) if isinstance(each, BadRecord)]
         read = ChunkRead(empty_block(file.name), len(chunk.data))
         if texts:
@@ -80,8 +85,14 @@ class RecordFormat(ABC):
         with decoded(file, reading) as (blocks, _):
             for place, record in enumerate(self.records(io.BufferedReader(_BlockStream(blocks)), reading)):
                 if place == row:
-                    return record.encode() if isinstance(record, str) else record.raw or b""
+                    return _raw(record)
         raise SourceError(f"{file.name}: there is no row {row + 1:,}")
+
+
+def _raw(record: Text) -> bytes:
+    if isinstance(record, BadRecord):
+        return record.raw or b""
+    return record if isinstance(record, bytes) else record.encode()
 
 
 class _BlockStream(io.RawIOBase):

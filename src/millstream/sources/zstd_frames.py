@@ -13,7 +13,7 @@ from millstream.sources.failure import FileFailure
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE = b"\x2a\x4d\x18"
-_STEP_BLOCKS = 8
+_STEP_BLOCKS = 2
 _LARGEST_BLOCK = 1 << 17
 
 
