@@ -8,4 +8,5 @@ NB_MODULE(_core, m) {
   register_store(m);
   register_order(m);
   register_engine(m);
+  register_sources(m);
 }

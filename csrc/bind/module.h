@@ -21,3 +21,4 @@ void register_compression(nb::module_& m);
 void register_store(nb::module_& m);
 void register_order(nb::module_& m);
 void register_engine(nb::module_& m);
+void register_sources(nb::module_& m);

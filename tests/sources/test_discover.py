@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millstream.errors import SourceError
-from millstream.sources import discover, make_source, read_found
+from millstream.sources import discover
 
 
 @pytest.fixture
@@ -20,8 +22,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def names(source: object, **settings: str) -> list[str]:
-    return [file.name for file in discover(source, **settings).files]  # type: ignore[arg-type]
+def names(source: object, **settings: Any) -> list[str]:
+    return [file.name for file in discover(source, **settings).files]
 
 
 def test_a_folder_gives_its_known_files_sorted_by_name(folder: Path) -> None:
@@ -113,25 +115,62 @@ def test_a_file_name_that_is_not_utf8_is_refused(folder: Path) -> None:
         discover(folder)
 
 
-def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(SourceError, match=r"format='tar' is unknown[\s\S]*jsonl"):
-        make_source("tar")
+def test_an_unknown_format_is_refused(folder: Path) -> None:
+    with pytest.raises(SourceError, match=r"format='zip' is unknown[\s\S]*jsonl"):
+        discover(folder, format="zip")
 
 
-def test_what_was_read_is_what_was_hashed_even_if_the_source_stops_early(tmp_path: Path) -> None:
-    import hashlib
-
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"x" * 3_000_000)
-    from millstream.sources import Rejects
-
-    read = read_found(path, "a.txt", make_source("text", max_bytes=10), Rejects("skip"))
-
-    assert list(read) == []
-    assert read.bytes == 3_000_000
-    assert read.blake2b == hashlib.blake2b(b"x" * 3_000_000, digest_size=16).hexdigest()
+def test_include_and_exclude_choose_among_the_files_of_a_folder(folder: Path) -> None:
+    assert names(folder, include="b/*") == ["b/one.md", "b/two.txt"]
+    assert names(folder, exclude=["*.md", "a.*"]) == ["b/two.txt"]
+    assert names(folder, include=["*.md", "*.jsonl"], exclude="b/*") == ["a.jsonl"]
+    assert discover(folder, exclude="*.md").skipped["excluded"] == 1
 
 
-def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"gone.txt: cannot be opened: No such file"):
-        list(read_found(tmp_path / "gone.txt", "gone.txt", make_source("text")))
+def test_compressed_files_have_the_format_below_their_ending(folder: Path) -> None:
+    for name in ("c.jsonl.gz", "c.csv.ZST", "c.tar.xz", "c.tgz", "c.parquet", "c.feather", "c.gz"):
+        (folder / name).touch()
+
+    found = {file.name: file.format for file in discover(folder, include="c.*").files}
+
+    assert found == {
+        "c.jsonl.gz": "jsonl",
+        "c.csv.ZST": "csv",
+        "c.tar.xz": "tar",
+        "c.tgz": "tar",
+        "c.parquet": "parquet",
+        "c.feather": "arrow",
+    }
+
+
+def test_a_mapping_gives_each_file_the_weight_of_its_entry(folder: Path) -> None:
+    found = discover({folder / "b": 0.7, folder / "a.jsonl": 3})
+
+    assert [(file.name, file.weight) for file in found.files] == [
+        ("a.jsonl", 3.0),
+        ("b/one.md", 0.7),
+        ("b/two.txt", 0.7),
+    ]
+    assert json.loads(json.dumps(found.resolved()))[1] == {
+        "path": "b/one.md",
+        "bytes": 8,
+        "format": "text",
+        "source": str(folder / "b"),
+        "weight": 0.7,
+    }
+
+
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf"), "much"])
+def test_an_impossible_weight_is_refused(folder: Path, weight: object) -> None:
+    with pytest.raises(SourceError, match="weight="):
+        discover({folder: weight})
+
+
+def test_a_folder_that_cannot_be_listed_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: object) -> None:
+        raise PermissionError(13, "Permission denied", os.fspath(path))  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", denied)
+
+    with pytest.raises(SourceError, match="cannot be listed: Permission denied"):
+        discover(folder)

@@ -1,27 +1,34 @@
 """Bytes somewhere -> records, each with its origin (file, row, byte range).
 
-`discover` finds the files, a `Source` reads one format (one file of this folder per format), and `Rejects`
-decides what becomes of input that cannot be used. Files are read as streams: memory does not grow with them.
+`discover` finds the files. A `Format` (one file of this folder each) cuts a file into chunks, and reads a chunk into
+columns of records; chunks are read independently, by any number of threads. What cannot be used is reported beside
+them, and `Rejects` decides what that means. Memory does not grow with the files.
 """
 
-from millstream.sources.discover import Found, FoundFile, discover
-from millstream.sources.formats import make_source, read_found
-from millstream.sources.jsonl import JsonlSource
+from millstream.sources.chunk import BadRecord, Chunk, ChunkRead, Reading, numbered
+from millstream.sources.discover import Found, discover
+from millstream.sources.formats import Format, format_named, format_of, read_file, register_format
+from millstream.sources.found import FoundFile
 from millstream.sources.record import Record, RecordBlock
+from millstream.sources.record_format import RecordFormat
 from millstream.sources.rejects import Rejects
-from millstream.sources.source import Source
-from millstream.sources.text import TextSource
 
 __all__ = [
+    "BadRecord",
+    "Chunk",
+    "ChunkRead",
+    "Format",
     "Found",
     "FoundFile",
-    "JsonlSource",
+    "Reading",
     "Record",
     "RecordBlock",
+    "RecordFormat",
     "Rejects",
-    "Source",
-    "TextSource",
     "discover",
-    "make_source",
-    "read_found",
+    "format_named",
+    "format_of",
+    "numbered",
+    "read_file",
+    "register_format",
 ]

@@ -1,25 +1,44 @@
 """Chunk: a piece of a file that can be read on its own: the unit of work, of caching and of resuming.
 
-A record belongs to the chunk in which it begins. Chunks depend on the file and the settings alone, never on
-the number of workers.
+Chunks depend on the file and the settings alone, never on the number of workers, and the records that all chunks of
+a file give are the same for every `chunk_bytes`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from millstream.errors import SourceError
 from millstream.sources.record import RecordBlock
 
 CHUNK_BYTES = 8 << 20
 MAX_DOCUMENT_BYTES = 256 << 20
 MAX_EXPANSION = 1000
+MAX_DECODED_BYTES = 1 << 42
+KEPT_BYTES = 1 << 16
+"""How much of a bad record is kept aside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How raw files are cut into documents, and the limits that hold for hostile ones."""
+    """How raw files are cut into documents, and the limits that hold for hostile ones.
+
+    `documents` says what a document is in a text file: the "file", a "line", or what stands between two `separator`s.
+    `encoding="auto"` goes by the byte order mark, else UTF-8. What is not valid in the encoding is a bad record
+    (`on_invalid="reject"`) or becomes U+FFFD, counted ("replace"). A compressed file may grow to `max_expansion`
+    times its size, and to `max_decoded_bytes`.
+
+    >>> Reading(separator="<|endoftext|>").documents
+    'separator'
+    >>> Reading(documents="page")
+    Traceback (most recent call last):
+    millstream.errors.SourceError: documents='page' is unknown
+      hint: choose "file", "line" or "separator"
+    """
 
     text_field: str = "text"
     documents: str = "file"
@@ -28,25 +47,32 @@ class Reading:
     on_invalid: str = "reject"
     max_document_bytes: int = MAX_DOCUMENT_BYTES
     max_expansion: int = MAX_EXPANSION
+    max_decoded_bytes: int = MAX_DECODED_BYTES
     chunk_bytes: int = CHUNK_BYTES
 
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Units [start, stop) of a file: bytes of its decoded stream, or rows. `data` is what a stream has decoded
-    already; without it the reader of the format fetches the bytes itself."""
-
-    number: int
-    start: int
-    stop: int
-    data: bytes | None = None
+    def __post_init__(self) -> None:
+        if self.separator and self.documents == "file":
+            object.__setattr__(self, "documents", "separator")
+        if self.documents not in ("file", "line", "separator"):
+            raise SourceError(f"documents={self.documents!r} is unknown", hint='choose "file", "line" or "separator"')
+        if (self.documents == "separator") != bool(self.separator):
+            raise SourceError(
+                f"documents={self.documents!r} and separator={self.separator!r} do not fit together",
+                hint='pass documents="separator" and a separator such as "<|endoftext|>"',
+            )
+        if self.on_invalid not in ("reject", "replace"):
+            raise SourceError(f"on_invalid={self.on_invalid!r} is unknown", hint='choose "reject" or "replace"')
+        for name in ("max_document_bytes", "max_expansion", "max_decoded_bytes", "chunk_bytes"):
+            if getattr(self, name) < 1:
+                raise SourceError(f"{name}={getattr(self, name)} is impossible", hint="it is at least 1")
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
     """A record that cannot be used: what is wrong with it, and its raw bytes (the first of them) to keep aside.
 
-    `row` counts from the start of the chunk, like the rows of a block.
+    `row` counts from the start of the chunk, like the rows of a block. A file that fails in the middle is one bad
+    record too: the one that its readable part ends with.
     """
 
     reason: str
@@ -59,14 +85,51 @@ class BadRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Chunk:
+    """Units [start, stop) of a file: bytes of its decoded stream, or rows.
+
+    `data` is what `chunks` has decoded already (bytes, members of an archive, a table); without it `read` fetches it
+    itself. `context` is what `read` must know besides, such as the column of the text. `bad` says that the file
+    cannot be read beyond this chunk.
+    """
+
+    number: int
+    start: int
+    stop: int
+    data: Any = None
+    context: Any = None
+    bad: BadRecord | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkRead:
-    """What a chunk held: records in columns, what could not be used, what was left out under every policy
-    (empty texts, blank lines; counted by reason), the rows it had in all, and a hash of its content."""
+    """What a chunk held: records in columns, the rows it had in all, what could not be used, and counts by reason of
+    what was left out under every policy (empty texts, blank lines) and of what was repaired."""
 
     block: RecordBlock
     rows: int
     bad: list[BadRecord] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
+    repaired: dict[str, int] = field(default_factory=dict)
+
+    def ending_badly(self, bad: BadRecord | None) -> ChunkRead:
+        """The same and one more row, which is bad (`chunk.bad`), if there is one."""
+        if bad is None:
+            return self
+        return replace(self, rows=self.rows + 1, bad=[*self.bad, replace(bad, row=self.rows)])
+
+    def counted_from(self, row: int) -> ChunkRead:
+        """The same with rows that count from the start of the file, when `row` rows lie before the chunk."""
+        block = replace(self.block, rows=self.block.rows + row)
+        return replace(self, block=block, bad=[replace(bad, row=bad.row + row) for bad in self.bad])
+
+
+def numbered(reads: Iterator[ChunkRead]) -> Iterator[ChunkRead]:
+    """Let the rows of all chunks of a file count from its start."""
+    row = 0
+    for read in reads:
+        yield read.counted_from(row)
+        row += read.rows
 
 
 def empty_block(file: str) -> RecordBlock:

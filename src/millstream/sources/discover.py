@@ -1,28 +1,25 @@
-"""A path, a folder, a pattern or a list of them -> the files to read, in an order that is always the same."""
+"""A path, a folder, a pattern, a list of them, or a mapping to weights -> the files to read, in an order that is always
+the same. Nothing is opened here; a file that changes afterwards is noticed when it is read."""
 
 from __future__ import annotations
 
 import glob
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from millstream.errors import SourceError
-from millstream.sources.formats import SUFFIXES, format_of
+from millstream.sources.formats import format_named, format_of, known_formats
+from millstream.sources.found import FoundFile
+from millstream.sources.huggingface import found_dataset, is_dataset
 
 Where = str | os.PathLike[str]
-
-
-@dataclass(frozen=True, slots=True)
-class FoundFile:
-    """A file to read: where it is, how the store will call it, its format and its size."""
-
-    path: Path
-    name: str
-    format: str
-    bytes: int
+Patterns = str | Iterable[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +34,41 @@ class Found:
         """The size of all files together."""
         return sum(file.bytes for file in self.files)
 
+    def resolved(self) -> list[dict[str, Any]]:
+        """The list as plain values for a manifest: name, size and format of each file, its source and weight."""
+        return [file.described() for file in self.files]
 
-def discover(source: Where | Iterable[Where], *, format: str | None = None) -> Found:
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Which files of a folder are wanted."""
+
+    format: str | None
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+    def reason_to_skip(self, path: Path, name: str) -> str | None:
+        if path.name.startswith("."):
+            return "hidden"
+        if self.include and not _matches(name, self.include):
+            return "not included"
+        if _matches(name, self.exclude):
+            return "excluded"
+        if self.format is None and format_of(path) is None:
+            return "unknown kind"
+        if not path.exists():
+            return "broken link"
+        return None if path.is_file() else "not a regular file"
+
+
+def discover(source: Any, *, format: str | None = None, include: Patterns = (), exclude: Patterns = ()) -> Found:
     """Find the files of `source`, sorted by name; names are relative to what all of them share.
 
-    In folders, hidden files and files of unknown kind are passed over and counted; with `format` every file
-    that is not hidden is taken. A file that was named, or matches a pattern, is always taken.
+    `source` is a path, a pattern, a Hugging Face dataset, a list of them, or a mapping of them to weights: the weight
+    of an entry is recorded with each of its files, for those who mix them later, and changes nothing in what is read.
+    In folders, hidden files and files of unknown kind are passed over and counted; with `format` every file that is not
+    hidden is taken. `include` and `exclude` are patterns for names below a folder, in which `*` also matches `/`.
+    A file that was named, or matches a pattern, is always taken.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -51,32 +77,63 @@ def discover(source: Where | Iterable[Where], *, format: str | None = None) -> F
     >>> found = discover(folder)
     >>> [file.name for file in found.files], sorted(found.skipped.items())
     (['a.jsonl', 'b.txt'], [('hidden', 1), ('unknown kind', 1)])
+    >>> discover({folder / "b.txt": 0.7, folder / "a.jsonl": 0.3}).resolved()[1]["weight"]
+    0.7
     """
+    if format is not None:
+        format_named(format)
+    choice = _Choice(format, _patterns(include), _patterns(exclude))
     skipped: Counter[str] = Counter()
-    wanted = [source] if isinstance(source, str | os.PathLike) else list(source)
+    wanted = _weighed(source)
     if not wanted:
-        raise SourceError("the list of sources is empty", hint="name at least one file, folder or pattern")
+        raise SourceError("the list of sources is empty")
     roots: list[Path] = []
-    paths: dict[str, Path] = {}  # by real path: what is reached on two ways is read once
-    for where in wanted:
-        for root, path in _expand(os.fspath(where), format, skipped):
-            if paths.setdefault(os.path.realpath(path), path) is not path:
+    paths: dict[str, tuple[Path, str, float | None]] = {}  # by real path: what is reached on two ways is read once
+    datasets: list[FoundFile] = []
+    for place, (where, weight) in enumerate(wanted):
+        if is_dataset(where):
+            dataset = found_dataset(where, place, {file.name for file in datasets})
+            datasets.append(replace(dataset, source=dataset.name, weight=weight))
+            continue
+        entry = os.fspath(where)
+        for root, path in _expand(entry, choice, skipped):
+            kept = (path, entry, weight)
+            if paths.setdefault(os.path.realpath(path), kept) is not kept:
                 skipped["listed twice"] += 1
             roots.append(root)
-    if not paths:
-        passed = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
-        known = " ".join(suffix for suffixes in SUFFIXES.values() for suffix in suffixes)
-        raise SourceError(f"{_name(wanted)}: no file to read ({passed})", hint=f"known kinds: {known}; or pass format=")
-    base = os.path.commonpath([_absolute(root) for root in roots])
-    files = [_found(path, base, format) for path in paths.values()]
-    return Found(tuple(sorted(files, key=lambda file: file.name.encode())), skipped)
+    if not paths and not datasets:
+        raise _nothing(wanted, skipped)
+    base = os.path.commonpath([_absolute(root) for root in roots]) if roots else ""
+    files = [replace(_found(path, base, format), source=entry, weight=weight) for path, entry, weight in paths.values()]
+    return Found(tuple(sorted([*files, *datasets], key=lambda file: file.name.encode())), skipped)
 
 
-def _expand(where: str, format: str | None, skipped: Counter[str]) -> Iterator[tuple[Path, Path]]:
+def _weighed(source: Any) -> list[tuple[Any, float | None]]:
+    """The entries of a source, each with its weight if it has one."""
+    if isinstance(source, str | os.PathLike) or is_dataset(source):
+        return [(source, None)]
+    if isinstance(source, Mapping) and all(is_dataset(each) for each in source.values()):
+        source = source.values()  # a DatasetDict: split -> dataset
+    if not isinstance(source, Mapping):
+        return [(each, None) for each in source]
+    for where, weight in source.items():
+        if not isinstance(weight, int | float) or not isfinite(weight) or weight <= 0:
+            raise SourceError(f"{where}: weight={weight!r} is impossible", hint="weights are numbers above 0")
+    return [(where, float(weight)) for where, weight in source.items()]
+
+
+def _nothing(wanted: list[tuple[Any, float | None]], skipped: Counter[str]) -> SourceError:
+    passed = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
+    known = " ".join(suffix for format in known_formats().values() for suffix in format.suffixes)
+    name = os.fspath(wanted[0][0]) if len(wanted) == 1 else f"{len(wanted)} sources"
+    return SourceError(f"{name}: no file to read ({passed})", hint=f"known kinds: {known}; or pass format=")
+
+
+def _expand(where: str, choice: _Choice, skipped: Counter[str]) -> Iterator[tuple[Path, Path]]:
     """(root, file) for each file that one entry stands for."""
     path = Path(where)
     if path.is_dir():
-        yield from ((path, file) for file in _walk(path, format, skipped))
+        yield from ((path, file) for file in _walk(path, choice, skipped))
     elif path.exists():
         if not path.is_file():
             raise SourceError(f"{where}: this is not a regular file", hint="copy it into a file first")
@@ -88,12 +145,10 @@ def _expand(where: str, format: str | None, skipped: Counter[str]) -> Iterator[t
             raise SourceError(f"{where}: nothing matches this pattern", hint="`**` matches any depth of folders")
         yield from ((file.parent, file) for file in files)
     else:
-        raise SourceError(
-            f"{where}: there is no such file or folder", hint="look at the spelling; in a shell, patterns need quotes"
-        )
+        raise SourceError(f"{where}: there is no such file or folder")
 
 
-def _walk(folder: Path, format: str | None, skipped: Counter[str]) -> Iterator[Path]:
+def _walk(folder: Path, choice: _Choice, skipped: Counter[str]) -> Iterator[Path]:
     """The readable files below a folder. Links are followed; a folder that was seen is not entered again."""
     seen = {_identity(folder)}
     for here, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
@@ -106,35 +161,37 @@ def _walk(folder: Path, format: str | None, skipped: Counter[str]) -> Iterator[P
                 seen.add(identity)
         for name in names:
             path = Path(here, name)
-            reason = _reason_to_skip(path, format)
+            reason = choice.reason_to_skip(path, path.relative_to(folder).as_posix())
             if reason is None:
                 yield path
             else:
                 skipped[reason] += 1
 
 
-def _reason_to_skip(path: Path, format: str | None) -> str | None:
-    if path.name.startswith("."):
-        return "hidden"
-    if format is None and format_of(path) is None:
-        return "unknown kind"
-    if not path.exists():
-        return "broken link"
-    if not path.is_file():
-        return "not a regular file"
-    return None
+def _patterns(given: Patterns) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("/")[2], pattern) for pattern in patterns)
 
 
 def _found(path: Path, base: str, format: str | None) -> FoundFile:
     name = Path(os.path.relpath(_absolute(path), base)).as_posix()
     kind = format or format_of(path)
     if kind is None:
-        raise SourceError(f"{path}: this kind of file is unknown", hint='pass format="text" or format="jsonl"')
+        raise SourceError(
+            f"{path}: this kind of file is unknown", hint=f"pass format=, one of {', '.join(sorted(known_formats()))}"
+        )
     try:
         name.encode()
     except UnicodeEncodeError:
         raise SourceError(f"{name!r}: this file name is not UTF-8", hint="rename the file") from None
-    return FoundFile(path, name, kind, path.stat().st_size)
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
+    return FoundFile(path, name, kind, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def _absolute(path: Path) -> str:
@@ -147,10 +204,4 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def _refuse(error: OSError) -> None:
-    raise SourceError(
-        f"{error.filename}: cannot be listed: {error.strerror}", hint="look at the permissions of the folder"
-    )
-
-
-def _name(wanted: list[Where]) -> str:
-    return os.fspath(wanted[0]) if len(wanted) == 1 else f"{len(wanted)} sources"
+    raise SourceError(f"{error.filename}: cannot be listed: {error.strerror}")

@@ -1,90 +1,144 @@
-"""Which format a file has, and the road from a found file to its records.
+"""Which formats there are, how a file's format is told by its name, and how others add one.
 
-One more format is one more file in this folder and one more line in `SUFFIXES` and `make_source`.
+A format turns a found file into chunks and each chunk into columns of records. One more is one more file in this
+folder and one line here, or a plugin: `register_format(...)`, or an entry point in the group `millstream.formats`.
 """
 
 from __future__ import annotations
 
-import io
+import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Protocol
 
 from millstream.errors import SourceError
-from millstream.sources.jsonl import JsonlSource
-from millstream.sources.reading import HashedFile
-from millstream.sources.record import Record
-from millstream.sources.rejects import Rejects
-from millstream.sources.source import MAX_RECORD_BYTES, Source
-from millstream.sources.text import TextSource
+from millstream.sources.arrow import ArrowFormat
+from millstream.sources.chunk import Chunk, ChunkRead, Reading, numbered
+from millstream.sources.csv import CsvFormat
+from millstream.sources.decompress import SUFFIXES as COMPRESSED
+from millstream.sources.found import FoundFile
+from millstream.sources.huggingface import HuggingFaceFormat
+from millstream.sources.jsonl import JsonlFormat
+from millstream.sources.parquet import ParquetFormat
+from millstream.sources.tar import TarFormat
+from millstream.sources.text import TextFormat
 
-_CODE = ".c .cc .cpp .css .go .h .hpp .html .java .js .lean .pgn .py .rs .sh .sql .ts"
-SUFFIXES = {
-    "jsonl": (".jsonl", ".ndjson"),
-    "text": (".txt", ".text", ".md", ".rst", ".tex", *_CODE.split()),
-}
-"""The formats and the file names they are known by."""
+ENTRY_POINTS = "millstream.formats"
+_log = logging.getLogger("millstream.sources")
 
-_BY_SUFFIX = {suffix: name for name, suffixes in SUFFIXES.items() for suffix in suffixes}
+
+class Format(Protocol):
+    """Reads one kind of file. Its methods are called from several threads at once."""
+
+    @property
+    def name(self) -> str:
+        """What users call it, e.g. "jsonl"."""
+        ...
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """The endings of file names it is known by, with their dots, in small letters."""
+        ...
+
+    def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
+        """Cut a file into chunks, lazily. A file that fails ends with a chunk that carries `bad`."""
+        ...
+
+    def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
+        """Read one chunk. What cannot be used is reported, never raised."""
+        ...
+
+    def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
+        """Give the raw record back that has this origin; `row` counts from the start of the file."""
+        ...
+
+
+_formats: dict[str, Format] = {}
+
+
+def register_format(format: Format) -> None:
+    """Make a format known by its name and its endings; a later one replaces an earlier one of the same name.
+
+    >>> register_format(CsvFormat("bars", "|", (".psv",)))
+    >>> format_of(Path("table.psv.gz"))
+    'bars'
+    """
+    for suffix in format.suffixes:
+        if not suffix.startswith(".") or suffix != suffix.lower():
+            raise SourceError(f"format {format.name!r}: {suffix!r} is no ending", hint='such as ".jsonl"')
+    _formats[format.name] = format
+
+
+def format_named(name: str) -> Format:
+    """The format of a name.
+
+    >>> format_named("jsonl").suffixes
+    ('.jsonl', '.ndjson')
+    """
+    known = known_formats()
+    if name not in known:
+        raise SourceError(f"format={name!r} is unknown", hint=f"choose one of {', '.join(sorted(known))}")
+    return known[name]
 
 
 def format_of(path: Path) -> str | None:
-    """The format of a file by its name, or None.
+    """The format of a file by its name, or None; the ending of a compression is looked through.
 
-    >>> format_of(Path("a/B.JSONL")), format_of(Path("notes.md")), format_of(Path("photo.png"))
-    ('jsonl', 'text', None)
+    >>> [format_of(Path(name)) for name in ("a/B.JSONL", "notes.md.zst", "photo.png", "web.tar.gz")]
+    ['jsonl', 'text', None, 'tar']
     """
-    return _BY_SUFFIX.get(path.suffix.lower())
+    name = path.name.lower()
+    for suffix in COMPRESSED:
+        name = name.removesuffix(suffix)
+    ending = Path(name).suffix
+    return next((each.name for each in reversed(known_formats().values()) if ending in each.suffixes), None)
 
 
-def make_source(
-    format: str,
-    *,
-    text_field: str = "text",
-    documents: str = "file",
-    separator: str | None = None,
-    max_bytes: int = MAX_RECORD_BYTES,
-) -> Source:
-    """Build the reader of a format.
-
-    >>> make_source("jsonl", text_field="content").format
-    'jsonl'
-    """
-    if format == "jsonl":
-        return JsonlSource(text_field, max_bytes=max_bytes)
-    if format == "text":
-        return TextSource(documents, separator=separator, max_bytes=max_bytes)
-    raise SourceError(f"format={format!r} is unknown", hint=f"choose one of {', '.join(SUFFIXES)}")
+def known_formats() -> dict[str, Format]:
+    """All formats: our own, those of installed plugins, and those that were registered."""
+    return {**_our_own(), **_plugins(), **_formats}
 
 
-@dataclass(slots=True)
-class FileRead:
-    """One file while it is read: iterate over its records; then `bytes` and `blake2b` say what was read."""
-
-    path: Path
-    name: str
-    source: Source
-    rejects: Rejects
-    bytes: int = 0
-    blake2b: str = ""
-
-    def __iter__(self) -> Iterator[Record]:
-        with HashedFile(self.path) as raw:
-            stream = io.BufferedReader(raw, 1 << 20)
-            yield from self.source.records(stream, self.name, self.rejects)
-            while stream.read(1 << 20):  # what a source did not want to see is hashed all the same
-                pass
-            self.bytes, self.blake2b = raw.bytes_read, raw.digest()
-
-
-def read_found(path: Path, name: str, source: Source, rejects: Rejects | None = None) -> FileRead:
-    """Read one file: records as they come, then what was read in all.
+def read_file(file: FoundFile, reading: Reading) -> Iterator[ChunkRead]:
+    """Read a whole file, chunk by chunk, with rows that count from its start.
 
     >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "a.txt"
-    >>> _ = path.write_text("hello")
-    >>> read = read_found(path, "a.txt", TextSource())
-    >>> [record.text for record in read], read.bytes
-    (['hello'], 5)
+    >>> from millstream.sources import discover
+    >>> path = Path(tempfile.mkdtemp()) / "a.jsonl"
+    >>> _ = path.write_text('{"text": "one"}\\n{"text": "two"}\\n')
+    >>> [record.text for read in read_file(discover(path).files[0], Reading()) for record in read.block]
+    ['one', 'two']
     """
-    return FileRead(path, name, source, Rejects() if rejects is None else rejects)
+    format = format_named(file.format)
+    return numbered(format.read(chunk, file, reading) for chunk in format.chunks(file, reading))
+
+
+@cache
+def _our_own() -> dict[str, Format]:
+    ours: tuple[Format, ...] = (
+        TextFormat(),
+        JsonlFormat(),
+        CsvFormat("csv", ",", (".csv",)),
+        CsvFormat("tsv", "\t", (".tsv", ".tab")),
+        ParquetFormat(),
+        ArrowFormat(),
+        TarFormat(),
+        HuggingFaceFormat(),
+    )
+    return {format.name: format for format in ours}
+
+
+@cache
+def _plugins() -> dict[str, Format]:
+    """The formats of installed packages; one that cannot be loaded is named in the log and left out."""
+    found: dict[str, Format] = {}
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+        try:
+            loaded = entry.load()
+            format = loaded() if isinstance(loaded, type) else loaded
+            found[format.name] = format
+        except Exception as error:  # a plugin may fail in any way
+            _log.warning("the format plugin %r (%s) cannot be loaded: %s", entry.name, entry.value, error)
+    return found

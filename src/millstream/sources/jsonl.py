@@ -1,85 +1,89 @@
-"""JSON lines: one object per line, its text in one field."""
+"""JSON lines: one object per line, its text in one field.
+
+Nearly all lines are read natively. What is rare or wrong is read again here, by Python's own parser, which also
+words what is wrong. Blank lines and empty texts are left out and counted.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
 
-from millstream.sources.reading import decode, split
-from millstream.sources.record import Record
-from millstream.sources.rejects import Rejects
-from millstream.sources.source import MAX_RECORD_BYTES
-from millstream.sources.text import EMPTY, KEPT_OF_LONG, TOO_LONG
+import numpy as np
+
+from millstream import _core
+from millstream.sources.chunk import KEPT_BYTES, BadRecord, Chunk, ChunkRead, Reading
+from millstream.sources.failure import BLANK, EMPTY
+from millstream.sources.found import FoundFile
+from millstream.sources.parsed import Left, finish
+from millstream.sources.separated import chunk_bytes, chunks_of
+from millstream.sources.stream import raw_bytes
 
 
-class JsonlSource:
-    """One JSON object per line; `text_field` names the text.
+class JsonlFormat:
+    """One JSON object per line; `text_field` names the text."""
 
-    Blank lines and empty texts are left out and counted.
+    name = "jsonl"
+    suffixes: tuple[str, ...] = (".jsonl", ".ndjson")
 
-    >>> import io
-    >>> lines = io.BytesIO(b'{"text": "one"}\\n{"text": "two", "id": 2}\\n')
-    >>> for record in JsonlSource().records(lines, "a.jsonl", Rejects()):
+    def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
+        """Cut a file by byte ranges."""
+        return chunks_of(file, reading, b"\n", "line")
+
+    def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
+        """Read the lines of a chunk."""
+        found = chunk_bytes(chunk, file, reading, b"\n")
+        return read_lines(found.data, found.start, file.name, reading).ending_badly(found.bad)
+
+    def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
+        """One line again."""
+        return raw_bytes(file, reading, start, stop)
+
+
+def read_lines(data: bytes | memoryview, start: int, file: str, reading: Reading) -> ChunkRead:
+    """Read whole lines that begin at place `start` of a file.
+
+    >>> read = read_lines(b'{"text": "one"}\\n\\n{"text": "two", "id": 2}\\n', 0, "a.jsonl", Reading())
+    >>> for record in read.block:
     ...     print(record)
     Record(text='one', file='a.jsonl', row=0, start=0, stop=15)
-    Record(text='two', file='a.jsonl', row=1, start=16, stop=40)
+    Record(text='two', file='a.jsonl', row=2, start=17, stop=41)
+    >>> read.rows, read.skipped
+    (3, {'blank line': 1})
+    """
+    native = _core.parse_jsonl(np.frombuffer(data, np.uint8), reading.text_field)
+    return finish(native, data, start, file, reading, lambda raw, at: text_of(raw, at, reading.text_field))
+
+
+def text_of(raw: bytes, start: int, name: str) -> str | Left | BadRecord:
+    """The text in field `name` of one JSON object, or what is wrong with it.
+
+    >>> text_of(b'{"a": "x"}', 0, "a"), text_of(b'{"a": 7}', 0, "a").found
+    ('x', 'it is a JSON number')
     """
 
-    format = "jsonl"
+    def bad(reason: str, found: str, hint: str | None = None) -> BadRecord:
+        return BadRecord(reason, 0, start, start + len(raw), found, hint, raw[:KEPT_BYTES])
 
-    def __init__(self, text_field: str = "text", *, max_bytes: int = MAX_RECORD_BYTES) -> None:
-        self.text_field = text_field
-        self.max_bytes = max_bytes
-
-    def records(self, stream: BinaryIO, file: str, rejects: Rejects) -> Iterator[Record]:
-        """Give the texts of `stream` in their order, each with the byte range of its line."""
-        for row, (raw, start, stop, whole) in enumerate(split(stream, b"\n", self.max_bytes)):
-            if whole and not raw.strip():
-                rejects.skip("blank line")
-                continue
-            line = decode(raw, file, row, start, rejects) if whole else ""
-            if line is None:
-                continue
-            text = self._text(line) if whole else self._too_long(stop - start)
-            if isinstance(text, _Flaw):
-                reason, found, hint = text
-                kept = raw if whole else raw[:KEPT_OF_LONG]
-                rejects.reject(reason, file, row=row, found=found, hint=hint, span=(start, stop), raw=kept)
-            elif text:
-                yield Record(text, file, row, start, stop)
-            else:
-                rejects.skip(EMPTY)
-
-    def _too_long(self, size: int) -> _Flaw:
-        found = f"this line has {size:,} bytes; the limit is {self.max_bytes:,}"
-        return _Flaw(TOO_LONG, found, f"pass max_document_bytes={size} or more")
-
-    def _text(self, line: str) -> str | _Flaw:
-        """The text in a line, or what is wrong with it."""
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            return _Flaw("not JSON", f"{error}; the line begins {_short(line)}", "each line holds one object")
-        name = self.text_field
-        if not isinstance(value, dict):
-            hint = f'each line looks like {{"{name}": "…"}}'
-            return _Flaw("not an object", f"a JSON {_kind(value)}: {_short(line)}", hint)
-        text = value.get(name)
-        if not isinstance(text, str):
-            has = ", ".join(repr(key) for key in list(value)[:8]) or "no fields"
-            found = f"it has {has}" if name not in value else f"it is a JSON {_kind(text)}"
-            return _Flaw(f"no text in {name!r}", found, "pass text_field= to name it")
-        if not _is_unicode(text):
-            found = "half of a surrogate pair (\\ud800 to \\udfff alone) is not a character"
-            return _Flaw("not Unicode", found, "write the line again, e.g. with json.dumps of text without it")
-        return text
-
-
-class _Flaw(NamedTuple):
-    reason: str
-    found: str
-    hint: str
+    if not raw.strip():
+        return Left(BLANK)
+    line = raw.decode()
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return bad("not JSON", f"{error}; the line begins {_short(line)}", "each line holds one object")
+    if not isinstance(value, dict):
+        return bad("not an object", f"a JSON {_kind(value)}: {_short(line)}", f'each line looks like {{"{name}": "…"}}')
+    text = value.get(name)
+    if not isinstance(text, str):
+        has = ", ".join(repr(key) for key in list(value)[:8]) or "no fields"
+        found = f"it has {has}" if name not in value else f"it is a JSON {_kind(text)}"
+        return bad(f"no text in {name!r}", found, "pass text_field= to name it")
+    if not text:
+        return Left(EMPTY)
+    if not _is_unicode(text):
+        return bad("not Unicode", "half of a surrogate pair (\\ud800 to \\udfff alone) is not a character")
+    return text
 
 
 def _is_unicode(text: str) -> bool:

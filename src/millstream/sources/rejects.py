@@ -9,7 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Literal, Self, get_args
 
-from millstream.errors import MillstreamError, SourceError
+from millstream.errors import SourceError
+from millstream.sources.chunk import ChunkRead
 
 OnBad = Literal["error", "skip", "quarantine"]
 
@@ -29,20 +30,15 @@ class Rejects:
       hint: one per line; or pass on_bad="skip" to leave it out and count it
     """
 
-    def __init__(self, on_bad: OnBad = "error", quarantine: Path | None = None, *, quiet: bool = False) -> None:
+    def __init__(self, on_bad: OnBad = "error", quarantine: Path | None = None) -> None:
         if on_bad not in get_args(OnBad):
             raise SourceError(f"on_bad={on_bad!r} is unknown", hint=f"choose one of {', '.join(get_args(OnBad))}")
         if on_bad == "quarantine" and quarantine is None:
-            raise SourceError(
-                'on_bad="quarantine" needs a file to put the records into', hint="pass the path of a file to write"
-            )
+            raise SourceError('on_bad="quarantine" needs a file to put the records into')
         self.on_bad = on_bad
         self.counts: Counter[str] = Counter()
-        self.kept: Path | None = None
-        """The file with what was kept aside, once there is one."""
-        self._quarantine = quarantine if on_bad == "quarantine" else None
-        self._file: IO[str] | None = None
-        self._level = logging.DEBUG if quiet else logging.WARNING
+        self.quarantine = quarantine if on_bad == "quarantine" else None
+        self._kept: IO[str] | None = None
 
     def reject(
         self,
@@ -52,38 +48,35 @@ class Rejects:
         row: int,
         found: str,
         hint: str | None = None,
-        span: tuple[int, int | None] = (0, None),
-        raw: bytes = b"",
-        error: type[MillstreamError] = SourceError,
+        raw: bytes | None = None,
     ) -> None:
-        """Raise `error`, or count a bad record and keep it aside. `row` counts from 0; `found` says why.
-
-        The record lies at bytes `span` of the file (without a stop: to its end); `raw` is the record, or its beginning.
-        """
+        """Raise, or count a bad record and keep `raw` aside. `row` counts from 0; `found` says why."""
         where = f"{file}:{row + 1}"
         if self.on_bad == "error":
             way_out = 'pass on_bad="skip" to leave it out and count it'
-            raise error(f"{where}: {reason}: {found}", hint=f"{hint}; or {way_out}" if hint else way_out)
+            raise SourceError(f"{where}: {reason}: {found}", hint=f"{hint}; or {way_out}" if hint else way_out)
         self.counts[reason] += 1
-        _log.log(self._level, "%s: left out: %s: %s", where, reason, found)
-        if self._quarantine is not None:
-            place = {"file": file, "row": row, "start": span[0], "stop": span[1]}
-            self._keep(self._quarantine, {**place, "reason": reason, "found": found, "raw": _readable(raw)})
+        _log.warning("%s: left out: %s: %s", where, reason, found)
+        if self.quarantine is not None:
+            self._keep({"file": file, "row": row, "reason": reason, "found": found, "raw": _readable(raw)})
 
-    def skip(self, reason: str) -> None:
-        """Count something that is left out under every policy, such as an empty line."""
-        self.counts[reason] += 1
+    def take(self, read: ChunkRead, file: str) -> None:
+        """Judge what a chunk could not give, and count what it left out; its rows count from the start of the file."""
+        for bad in read.bad:
+            self.reject(bad.reason, file, row=bad.row, found=bad.found, hint=bad.hint, raw=bad.raw)
+        self.counts.update(read.skipped)
 
-    def _keep(self, path: Path, entry: dict[str, object]) -> None:
-        if self._file is None:
-            self._file, self.kept = path.open("w", encoding="utf-8"), path
-        self._file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+    def _keep(self, entry: dict[str, object]) -> None:
+        assert self.quarantine is not None
+        if self._kept is None:
+            self._kept = self.quarantine.open("w", encoding="utf-8")
+        self._kept.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
     def close(self) -> None:
         """Close the quarantine file, if one was needed."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
 
     def __enter__(self) -> Self:
         return self
@@ -94,6 +87,6 @@ class Rejects:
         self.close()
 
 
-def _readable(raw: bytes) -> str:
+def _readable(raw: bytes | None) -> str | None:
     """Bytes as text; what is not UTF-8 is written as \\xNN."""
-    return raw.decode("utf-8", "backslashreplace")
+    return None if raw is None else raw.decode("utf-8", "backslashreplace")

@@ -1,78 +1,86 @@
-"""Plain text: a document is a file, a line, or what stands between two separators."""
+"""Plain text: a document is a file, a line, or what stands between two separators.
+
+A text is exactly bytes [start, stop) of the decoded stream: a byte order mark, line ends and separators belong to no
+record. Empty documents are left out and counted.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import BinaryIO
 
-from millstream.errors import SourceError
-from millstream.sources.reading import decode, drop_bom, split
-from millstream.sources.record import Record
-from millstream.sources.rejects import Rejects
-from millstream.sources.source import MAX_RECORD_BYTES
+import numpy as np
 
-EMPTY = "empty"
-TOO_LONG = "too long"
-KEPT_OF_LONG = 1 << 16
-"""Bytes of an overlong record that are kept aside; its byte range says where the rest is."""
+from millstream import _core
+from millstream.sources.chunk import BadRecord, Chunk, ChunkRead, Reading, empty_block
+from millstream.sources.failure import EMPTY, FileFailure, too_long
+from millstream.sources.found import FoundFile
+from millstream.sources.parsed import Left, decoded_look, finish
+from millstream.sources.record import Record, RecordBlock
+from millstream.sources.separated import chunk_bytes, chunks_of
+from millstream.sources.stream import decoded, raw_bytes
+
+_CODE = ".c .cc .cpp .css .go .h .hpp .html .java .js .lean .pgn .py .rs .sh .sql .ts"
 
 
-class TextSource:
-    """UTF-8 text. `documents` is "file", "line", or "separator" (then `separator` says which).
+class TextFormat:
+    """Text files, whole or cut."""
 
-    A record's text is exactly bytes [start, stop) of the file: a byte order mark, line ends and separators
-    belong to no record. Empty documents are left out and counted.
+    name = "text"
+    suffixes: tuple[str, ...] = (".txt", ".text", ".md", ".rst", ".tex", *_CODE.split())
 
-    >>> import io
-    >>> for record in TextSource("line").records(io.BytesIO(b"one\\n\\ntwo"), "a.txt", Rejects()):
-    ...     print(record)
-    Record(text='one', file='a.txt', row=0, start=0, stop=3)
-    Record(text='two', file='a.txt', row=2, start=5, stop=8)
-    """
+    def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
+        """Cut a file by byte ranges, or leave it whole."""
+        if reading.documents == "file":
+            yield Chunk(0, 0, file.bytes)
+        else:
+            yield from chunks_of(file, reading, _separator(reading), "document")
 
-    format = "text"
+    def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
+        """Read the documents of a chunk."""
+        if reading.documents == "file":
+            return _whole(file, reading)
+        separator = _separator(reading)
+        found = chunk_bytes(chunk, file, reading, separator)
+        data = np.frombuffer(found.data, np.uint8)
+        native = _core.parse_lines(data, separator.decode(), reading.documents == "line")
+        read = finish(native, found.data, found.start, file.name, reading, _as_it_is, what="document")
+        return read.ending_badly(found.bad)
 
-    def __init__(
-        self, documents: str = "file", *, separator: str | None = None, max_bytes: int = MAX_RECORD_BYTES
-    ) -> None:
-        if documents not in ("file", "line", "separator"):
-            raise SourceError(f"documents={documents!r} is unknown", hint='choose "file", "line" or "separator"')
-        if (documents == "separator") != bool(separator):
-            raise SourceError(
-                f"documents={documents!r} and separator={separator!r} do not fit together",
-                hint='pass documents="separator" and a separator such as "<|endoftext|>"',
-            )
-        self.documents = documents
-        self.separator = separator
-        self.max_bytes = max_bytes
+    def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
+        """The bytes of one document again."""
+        return raw_bytes(file, reading, start, stop)
 
-    def records(self, stream: BinaryIO, file: str, rejects: Rejects) -> Iterator[Record]:
-        """Give the documents of `stream` in their order."""
-        for row, (raw, start, stop, whole) in enumerate(self._pieces(stream)):
-            if self.documents == "line" and raw.endswith(b"\r") and whole:
-                raw, stop = raw[:-1], stop - 1
-            if not whole:
-                self._reject_long(raw, file, row, (start, stop), rejects)
-            elif not raw:
-                rejects.skip(EMPTY)
-            else:
-                text = decode(raw, file, row, start, rejects)
-                if text is not None:
-                    yield Record(text, file, row, start, stop)
 
-    def _pieces(self, stream: BinaryIO) -> Iterator[tuple[bytes, int, int, bool]]:
-        if self.documents != "file":
-            separator = b"\n" if self.separator is None else self.separator.encode()
-            yield from split(stream, separator, self.max_bytes)
-            return
-        head, start = drop_bom(stream)
-        raw = head + stream.read(self.max_bytes + 1 - len(head))
-        yield raw, start, start + len(raw), len(raw) <= self.max_bytes
+def _separator(reading: Reading) -> bytes:
+    return b"\n" if reading.separator is None else reading.separator.encode()
 
-    def _reject_long(self, raw: bytes, file: str, row: int, span: tuple[int, int], rejects: Rejects) -> None:
-        to_the_end = self.documents == "file"  # and how far that is was not read
-        seen = f"more than {self.max_bytes:,}" if to_the_end else f"{span[1] - span[0]:,}"
-        found = f"this document has {seen} bytes; the limit is {self.max_bytes:,}"
-        hint = 'cut it with documents="line" or a separator, or raise max_document_bytes'
-        where = (span[0], None) if to_the_end else span
-        rejects.reject(TOO_LONG, file, row=row, found=found, hint=hint, span=where, raw=raw[:KEPT_OF_LONG])
+
+def _as_it_is(raw: bytes, start: int) -> str | Left | BadRecord:
+    return raw.decode()
+
+
+def _whole(file: FoundFile, reading: Reading) -> ChunkRead:
+    """The one document of a file."""
+    limit, pieces, size, start = reading.max_document_bytes, [], 0, 0
+    read = ChunkRead(empty_block(file.name), 0)
+    try:
+        with decoded(file, reading) as (blocks, start):
+            for block in blocks:
+                pieces.append(block)
+                size += len(block)
+                if size > limit:
+                    return read.ending_badly(too_long("document", start, limit))
+    except FileFailure as failure:
+        raw = b"".join(pieces)
+        return read.ending_badly(failure.record(start, start + len(raw), raw))
+    raw = b"".join(pieces)
+    if not raw:
+        return ChunkRead(read.block, 1, skipped={EMPTY: 1})
+    repaired: Counter[str] = Counter()
+    text = decoded_look(raw, start, reading, _as_it_is, repaired)
+    if isinstance(text, BadRecord):
+        return read.ending_badly(text)
+    assert isinstance(text, str)
+    records = [Record(text, file.name, 0, start, start + len(raw))]
+    return ChunkRead(RecordBlock.of(records, file.name), 1, repaired=dict(repaired))

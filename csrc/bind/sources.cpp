@@ -1,0 +1,107 @@
+// bind/sources.cpp: parsers of raw bytes for millstream.sources. All of them work without the interpreter's lock.
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+
+#include "bind/module.h"
+#include "core/csv.h"
+#include "core/jsonl.h"
+#include "core/lines.h"
+
+using namespace nb::literals;
+
+namespace {
+
+using Raw = Array<const std::uint8_t>;
+template <typename T>
+using Made = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+using Numbers = Made<std::int64_t>;
+// text, ends, rows, starts, stops, odd (row, start, stop, row, ...), rows in all, blank, empty
+using Parsed = std::tuple<Made<std::uint8_t>, Numbers, Numbers, Numbers, Numbers, Numbers, std::int64_t, std::int64_t,
+                          std::int64_t>;
+
+Numbers numbers(std::vector<std::int64_t>&& values) {
+  auto* kept = new std::vector(std::move(values));
+  nb::capsule owner(kept, [](void* data) noexcept { delete static_cast<std::vector<std::int64_t>*>(data); });
+  return {kept->data(), {kept->size()}, owner};
+}
+
+Parsed handed_over(millstream::Columns&& columns) {
+  const std::size_t size = columns.text_bytes();
+  std::uint8_t* text = columns.take_text().release();
+  nb::capsule owner(text, [](void* data) noexcept { delete[] static_cast<std::uint8_t*>(data); });
+  return {Made<std::uint8_t>(text, {size}, owner),
+          numbers(std::move(columns.ends)),
+          numbers(std::move(columns.rows)),
+          numbers(std::move(columns.starts)),
+          numbers(std::move(columns.stops)),
+          numbers(std::move(columns.odd)),
+          columns.row_count,
+          columns.blank,
+          columns.empty};
+}
+
+template <typename Parse>
+Parsed unlocked(Parse&& parse) {
+  auto columns = [&] {
+    nb::gil_scoped_release released;  // the arguments keep their buffers alive
+    return parse();
+  }();
+  return handed_over(std::move(columns));
+}
+
+template <typename Use>
+auto with_delimiter(char delimiter, Use&& use) {
+  switch (delimiter) {
+    case ',': return use(millstream::Csv<','>());
+    case '\t': return use(millstream::Csv<'\t'>());
+    case ';': return use(millstream::Csv<';'>());
+    case '|': return use(millstream::Csv<'|'>());
+    default: throw std::invalid_argument("a delimiter is a comma, a tab, a semicolon or a bar");
+  }
+}
+
+std::vector<std::int64_t> invalid_texts(Raw text, Array<const std::int64_t> ends) {
+  nb::gil_scoped_release released;
+  std::vector<std::int64_t> invalid;
+  const auto stops = view(ends);
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < stops.size(); begin = stops[i++]) {
+    if (begin < 0 || stops[i] < begin || stops[i] > static_cast<std::int64_t>(text.size()))
+      throw std::invalid_argument("ends do not fit the text");
+    if (!millstream::is_utf8(text.data() + begin, static_cast<std::size_t>(stops[i] - begin)))
+      invalid.push_back(static_cast<std::int64_t>(i));
+  }
+  return invalid;
+}
+
+}  // namespace
+
+void register_sources(nb::module_& m) {
+  m.def("parse_jsonl", [](Raw data, const std::string& field) {
+    return unlocked([&] { return millstream::parse_jsonl(view(data), field); });
+  }, "data"_a, "field"_a,
+     "The texts of lines of JSON: (text, ends, rows, starts, stops, odd, rows in all, blank lines, empty texts).");
+  m.def("parse_lines", [](Raw data, const std::string& separator, bool trim) {
+    if (separator.empty()) throw std::invalid_argument("the separator is empty");
+    return unlocked([&] { return millstream::parse_lines(view(data), separator, trim); });
+  }, "data"_a, "separator"_a, "trim"_a, "The texts between separators; the same columns as of `parse_jsonl`.");
+  m.def("parse_csv", [](Raw data, char delimiter, std::size_t column) {
+    return unlocked([&] {
+      return with_delimiter(delimiter, [&](auto csv) { return decltype(csv)::parse(view(data), column); });
+    });
+  }, "data"_a, "delimiter"_a, "column"_a, "The texts in one column of a table; the same columns as of `parse_jsonl`.");
+  m.def("cut_separated", [](Raw data, const std::string& separator) {
+    if (separator.empty()) throw std::invalid_argument("the separator is empty");
+    nb::gil_scoped_release released;
+    return millstream::cut_separated(view(data), separator);
+  }, "data"_a, "separator"_a, "How many bytes end with the last separator.");
+  m.def("cut_csv", [](Raw data, char delimiter, bool first) {
+    nb::gil_scoped_release released;
+    return with_delimiter(delimiter, [&](auto csv) { return decltype(csv)::cut(view(data), first); });
+  }, "data"_a, "delimiter"_a, "first"_a = false,
+     "How many bytes end with the last whole record of a table, or with the first one.");
+  m.def("invalid_texts", &invalid_texts, "text"_a, "ends"_a, "Which of the texts are not UTF-8.");
+}

@@ -1,0 +1,80 @@
+"""Arrow and Feather files: the text is a column; a chunk is some record batches. Streams are read from the front."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from millstream.errors import SourceError
+from millstream.sources.chunk import Chunk, ChunkRead, Reading, empty_block
+from millstream.sources.columnar import arrow, check_column, opened_by_arrow, raw_text, read_column
+from millstream.sources.failure import FileFailure
+from millstream.sources.found import FoundFile
+from millstream.sources.separated import failed_chunk
+
+_FILE_MAGIC = b"ARROW1"
+
+
+class ArrowFormat:
+    """One row of an Arrow file or stream (IPC; Feather V2 is the same) is one record."""
+
+    name = "arrow"
+    suffixes: tuple[str, ...] = (".arrow", ".feather", ".ipc", ".arrows")
+
+    def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
+        """Give record batches, small ones together."""
+        number = start = stop = 0
+        held: list[Any] = []
+        failure: FileFailure | None = None
+        try:
+            with opened_by_arrow(file) as source:
+                batches = _batches(source, reading.text_field)
+                for column in batches:
+                    held.append(column)
+                    stop += len(column)
+                    if sum(each.nbytes for each in held) >= reading.chunk_bytes:
+                        yield Chunk(number, start, stop, held)
+                        number, start, held = number + 1, stop, []
+        except FileFailure as error:
+            failure = error
+        if held:
+            yield Chunk(number, start, stop, held)
+            number, start = number + 1, stop
+        if failure is not None:
+            yield failed_chunk(failure, number)
+
+    def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
+        """Read the rows of some batches."""
+        read = ChunkRead(empty_block(file.name), 0)
+        if chunk.data:
+            read = read_column(arrow().chunked_array(chunk.data), file.name, reading)
+        return read.ending_badly(chunk.bad)
+
+    def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
+        """The text of one row again."""
+        seen = 0
+        with opened_by_arrow(file) as source:
+            for column in _batches(source, reading.text_field):
+                if row < seen + len(column):
+                    return raw_text(column[row - seen])
+                seen += len(column)
+        raise SourceError(f"{file.name}: there is no row {row + 1:,}; it has {seen:,}")
+
+
+def _batches(source: Any, name: str) -> Iterator[Any]:
+    """The column of the text, batch by batch."""
+    arrow()
+    import pyarrow.ipc
+
+    is_file = source.read(len(_FILE_MAGIC)) == _FILE_MAGIC
+    source.seek(0)
+    if is_file:
+        reader = pyarrow.ipc.open_file(source)
+        check_column(reader.schema, name)
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number).column(name)
+    else:
+        reader = pyarrow.ipc.open_stream(source)
+        check_column(reader.schema, name)
+        for batch in reader:
+            yield batch.column(name)

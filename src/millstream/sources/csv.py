@@ -1,0 +1,102 @@
+"""Tables as text, comma- or tab-separated: the first record names the columns, and `text_field` the one of the text.
+
+Fields are cut as Python's csv module cuts them. A quote may span lines, so where a record begins is only known from
+the front: chunks are found by a native scan that is much faster than what follows it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from itertools import chain
+
+import numpy as np
+
+from millstream import _core
+from millstream.sources.chunk import KEPT_BYTES, BadRecord, Chunk, ChunkRead, Reading
+from millstream.sources.failure import EMPTY, FileFailure, too_long
+from millstream.sources.found import FoundFile
+from millstream.sources.parsed import Left, finish
+from millstream.sources.separated import failed_chunk, stream_chunks
+from millstream.sources.stream import decoded, raw_bytes
+
+
+class CsvFormat:
+    """Tables with one delimiter."""
+
+    def __init__(self, name: str, delimiter: str, suffixes: tuple[str, ...]) -> None:
+        self.name = name
+        self.delimiter = delimiter
+        self.suffixes = suffixes
+
+    def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
+        """Read the header and cut what follows between records."""
+        try:
+            with decoded(file, reading) as (blocks, start):
+                header, rest = self._header(blocks, reading.max_document_bytes)
+                if not header:
+                    return
+                column = self._column(header, reading.text_field)
+                rows = chain([rest], blocks) if rest else blocks
+                yield from stream_chunks(rows, start + len(header), reading, self._cut, None, "record", column)
+        except FileFailure as failure:
+            yield failed_chunk(failure)
+
+    def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
+        """Read the rows of a chunk."""
+        column = chunk.context or 0
+        native = _core.parse_csv(np.frombuffer(chunk.data, np.uint8), self.delimiter, column)
+
+        def look(raw: bytes, start: int) -> str | Left | BadRecord:
+            return self._text(raw, start, column, reading.text_field)
+
+        read = finish(native, chunk.data, chunk.start, file.name, reading, look, what="record")
+        return read.ending_badly(chunk.bad)
+
+    def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
+        """One record of the table again."""
+        return raw_bytes(file, reading, start, stop)
+
+    def _cut(self, data: bytes, *, first: bool = False) -> int:
+        return _core.cut_csv(np.frombuffer(data, np.uint8), self.delimiter, first)
+
+    def _header(self, blocks: Iterator[bytes], limit: int) -> tuple[bytes, bytes]:
+        """The first record, and what was read behind it."""
+        held = b""
+        for block in blocks:
+            held += block
+            if end := self._cut(held, first=True):
+                return held[:end], held[end:]
+            if len(held) > limit:
+                bad = too_long("header", 0, limit)
+                raise FileFailure(bad.reason, bad.found, bad.hint)
+        return held, b""
+
+    def _column(self, header: bytes, name: str) -> int:
+        """The place of the column of the text."""
+        lines = io.StringIO(header.decode(errors="replace"), newline="")
+        try:
+            names = next(csv.reader(lines, delimiter=self.delimiter), [])
+        except csv.Error as error:
+            raise FileFailure("no header", f"the first row cannot be read: {error}") from error
+        if names.count(name) != 1:
+            has = ", ".join(repr(each) for each in names[:8])
+            found = f"{names.count(name)} columns have this name" if name in names else f"its first row has {has}"
+            raise FileFailure(
+                f"no text in {name!r}", found, "pass text_field= to name the column of the text", has_place=False
+            )
+        return names.index(name)
+
+    def _text(self, raw: bytes, start: int, column: int, name: str) -> str | Left | BadRecord:
+        """Look at a record that was not valid UTF-8, or has no such field."""
+        text, *_, odd, _, _, empty = _core.parse_csv(np.frombuffer(raw, np.uint8), self.delimiter, column)
+        if not len(odd):
+            return Left(EMPTY) if empty else text.tobytes().decode()
+        if self._cut(raw + b"\n"):
+            reason, found = f"no text in {name!r}", f"it has no field number {column + 1}"
+            hint = "each row has as many fields as the first"
+        else:
+            reason, found = "open quote", "a field begins with a quote that is never closed"
+            hint = 'a quote inside a field is written ""'
+        return BadRecord(reason, 0, start, start + len(raw), found, hint, raw[:KEPT_BYTES])

@@ -1,0 +1,78 @@
+"""Hugging Face `datasets`: objects that are read as if they were files. The library itself is never imported.
+
+A `Dataset` lies in Arrow tables, which are used as they are; an `IterableDataset` is asked for batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import Any
+
+from millstream.errors import SourceError
+from millstream.sources.chunk import Chunk, ChunkRead, Reading
+from millstream.sources.columnar import arrow, raw_text, read_column
+from millstream.sources.found import FoundFile
+
+_BATCH_ROWS = 1000
+
+
+def is_dataset(source: object) -> bool:
+    """Tell a dataset by what it can do."""
+    return hasattr(source, "column_names") and hasattr(source, "features") and hasattr(source, "with_format")
+
+
+def found_dataset(dataset: Any, place: int, taken: Container[str]) -> FoundFile:
+    """Describe a dataset like a file. Its name comes from its builder and split; its size is a guess of its own."""
+    parts = [getattr(dataset, name, None) for name in ("builder_name", "config_name", "split")]
+    name = "/".join(str(part) for part in parts if part is not None)
+    if not name or name in taken:
+        name = f"{name or 'dataset'}-{place}"
+    info = getattr(dataset, "info", None)
+    size = getattr(info, "dataset_size", None) or getattr(getattr(dataset, "data", None), "nbytes", 0)
+    return FoundFile(Path(name), name, HuggingFaceFormat.name, int(size or 0), data=dataset)
+
+
+class HuggingFaceFormat:
+    """One row of a dataset is one record."""
+
+    name = "huggingface"
+    suffixes: tuple[str, ...] = ()
+
+    def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
+        """Give tables of rows."""
+        number = start = stop = 0
+        held: list[Any] = []
+        for column in self._columns(file, reading.text_field):
+            held.append(column)
+            stop += len(column)
+            if sum(each.nbytes for each in held) >= reading.chunk_bytes:
+                yield Chunk(number, start, stop, held)
+                number, start, held = number + 1, stop, []
+        if held:
+            yield Chunk(number, start, stop, held)
+
+    def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
+        """Read the rows of a table."""
+        return read_column(arrow().chunked_array(chunk.data), file.name, reading)
+
+    def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
+        """The text of one row again."""
+        seen = 0
+        for column in self._columns(file, reading.text_field):
+            if row < seen + len(column):
+                return raw_text(column[row - seen])
+            seen += len(column)
+        raise SourceError(f"{file.name}: there is no row {row + 1:,}; it has {seen:,}")
+
+    def _columns(self, file: FoundFile, name: str) -> Iterator[Any]:
+        """The column of the text, some rows at a time."""
+        pa = arrow()
+        dataset = file.data
+        if dataset.column_names is not None and name not in dataset.column_names:
+            has = ", ".join(repr(each) for each in dataset.column_names[:8])
+            hint = "pass text_field= to name the column of the text"
+            raise SourceError(f"{file.name}: no text in {name!r}: it has {has}", hint=hint)
+        for table in dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS):
+            column = table.column(name)
+            yield from column.chunks if isinstance(column, pa.ChunkedArray) else [column]

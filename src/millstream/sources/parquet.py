@@ -1,0 +1,74 @@
+"""Parquet: the text is a column; a chunk is some row groups. Its own compression is undone where a chunk is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from millstream.errors import SourceError
+from millstream.sources.chunk import Chunk, ChunkRead, Reading, empty_block
+from millstream.sources.columnar import check_column, opened_by_arrow, raw_text, read_column
+from millstream.sources.failure import FileFailure
+from millstream.sources.found import FoundFile
+from millstream.sources.record import NO_BYTES
+from millstream.sources.separated import failed_chunk
+
+
+class ParquetFormat:
+    """One row of a Parquet file is one record."""
+
+    name = "parquet"
+    suffixes: tuple[str, ...] = (".parquet", ".pq")
+
+    def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
+        """Give row groups, small ones together."""
+        try:
+            with _parquet(file) as table:
+                check_column(table.schema_arrow, reading.text_field)
+                groups = [table.metadata.row_group(each) for each in range(table.num_row_groups)]
+        except FileFailure as failure:
+            yield failed_chunk(failure)
+            return
+        first, rows, size, start, number = 0, 0, 0, 0, 0
+        for place, group in enumerate(groups):
+            rows += group.num_rows
+            size += group.total_byte_size
+            if size >= reading.chunk_bytes or place + 1 == len(groups):
+                yield Chunk(number, start, rows, context=range(first, place + 1))
+                number, start, first, size = number + 1, rows, place + 1, 0
+
+    def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
+        """Read the rows of some row groups."""
+        if chunk.bad is not None:
+            return ChunkRead(empty_block(file.name), 0).ending_badly(chunk.bad)
+        try:
+            with _parquet(file) as table:
+                column = table.read_row_groups(list(chunk.context), columns=[reading.text_field]).column(0)
+                return read_column(column, file.name, reading)
+        except FileFailure as failure:
+            found = f"{failure.found}; rows {chunk.start + 1:,} to {chunk.stop:,} are lost"
+            bad = replace(failure.record(NO_BYTES, NO_BYTES), found=found)
+            return ChunkRead(empty_block(file.name), chunk.stop - chunk.start, [bad])
+
+    def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
+        """The text of one row again."""
+        seen = 0
+        with _parquet(file) as table:
+            for group in range(table.num_row_groups):
+                rows = table.metadata.row_group(group).num_rows
+                if row < seen + rows:
+                    column = table.read_row_group(group, columns=[reading.text_field]).column(0)
+                    return raw_text(column[row - seen])
+                seen += rows
+        raise SourceError(f"{file.name}: there is no row {row + 1:,}; it has {seen:,}")
+
+
+@contextmanager
+def _parquet(file: FoundFile) -> Iterator[Any]:
+    """An open Parquet file."""
+    with opened_by_arrow(file) as source:
+        import pyarrow.parquet
+
+        yield pyarrow.parquet.ParquetFile(source)

@@ -1,0 +1,105 @@
+"""The columns of a native parser -> a ChunkRead: rows it does not vouch for are looked at again, limits are applied."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.sources.chunk import KEPT_BYTES, BadRecord, ChunkRead, Reading
+from millstream.sources.failure import BLANK, EMPTY, too_long
+from millstream.sources.record import RecordBlock, joined
+
+Ints = NDArray[np.int64]
+Native = tuple[NDArray[np.uint8], Ints, Ints, Ints, Ints, Ints, int, int, int]
+"""What the parsers of `_core` give: text, ends, rows, starts, stops, odd rows (row, start, stop, ...), counts of rows,
+blank lines and empty texts."""
+
+REPLACED = "invalid bytes replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A row that is left out under every policy."""
+
+    reason: str
+
+
+Look = Callable[[bytes, int], "str | Left | BadRecord"]
+"""(raw bytes of a row, valid UTF-8; the place of the first) -> its text, or what is wrong."""
+
+
+def finish(
+    native: Native, data: bytes | memoryview, base: int, file: str, reading: Reading, look: Look, *, what: str = "line"
+) -> ChunkRead:
+    """Look again at the odd rows of `data`, which begins at place `base`, and apply the limits."""
+    text, ends, rows, starts, stops, odd, row_count, blank, empty = native
+    block = RecordBlock(file, text, ends, rows, starts + base, stops + base)
+    skipped = Counter({BLANK: blank, EMPTY: empty})
+    repaired: Counter[str] = Counter()
+    bad: list[BadRecord] = []
+    limit = reading.max_document_bytes
+    long = block.stops - block.starts > limit
+    if long.any():
+        bad += [replace(too_long(what, block.starts[i], limit), row=int(block.rows[i])) for i in np.flatnonzero(long)]
+        block = block.select(~long)
+    added = []
+    for row, start, stop in odd.reshape(-1, 3).tolist():
+        raw = bytes(data[start:stop])
+        seen: str | Left | BadRecord
+        if stop - start > limit:
+            seen = too_long(what, base + start, limit)
+        else:
+            seen = decoded_look(raw, base + start, reading, look, repaired)
+        if isinstance(seen, Left):
+            skipped[seen.reason] += 1
+        elif isinstance(seen, BadRecord):
+            bad.append(replace(seen, row=row))
+        else:
+            added.append((row, base + start, base + stop, seen.encode()))
+    if added:
+        block = _with(block, added)
+    bad.sort(key=lambda each: each.row)
+    return ChunkRead(block, row_count, bad, dict(+skipped), dict(+repaired))
+
+
+def decoded_look(
+    raw: bytes, start: int, reading: Reading, look: Look, repaired: Counter[str]
+) -> str | Left | BadRecord:
+    """Apply the policy for invalid bytes, then look."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        if reading.on_invalid == "reject":
+            return invalid(raw, start, error, reading)
+        repaired[REPLACED] += 1
+        raw = raw.decode(errors="replace").encode()
+    return look(raw, start)
+
+
+def invalid(raw: bytes, start: int, error: UnicodeDecodeError, reading: Reading) -> BadRecord:
+    """Say which byte is not UTF-8.
+
+    >>> try: b"ab\\xff".decode()
+    ... except UnicodeDecodeError as error: print(invalid(b"ab\\xff", 100, error, Reading()).found)
+    byte 102 of the file is 0xff (invalid start byte)
+    """
+    found = f"byte {start + error.start} of the file is 0x{raw[error.start]:02x} ({error.reason})"
+    hint = 'convert it, e.g. `iconv -f latin1 -t utf-8`; or pass encoding= or on_invalid="replace"'
+    return BadRecord("not UTF-8", 0, start, start + len(raw), found, hint, raw[:KEPT_BYTES])
+
+
+def _with(block: RecordBlock, added: list[tuple[int, int, int, bytes]]) -> RecordBlock:
+    """The records of a block and some more, in the order of their rows."""
+    rows, starts, stops, texts = zip(*added, strict=True)
+    text, ends = joined(texts)
+    more = RecordBlock(block.file, text, ends, *(np.array(each, np.int64) for each in (rows, starts, stops)))
+    order = np.argsort(np.concatenate([block.rows, more.rows]), kind="stable")
+    both = [block, more]
+    pieces = [both[i >= len(block)].bytes_of(i - (len(block) if i >= len(block) else 0)) for i in order.tolist()]
+    text, ends = joined(pieces)
+    origin = (np.concatenate([getattr(each, name) for each in both])[order] for name in ("rows", "starts", "stops"))
+    return RecordBlock(block.file, text, ends, *origin)

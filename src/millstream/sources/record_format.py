@@ -1,0 +1,115 @@
+"""The shortest way to a format of one's own: say how a stream becomes texts, and nothing else.
+
+    class FortuneFormat(RecordFormat):
+        name, suffixes = "fortune", (".fortune",)
+
+        def records(self, stream, reading):
+            for line in stream:
+                yield line
+
+Compression, encodings, limits and chunks are taken care of. The stream is read by one thread, so a format on the hot
+road implements the methods of `Format` itself.
+"""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, BinaryIO, ClassVar
+
+import numpy as np
+
+from millstream.errors import SourceError
+from millstream.sources.chunk import BadRecord, Chunk, ChunkRead, Reading, empty_block
+from millstream.sources.columnar import checked
+from millstream.sources.failure import FileFailure
+from millstream.sources.found import FoundFile
+from millstream.sources.record import NO_BYTES, RecordBlock, joined
+from millstream.sources.separated import failed_chunk
+from millstream.sources.stream import decoded
+
+Text = str | bytes | BadRecord
+
+
+class RecordFormat(ABC):
+    """A format that is read from front to back by one generator."""
+
+    name: ClassVar[str]
+    suffixes: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def records(self, stream: BinaryIO, reading: Reading) -> Iterator[Text]:
+        """Give the texts of a stream (decompressed, UTF-8) in their order, and bad records among them.
+
+        Bytes are checked, so a text need not be decoded.
+        """
+
+    def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
+        """Give the texts, many at a time."""
+        number = start = size = 0
+        held: list[Text] = []
+        failure: FileFailure | None = None
+        try:
+            with decoded(file, reading) as (blocks, _):
+                stream = io.BufferedReader(_BlockStream(blocks))
+                for record in self.records(stream, reading):
+                    held.append(record)
+                    size += 0 if isinstance(record, BadRecord) else len(record)
+                    if size >= reading.chunk_bytes:
+                        yield Chunk(number, start, start + len(held), held)
+                        number, start, size, held = number + 1, start + len(held), 0, []
+        except FileFailure as error:
+            failure = error
+        if held:
+            yield Chunk(number, start, start + len(held), held)
+        if failure is not None:
+            yield replace(failed_chunk(failure, number + bool(held)), data=[])
+
+    def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
+        """Lay the texts out in columns."""
+        texts = [(row, _raw(each)) for row, each in enumerate(chunk.data) if not isinstance(each, BadRecord)]
+        bad = [replace(each, row=row) for row, each in enumerate(chunk.data) if isinstance(each, BadRecord)]
+        read = ChunkRead(empty_block(file.name), len(chunk.data))
+        if texts:
+            text, ends = joined([text for _, text in texts])
+            nowhere = np.full(len(texts), NO_BYTES, np.int64)
+            rows = np.array([row for row, _ in texts], np.int64)
+            read = checked(RecordBlock(file.name, text, ends, rows, nowhere, nowhere), len(chunk.data), reading)
+        read = replace(read, bad=sorted([*read.bad, *bad], key=lambda each: each.row))
+        return read.ending_badly(chunk.bad)
+
+    def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
+        """The text of one record again."""
+        with decoded(file, reading) as (blocks, _):
+            for place, record in enumerate(self.records(io.BufferedReader(_BlockStream(blocks)), reading)):
+                if place == row:
+                    return _raw(record)
+        raise SourceError(f"{file.name}: there is no row {row + 1:,}")
+
+
+def _raw(record: Text) -> bytes:
+    if isinstance(record, BadRecord):
+        return record.raw or b""
+    return record if isinstance(record, bytes) else record.encode()
+
+
+class _BlockStream(io.RawIOBase):
+    """Blocks as a file."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self.blocks, self.held = blocks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self.held:
+            block = next(self.blocks, b"")
+            if not block:
+                return 0
+            self.held = memoryview(block)
+        size = min(len(buffer), len(self.held))
+        buffer[:size], self.held = self.held[:size], self.held[size:]
+        return size

@@ -1,0 +1,219 @@
+"""Records that end with a separator, such as lines: where chunks begin and end, and the bytes of one chunk.
+
+A record belongs to the chunk in which the separator before it begins; the first record belongs to the first chunk. So a
+plain file, or one of several zstd frames, is cut without reading it, and a worker finds its own records: it looks for
+the first separator, and reads on behind its end up to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from millstream import _core
+from millstream.sources.chunk import BadRecord, Chunk, Reading
+from millstream.sources.failure import FileFailure, too_long
+from millstream.sources.found import FoundFile
+from millstream.sources.stream import Layout, decoded, decoded_from, layout_of
+
+Cut = Callable[[bytes], int]
+"""How many of some bytes, which begin with a record, end with the last whole record."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrameStart:
+    """Where a chunk begins in a file of zstd frames: the place of the frame, and bytes in it that are no text."""
+
+    offset: int
+    skip: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkBytes:
+    """Whole records, the place of their first byte, and the bad record that came behind them, if one did."""
+
+    data: bytes | memoryview
+    start: int
+    bad: BadRecord | None = None
+
+
+def chunks_of(file: FoundFile, reading: Reading, separator: bytes, what: str) -> Iterator[Chunk]:
+    """Cut a file into chunks, without reading it where that is possible."""
+    try:
+        layout = layout_of(file, reading)
+    except FileFailure as failure:
+        yield failed_chunk(failure)
+        return
+    overlaps = overlaps_itself(separator)
+    if layout.is_plain and not overlaps:
+        yield from _plain_chunks(layout.start, file.bytes, reading.chunk_bytes)
+    elif layout.frames and not overlaps:
+        yield from _frame_chunks(layout, reading.chunk_bytes)
+    else:
+        cut = _cut_from_front if overlaps else _cut_at_last
+        with decoded(file, reading, layout) as (blocks, start):
+            yield from stream_chunks(blocks, start, reading, lambda data: cut(data, separator), separator, what)
+
+
+def failed_chunk(failure: FileFailure, number: int = 0) -> Chunk:
+    """The only chunk of a file of which nothing can be read."""
+    return Chunk(number, 0, 0, b"", bad=failure.record(0, 0))
+
+
+def chunk_bytes(chunk: Chunk, file: FoundFile, reading: Reading, separator: bytes) -> ChunkBytes:
+    """Fetch the records that belong to a chunk."""
+    if chunk.data is not None:
+        return ChunkBytes(chunk.data, chunk.start, chunk.bad)
+    place, size, width = chunk.start, chunk.stop - chunk.start, len(separator)
+    most = size + reading.max_document_bytes + 2 * width
+    held: bytes | bytearray = b""
+    begin = (chunk.context.skip if chunk.context else 0) if chunk.number == 0 else -1
+    end = -1
+    failure = None
+    with decoded_from(file, reading, place, size, chunk.context and chunk.context.offset) as blocks:
+        try:
+            for block in blocks:
+                searched = max(size, len(held) - width + 1)
+                held = _longer(held, block)
+                if len(held) < size + width:
+                    continue
+                if begin < 0 and (begin := _first_record(held, separator, size)) < 0:
+                    break
+                end = held.find(separator, searched)
+                if end >= 0 or len(held) > most:
+                    break
+        except FileFailure as error:
+            failure = error
+    if begin < 0:
+        begin = _first_record(held, separator, size)
+    if begin < 0:  # a failure belongs to the record in which it happens, and that one to an earlier chunk
+        return ChunkBytes(b"", place)
+    if failure is not None:
+        end = max(begin, held.rfind(separator) + width)
+        bad = failure.record(place + end, place + len(held), bytes(held[end:]))
+        return ChunkBytes(memoryview(held)[begin:end], place + begin, bad)
+    end = len(held) if end < 0 else end + width
+    return ChunkBytes(memoryview(held)[begin:end], place + begin)
+
+
+def stream_chunks(
+    blocks: Iterator[bytes],
+    start: int,
+    reading: Reading,
+    cut: Cut,
+    separator: bytes | None,
+    what: str,
+    context: object = None,
+) -> Iterator[Chunk]:
+    """Give chunks of whole records of a stream that begins at `start`.
+
+    Without a separator nothing follows a record that is too long: where the next one begins cannot be told.
+    """
+    blocks, pieces, held, target, number = iter(blocks), [], 0, reading.chunk_bytes, 0
+    limit = reading.max_document_bytes
+    failure = None
+    while True:
+        try:
+            block = next(blocks, b"")
+        except FileFailure as error:
+            block, failure = b"", error
+        pieces.append(block)
+        held += len(block)
+        if block and held < target:
+            continue
+        data = b"".join(pieces)
+        stop = held if not block and failure is None else cut(data)
+        if stop:
+            yield Chunk(number, start, start + stop, data[:stop], context)
+            number, start, data = number + 1, start + stop, data[stop:]
+        if failure is not None:
+            bad = failure.record(start, start + len(data), data)
+            yield Chunk(number, start, start + len(data), b"", context, bad)
+        if not block:
+            return
+        target = reading.chunk_bytes
+        if not stop and held <= limit:
+            target = 2 * held  # looking again at each block would take quadratic time
+        elif not stop:
+            passed, data = _pass_over(data, blocks, separator)
+            bad = too_long(what, start, limit)
+            yield Chunk(number, start, start + passed, b"", context, bad)
+            number, start = number + 1, start + passed
+        pieces, held = [data], len(data)
+
+
+def overlaps_itself(separator: bytes) -> bool:
+    """Tell whether a separator can begin inside itself; then only reading from the front tells which ones count.
+
+    >>> overlaps_itself(b"<|end|>"), overlaps_itself(b"\\n\\n")
+    (False, True)
+    """
+    return any(separator.startswith(separator[shift:]) for shift in range(1, len(separator)))
+
+
+def _cut_at_last(data: bytes, separator: bytes) -> int:
+    at = data.rfind(separator)
+    return 0 if at < 0 else at + len(separator)
+
+
+def _cut_from_front(data: bytes, separator: bytes) -> int:
+    """Count separators from the front.
+
+    >>> _cut_from_front(b"a\\n\\n\\n", b"\\n\\n")
+    3
+    """
+    return _core.cut_separated(np.frombuffer(data, np.uint8), separator.decode())
+
+
+def _longer(held: bytes | bytearray, block: bytes) -> bytes | bytearray:
+    """Append without copying the first block for nothing, nor all of them again and again."""
+    if not held:
+        return block
+    if isinstance(held, bytes):
+        held = bytearray(held)
+    held += block
+    return held
+
+
+def _first_record(held: bytes | bytearray, separator: bytes, size: int) -> int:
+    at = held.find(separator, 0, size + len(separator) - 1)
+    return -1 if at < 0 else at + len(separator)
+
+
+def _plain_chunks(start: int, size: int, chunk_bytes: int) -> Iterator[Chunk]:
+    number = 0
+    while start < size:
+        stop = min((start // chunk_bytes + 1) * chunk_bytes, size)
+        yield Chunk(number, start, stop)
+        number, start = number + 1, stop
+
+
+def _frame_chunks(layout: Layout, chunk_bytes: int) -> Iterator[Chunk]:
+    number = start = stop = 0
+    frame_start: FrameStart | None = None
+    for frame in layout.frames:
+        frame_start = frame_start or FrameStart(frame.offset, 0 if number else layout.start)
+        stop += frame.content_bytes
+        if stop - start >= max(chunk_bytes, layout.start + 1):
+            yield Chunk(number, start, stop, context=frame_start)
+            number, start, frame_start = number + 1, stop, None
+    if stop > start:
+        yield Chunk(number, start, stop, context=frame_start)
+
+
+def _pass_over(held: bytes, blocks: Iterator[bytes], separator: bytes | None) -> tuple[int, bytes]:
+    """Read up to the next separator: (bytes passed over, what follows)."""
+    if separator is None:
+        for _ in blocks:
+            pass
+        return len(held), b""
+    passed, keep = 0, len(separator) - 1
+    while (at := held.find(separator)) < 0:
+        gone = len(held) - keep
+        block = next(blocks, b"")
+        if not block:
+            return passed + len(held), b""
+        passed, held = passed + gone, held[gone:] + block
+    return passed + at + len(separator), held[at + len(separator) :]

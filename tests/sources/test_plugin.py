@@ -1,0 +1,120 @@
+"""Formats of other people: known once their package is installed, or by one call; under the same rules as ours."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from millstream.errors import SourceError
+from millstream.sources import BadRecord, Reading, RecordFormat, formats, register_format
+from sources.samples import PACKERS, judge, see, write
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["the mill", "the strēam", "the end"]
+USING_IT = """
+import sys
+import millstream
+report = millstream.prepare(sys.argv[1], sys.argv[2], "char")
+store = millstream.TokenStore(report.path)
+print(report.documents, report.skipped)
+"""
+
+
+def wet(kind: str, body: bytes) -> bytes:
+    return f"WARC/1.0\r\nWARC-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body + b"\r\n\r\n"
+
+
+def test_an_installed_plugin_is_used_without_being_imported(tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    package = ROOT / "examples" / "millstream-warc"
+    subprocess.run([*pip, "--no-deps", "--no-build-isolation", "--target", tmp_path / "site", package], check=True)
+    members = [wet("warcinfo", b"about"), *(wet("conversion", page.encode()) for page in PAGES)]
+    (tmp_path / "crawl.warc.wet.gz").write_bytes(b"".join(map(gzip.compress, members)))
+
+    done = subprocess.run(
+        [sys.executable, "-c", USING_IT, tmp_path / "crawl.warc.wet.gz", tmp_path / "corpus"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == "3 {}"
+
+
+class Fortunes(RecordFormat):
+    name, suffixes = "fortunes", (".fortunes",)
+
+    def records(self, stream: BinaryIO, reading: Reading) -> Iterator[str | bytes | BadRecord]:
+        for line in stream:
+            bad = BadRecord("unlucky", 0, -1, -1, "thirteen", raw=line)
+            yield bad if line == b"13\n" else line.rstrip(b"\n")
+
+
+@pytest.fixture
+def fortunes() -> Iterator[None]:
+    register_format(Fortunes())
+    yield
+    del formats._formats["fortunes"]
+
+
+@pytest.mark.usefixtures("fortunes")
+@pytest.mark.parametrize("ending", PACKERS)
+@pytest.mark.parametrize("chunk_bytes", [1, 8, 1 << 20])
+def test_a_registered_format_gives_the_same_records_whatever_the_chunks(
+    ending: str, chunk_bytes: int, tmp_path: Path
+) -> None:
+    raw = b"luck\n\n13\ncaf\xe9\nrain\n" + b"x" * 40
+
+    seen = see(
+        write(tmp_path / ("a.fortunes" + ending), PACKERS[ending](raw)), chunk_bytes=chunk_bytes, max_document_bytes=30
+    )
+
+    assert [(record.row, record.text) for record in seen.records] == [(0, "luck"), (4, "rain")]
+    assert [(bad.row, bad.reason) for bad in seen.bad] == [(2, "unlucky"), (3, "not UTF-8"), (5, "too long")]
+    assert seen.skipped == {"empty": 1}
+
+
+@pytest.mark.usefixtures("fortunes")
+def test_a_cut_file_of_a_registered_format_is_one_bad_record(tmp_path: Path) -> None:
+    raw = gzip.compress(b"luck\n" * 1000 + os.urandom(1000).replace(b"\n", b""))
+    file = write(tmp_path / "a.fortunes.gz", raw[:-500])
+
+    with pytest.raises(SourceError, match=r"truncated"):
+        judge(file, on_invalid="replace")
+    assert see(file, again=False).reasons[-1] == "truncated"
+
+
+def test_a_plugin_that_cannot_be_loaded_is_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken:
+        name, value = "broken", "nowhere:Format"
+
+        def load(self) -> None:
+            raise ImportError("no module named nowhere")
+
+    monkeypatch.setattr(formats, "entry_points", lambda group: [Broken()])
+    formats._plugins.cache_clear()
+    try:
+        assert "jsonl" in formats.known_formats()
+    finally:
+        formats._plugins.cache_clear()
+
+    assert "the format plugin 'broken' (nowhere:Format) cannot be loaded: no module named nowhere" in caplog.text
+
+
+@pytest.mark.parametrize("suffix", ["txt", ".TXT"])
+def test_an_ending_that_no_file_can_match_is_refused(suffix: str) -> None:
+    format = Fortunes()
+    format.suffixes = (suffix,)  # type: ignore[misc]
+
+    with pytest.raises(SourceError, match="is no ending"):
+        register_format(format)
