@@ -20,3 +20,4 @@ std::span<T> view(const Array<T>& array) {
 void register_store(nb::module_& m);
 void register_order(nb::module_& m);
 void register_engine(nb::module_& m);
+void register_records(nb::module_& m);

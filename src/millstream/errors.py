@@ -2,6 +2,7 @@
 
 MillstreamError
 ├── SourceError        raw input that cannot be read or parsed
+├── RecipeError        a step, a setting or a recipe that cannot work
 ├── TokenizerError     a tokenizer that is missing, unknown or unfit
 ├── StoreError         a token file or store that is damaged, foreign or unfinished
 │   └── FingerprintError   the data is not the data that a state was saved for
@@ -36,6 +37,10 @@ class MillstreamError(Exception):
 
 class SourceError(MillstreamError):
     """Raw input that cannot be read or parsed."""
+
+
+class RecipeError(MillstreamError):
+    """A step, a setting or a recipe that cannot work."""
 
 
 class TokenizerError(MillstreamError):
