@@ -40,12 +40,7 @@ void need(bool condition, const char* message) {
   if (!condition) throw std::invalid_argument(message);
 }
 
-template <std::size_t n>
-nb::tuple names(const char* const (&list)[n]) {
-  nb::list out;
-  for (const char* each : list) out.append(each);
-  return nb::tuple(out);
-}
+using Names = std::vector<std::string>;
 
 // The texts that a rule has written end to end, as bytes.
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
@@ -99,11 +94,11 @@ void bind_counts(nb::module_& m) {
 }
 
 void bind_rules(nb::module_& m) {
-  m.attr("c4_reasons") = names(c4_reasons);
-  m.attr("c4_line_reasons") = names(c4_line_reasons);
-  m.attr("gopher_quality_reasons") = names(gopher_quality_reasons);
-  m.attr("gopher_repetition_reasons") = names(gopher_repetition_reasons);
-  m.attr("fineweb_quality_reasons") = names(fineweb_quality_reasons);
+  m.def("c4_reasons", [] { return Names(std::begin(c4_reasons), std::end(c4_reasons)); });
+  m.def("c4_line_reasons", [] { return Names(std::begin(c4_line_reasons), std::end(c4_line_reasons)); });
+  m.def("gopher_quality_reasons", [] { return Names(std::begin(gopher_quality_reasons), std::end(gopher_quality_reasons)); });
+  m.def("gopher_repetition_reasons", [] { return Names(std::begin(gopher_repetition_reasons), std::end(gopher_repetition_reasons)); });
+  m.def("fineweb_quality_reasons", [] { return Names(std::begin(fineweb_quality_reasons), std::end(fineweb_quality_reasons)); });
 
   m.def("c4_quality", [](const Texts& text, const Ends& ends, std::size_t max_word_characters,
                          std::size_t min_words_per_line, std::ptrdiff_t min_sentences, bool remove_citations,

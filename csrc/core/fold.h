@@ -26,10 +26,9 @@ void fold_words(std::string_view text, const Unicode& unicode, Letter letter, En
     }
     const bool digit = (classes & is_digit) != 0;
     const char32_t folded = digit ? U'0' : unicode.fold(code);
-    if (folded != 0 && !(digit && in_number)) {
-      letter(folded);
-      inside = true;
-    }
+    if (folded == 0) continue;
+    if (!(digit && in_number)) letter(folded);
+    inside = true;
     in_number = digit;
   }
   if (inside) end();

@@ -108,6 +108,8 @@ class DuplicateFinder:
 
     def _part(self, rows: Entries, parts: NDArray[np.uint64], name: str, digits: int) -> None:
         """Append rows to one file for each part; their order stays."""
+        if not len(rows):
+            return
         order = np.argsort(parts, kind="stable")
         values, begins = np.unique(parts[order], return_index=True)
         for value, chosen in zip(values.tolist(), np.split(order, begins[1:]), strict=True):

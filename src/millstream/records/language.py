@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
 from millstream.errors import MissingExtra
@@ -23,25 +25,24 @@ class Language(DataProcessor):
     keep: tuple[str, ...] = ("en",)
     min_confidence: float = 0.5
 
+    def __post_init__(self) -> None:
+        if find_spec("py3langid") is None:  # now, and not for every record
+            raise MissingExtra.of("py3langid", "quality")
+
     def process(self, record: Record) -> Outcome:
         """Name the language, and judge."""
         language, confidence = _model().classify(record.text[:LONGEST])
         if language not in self.keep:
-            return Reject(f"language is {language}")
+            return Reject(f"language is {language or 'unknown'}")
         return record if confidence >= self.min_confidence else Reject("language is not certain")
 
     def identity(self) -> dict[str, Any]:
         """The settings and the model's version."""
-        from importlib.metadata import version
-
-        _model()
         return {"version": self.version, **self.settings(), "py3langid": version("py3langid")}
 
 
 @cache
 def _model() -> Any:
-    try:
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError:
-        raise MissingExtra.of("py3langid", "quality") from None
-    return LanguageIdentifier.from_pickled_model(MODEL_FILE, norm_probs=True)
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

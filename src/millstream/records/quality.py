@@ -67,7 +67,7 @@ class GopherQuality(BlockProcessor):
             stop_words=list(self.stop_words),
             verdicts=verdicts,
         )
-        return ProcessedBlock.judged(block, verdicts, _core.gopher_quality_reasons)
+        return ProcessedBlock.judged(block, verdicts, _core.gopher_quality_reasons())
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class GopherRepetition(BlockProcessor):
         )
         top = [f"one {n}-gram is too much of the text" for n, _ in self.top_n_grams]
         repeated = [f"too much text in repeated {n}-grams" for n, _ in self.repeated_n_grams]
-        return ProcessedBlock.judged(block, verdicts, [*_core.gopher_repetition_reasons, *top, *repeated])
+        return ProcessedBlock.judged(block, verdicts, [*_core.gopher_repetition_reasons(), *top, *repeated])
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class FineWebQuality(BlockProcessor):
             line_ends=[ord(each) for each in self.line_ends],
             verdicts=verdicts,
         )
-        return ProcessedBlock.judged(block, verdicts, _core.fineweb_quality_reasons)
+        return ProcessedBlock.judged(block, verdicts, _core.fineweb_quality_reasons())
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class C4Quality(BlockProcessor):
         """Judge each line, then each record."""
         verdicts = np.zeros(len(block), np.uint8)
         ends = np.zeros(len(block), np.int64)
-        left_out = np.zeros(len(_core.c4_line_reasons), np.uint64)
+        left_out = np.zeros(len(_core.c4_line_reasons()), np.uint64)
         text = _core.c4_quality(
             block.text,
             block.ends,
@@ -180,8 +180,8 @@ class C4Quality(BlockProcessor):
             left_out=left_out,
         )
         kept = replace(block, text=np.frombuffer(text, np.uint8), ends=ends)
-        judged = ProcessedBlock.judged(kept, verdicts, _core.c4_reasons)
-        notes = zip(_core.c4_line_reasons, left_out.tolist(), strict=True)
+        judged = ProcessedBlock.judged(kept, verdicts, _core.c4_reasons())
+        notes = zip(_core.c4_line_reasons(), left_out.tolist(), strict=True)
         return replace(judged, notes={f"lines left out: {reason}": count for reason, count in notes})
 
 
