@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 EXAMPLE = Path(__file__).parents[2] / "examples" / "millstream_shout"
 USE = """
 from millstream.records import Recipe, known_processors
@@ -26,7 +24,6 @@ def use(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_installed_package_adds_a_processor(tmp_path: Path) -> None:
-    pytest.importorskip("setuptools")
     source = shutil.copytree(EXAMPLE, tmp_path / "source")
     target = tmp_path / "target"
     install = ["pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(target), str(source)]
@@ -43,4 +40,4 @@ def test_a_plugin_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[millstream.processors]\nshout = no_such_module:X\n")
 
-    assert "RecipeError: the plugin 'shout' of no_such_module:X cannot be loaded" in use(tmp_path).stderr
+    assert "the plugin 'shout' of no_such_module:X cannot be loaded" in use(tmp_path).stderr
