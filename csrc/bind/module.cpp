@@ -2,9 +2,10 @@
 #include "bind/module.h"
 
 NB_MODULE(_core, m) {
-  m.doc() = "Millstream's native core: order, store, batches and the ring that fills them.";
+  m.doc() = "Millstream's native core: records, order, store, batches and the ring that fills them.";
   nb::set_leak_warnings(false);  // a script may end with a batch in its hands
   register_compression(m);
+  register_records(m);
   register_store(m);
   register_order(m);
   register_engine(m);

@@ -22,3 +22,4 @@ void register_store(nb::module_& m);
 void register_order(nb::module_& m);
 void register_engine(nb::module_& m);
 void register_sources(nb::module_& m);
+void register_records(nb::module_& m);

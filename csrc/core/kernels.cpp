@@ -46,4 +46,23 @@ MILLSTREAM_LARGEST(std::uint32_t)
 MILLSTREAM_LARGEST(std::int32_t)
 #undef MILLSTREAM_LARGEST
 
+MILLSTREAM_VECTORISED void least_hashes(const std::uint32_t* values, std::size_t count,
+                                        const std::uint32_t* __restrict factors,
+                                        const std::uint32_t* __restrict offsets, std::uint32_t* __restrict minima,
+                                        std::size_t functions) {
+  constexpr std::size_t step = 8;  // values per visit to `minima`, which does not fit into the registers
+  std::size_t i = 0;
+  for (; i + step <= count; i += step) {
+    std::uint32_t x[step];
+    std::copy_n(values + i, step, x);
+    for (std::size_t j = 0; j < functions; ++j) {
+      std::uint32_t least = minima[j];
+      for (std::size_t k = 0; k < step; ++k) least = std::min(least, factors[j] * x[k] + offsets[j]);
+      minima[j] = least;
+    }
+  }
+  for (; i < count; ++i)
+    for (std::size_t j = 0; j < functions; ++j) minima[j] = std::min(minima[j], factors[j] * values[i] + offsets[j]);
+}
+
 }  // namespace millstream

@@ -64,4 +64,8 @@ std::uint32_t largest(const std::uint16_t* in, std::size_t count);
 std::uint32_t largest(const std::uint32_t* in, std::size_t count);
 std::uint32_t largest(const std::int32_t* in, std::size_t count);
 
+// minima[j] = the least of minima[j] and factors[j] * x + offsets[j] (mod 2^32) over all x of `values`.
+void least_hashes(const std::uint32_t* values, std::size_t count, const std::uint32_t* factors,
+                  const std::uint32_t* offsets, std::uint32_t* minima, std::size_t functions);
+
 }  // namespace millstream

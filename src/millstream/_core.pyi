@@ -1,5 +1,5 @@
 """
-Millstream's native core: order, store, batches and the ring that fills them.
+Millstream's native core: records, order, store, batches and the ring that fills them.
 """
 
 from collections.abc import Sequence
@@ -33,6 +33,85 @@ class ZstdStream:
     @property
     def between_frames(self) -> bool:
         """Whether everything so far was whole frames."""
+unicode_version: str = '14.0.0'
+
+def words(text: str) -> list[str]:
+    """The words of a text, as the rules count them."""
+
+def count_sentences(text: str) -> int:
+    """The number of sentences of a text, at least 1."""
+
+def fold(text: str) -> str:
+    """
+    A text as it is compared with others: words only, lower case, no diacritics, every number 0.
+    """
+
+def count_words(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Put the number of words of each text into `out`."""
+
+def count_characters(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Put the number of characters of each text into `out`."""
+
+BEYOND_ASCII: int = 1
+
+HAS_AT_SIGN: int = 2
+
+HAS_DOTTED_NUMBERS: int = 4
+
+HAS_LONG_NUMBER: int = 8
+
+def find_traits(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Put what a text may contain into `out`: a sum of the constants above."""
+
+def clean(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], controls: bool, line_ends: bool, whitespace: bool, out_ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> bytes:
+    """Clean texts, end to end."""
+
+def c4_reasons() -> list[str]: ...
+
+def c4_line_reasons() -> list[str]: ...
+
+def gopher_quality_reasons() -> list[str]: ...
+
+def gopher_repetition_reasons() -> list[str]: ...
+
+def fineweb_quality_reasons() -> list[str]: ...
+
+def c4_quality(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], *, max_word_characters: int, min_words_per_line: int, min_sentences: int, remove_citations: bool, need_punctuation: bool, no_lorem_ipsum: bool, no_javascript: bool, no_curly_bracket: bool, no_policy: bool, verdicts: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], out_ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')], left_out: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> bytes:
+    """
+    C4's rules: a verdict per text, the lines that are kept end to end, and how many are left out for which reason.
+    """
+
+def gopher_quality(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], *, min_words: float, max_words: float, min_mean_word_length: float, max_mean_word_length: float, max_symbol_ratio: float, max_bullet_lines: float, max_ellipsis_lines: float, min_alphabetic_words: float, min_stop_words: int, stop_words: Sequence[str], verdicts: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Gopher's quality rules."""
+
+def gopher_repetition(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], *, max_repeated_paragraphs: float, max_repeated_paragraph_characters: float, max_repeated_lines: float, max_repeated_line_characters: float, top_n_grams: Sequence[tuple[int, float]], repeated_n_grams: Sequence[tuple[int, float]], verdicts: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """
+    Gopher's repetition rules; verdicts beyond the fixed reasons count the n-gram limits, `top_n_grams` first.
+    """
+
+def fineweb_quality(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], *, min_punctuated_lines: float, keep_if_none_punctuated: bool, max_short_lines: float, short_line_characters: int, max_repeated_characters: float, max_newlines_per_word: float, line_ends: Sequence[int], verdicts: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """FineWeb's quality rules."""
+
+def exact_keys(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], folded: bool, out: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Two hashes per text; a text without words is compared as it is."""
+
+def minhash_keys(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], words: int, bands: int, rows: int, seed: int, out: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """One key per text and band."""
+
+class PhraseIndex:
+    """Which of many phrases a text contains, comparing folded words."""
+
+    def __init__(self) -> None: ...
+
+    def add(self, text: str, words: int, label: int) -> int:
+        """
+        Add every run of so many words (0: the whole text), and say how many it has.
+        """
+
+    def __len__(self) -> int: ...
+
+    def find(self, text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+        """Put the smallest label of a phrase in each text into `out`, or -1."""
 
 def xxh64(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int = 0) -> int:
     """XXH64 of an array of bytes."""

@@ -3,6 +3,7 @@
 MillstreamError
 ├── SourceError        raw input that cannot be read or parsed
 ├── CompressionError   compressed bytes that are damaged, cut or too many
+├── RecipeError        a step, a setting or a recipe that cannot work
 ├── TokenizerError     a tokenizer that is missing, unknown or unfit
 ├── StoreError         a token file or store that is damaged, foreign or unfinished
 │   └── FingerprintError   the data is not the data that a state was saved for
@@ -48,6 +49,10 @@ class SourceError(MillstreamError):
 
 class CompressionError(MillstreamError):
     """Compressed bytes that are damaged, cut or too many."""
+
+
+class RecipeError(MillstreamError):
+    """A step, a setting or a recipe that cannot work."""
 
 
 class TokenizerError(MillstreamError):

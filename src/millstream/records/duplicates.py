@@ -1,0 +1,169 @@
+"""Which documents are duplicates of earlier ones: keys in, document numbers out, in bounded memory.
+
+A document is a duplicate if an earlier document shares a key with it. That depends on what came before only, so it
+streams, and does not change when documents are added at the end. Clusters (union-find, as datatrove makes them) go
+further: when C is similar to both A and B, B falls to A even if those two have nothing in common. Here B stays: what is
+dropped always has an earlier document that it is similar to.
+
+Keys are hashes, so their leading bits part them evenly: entries (key, document) are spilled into files by those bits,
+in the order of the documents; each file is then small enough to be sorted, or is cut by the next bits.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.errors import RecipeError
+
+Entries = NDArray[np.uint64]  # rows: the words of a key, then the document
+
+FAN_OUT_BITS = 8
+WORD_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """The duplicates in rising order, and for each the earliest document that shares a key with it; mapped files."""
+
+    documents: NDArray[np.uint64]
+    originals: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def among(self, first: int, stop: int) -> NDArray[np.bool_]:
+        """Which of the documents [first, stop) are duplicates."""
+        mask = np.zeros(stop - first, np.bool_)
+        low, high = np.searchsorted(self.documents, np.array([first, stop], np.uint64))
+        mask[(self.documents[low:high] - np.uint64(first)).astype(np.int64)] = True
+        return mask
+
+
+class DuplicateFinder:
+    """Takes the keys of documents in their order, and finds those that share one with an earlier document.
+
+    `folder` is its own: what lies in it is removed. Memory stays near `memory_bytes`, whatever the number of documents;
+    the folder holds 8 bytes per word of a key and 8 per key and document.
+
+    >>> import tempfile
+    >>> finder = DuplicateFinder(Path(tempfile.mkdtemp()) / "keys")
+    >>> finder.add(np.array([[1, 2], [3, 4], [5, 2]], np.uint64), first_document=10)
+    >>> found = finder.finish()
+    >>> found.documents.tolist(), found.originals.tolist()
+    ([12], [10])
+    """
+
+    def __init__(self, folder: Path | str, *, key_words: int = 1, memory_bytes: int = 256 << 20) -> None:
+        self.folder = Path(folder)
+        self.key_words = key_words
+        row_bytes = WORD_BYTES * (key_words + 1)
+        self._rows = max(256, memory_bytes // (8 * row_bytes))  # sorting holds several copies
+        self._held: list[Entries] = []
+        self._held_rows = 0
+        self._next = 0
+        self._keys_per_document = 1
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+
+    def add(self, keys: NDArray[np.uint64], first_document: int) -> None:
+        """Take the keys of documents first_document, first_document + 1, …: one row for each."""
+        count, columns = keys.shape
+        if columns % self.key_words or first_document < self._next:
+            raise RecipeError("keys must be whole, and documents come in their order")
+        self._next = first_document + count
+        per_document = columns // self.key_words
+        self._keys_per_document = max(self._keys_per_document, per_document)
+        step = max(1, self._rows // max(1, per_document))
+        for begin in range(0, count, step):
+            part = keys[begin : begin + step].reshape(-1, self.key_words)
+            documents = np.arange(len(part), dtype=np.uint64) // np.uint64(per_document) + np.uint64(
+                first_document + begin
+            )
+            self._held.append(np.column_stack([part, documents]))
+            self._held_rows += len(part)
+            if self._held_rows >= self._rows:
+                self._spill()
+
+    def finish(self) -> Duplicates:
+        """Decide; after this nothing can be added."""
+        self._spill()
+        width = max(1, self._rows // self._keys_per_document)  # documents whose pairs fit into memory together
+        for path in sorted(self.folder.glob("keys-*")):
+            for pairs in self._pairs(path, 64 - FAN_OUT_BITS):
+                self._part(pairs, pairs[:, 0] // np.uint64(width), "pairs", 16)
+            path.unlink()
+        return self._merged()
+
+    def _spill(self) -> None:
+        if self._held_rows:
+            held = np.concatenate(self._held)
+            self._part(held, held[:, 0] >> np.uint64(64 - FAN_OUT_BITS), "keys", 3)
+        self._held, self._held_rows = [], 0
+
+    def _part(self, rows: Entries, parts: NDArray[np.uint64], name: str, digits: int) -> None:
+        """Append rows to one file for each part; their order stays."""
+        if not len(rows):
+            return
+        order = np.argsort(parts, kind="stable")
+        values, begins = np.unique(parts[order], return_index=True)
+        for value, chosen in zip(values.tolist(), np.split(order, begins[1:]), strict=True):
+            with (self.folder / f"{name}-{value:0{digits}}").open("ab") as file:
+                rows[chosen].tofile(file)
+
+    def _read(self, path: Path, columns: int) -> Iterator[Entries]:
+        with path.open("rb") as file:
+            while len(rows := np.fromfile(file, np.uint64, self._rows * columns)):
+                yield rows.reshape(-1, columns)
+
+    def _pairs(self, path: Path, shift: int) -> Iterator[Entries]:
+        """(duplicate, original) for every key of a file that several documents have."""
+        columns = self.key_words + 1
+        size = path.stat().st_size
+        if size > self._rows * columns * WORD_BYTES and shift >= FAN_OUT_BITS:
+            shift -= FAN_OUT_BITS
+            for rows in self._read(path, columns):
+                self._part(rows, (rows[:, 0] >> np.uint64(shift)) & np.uint64(255), path.name, 3)
+            children = sorted(self.folder.glob(f"{path.name}-*"))
+            for child in children:
+                # what does not part is one key many times: going on would only copy it
+                yield from self._pairs(child, shift if child.stat().st_size < size else 0)
+                child.unlink()
+            return
+        seen = np.zeros((0, columns), np.uint64)
+        for rows in self._read(path, columns):
+            seen, pairs = _first_of_each(np.concatenate([seen, rows]))
+            yield pairs
+
+    def _merged(self) -> Duplicates:
+        paths = [self.folder / "documents", self.folder / "originals"]
+        with paths[0].open("wb") as documents, paths[1].open("wb") as originals:
+            for path in sorted(self.folder.glob("pairs-*")):
+                pairs = np.fromfile(path, np.uint64).reshape(-1, 2)
+                pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+                first = np.append(True, pairs[1:, 0] != pairs[:-1, 0])
+                pairs[first, 0].tofile(documents)
+                pairs[first, 1].tofile(originals)
+                path.unlink()
+        return Duplicates(*(_mapped(path) for path in paths))
+
+
+def _first_of_each(rows: Entries) -> tuple[Entries, Entries]:
+    """Rows in the order of documents -> (the first row of each key, (document, first document) of the others)."""
+    keys, documents = rows[:, :-1], rows[:, -1]
+    order = np.lexsort(keys.T[::-1])
+    keys, documents = keys[order], documents[order]
+    is_first = np.append(True, (keys[1:] != keys[:-1]).any(axis=1))
+    first = np.flatnonzero(is_first)
+    originals = documents[first[np.cumsum(is_first) - 1]]
+    later = ~is_first & (documents != originals)  # a document may have the same key twice
+    return rows[order[first]], np.column_stack([documents[later], originals[later]])
+
+
+def _mapped(path: Path) -> NDArray[np.uint64]:
+    return np.memmap(path, np.uint64, "r") if path.stat().st_size else np.zeros(0, np.uint64)

@@ -1,0 +1,144 @@
+"""Phrases that must not occur: blocklists, and the n-grams of evaluation sets.
+
+Texts are compared folded: words only, lower case, without diacritics, every number the same. All phrases are looked up
+in one native pass over the text, whatever their number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from millstream import _core
+from millstream.errors import RecipeError
+from millstream.records.processor import BlockProcessor, ProcessedBlock
+from millstream.sources.record import RecordBlock
+
+
+def fold(text: str) -> str:
+    """A text as it is compared with others.
+
+    >>> fold("Das Café, 1.250 Gäste!")
+    'das cafe 0 0 gaste'
+    """
+    return _core.fold(text)
+
+
+@dataclass(frozen=True)
+class Blocklist(BlockProcessor):
+    """Drop records that contain a word or phrase of the list; a file has one phrase per line.
+
+    >>> from millstream.sources import Record
+    >>> Blocklist(phrases=("secret word",)).process(Record("The SECRET, word.", "a.txt", 0, 0, 17))
+    Reject(reason='blocked phrase')
+    """
+
+    name = "blocklist"
+
+    phrases: tuple[str, ...] = ()
+    file: str | None = None
+    _index: _core.PhraseIndex = field(init=False, repr=False, compare=False, default_factory=_core.PhraseIndex)
+    _digest: list[str] = field(init=False, repr=False, compare=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        phrases = [*self.phrases, *(_lines(self.name, self.file) if self.file is not None else ())]
+        if not phrases:
+            raise RecipeError("blocklist: the list is empty", hint="give phrases=, or file= with one per line")
+        for phrase in phrases:
+            if not self._index.add(phrase, 0, 0):
+                raise RecipeError(f"blocklist: {phrase!r} has no word")
+        self._digest.append(_digest(phrases))
+
+    def process_block(self, block: RecordBlock) -> ProcessedBlock:
+        """Look for the phrases in each record."""
+        found = np.zeros(len(block), np.int64)
+        self._index.find(block.text, block.ends, found)
+        return ProcessedBlock.judged(block, found + 1, ("", "blocked phrase"))
+
+    def identity(self) -> dict[str, Any]:
+        """The content of the list, whatever its file is called."""
+        return {"version": self.version, "content": self._digest[0]}
+
+
+@dataclass(frozen=True)
+class Decontaminate(BlockProcessor):
+    """Drop records that share `words` neighbouring words with a text of an evaluation set.
+
+    `files` are evaluation sets: the lines of a text file, or every string in the lines of a .jsonl file. Texts shorter
+    than `words` cannot be told from chance and are passed over.
+
+    >>> from millstream.sources import Record
+    >>> step = Decontaminate(texts=("what is the capital of France",), words=5)
+    >>> step.process(Record("Quiz: What is the capital of Peru?", "a.txt", 0, 0, 34))
+    Reject(reason='overlaps the given texts')
+    """
+
+    name = "decontaminate"
+
+    files: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    words: int = 13
+    _index: _core.PhraseIndex = field(init=False, repr=False, compare=False, default_factory=_core.PhraseIndex)
+    _digest: list[str] = field(init=False, repr=False, compare=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.words < 1:
+            raise RecipeError(f"decontaminate: words={self.words} is impossible", hint="the usual number is 13")
+        sets = [list(self.texts), *([*_texts(file)] for file in self.files)]
+        for label, texts in enumerate(sets):
+            for text in texts:
+                self._index.add(text, self.words, label)
+        if not len(self._index):
+            raise RecipeError(
+                f"decontaminate: no text has {self.words} words", hint="give files= or texts= of evaluation sets"
+            )
+        self._digest.append(_digest([text for texts in sets for text in texts]))
+
+    def process_block(self, block: RecordBlock) -> ProcessedBlock:
+        """Look for shared runs of words in each record."""
+        found = np.zeros(len(block), np.int64)
+        self._index.find(block.text, block.ends, found)
+        reasons = ("", "overlaps the given texts", *(f"overlaps {Path(file).name}" for file in self.files))
+        return ProcessedBlock.judged(block, found + 1, reasons)
+
+    def identity(self) -> dict[str, Any]:
+        """The content of the sets; their names appear in reasons."""
+        return {"version": self.version, **self.settings(), "content": self._digest[0]}
+
+
+def _lines(step: str, file: str) -> list[str]:
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{step}: {file} cannot be read: {error}") from None
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _texts(file: str) -> Iterator[str]:
+    lines = _lines("decontaminate", file)
+    if not file.endswith(".jsonl"):
+        yield from lines
+        return
+    for number, line in enumerate(lines, 1):
+        try:
+            yield from _strings(json.loads(line))
+        except ValueError as error:
+            raise RecipeError(f"decontaminate: {file}, record {number}: not JSON: {error}") from None
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _strings(each)
+
+
+def _digest(texts: list[str]) -> str:
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=16).hexdigest()

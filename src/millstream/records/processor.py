@@ -1,0 +1,196 @@
+"""What a step of a recipe is: a record in; the record, other records or a reason to drop it out.
+
+A processor is pure: the same text gives the same result, whatever came before. That is what makes results equal for any
+number of workers, and worth caching.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.sources.record import Record, RecordBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """The record is dropped, for this reason. Reasons are counted: name a kind of fault, not the fault itself."""
+
+    reason: str
+
+
+Outcome = Record | list[Record] | Reject
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessedBlock:
+    """What a step made of a block: the records that remain, and what became of the others.
+
+    `parents[i]` is the place in the input of record i of `block`. `rejected` and `failed` name a place in the input and
+    the reason, or the error. `notes` counts what was changed or cut inside records that remain.
+    """
+
+    block: RecordBlock
+    parents: NDArray[np.int64]
+    rejected: list[tuple[int, str]] = field(default_factory=list)
+    failed: list[tuple[int, Exception]] = field(default_factory=list)
+    notes: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def judged(
+        cls, block: RecordBlock, verdicts: NDArray[Any], reasons: Sequence[str] | Callable[[int], str]
+    ) -> ProcessedBlock:
+        """A filter's result: records with verdict 0 remain, the others are dropped for `reasons[verdict]`."""
+        dropped = np.flatnonzero(verdicts)
+        reason = reasons if callable(reasons) else reasons.__getitem__
+        rejected = [(place, reason(int(verdicts[place]))) for place in dropped.tolist()]
+        keep = verdicts == 0
+        return cls(block.select(keep), np.flatnonzero(keep), rejected)
+
+
+class DataProcessor:
+    """One step of a recipe. Give it a `name`, settings (as a dataclass has them), and `process`.
+
+    >>> from dataclasses import dataclass, replace
+    >>> @dataclass(frozen=True)
+    ... class Shout(DataProcessor):
+    ...     name = "shout"
+    ...     mark: str = "!"
+    ...
+    ...     def process(self, record):
+    ...         if not record.text:
+    ...             return Reject("nothing to shout")
+    ...         return replace(record, text=record.text.upper() + self.mark)
+    >>> Shout().process(Record("hello", file="a.txt", row=0, start=0, stop=5)).text
+    'HELLO!'
+    """
+
+    name: ClassVar[str] = ""
+    version: ClassVar[int] = 1
+    """Raise it when the same text no longer gives the same result: caches are keyed by it."""
+
+    def process(self, record: Record) -> Outcome:
+        """Keep, change, split or reject one record."""
+        raise NotImplementedError(f"{type(self).__name__} has no process()")
+
+    def process_block(self, block: RecordBlock) -> ProcessedBlock:
+        """The same for many records; one that raises is put aside with its error."""
+        records: list[Record] = []
+        parents: list[int] = []
+        rejected: list[tuple[int, str]] = []
+        failed: list[tuple[int, Exception]] = []
+        for place, record in enumerate(block):
+            try:
+                outcome = _checked(self.process(record))
+            except Exception as error:  # whatever users' code raises belongs to this record
+                failed.append((place, error))
+                continue
+            if isinstance(outcome, Reject):
+                rejected.append((place, outcome.reason))
+            else:
+                records += outcome
+                parents += [place] * len(outcome)
+        return ProcessedBlock(
+            RecordBlock.of(records, block.file), np.array(parents, np.int64), rejected=rejected, failed=failed
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """What a recipe needs to make this processor again, as JSON can hold it."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.init} if is_dataclass(self) else {}
+
+    def identity(self) -> dict[str, Any] | None:
+        """What results depend on beside the text, for cache keys; None if that cannot be known."""
+        return {"version": self.version, **self.settings()}
+
+
+class BlockProcessor(DataProcessor):
+    """A processor that works on whole blocks; for one record it makes a block of it."""
+
+    def process(self, record: Record) -> Outcome:
+        """Do what `process_block` does to a block of this one record."""
+        done = self.process_block(RecordBlock.of([record], record.file))
+        if done.failed:
+            raise done.failed[0][1]
+        return Reject(done.rejected[0][1]) if done.rejected else next(iter(done.block))
+
+
+class GlobalStep(DataProcessor):
+    """A step that cannot judge a record by itself: it gives keys, and records that share one are duplicates.
+
+    A key is `key_words` neighbouring columns of `keys`. Global steps stand last in a recipe: only what passed all other
+    steps takes part, as it will be written.
+    """
+
+    key_words: ClassVar[int] = 1
+
+    def process(self, record: Record) -> Outcome:
+        """Keep the record: alone it is no duplicate."""
+        return record
+
+    def keys(self, block: RecordBlock) -> NDArray[np.uint64]:
+        """The keys of each record, one row for each."""
+        raise NotImplementedError(f"{type(self).__name__} has no keys()")
+
+
+class FunctionProcessor(DataProcessor):
+    """A user's function `record -> Record | list[Record] | Reject`.
+
+    It is known by its module, its name and its source. Where the source cannot be read, or the function carries values
+    of its surroundings along, its identity is None: results are not cached.
+
+    >>> def keep(record):
+    ...     return record
+    >>> FunctionProcessor(keep).label
+    'keep'
+    """
+
+    name = "function"
+
+    def __init__(self, function: Callable[[Record], Outcome]) -> None:
+        self.function = function
+        self.label = getattr(function, "__qualname__", type(function).__qualname__)
+
+    def process(self, record: Record) -> Outcome:
+        """Call the function."""
+        return self.function(record)
+
+    def settings(self) -> dict[str, Any]:
+        """Where the function is defined."""
+        return {"function": f"{getattr(self.function, '__module__', '?')}:{self.label}"}
+
+    def identity(self) -> dict[str, Any] | None:
+        """Module, name and source of the function."""
+        if not inspect.isfunction(self.function) or self.function.__closure__ or self.function.__defaults__:
+            return None  # other values than the source's own may decide
+        try:
+            source = inspect.getsource(self.function)
+        except (OSError, TypeError):
+            return None
+        return {
+            "version": self.version,
+            **self.settings(),
+            "source": hashlib.blake2b(source.encode(), digest_size=16).hexdigest(),
+        }
+
+
+def label_of(processor: DataProcessor) -> str:
+    """How reports call a step."""
+    return processor.label if isinstance(processor, FunctionProcessor) else processor.name
+
+
+def _checked(outcome: object) -> list[Record] | Reject:
+    if isinstance(outcome, Reject):
+        return outcome
+    given = outcome if isinstance(outcome, list) else [outcome]
+    records = [each for each in given if isinstance(each, Record)]
+    if len(records) == len(given):
+        for each in records:
+            each.text.encode()  # a lone surrogate is this record's fault, not its block's
+        return records
+    raise TypeError(f"process() gave {type(outcome).__name__}; it must give a Record, a list of them or Reject(reason)")

@@ -1,0 +1,193 @@
+"""Quality rules in the manner of C4, Gopher and FineWeb, native: a record is kept, or dropped by the first it breaks.
+
+The defaults are the published thresholds, the definitions those of datatrove, with which they are checked document by
+document. Words are ours (`words`): a limit of None is switched off. Ratios are between 0 and 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from millstream import _core
+from millstream.records.processor import BlockProcessor, ProcessedBlock
+from millstream.sources.record import RecordBlock
+
+NGramLimits = tuple[tuple[int, float], ...]
+
+STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, as the rules count them.
+
+    A word is a run of letters, marks, numbers and underscores, in which an apostrophe or a full stop may stand between
+    two of them. Every other character that is not a space is a word of its own; a run of the same one is one word.
+
+    >>> words("Don't stop -- it's 3.14, e.g. here...")
+    ["Don't", 'stop', '--', "it's", '3.14', ',', 'e.g', '.', 'here', '...']
+    """
+    return _core.words(text)
+
+
+@dataclass(frozen=True)
+class GopherQuality(BlockProcessor):
+    """Gopher's quality rules: length, word length, symbols, bullets, ellipses, letters, stop words."""
+
+    name = "gopher_quality"
+
+    min_words: int | None = 50
+    max_words: int | None = 100_000
+    min_mean_word_length: float | None = 3
+    max_mean_word_length: float | None = 10
+    max_symbol_ratio: float | None = 0.1
+    max_bullet_lines: float | None = 0.9
+    max_ellipsis_lines: float | None = 0.3
+    min_alphabetic_words: float | None = 0.8
+    min_stop_words: int | None = 2
+    stop_words: tuple[str, ...] = STOP_WORDS
+
+    def process_block(self, block: RecordBlock) -> ProcessedBlock:
+        """Judge each record."""
+        verdicts = np.zeros(len(block), np.uint8)
+        _core.gopher_quality(
+            block.text,
+            block.ends,
+            min_words=_low(self.min_words),
+            max_words=_high(self.max_words),
+            min_mean_word_length=_low(self.min_mean_word_length),
+            max_mean_word_length=_high(self.max_mean_word_length),
+            max_symbol_ratio=_high(self.max_symbol_ratio),
+            max_bullet_lines=_high(self.max_bullet_lines),
+            max_ellipsis_lines=_high(self.max_ellipsis_lines),
+            min_alphabetic_words=_low(self.min_alphabetic_words),
+            min_stop_words=self.min_stop_words or 0,
+            stop_words=list(self.stop_words),
+            verdicts=verdicts,
+        )
+        return ProcessedBlock.judged(block, verdicts, _core.gopher_quality_reasons())
+
+
+@dataclass(frozen=True)
+class GopherRepetition(BlockProcessor):
+    """Gopher's repetition rules: how much of the text is lines, paragraphs and n-grams that it had before."""
+
+    name = "gopher_repetition"
+
+    max_repeated_lines: float | None = 0.3
+    max_repeated_paragraphs: float | None = 0.3
+    max_repeated_line_characters: float | None = 0.2
+    max_repeated_paragraph_characters: float | None = 0.2
+    top_n_grams: NGramLimits = ((2, 0.2), (3, 0.18), (4, 0.16))
+    repeated_n_grams: NGramLimits = ((5, 0.15), (6, 0.14), (7, 0.13), (8, 0.12), (9, 0.11), (10, 0.10))
+
+    def process_block(self, block: RecordBlock) -> ProcessedBlock:
+        """Judge each record."""
+        verdicts = np.zeros(len(block), np.uint8)
+        _core.gopher_repetition(
+            block.text,
+            block.ends,
+            max_repeated_lines=_high(self.max_repeated_lines),
+            max_repeated_paragraphs=_high(self.max_repeated_paragraphs),
+            max_repeated_line_characters=_high(self.max_repeated_line_characters),
+            max_repeated_paragraph_characters=_high(self.max_repeated_paragraph_characters),
+            top_n_grams=[(n, float(limit)) for n, limit in self.top_n_grams],
+            repeated_n_grams=[(n, float(limit)) for n, limit in self.repeated_n_grams],
+            verdicts=verdicts,
+        )
+        top = [f"one {n}-gram is too much of the text" for n, _ in self.top_n_grams]
+        repeated = [f"too much text in repeated {n}-grams" for n, _ in self.repeated_n_grams]
+        return ProcessedBlock.judged(block, verdicts, [*_core.gopher_repetition_reasons(), *top, *repeated])
+
+
+@dataclass(frozen=True)
+class FineWebQuality(BlockProcessor):
+    """FineWeb's rules about lines: punctuation at their end, length, repetition, lists.
+
+    `line_ends` are the characters that may end a line; none means the sentence punctuation of all scripts.
+    """
+
+    name = "fineweb_quality"
+
+    min_punctuated_lines: float | None = 0.12
+    keep_if_none_punctuated: bool = False
+    max_short_lines: float | None = 0.67
+    short_line_characters: int = 30
+    max_repeated_characters: float | None = 0.01
+    max_newlines_per_word: float | None = 0.3
+    line_ends: str = ""
+
+    def process_block(self, block: RecordBlock) -> ProcessedBlock:
+        """Judge each record."""
+        verdicts = np.zeros(len(block), np.uint8)
+        _core.fineweb_quality(
+            block.text,
+            block.ends,
+            min_punctuated_lines=_low(self.min_punctuated_lines),
+            keep_if_none_punctuated=self.keep_if_none_punctuated,
+            max_short_lines=_high(self.max_short_lines),
+            short_line_characters=self.short_line_characters,
+            max_repeated_characters=_high(self.max_repeated_characters),
+            max_newlines_per_word=_high(self.max_newlines_per_word),
+            line_ends=[ord(each) for each in self.line_ends],
+            verdicts=verdicts,
+        )
+        return ProcessedBlock.judged(block, verdicts, _core.fineweb_quality_reasons())
+
+
+@dataclass(frozen=True)
+class C4Quality(BlockProcessor):
+    """C4's rules: lines that do not look like prose are left out (counted), pages with too little left are dropped.
+
+    A sentence ends with sentence punctuation before a space or the end of the line.
+    """
+
+    name = "c4_quality"
+
+    min_sentences: int | None = 5
+    min_words_per_line: int | None = 3
+    max_word_characters: int | None = 1000
+    need_punctuation: bool = True
+    remove_citations: bool = True
+    no_lorem_ipsum: bool = True
+    no_javascript: bool = True
+    no_curly_bracket: bool = True
+    no_policy: bool = True
+
+    def process_block(self, block: RecordBlock) -> ProcessedBlock:
+        """Judge each line, then each record."""
+        verdicts = np.zeros(len(block), np.uint8)
+        ends = np.zeros(len(block), np.int64)
+        left_out = np.zeros(len(_core.c4_line_reasons()), np.uint64)
+        text = _core.c4_quality(
+            block.text,
+            block.ends,
+            max_word_characters=np.iinfo(np.int64).max
+            if self.max_word_characters is None
+            else self.max_word_characters,
+            min_words_per_line=self.min_words_per_line or 0,
+            min_sentences=-1 if self.min_sentences is None else self.min_sentences,
+            remove_citations=self.remove_citations,
+            need_punctuation=self.need_punctuation,
+            no_lorem_ipsum=self.no_lorem_ipsum,
+            no_javascript=self.no_javascript,
+            no_curly_bracket=self.no_curly_bracket,
+            no_policy=self.no_policy,
+            verdicts=verdicts,
+            out_ends=ends,
+            left_out=left_out,
+        )
+        kept = replace(block, text=np.frombuffer(text, np.uint8), ends=ends)
+        judged = ProcessedBlock.judged(kept, verdicts, _core.c4_reasons())
+        notes = zip(_core.c4_line_reasons(), left_out.tolist(), strict=True)
+        return replace(judged, notes={f"lines left out: {reason}": count for reason, count in notes})
+
+
+def _low(limit: float | None) -> float:
+    return -math.inf if limit is None else float(limit)
+
+
+def _high(limit: float | None) -> float:
+    return math.inf if limit is None else float(limit)
