@@ -12,6 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from millstream.errors import MissingExtra, TokenizerError
 from millstream.tokens.cut import STRETCH, pieces, survives_cuts
 from millstream.tokens.flat import Ends, FlatIds, Text, join_ids, join_texts, split_ids
 from millstream.tokens.probe import probe_texts
+from millstream.tokens.screen import ScreenedEngine, misordered_marks
 from millstream.tokens.tokenizer import Ids
 
 EngineChoice = Literal["auto", "reference", "gigatoken"]
@@ -113,9 +115,8 @@ class EngineTokenizer(ABC):
         if self._wanted == "reference":
             return Chosen(None, "asked for")
         try:
-            fast = self._fast_engine()
             probes = probe_texts(self._probe_tokens())
-            difference = first_difference(fast, self._reference_batch(probes), probes)
+            fast, difference = self._screened(self._fast_engine(), self._reference_batch(probes), probes)
         except (NoFastEngine, MissingExtra) as error:
             if self._wanted != "auto":
                 raise TokenizerError(
@@ -129,6 +130,18 @@ class EngineTokenizer(ABC):
             raise TokenizerError(reason, hint='pass engine="auto"')
         _log.warning("%s; %s encodes, more slowly", reason, self.reference)
         return Chosen(None, reason)
+
+    def _screened(
+        self, engine: FastEngine, expected: Sequence[Ids], probes: Sequence[str]
+    ) -> tuple[FastEngine, str | None]:
+        """The engine without the characters that it may take for others, and what is still different."""
+        screened = partial(ScreenedEngine, engine.name, engine.encode_flat, self._reference_flat, may_cut=self._may_cut)
+        fast = screened()
+        difference = first_difference(fast, expected, probes)
+        if difference is not None and (odd := misordered_marks(engine.encode_flat, self._reference_batch)):
+            fast = screened(odd=odd)
+            difference = first_difference(fast, expected, probes)
+        return fast, difference
 
     def _reference_flat(self, text: Text, ends: Ends) -> FlatIds:
         """Encode by the reference, a stretch at a time: it needs hundreds of bytes of memory for each character."""
