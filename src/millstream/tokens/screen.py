@@ -90,6 +90,8 @@ def odd_places(text: Text, odd: NDArray[np.bool_]) -> NDArray[np.int64]:
     [1, 5]
     """
     leads = _leads(text)
+    if not len(leads):
+        return leads
     padded = np.concatenate([text[-4:], np.zeros(4, np.uint8)])  # a character at the very end, without reading past it
     codes = np.empty(len(leads), np.int64)
     tail = np.searchsorted(leads, max(len(text) - 4, 0))
