@@ -221,6 +221,16 @@ def test_tiktoken_without_a_network_says_what_to_do(monkeypatch: pytest.MonkeyPa
         load_tokenizer("gpt2")
 
 
+def test_without_the_fast_engine_the_reference_encodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "awkward", None)  # which gigatoken needs
+    monkeypatch.delitem(sys.modules, "millstream.tokens.gigatoken", raising=False)
+    monkeypatch.delattr("millstream.tokens.gigatoken", raising=False)
+    tokenizer = BPETokenizer.train(["the mill"], vocab_size=260)
+
+    assert tokenizer.engine == "tokenizers"
+    assert tokenizer.encode_batch(["the mill"])[0].tolist() == tokenizer.encode("the mill")
+
+
 @pytest.mark.parametrize("package", ["tokenizers", "tiktoken"])
 def test_a_missing_library_names_its_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = {"tokenizers": "huggingface", "tiktoken": "tiktoken"}[package]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from millstream.tokens.flat import Ends, FlatIds, Text
 from millstream.tokens.tokenizer import Ids
 
 if TYPE_CHECKING:
@@ -57,8 +58,17 @@ class BPETokenizer:
         return self._adapted.encode(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
-        """The ids of many texts, on all cores."""
+        """The ids of many texts."""
         return self._adapted.encode_batch(texts)
+
+    def encode_flat(self, text: Text, ends: Ends) -> FlatIds:
+        """The ids of many documents that lie end to end, and where each document ends."""
+        return self._adapted.encode_flat(text, ends)
+
+    @property
+    def engine(self) -> str:
+        """Who encodes documents: "gigatoken", or "tokenizers"."""
+        return self._adapted.engine
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of some ids."""

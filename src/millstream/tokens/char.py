@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from millstream.errors import TokenizerError
+from millstream.tokens.flat import Ends, FlatIds, Text, join_ids, split_texts
 from millstream.tokens.tokenizer import Ids, fingerprint_of
 
 FORMAT = "millstream char tokenizer"
@@ -85,6 +86,15 @@ class CharTokenizer:
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
         """The ids of many texts."""
         return [self._ids(text) for text in texts]
+
+    def encode_flat(self, text: Text, ends: Ends) -> FlatIds:
+        """The ids of many documents that lie end to end, and where each document ends."""
+        try:
+            ids = self._ids(text.tobytes().decode())
+        except TokenizerError:  # say the place in its document, not in the block
+            ids, _ = join_ids(self.encode_batch(split_texts(text, ends)))
+        begins = (text & 0xC0) != 0x80  # every byte of UTF-8 but those that go on with a character
+        return ids, np.concatenate([np.zeros(1, np.int64), np.cumsum(begins, dtype=np.int64)])[ends]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of some ids."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from millstream.errors import MissingExtra, TokenizerError
+from millstream.tokens.engine import EngineChoice, EngineTokenizer, FastEngine
 from millstream.tokens.tokenizer import Ids, fingerprint_of
 
 try:
@@ -28,15 +29,24 @@ EOS_NAMES = (
 PAD_NAMES = ("<|pad|>", "<pad>", "[PAD]", "<|padding|>", "<|finetune_right_pad_id|>")
 
 
-class HuggingFaceTokenizer:
+class HuggingFaceTokenizer(EngineTokenizer):
     """A `tokenizers.Tokenizer`, without what would change documents in silence.
 
     It works on a copy: truncation and padding are off, nothing is added, special tokens in a text are text.
     """
 
+    reference = "tokenizers"
+
     def __init__(
-        self, tokenizer: Any, *, name: str, eos: str | int | None = None, pad: str | int | None = None
+        self,
+        tokenizer: Any,
+        *,
+        name: str,
+        eos: str | int | None = None,
+        pad: str | int | None = None,
+        engine: EngineChoice = "auto",
     ) -> None:
+        super().__init__(engine)
         self.name = name
         self._definition = _definition(tokenizer)
         self._tokenizer = tokenizers.Tokenizer.from_str(self._definition)
@@ -52,20 +62,23 @@ class HuggingFaceTokenizer:
         self.fingerprint = _fingerprint(self._definition)
 
     @classmethod
-    def from_object(cls, tokenizer: Any) -> HuggingFaceTokenizer:
-        """Adapt a `tokenizers.Tokenizer`, or a fast tokenizer of transformers."""
+    def from_object(cls, tokenizer: Any, *, engine: EngineChoice = "auto") -> HuggingFaceTokenizer:
+        """Adapt a `tokenizers.Tokenizer`, or a tokenizer of transformers; a slow one is converted first."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None and hasattr(tokenizer, "convert_ids_to_tokens"):
+            backend = _converted(tokenizer)
         if backend is None:
-            return cls(tokenizer, name="tokenizers")
+            return cls(tokenizer, name="tokenizers", engine=engine)
         return cls(
             backend,
             name=str(getattr(tokenizer, "name_or_path", "") or "transformers"),
             eos=getattr(tokenizer, "eos_token_id", None),
             pad=getattr(tokenizer, "pad_token_id", None),
+            engine=engine,
         )
 
     @classmethod
-    def from_file(cls, path: str | Path) -> HuggingFaceTokenizer:
+    def from_file(cls, path: str | Path, *, engine: EngineChoice = "auto") -> HuggingFaceTokenizer:
         """Read a `tokenizer.json`; a `tokenizer_config.json` beside it names the special tokens."""
         path = Path(path)
         try:
@@ -78,17 +91,12 @@ class HuggingFaceTokenizer:
         config = _config(path.parent / "tokenizer_config.json")
         parent = path.resolve().parent.name
         name = parent if path.name == "tokenizer.json" and parent else path.stem
-        return cls(tokenizer, name=name, eos=config.get("eos_token"), pad=config.get("pad_token"))
+        return cls(tokenizer, name=name, eos=config.get("eos_token"), pad=config.get("pad_token"), engine=engine)
 
     def encode(self, text: str) -> list[int]:
         """The ids of one text."""
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
-
-    def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
-        """The ids of many texts, on all cores (RAYON_NUM_THREADS sets how many)."""
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [np.array(encoding.ids, dtype=np.uint32) for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of some ids."""
@@ -103,6 +111,18 @@ class HuggingFaceTokenizer:
     def save(self, path: str | Path) -> None:
         """Write it as a `tokenizer.json`."""
         Path(path).write_text(self._definition, encoding="utf-8")
+
+    def _reference_batch(self, texts: Sequence[str]) -> list[Ids]:
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.uint32) for encoding in encodings]
+
+    def _fast_engine(self) -> FastEngine:
+        from millstream.tokens import gigatoken
+
+        return gigatoken.from_definition(self._definition)
+
+    def _probe_tokens(self) -> list[str]:
+        return [token.content for token in self._tokenizer.get_added_tokens_decoder().values()]
 
     def _pick(self, wanted: str | int | None, known: tuple[str, ...]) -> int | None:
         if isinstance(wanted, int):
@@ -131,6 +151,19 @@ def train_byte_level_bpe(texts: Iterable[str], vocab_size: int, special_tokens: 
     )
     tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
+
+
+def _converted(slow: Any) -> Any:
+    """The `tokenizers` form of a slow tokenizer of transformers, by its own converter."""
+    try:
+        from transformers.convert_slow_tokenizer import convert_slow_tokenizer
+
+        return convert_slow_tokenizer(slow)
+    except Exception as error:  # the converter raises whatever its many parts raise
+        raise TokenizerError(
+            f"{type(slow).__name__}: transformers cannot convert this slow tokenizer: {error}",
+            hint="load it with use_fast=True, or pass its tokenizer.json or SentencePiece .model file",
+        ) from error
 
 
 def _definition(tokenizer: Any) -> str:

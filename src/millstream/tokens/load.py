@@ -6,22 +6,29 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from millstream.errors import TokenizerError
 from millstream.tokens.bpe import BPETokenizer
 from millstream.tokens.char import FORMAT as CHAR_FORMAT
 from millstream.tokens.char import CharTokenizer
-from millstream.tokens.tokenizer import Tokenizer
+from millstream.tokens.engine import EngineChoice
+from millstream.tokens.tokenizer import SENTENCEPIECE_FORMAT, TIKTOKEN_FORMAT, Tokenizer
 
 _BPE_SIZE = 8192
 
 
-def load_tokenizer(tokenizer: object) -> Tokenizer:
+def load_tokenizer(tokenizer: object, *, engine: EngineChoice = "auto") -> Tokenizer:
     """Make a Tokenizer of what people have at hand.
 
-    * a path: a `tokenizer.json` (Hugging Face, or saved by `BPETokenizer` or `CharTokenizer`), or its folder
+    * a path: a `tokenizer.json` (Hugging Face, or saved by one of ours) or its folder, or a SentencePiece `.model`
+    * "ranks.tiktoken:cl100k": a file of tiktoken's ranks and the name of the pattern that splits its words
     * the name of a tiktoken encoding, e.g. "gpt2" or "cl100k_base"
-    * an object: one of ours, `tokenizers.Tokenizer`, a fast tokenizer of transformers, `tiktoken.Encoding`
+    * an object: one of ours, `tokenizers.Tokenizer`, a tokenizer of transformers, `tiktoken.Encoding`,
+      `SentencePieceProcessor`, or any object with the methods of `millstream.tokens.Tokenizer`
+
+    Documents are encoded by the fastest engine that is proven to give the same ids: `engine="reference"` keeps to
+    the tokenizer's own library, `engine="gigatoken"` refuses what cannot be encoded fast.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "tokenizer.json"
@@ -30,22 +37,10 @@ def load_tokenizer(tokenizer: object) -> Tokenizer:
     [2, 0, 1]
     """
     if isinstance(tokenizer, str | os.PathLike):
-        return _by_name(os.fspath(tokenizer))
+        return _by_name(os.fspath(tokenizer), engine)
     if isinstance(tokenizer, Tokenizer):
         return tokenizer
-    if hasattr(tokenizer, "encode_ordinary") and hasattr(tokenizer, "n_vocab"):
-        from millstream.tokens.tiktoken import TiktokenTokenizer
-
-        return TiktokenTokenizer(tokenizer)
-    if hasattr(tokenizer, "backend_tokenizer") or hasattr(tokenizer, "encode_batch"):
-        from millstream.tokens.huggingface import HuggingFaceTokenizer
-
-        return HuggingFaceTokenizer.from_object(tokenizer)
-    kind = type(tokenizer).__name__
-    raise TokenizerError(
-        f"an object of type {kind} is not a tokenizer that is known here",
-        hint="pass a path, a tiktoken name, or an object with the methods of millstream.tokens.Tokenizer",
-    )
+    return _from_object(tokenizer, engine)
 
 
 def learn_tokenizer(wanted: str, texts: Iterable[str]) -> Tokenizer:
@@ -79,32 +74,72 @@ def _size(wanted: str) -> int:
     return int(size)
 
 
-def _by_name(name: str) -> Tokenizer:
+def _from_object(tokenizer: object, engine: EngineChoice) -> Tokenizer:
+    if hasattr(tokenizer, "encode_ordinary") and hasattr(tokenizer, "n_vocab"):
+        from millstream.tokens.tiktoken import TiktokenTokenizer
+
+        return TiktokenTokenizer(tokenizer, engine=engine)
+    if hasattr(tokenizer, "serialized_model_proto"):
+        from millstream.tokens.sentencepiece import SentencePieceTokenizer
+
+        return SentencePieceTokenizer.from_object(tokenizer, engine=engine)
+    if any(hasattr(tokenizer, name) for name in ("encode_batch", "backend_tokenizer", "convert_ids_to_tokens")):
+        from millstream.tokens.huggingface import HuggingFaceTokenizer
+
+        return HuggingFaceTokenizer.from_object(tokenizer, engine=engine)
+    kind = type(tokenizer).__name__
+    raise TokenizerError(
+        f"an object of type {kind} is not a tokenizer that is known here",
+        hint="pass a path, a tiktoken name, or an object with the methods of millstream.tokens.Tokenizer",
+    )
+
+
+def _by_name(name: str, engine: EngineChoice) -> Tokenizer:
     path = Path(name)
     if path.is_dir():
-        path = path / "tokenizer.json"
-        if not path.is_file():
-            raise TokenizerError(
-                f"{name}: this folder has no tokenizer.json",
-                hint="name the folder of a Hugging Face model with its tokenizer.json, or of a store",
-            )
+        path = _in_folder(path)
     if path.is_file():
-        return _from_file(path)
+        return _from_file(path, engine)
     if is_learned(name):
         raise TokenizerError(
             f"{name!r} has to be learned from texts first",
             hint="prepare() does that; or CharTokenizer.train(texts), BPETokenizer.train(texts)",
         )
+    ranks, colon, pattern = name.rpartition(":")
+    if colon and Path(ranks).is_file():
+        return _from_ranks(Path(ranks), pattern, engine)
     if path.suffix or len(path.parts) > 1:
         raise TokenizerError(
             f"{name}: there is no such file", hint="Hugging Face models: download their tokenizer.json first"
         )
     from millstream.tokens.tiktoken import TiktokenTokenizer
 
-    return TiktokenTokenizer.from_name(name)
+    return TiktokenTokenizer.from_name(name, engine=engine)
 
 
-def _from_file(path: Path) -> Tokenizer:
+def _in_folder(folder: Path) -> Path:
+    for name in ("tokenizer.json", "tokenizer.model"):
+        if (folder / name).is_file():
+            return folder / name
+    raise TokenizerError(
+        f"{folder}: this folder has no tokenizer.json and no tokenizer.model",
+        hint="name the folder of a Hugging Face model with its tokenizer.json, or of a store",
+    )
+
+
+def _from_ranks(path: Path, pattern: str | None, engine: EngineChoice) -> Tokenizer:
+    from millstream.tokens.tiktoken import TiktokenTokenizer
+
+    return TiktokenTokenizer.from_file(path, pattern, engine=engine)
+
+
+def _from_file(path: Path, engine: EngineChoice) -> Tokenizer:
+    if path.suffix == ".tiktoken":
+        return _from_ranks(path, None, engine)
+    if path.suffix == ".model":
+        from millstream.tokens.sentencepiece import SentencePieceTokenizer
+
+        return SentencePieceTokenizer.from_file(path, engine=engine)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -114,10 +149,29 @@ def _from_file(path: Path) -> Tokenizer:
     except ValueError as error:
         raise TokenizerError(
             f"{path}: not JSON: {error}",
-            hint="a tokenizer file is a Hugging Face tokenizer.json, or one of ours",
+            hint="a tokenizer file is a Hugging Face tokenizer.json, a SentencePiece .model, or one of ours",
         ) from error
-    if isinstance(content, dict) and content.get("format") == CHAR_FORMAT:
+    kind = content.get("format") if isinstance(content, dict) else None
+    if kind == CHAR_FORMAT:
         return CharTokenizer.from_content(content, str(path))
+    if kind is not None:
+        return _saved(content, path, engine)
     from millstream.tokens.huggingface import HuggingFaceTokenizer
 
-    return HuggingFaceTokenizer.from_file(path)
+    return HuggingFaceTokenizer.from_file(path, engine=engine)
+
+
+def _saved(content: dict[str, Any], path: Path, engine: EngineChoice) -> Tokenizer:
+    """A tokenizer of another library, as its adapter saved it."""
+    try:
+        if content["format"] == TIKTOKEN_FORMAT and content["version"] == 1:
+            from millstream.tokens.tiktoken import TiktokenTokenizer
+
+            return TiktokenTokenizer.from_content(content, engine=engine)
+        if content["format"] == SENTENCEPIECE_FORMAT and content["version"] == 1:
+            from millstream.tokens.sentencepiece import SentencePieceTokenizer
+
+            return SentencePieceTokenizer.from_content(content, engine=engine)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise TokenizerError(f"{path}: this saved tokenizer is damaged: {error}") from error
+    raise TokenizerError(f"{path}: not a tokenizer that is known here (format {content['format']!r})")

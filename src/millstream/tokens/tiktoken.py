@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from millstream.errors import MissingExtra, TokenizerError
-from millstream.tokens.tokenizer import Ids, fingerprint_of
+from millstream.tokens.engine import EngineChoice, EngineTokenizer, FastEngine, NoFastEngine
+from millstream.tokens.patterns import pattern_named, scheme_of
+from millstream.tokens.tokenizer import TIKTOKEN_FORMAT, Ids, fingerprint_of
 
 try:
     import tiktoken
@@ -24,12 +29,14 @@ def encoding_names() -> list[str]:
     return names
 
 
-class TiktokenTokenizer:
+class TiktokenTokenizer(EngineTokenizer):
     """A `tiktoken.Encoding`. Special tokens in a text are text."""
 
     pad_id = None
+    reference = "tiktoken"
 
-    def __init__(self, encoding: Any) -> None:
+    def __init__(self, encoding: Any, *, engine: EngineChoice = "auto") -> None:
+        super().__init__(engine)
         self._encoding = encoding
         self.name: str = encoding.name
         self.vocab_size: int = encoding.n_vocab
@@ -41,10 +48,10 @@ class TiktokenTokenizer:
         self.fingerprint = fingerprint_of([encoding._pat_str, ranks, encoding._special_tokens])
 
     @classmethod
-    def from_name(cls, name: str) -> TiktokenTokenizer:
+    def from_name(cls, name: str, *, engine: EngineChoice = "auto") -> TiktokenTokenizer:
         """Load an encoding by name; tiktoken fetches its vocabulary at the first use."""
         try:
-            return cls(tiktoken.get_encoding(name))
+            return cls(tiktoken.get_encoding(name), engine=engine)
         except ValueError as error:
             known = ", ".join(encoding_names())
             raise TokenizerError(f"tiktoken has no encoding {name!r}", hint=f"it has {known}") from error
@@ -54,14 +61,52 @@ class TiktokenTokenizer:
                 hint="go online once, set TIKTOKEN_CACHE_DIR to a filled cache, or use a tokenizer.json file",
             ) from error
 
+    @classmethod
+    def from_file(
+        cls,
+        path: str | Path,
+        pattern: str | None = None,
+        *,
+        special_tokens: Mapping[str, int] | None = None,
+        engine: EngineChoice = "auto",
+    ) -> TiktokenTokenizer:
+        """Read a file of mergeable ranks. `pattern` is how it splits words: a name, or else the file is named so.
+
+        Such files carry no special tokens; without `special_tokens`, "<|endoftext|>" follows the last rank.
+        """
+        path = Path(path)
+        regex = pattern_named(path.stem if pattern is None else pattern).regex
+        try:
+            lines = [line.split() for line in path.read_bytes().splitlines() if line]
+            ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in lines}
+        except ValueError as error:
+            raise TokenizerError(f"{path}: not a file of mergeable ranks: {error}") from error
+        special = {"<|endoftext|>": 1 + max(ranks.values(), default=-1)} if special_tokens is None else special_tokens
+        return cls(_encoding(path.stem, regex, ranks, special), engine=engine)
+
+    @classmethod
+    def from_content(cls, content: Mapping[str, Any], *, engine: EngineChoice = "auto") -> TiktokenTokenizer:
+        """Build it from what `save` wrote."""
+        ranks = {base64.b64decode(token): rank for token, rank in content["ranks"].items()}
+        return cls(_encoding(content["name"], content["pattern"], ranks, content["special_tokens"]), engine=engine)
+
+    def save(self, path: str | Path) -> None:
+        """Write it as a JSON file that `load_tokenizer` reads."""
+        encoding = self._encoding
+        content = {
+            "format": TIKTOKEN_FORMAT,
+            "version": 1,
+            "name": self.name,
+            "pattern": encoding._pat_str,
+            "special_tokens": encoding._special_tokens,
+            "ranks": {base64.b64encode(token).decode(): rank for token, rank in encoding._mergeable_ranks.items()},
+        }
+        Path(path).write_text(json.dumps(content), encoding="utf-8")
+
     def encode(self, text: str) -> list[int]:
         """The ids of one text."""
         ids: list[int] = self._encode(text).tolist()
         return ids
-
-    def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
-        """The ids of many texts."""
-        return [self._encode(text) for text in texts]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of some ids; bytes that are no character become U+FFFD."""
@@ -81,14 +126,33 @@ class TiktokenTokenizer:
             return None
         return id
 
+    def _reference_batch(self, texts: Sequence[str]) -> list[Ids]:
+        return [self._encode(text) for text in texts]
+
+    def _fast_engine(self) -> FastEngine:
+        from millstream.tokens import gigatoken
+
+        scheme = scheme_of(self._encoding._pat_str)
+        if scheme is None:
+            raise NoFastEngine("gigatoken does not know the pattern that splits words here")
+        return gigatoken.from_ranks(self._encoding._mergeable_ranks, scheme)
+
+    def _probe_tokens(self) -> list[str]:
+        return list(self._encoding._special_tokens)
+
     def _encode(self, text: str) -> Ids:
         try:
             ids: Ids = self._encoding.encode_to_numpy(text, disallowed_special=())
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # a panic of its Rust core, not an Exception
+            # A panic of its Rust core is not an Exception; a run of spaces too long for its stack is a ValueError.
+            if type(error).__name__ != "PanicException" and not isinstance(error, ValueError):
                 raise
             raise TokenizerError(
                 f"tiktoken gave up on a text of {len(text):,} characters: {error}",
-                hint="long runs without spaces are too much for it; use a tokenizer.json instead",
+                hint="long runs without a word are too much for it; install gigatoken, or use a tokenizer.json instead",
             ) from error
         return ids
+
+
+def _encoding(name: str, regex: str, ranks: dict[bytes, int], special: Mapping[str, int]) -> Any:
+    return tiktoken.Encoding(name, pat_str=regex, mergeable_ranks=ranks, special_tokens=dict(special))

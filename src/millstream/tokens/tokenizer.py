@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from millstream.errors import TokenizerError
 
 Ids = NDArray[np.uint32]
+TIKTOKEN_FORMAT = "millstream tiktoken"
+SENTENCEPIECE_FORMAT = "millstream sentencepiece"
+"""What the first key of a saved tokenizer says; here, so that a file can be told without its library."""
 
 
 @runtime_checkable
