@@ -14,7 +14,7 @@ import pytest
 
 from millstream.api import PrepareReport, prepare
 from millstream.errors import LoaderError, SourceError, StoreError, TokenizerError
-from millstream.sources.rejects import OnBad
+from millstream.parts.policy import OnBad
 from millstream.stats.progress import Progress
 from millstream.store import TokenStore, disk
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer

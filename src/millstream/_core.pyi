@@ -33,6 +33,7 @@ class ZstdStream:
     @property
     def between_frames(self) -> bool:
         """Whether everything so far was whole frames."""
+
 unicode_version: str = '14.0.0'
 
 def words(text: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,9 @@ from millstream.parts.cache import default_cache_dir
 from millstream.parts.policy import OnBad
 from millstream.parts.prepare import Making, Means, Outcome, cpus, prepare_store
 from millstream.parts.process import make_part
+from millstream.parts.ray import RayCluster
 from millstream.parts.report import report_of, write_report
+from millstream.parts.run import Make
 from millstream.records import Recipe
 from millstream.sources import Reading, Record, discover
 from millstream.sources.discover import Where
@@ -120,8 +122,9 @@ def prepare(
     reading = Reading(text_field, documents, separator, encoding, on_invalid, **limits)
     found = discover(source, format=format, include=include, exclude=exclude)
     making = Making(reading, Recipe.of(recipe), tokenizer, eos, dtype, before, after)
+    make, processors = _engine(engine)
     means = Means(
-        workers=cpus() if workers is None else positive("workers", workers),
+        workers=processors if workers is None else positive("workers", workers),
         on_bad=on_bad,
         resume=resume,
         overwrite=overwrite,
@@ -129,7 +132,7 @@ def prepare(
         level=_level(compression, level),
         keep_rejected=keep_rejected,
         memory_budget=parse_bytes(memory_budget),
-        make=_engine(engine),
+        make=make,
         progress=progress or _to_nobody,
     )
     path = Path(output)
@@ -170,13 +173,13 @@ def _level(compression: str, level: int) -> int | None:
     return level if compression == "zstd" else None
 
 
-def _engine(engine: str) -> Any:
+def _engine(engine: str) -> tuple[Make, int]:
+    """Who makes the parts, and how many at once unless told otherwise."""
     if engine == "local":
-        return make_part
+        return make_part, cpus()
     if engine == "ray":
-        from millstream.parts.ray import make_part_on_ray
-
-        return make_part_on_ray
+        cluster = RayCluster()
+        return cluster.make_part, cluster.processors
     raise SourceError(f"engine={engine!r} is unknown", hint='choose "local" or "ray"')
 
 

@@ -7,7 +7,7 @@ import dataclasses
 
 from millstream.cli import show
 from millstream.cli.progress import shown_progress
-from millstream.sources.source import MAX_RECORD_BYTES
+from millstream.sources.chunk import MAX_DOCUMENT_BYTES as MAX_RECORD_BYTES
 
 SUMMARY = "turn text or JSON lines into a store of tokens"
 DESCRIPTION = """\

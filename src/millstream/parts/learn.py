@@ -18,7 +18,7 @@ from millstream.parts.identity import (
 from millstream.records import Recipe
 from millstream.sources import Found, FoundFile, Reading, format_named
 from millstream.stats.progress import OnProgress, Progress
-from millstream.tokens import Tokenizer, learn_tokenizer, load_tokenizer
+from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, learn_tokenizer, load_tokenizer
 from millstream.tokens.load import is_learned
 
 
@@ -37,6 +37,7 @@ def learned_or_loaded(
             path.write_text(known, encoding="utf-8")
             return load_tokenizer(path)
         tokenizer = learn_tokenizer(str(wanted), _texts(found, reading, recipe, progress))
+        assert isinstance(tokenizer, BPETokenizer | CharTokenizer)
         tokenizer.save(path)
         if recipe.digest() is not None:
             cache.put_note(key, path.read_text(encoding="utf-8"))
@@ -52,7 +53,7 @@ def _texts(found: Found, reading: Reading, recipe: Recipe, progress: OnProgress)
             block = pipeline.run(format.read(chunk, file, reading).block).block
             for index in range(len(block)):
                 yield block.text_of(index)
-            done = min(before + chunk.source_stop, found.bytes)
+            done = min(before + min(chunk.stop, file.bytes), found.bytes)
             progress(Progress("learn tokenizer", done, found.bytes, "bytes"))
         before += file.bytes
     progress(Progress("learn tokenizer", found.bytes, found.bytes, "bytes"))

@@ -44,8 +44,9 @@ class Part:
     """The documents of one chunk and what was left out. Rows count from the start of the chunk.
 
     `origins` holds (row, start, stop) per document, `keys` one array per deduplicating step, a row per document.
-    `skipped` and `changed` count by reason what was left out, or mended, under every policy; `reasons` counts what rules
-    of the recipe dropped, and `rejected` holds some or all of those records.
+    `skipped` and `changed` count by reason what was left out, or mended, under every policy; `reasons` counts what
+    rules of the recipe dropped, and `rejected` holds some or all of those records. `source_stop` says how much of
+    the file lies before the end of the chunk.
     """
 
     tokens: NDArray[Any]
@@ -53,6 +54,7 @@ class Part:
     origins: NDArray[np.int64]
     rows: int
     source_bytes: int
+    source_stop: int
     text_bytes: int
     bad: list[BadRecord] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
@@ -66,7 +68,7 @@ def encode_part(part: Part, level: int | None = LEVEL) -> bytes:
     """Write a part down: a magic number, the size of the head, the head as JSON, and the columns.
 
     >>> ends, origins = np.array([2]), np.array([[0, 0, 5]])
-    >>> part = Part(np.array([7, 8], np.uint16), ends, origins, rows=1, source_bytes=5, text_bytes=5)
+    >>> part = Part(np.array([7, 8], np.uint16), ends, origins, rows=1, source_bytes=5, source_stop=5, text_bytes=5)
     >>> decode_part(encode_part(part)).tokens.tolist()
     [7, 8]
     """
@@ -102,6 +104,7 @@ def _notes(part: Part) -> dict[str, Any]:
     return {
         "rows": part.rows,
         "source_bytes": part.source_bytes,
+        "source_stop": part.source_stop,
         "text_bytes": part.text_bytes,
         "bad": bad,
         "skipped": part.skipped,
@@ -125,6 +128,7 @@ def _part(columns: Mapping[str, NDArray[Any]]) -> Part:
         origins=origins,
         rows=int(notes["rows"]),
         source_bytes=int(notes["source_bytes"]),
+        source_stop=int(notes["source_stop"]),
         text_bytes=int(notes["text_bytes"]),
         bad=[_bad(*each) for each in notes["bad"]],
         skipped=dict(notes["skipped"]),

@@ -1,4 +1,4 @@
-"""What becomes of bad records: an error, a counted skip, or a counted skip kept aside. Decided in one place, in order."""
+"""What becomes of bad records: an error, a counted skip, or a counted skip kept aside. Decided in one place."""
 
 from __future__ import annotations
 

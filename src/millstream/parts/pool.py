@@ -49,7 +49,7 @@ class Threads:
 def in_order(
     workers: Workers, call: Callable[..., T], arguments: Iterable[tuple[Any, ...]], *, ahead: int
 ) -> Iterator[T]:
-    """Make a call for each of `arguments`; give the results in their order. At most `ahead` are under way or waiting."""
+    """Make a call for each of `arguments`; results come in their order. At most `ahead` are under way or waiting."""
     flying: deque[Future[T]] = deque()
     try:
         for each in arguments:

@@ -45,8 +45,8 @@ log = logging.getLogger("millstream.parts")
 class Making:
     """What is to be made: everything here decides the bytes of the store."""
 
-    reading: Reading = Reading()
-    recipe: Recipe = Recipe()
+    reading: Reading = field(default_factory=Reading)
+    recipe: Recipe = field(default_factory=Recipe)
     tokenizer: object = "bpe"
     eos: str | int | None = "auto"
     dtype: str | None = None

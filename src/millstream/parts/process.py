@@ -75,6 +75,7 @@ def make_part(job: Job, file: FoundFile, chunk: Chunk) -> Part:
         origins=np.stack([done.block.rows, done.block.starts, done.block.stops], axis=1),
         rows=read.rows,
         source_bytes=chunk.stop - chunk.start,
+        source_stop=min(chunk.stop, file.bytes),
         text_bytes=len(done.block.text),
         bad=sorted([*read.bad, *done.bad, *unfit], key=lambda bad: bad.row),
         skipped=read.skipped,
@@ -108,8 +109,9 @@ def _encoded(job: Job, done: PipelineResult) -> tuple[NDArray[Any], NDArray[np.i
 
 
 def _unfit(block: RecordBlock, document: int, error: TokenizerError) -> BadRecord:
-    origin = int(block.rows[document]), int(block.starts[document]), int(block.stops[document])
-    return BadRecord(UNFIT, *origin, error.message, error.hint, block.bytes_of(document)[:EXAMPLE_BYTES])
+    return BadRecord(
+        UNFIT, *block.origin(document), error.message, error.hint, block.bytes_of(document)[:EXAMPLE_BYTES]
+    )
 
 
 def _examples(done: PipelineResult, *, everything: bool) -> list[Rejected]:
@@ -122,8 +124,8 @@ def _examples(done: PipelineResult, *, everything: bool) -> list[Rejected]:
                 continue
             raw = dropped.block.bytes_of(place)
             text = (raw if everything else raw[:EXAMPLE_BYTES]).decode(errors="ignore")
-            origin = (int(column[place]) for column in (dropped.block.rows, dropped.block.starts, dropped.block.stops))
-            kept.append(Rejected(reason, *origin, text))
+            row, start, stop = dropped.block.origin(place)
+            kept.append(Rejected(reason, row, start, stop, text))
     return kept
 
 
@@ -131,7 +133,7 @@ def without(part: Part, keep: NDArray[np.bool_]) -> Part:
     """Only the documents where `keep` is true.
 
     >>> ends, origins = np.array([2, 3]), np.array([[0, 0, 5], [1, 6, 9]])
-    >>> part = Part(np.array([7, 8, 9], np.uint16), ends, origins, rows=2, source_bytes=9, text_bytes=8)
+    >>> part = Part(np.array([7, 8, 9], np.uint16), ends, origins, rows=2, source_bytes=9, source_stop=9, text_bytes=8)
     >>> left = without(part, np.array([False, True]))
     >>> left.tokens.tolist(), left.ends.tolist(), left.origins.tolist()
     ([9], [1], [[1, 6, 9]])

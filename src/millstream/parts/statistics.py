@@ -32,8 +32,8 @@ class FileCounts:
 class Statistics:
     """Counts of a whole run.
 
-    `lengths[b]` counts documents of [2^(b-1), 2^b) tokens (0: none). `pace` holds (seconds, source bytes, tokens) as time
-    went by. Dropped records are counted by rule and reason, with a few examples of each.
+    `lengths[b]` counts documents of [2^(b-1), 2^b) tokens (0: none). `pace` holds (seconds, source bytes, tokens) as
+    time went by. Dropped records are counted by rule and reason, with a few examples of each.
     """
 
     files: list[FileCounts]

@@ -17,7 +17,8 @@ from millstream.parts.pool import in_order
 from millstream.parts.process import without
 from millstream.parts.run import Made, Run
 from millstream.parts.statistics import Statistics
-from millstream.records import DuplicateFinder, Duplicates, label_of
+from millstream.records import DuplicateFinder, Duplicates
+from millstream.records.processor import label_of
 from millstream.store import TokenStoreWriter
 from millstream.store.origin import OriginsWriter
 
@@ -135,7 +136,8 @@ class Deduplication:
         for document in wanted.tolist():
             begin = int(part.ends[document - 1]) if document else 0
             text = self.run.job.tokenizer.decode(part.tokens[begin : int(part.ends[document])].tolist())
-            rejected = Rejected(reason, *part.origins[document].tolist(), text)
+            row, start, stop = part.origins[document].tolist()
+            rejected = Rejected(reason, row, start, stop, text)
             statistics.example(rejected, name, rows_before)
             if self.ledger.rejected is not None:
                 _keep(self.ledger.rejected, rejected, name, rows_before)

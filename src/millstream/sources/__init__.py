@@ -2,7 +2,7 @@
 
 `discover` finds the files. A `Format` (one file of this folder each) cuts a file into chunks, and reads a chunk into
 columns of records; chunks are read independently, by any number of threads. What cannot be used is reported beside
-them, and `Rejects` decides what that means. Memory does not grow with the files.
+them. Memory does not grow with the files.
 """
 
 from millstream.sources.chunk import BadRecord, Chunk, ChunkRead, Reading, numbered
@@ -11,7 +11,6 @@ from millstream.sources.formats import Format, format_named, format_of, read_fil
 from millstream.sources.found import FoundFile
 from millstream.sources.record import Record, RecordBlock
 from millstream.sources.record_format import RecordFormat
-from millstream.sources.rejects import Rejects
 
 __all__ = [
     "BadRecord",
@@ -24,7 +23,6 @@ __all__ = [
     "Record",
     "RecordBlock",
     "RecordFormat",
-    "Rejects",
     "discover",
     "format_named",
     "format_of",

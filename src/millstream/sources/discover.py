@@ -28,6 +28,8 @@ class Found:
 
     files: tuple[FoundFile, ...]
     skipped: Counter[str] = field(default_factory=Counter)
+    root: str = ""
+    """What the names of the files are relative to."""
 
     @property
     def bytes(self) -> int:
@@ -105,7 +107,7 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
         raise _nothing(wanted, skipped)
     base = os.path.commonpath([_absolute(root) for root in roots]) if roots else ""
     files = [replace(_found(path, base, format), source=entry, weight=weight) for path, entry, weight in paths.values()]
-    return Found(tuple(sorted([*files, *datasets], key=lambda file: file.name.encode())), skipped)
+    return Found(tuple(sorted([*files, *datasets], key=lambda file: file.name.encode())), skipped, base)
 
 
 def _weighed(source: Any) -> list[tuple[Any, float | None]]:

@@ -82,10 +82,13 @@ class RecordBlock:
         """One text."""
         return self.bytes_of(index).decode()
 
+    def origin(self, index: int) -> tuple[int, int, int]:
+        """Row, start and stop of one record."""
+        return int(self.rows[index]), int(self.starts[index]), int(self.stops[index])
+
     def record(self, index: int) -> Record:
         """One record by itself."""
-        origin = int(self.rows[index]), int(self.starts[index]), int(self.stops[index])
-        return Record(self.text_of(index), self.file, *origin)
+        return Record(self.text_of(index), self.file, *self.origin(index))
 
     def select(self, keep: NDArray[np.bool_] | Sequence[bool]) -> RecordBlock:
         """Only the records where `keep` is true."""

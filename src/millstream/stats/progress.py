@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One report: `done` of `total` units of a task; what has come out of it so far is in `detail`.
+    """One report: `done` of `total` units of a task; what has come out of it so far is in `detail`, and in `tokens`.
 
     >>> Progress("prepare", done=50, total=200, unit="bytes").fraction
     0.25
@@ -19,6 +19,7 @@ class Progress:
     total: int | None
     unit: str
     detail: str = ""
+    tokens: int | None = None
 
     @property
     def fraction(self) -> float | None:

@@ -7,7 +7,6 @@ whole blocks of documents, by a faster engine where that is proven to give the s
 
 from millstream.tokens.bpe import BPETokenizer
 from millstream.tokens.char import CharTokenizer
-from millstream.tokens.encode import EncodedBatch, encode_records
 from millstream.tokens.flat import encode_flat, unfit_documents
 from millstream.tokens.load import learn_tokenizer, load_tokenizer
 from millstream.tokens.tokenizer import Tokenizer, resolve_eos
@@ -15,10 +14,8 @@ from millstream.tokens.tokenizer import Tokenizer, resolve_eos
 __all__ = [
     "BPETokenizer",
     "CharTokenizer",
-    "EncodedBatch",
     "Tokenizer",
     "encode_flat",
-    "encode_records",
     "learn_tokenizer",
     "load_tokenizer",
     "resolve_eos",
