@@ -48,7 +48,7 @@ def tokenizer_path(store: str | os.PathLike[str]) -> Path:
 
 
 def keep_tokenizer(tokenizer: Tokenizer, store: str | os.PathLike[str]) -> bool:
-    """Save the tokenizer beside the tokens, if it can be saved (tiktoken knows its own by name)."""
+    """Save the tokenizer beside the tokens, if it can be saved."""
     save = getattr(tokenizer, "save", None)
     if save is None:
         return False
