@@ -25,5 +25,6 @@ def _scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     tmp_path_factory.getbasetemp()  # pytest's own folders stay where they are: it keeps those of the last runs
     with tempfile.TemporaryDirectory(prefix="millstream-tests-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", folder)
+        patch.setenv("MILLSTREAM_CACHE", f"{folder}/cache")
         patch.setattr(tempfile, "tempdir", folder)
         yield

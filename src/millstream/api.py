@@ -21,6 +21,7 @@ from millstream.parts.report import report_of, write_report
 from millstream.parts.run import Make
 from millstream.records import Recipe
 from millstream.sources import Reading, Record, discover
+from millstream.sources.chunk import MAX_DOCUMENT_BYTES
 from millstream.sources.discover import Where
 from millstream.stats.progress import OnProgress
 from millstream.store import TokenStore
@@ -81,7 +82,7 @@ def prepare(
     on_invalid: Literal["reject", "replace"] = "reject",
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
-    max_document_bytes: int | None = None,
+    max_document_bytes: int = MAX_DOCUMENT_BYTES,
     eos: str | int | None = "auto",
     dtype: str | None = None,
     keep_rejected: bool = False,
@@ -118,8 +119,8 @@ def prepare(
     >>> report.documents, report.tokens, report.skipped
     (2, 20, {})
     """
-    limits = {} if max_document_bytes is None else {"max_document_bytes": max_document_bytes}
-    reading = Reading(text_field, documents, separator, encoding, on_invalid, **limits)
+    longest = positive("max_document_bytes", max_document_bytes)
+    reading = Reading(text_field, documents, separator, encoding, on_invalid, longest)
     found = discover(source, format=format, include=include, exclude=exclude)
     making = Making(reading, Recipe.of(recipe), tokenizer, eos, dtype, before, after)
     make, processors = _engine(engine)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.parts.cache import PartCache
-from millstream.parts.part import DamagedPart, Keyed, Part, Rejected, decode_part, encode_part
+from millstream.parts.part import DamagedPart, Part, Rejected, decode_part, encode_part
 from millstream.sources.chunk import BadRecord
 
 
@@ -31,6 +31,7 @@ def parts(draw: st.DrawFn) -> Part:
         origins=chance.integers(-1, 2**50, (len(lengths), 3)),
         rows=draw(count),
         source_bytes=draw(count),
+        source_stop=draw(count),
         text_bytes=draw(count),
         bad=draw(
             st.lists(st.builds(BadRecord, text, count, count, count, text, st.none() | text, st.none() | st.binary()))
@@ -38,7 +39,8 @@ def parts(draw: st.DrawFn) -> Part:
         skipped=draw(st.dictionaries(text, count)),
         rejected=draw(st.lists(st.builds(Rejected, text, count, count, count, text))),
         reasons=draw(st.dictionaries(text, count)),
-        keyed=[Keyed(1, chance.integers(0, 2**63, (len(lengths), 3)).astype(np.uint64), np.arange(len(lengths)))],
+        changed=draw(st.dictionaries(text, count)),
+        keys=[chance.integers(0, 2**63, (len(lengths), 3)).astype(np.uint64)],
     )
 
 
@@ -74,7 +76,7 @@ def test_a_cut_or_changed_part_is_refused_and_never_crashes(part: Part, data: st
 
 def test_a_damaged_file_of_the_cache_counts_as_absent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     cache = PartCache(tmp_path)
-    part = Part(np.array([1], np.uint16), np.array([1]), np.zeros((1, 3), np.int64), 1, 1, 1)
+    part = Part(np.array([1], np.uint16), np.array([1]), np.zeros((1, 3), np.int64), 1, 1, 1, 1)
     cache.put("a" * 32, part)
     assert same(cache.get("a" * 32), part)
 
@@ -88,7 +90,7 @@ def test_a_damaged_file_of_the_cache_counts_as_absent(tmp_path: Path, caplog: py
 
 def test_pruning_removes_what_was_not_used_for_longest(tmp_path: Path) -> None:
     cache = PartCache(tmp_path)
-    part = Part(np.zeros(0, np.uint16), np.zeros(0, np.int64), np.zeros((0, 3), np.int64), 0, 0, 0)
+    part = Part(np.zeros(0, np.uint16), np.zeros(0, np.int64), np.zeros((0, 3), np.int64), 0, 0, 0, 0)
     keys = [f"{number:032x}" for number in range(10)]
     for key in keys:
         cache.put(key, part)

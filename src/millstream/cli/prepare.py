@@ -7,7 +7,7 @@ import dataclasses
 
 from millstream.cli import show
 from millstream.cli.progress import shown_progress
-from millstream.sources.chunk import MAX_DOCUMENT_BYTES as MAX_RECORD_BYTES
+from millstream.sources.chunk import MAX_DOCUMENT_BYTES
 
 SUMMARY = "turn text or JSON lines into a store of tokens"
 DESCRIPTION = """\
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--separator", help='text: what stands between documents, e.g. "<|endoftext|>"')
     parser.add_argument("--eos", default="auto", help='end token: "auto", "none", or a token (default: auto)')
     parser.add_argument("--on-bad", choices=("error", "skip", "quarantine"), default="error", help="bad records")
-    parser.add_argument("--max-document-bytes", type=int, default=MAX_RECORD_BYTES, help="default: 64 MiB")
+    parser.add_argument("--max-document-bytes", type=int, default=MAX_DOCUMENT_BYTES, help="default: 256 MiB")
     parser.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="default: the smallest that fits")
     parser.add_argument("--workers", type=int, help="threads (default: all processors)")
     parser.add_argument("--overwrite", action="store_true", help="replace an older store")

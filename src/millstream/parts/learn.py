@@ -35,7 +35,7 @@ def learned_or_loaded(
         path = Path(folder, "tokenizer.json")
         if isinstance(known, str):
             path.write_text(known, encoding="utf-8")
-            return load_tokenizer(path)
+            return CharTokenizer.load(path) if wanted == "char" else BPETokenizer.load(path)
         tokenizer = learn_tokenizer(str(wanted), _texts(found, reading, recipe, progress))
         assert isinstance(tokenizer, BPETokenizer | CharTokenizer)
         tokenizer.save(path)

@@ -11,9 +11,11 @@ from types import TracebackType
 from typing import IO, Literal, Self, get_args
 
 from millstream.compression import LEVEL, compress
-from millstream.errors import SourceError
+from millstream.errors import SourceError, TokenizerError
+from millstream.parts.process import UNFIT
 from millstream.sources import BadRecord
 
+LOUD = 5
 OnBad = Literal["error", "skip", "quarantine"]
 
 _log = logging.getLogger("millstream.parts")
@@ -102,9 +104,11 @@ class BadRecords:
             if self.on_bad == "error":
                 way_out = 'pass on_bad="skip" to leave it out and count it'
                 hint = f"{bad.hint}; or {way_out}" if bad.hint else way_out
-                raise SourceError(f"{where}: {bad.reason}: {bad.found}", hint=hint)
+                error = TokenizerError if bad.reason == UNFIT else SourceError
+                raise error(f"{where}: {bad.reason}: {bad.found}", hint=hint)
             self.counts[bad.reason] += 1
-            _log.debug("%s: left out: %s: %s", where, bad.reason, bad.found)
+            loud = self.counts[bad.reason] <= LOUD  # a million of the same is told by the report
+            _log.log(logging.WARNING if loud else logging.DEBUG, "%s: left out: %s: %s", where, bad.reason, bad.found)
             if self._kept is not None:
                 raw = None if bad.raw is None else bad.raw.decode("utf-8", "backslashreplace")
                 origin = {"file": file, "row": row, "start": bad.start, "stop": bad.stop}

@@ -171,7 +171,7 @@ def _write(run: Run, path: Path, ledger: Ledger, means: Means, ahead: int) -> No
             counts = statistics.skipped + statistics.dropped + ledger.bad.counts
             left_out = ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "nothing at all"
             raise SourceError(
-                f"{len(run.files)} file{'s' * (len(run.files) != 1)} hold no document ({left_out})",
+                f"no document was found (files read: {len(run.files)}; left out: {left_out})",
                 hint="look at what was left out and why; is it the right source and text_field?",
             )
         writer.describe(sources=_sources(run), recipe=_recipe(run, ledger))

@@ -23,7 +23,7 @@ from millstream.store.format import token_dtype
 from millstream.tokens import Tokenizer
 from millstream.tokens.flat import encode_flat, unfit_documents
 
-UNFIT = "cannot be tokenised"
+UNFIT = "cannot be encoded"
 EXAMPLES = 3
 EXAMPLE_BYTES = 2000
 
