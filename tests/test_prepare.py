@@ -48,7 +48,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 def kept_aside(path: Path | None) -> list[dict[str, Any]]:
     assert path is not None
-    with io.BufferedReader(ZstdReader(path.open("rb"))) as lines:
+    with path.open("rb") as packed, io.BufferedReader(ZstdReader(packed)) as lines:
         return [json.loads(line) for line in lines]
 
 
