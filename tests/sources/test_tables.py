@@ -106,7 +106,7 @@ class TestBad:
 
 
 def test_a_row_of_a_damaged_file_cannot_be_had_again(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="a.parquet:8: damaged"):
+    with pytest.raises(SourceError, match=r"a.parquet:8: damaged"):
         raw_record(write(tmp_path / "a.parquet", b"this is no table"), Reading(), 7, -1, -1)
 
 

@@ -12,7 +12,8 @@ from millstream.cli.progress import shown_progress
 
 SUMMARY = "turn raw files into a store of tokens"
 DESCRIPTION = """\
-Turn text, JSON lines, CSV, Parquet, Arrow or tar files, compressed or not, into a store of tokens that loaders read without parsing anything.
+Turn text, JSON lines, CSV, Parquet, Arrow or tar files, compressed or not, into a store of tokens that loaders read
+without parsing anything.
 The same input gives the same bytes. A run that is killed leaves nothing that opens."""
 EPILOG = """\
 examples:
