@@ -72,6 +72,7 @@ docs: $(VENV)/docs.stamp  ## Build the guide and the API reference into site/; a
 bench: $(PEERS)/stamp  ## Compare with the machine's limit and with other loaders, in one run (half an hour)
 	$(PEERS)/bin/python benchmarks/run.py
 	$(PEERS)/bin/python benchmarks/order.py
+	$(PEERS)/bin/python benchmarks/jsonl.py
 	$(PEERS)/bin/python benchmarks/engine.py
 
 oracles: $(ORACLES)/stamp  ## Compare with what other libraries themselves say (installs them)

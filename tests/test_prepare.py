@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import errno
 import io
 import json
+import lzma
 import os
 import signal
 import subprocess
@@ -12,6 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 
 from millstream.api import PrepareReport, prepare
@@ -93,6 +98,25 @@ def test_lines_can_be_documents(raw: Path, tmp_path: Path) -> None:
 
     assert report.documents == 3
     assert report.skipped == {"empty": 1}
+
+
+def test_every_kind_of_file_gives_the_same_tokens(tmp_path: Path) -> None:
+    table = pyarrow.table({"text": TEXTS})
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS).encode()
+    (tmp_path / "a.jsonl").write_bytes(lines)
+    (tmp_path / "b.jsonl.xz").write_bytes(lzma.compress(lines))
+    (tmp_path / "c.txt").write_text("<|>".join(TEXTS))
+    pyarrow.parquet.write_table(table, tmp_path / "d.parquet")
+    pyarrow.feather.write_feather(table, str(tmp_path / "e.feather"))
+    with (tmp_path / "f.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["text"], *([text] for text in TEXTS)])
+    tokenizer = CharTokenizer.train(TEXTS)
+    sources = sorted(tmp_path.iterdir())
+
+    reports = [prepare(path, tmp_path / "out" / path.name, tokenizer, separator="<|>") for path in sources]
+
+    assert len({report.fingerprint for report in reports}) == 1
+    assert reports[0].documents == len(TEXTS)
 
 
 def test_no_end_token_when_none_is_wanted(raw: Path, tmp_path: Path) -> None:

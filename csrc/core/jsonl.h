@@ -81,28 +81,32 @@ class JsonLine {
     return true;
   }
 
-  // The rest of a string behind its first quote; `keep` writes what it says.
+  // The rest of a string behind its first quote; `keep` writes what it says. The places are kept in variables of its
+  // own, since writing bytes through a pointer might, for all the compiler knows, change any member.
   template <bool keep>
   bool string(std::uint8_t*& out) {
+    const std::uint8_t* at = at_;
+    const std::uint8_t* const end = end_;
+    std::uint8_t* to = out;
     for (;;) {
       if constexpr (keep)
-        at_ = copy_until<special>(at_, end_, out);
+        at = copy_until<special>(at, end, to);
       else
-        at_ = find_any<special>(at_, end_);
-      if (at_ == end_ || *at_ < 0x20) return false;
-      if (*at_++ == '"') return true;
-      if (!escape<keep>(out)) return false;
+        at = find_any<special>(at, end);
+      if (at == end || *at < 0x20) return false;
+      if (*at == '"') break;
+      if (end - at < 2) return false;
+      const std::uint8_t said = said_by[at[1]];
+      at += 2;
+      if (said != 0) {
+        if constexpr (keep) *to++ = said;
+        continue;
+      }
+      at_ = at, out = to;
+      if (at[-1] != 'u' || !unicode<keep>(out)) return false;
+      at = at_, to = out;
     }
-  }
-
-  template <bool keep>
-  bool escape(std::uint8_t*& out) {
-    if (at_ == end_) return false;
-    const std::uint8_t letter = *at_++;
-    if (letter == 'u') return unicode<keep>(out);
-    const std::uint8_t said = said_by[letter];
-    if (said == 0) return false;
-    if constexpr (keep) *out++ = said;
+    at_ = at + 1, out = to;
     return true;
   }
 

@@ -53,21 +53,23 @@ const std::uint8_t* find_any(const std::uint8_t* at, const std::uint8_t* end) {
   return at;
 }
 
-// The same, and copy what lies before it to `out`, which moves on. Up to 15 bytes behind it are overwritten.
+// The same, and copy what lies before it to `to`, which moves on. Up to 15 bytes behind it are overwritten.
 template <ByteSet set>
-const std::uint8_t* copy_until(const std::uint8_t* at, const std::uint8_t* end, std::uint8_t*& out) {
+inline const std::uint8_t* copy_until(const std::uint8_t* at, const std::uint8_t* end, std::uint8_t*& to) {
+  std::uint8_t* out = to;
 #if defined(__SSE2__)
   for (; end - at >= 16; at += 16, out += 16) {
     const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out), block);
     const unsigned hits = scan::hits<set>(block);
     if (hits) {
-      out += std::countr_zero(hits);
+      to = out + std::countr_zero(hits);
       return at + std::countr_zero(hits);
     }
   }
 #endif
   while (at < end && !set.has(*at)) *out++ = *at++;
+  to = out;
   return at;
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import zstandard
 
-from millstream.sources import BadRecord, FoundFile, Reading, Record, Rejects, discover, format_named, read_file
+from millstream.sources import BadRecord, FoundFile, Reading, Record, Rejects, discover, raw_record, read_file
 
 
 def _zstd(data: bytes) -> bytes:
@@ -72,7 +72,6 @@ def see(file: FoundFile, *, again: bool = True, **settings: Any) -> Seen:
     repaired: Counter[str] = Counter()
     rows = 0
     reading = Reading(**settings)
-    format = format_named(file.format)
     for read in read_file(file, reading):
         records += read.block
         bad += read.bad
@@ -80,7 +79,7 @@ def see(file: FoundFile, *, again: bool = True, **settings: Any) -> Seen:
         repaired.update(read.repaired)
         rows += read.rows
     for record in records if again else ():
-        assert format.raw(file, reading, record.row, record.start, record.stop), "a record can be had again"
+        assert raw_record(file, reading, record.row, record.start, record.stop), "a record can be had again"
     return Seen(records, bad, skipped, repaired, rows)
 
 

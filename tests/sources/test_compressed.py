@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import itertools
+import random
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,16 @@ def test_a_cut_file_keeps_what_came_before_and_says_where_it_ended(ending: str, 
     (bad,) = seen.bad
     assert bad.row == len(seen.texts)
     assert LINES[bad.start : bad.stop] == (bad.raw or b"")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_a_file_that_fails_inside_a_record_that_is_too_long_is_reported_for_both(name: str, tmp_path: Path) -> None:
+    raw = PACKERS[".gz"](b'text\n"' + random.Random(1).randbytes(2 << 20).hex().encode())
+
+    seen = see(write(tmp_path / (name + ".gz"), raw[: len(raw) // 2]), max_document_bytes=1 << 16, chunk_bytes=1 << 12)
+
+    assert "too long" in seen.reasons
+    assert ("truncated" in seen.reasons) == (name == "a.jsonl")
 
 
 @pytest.mark.parametrize("ending", PACKED)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import SourceError
-from millstream.sources import Reading, discover, format_named, read_file
+from millstream.sources import Reading, discover, raw_record, read_file
 from sources.samples import judge, see, write
 
 texts_or_none = st.lists(st.none() | st.text(st.characters(codec="utf-8"), max_size=20), max_size=30)
@@ -53,9 +53,8 @@ def test_every_row_comes_once_whatever_its_type_the_groups_and_the_chunks(
 
         seen = see(file, chunk_bytes=chunk_bytes)
 
-        reading, format = Reading(chunk_bytes=chunk_bytes), format_named(file.format)
         for record in seen.records:
-            assert format.raw(file, reading, record.row, record.start, record.stop).decode() == record.text
+            assert raw_record(file, Reading(), record.row, record.start, record.stop).decode() == record.text
     assert [(record.row, record.text) for record in seen.records] == [
         (row, text) for row, text in enumerate(texts) if text
     ]
@@ -104,6 +103,11 @@ class TestBad:
         assert [(bad.row, bad.reason) for bad in seen.bad] == [(1, "not UTF-8"), (2, "too long")]
         assert "byte 3 of the text is 0xe9" in seen.bad[0].found
         assert see(file, on_invalid="replace").texts == ["ok", "caf\ufffd", "x" * 50]
+
+
+def test_a_row_of_a_damaged_file_cannot_be_had_again(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"a.parquet:8: damaged"):
+        raw_record(write(tmp_path / "a.parquet", b"this is no table"), Reading(), 7, -1, -1)
 
 
 def test_damage_inside_a_row_group_costs_that_chunk_only(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from millstream.cli import show
 from millstream.cli.progress import shown_progress
 from millstream.sources.chunk import MAX_DOCUMENT_BYTES
 
-SUMMARY = "turn text or JSON lines into a store of tokens"
+SUMMARY = "turn raw files into a store of tokens"
 DESCRIPTION = """\
-Turn text files or JSON lines into a store of tokens that loaders read without parsing anything.
+Turn text, JSON lines, CSV, Parquet, Arrow or tar files, compressed or not, into a store of tokens that loaders read
+without parsing anything.
 The same input gives the same bytes. A run that is killed leaves nothing that opens."""
 EPILOG = """\
 examples:
@@ -30,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="+", help="files, folders or patterns")
     parser.add_argument("output", help="the store to make: a folder, or one file that ends in .bin")
     parser.add_argument("-t", "--tokenizer", default="bpe", help="see below (default: bpe)")
-    parser.add_argument("--format", choices=("text", "jsonl"), help="when the file names do not tell")
-    parser.add_argument("--text-field", default="text", help="JSON lines: the field of the text (default: text)")
+    parser.add_argument("--format", help="text, jsonl, csv, …: when the file names do not tell")
+    parser.add_argument("--text-field", default="text", help="the field or column of the text (default: text)")
     parser.add_argument(
         "--documents", choices=("file", "line", "separator"), default="file", help="text: what a document is"
     )

@@ -7,7 +7,7 @@ them. Memory does not grow with the files.
 
 from millstream.sources.chunk import BadRecord, Chunk, ChunkRead, Reading, numbered
 from millstream.sources.discover import Found, discover
-from millstream.sources.formats import Format, format_named, format_of, read_file, register_format
+from millstream.sources.formats import Format, format_named, format_of, raw_record, read_file, register_format
 from millstream.sources.found import FoundFile
 from millstream.sources.record import Record, RecordBlock
 from millstream.sources.record_format import RecordFormat
@@ -27,6 +27,7 @@ __all__ = [
     "format_named",
     "format_of",
     "numbered",
+    "raw_record",
     "read_file",
     "register_format",
 ]

@@ -103,17 +103,17 @@ def checked(block: RecordBlock, row_count: int, reading: Reading) -> ChunkRead:
         block, repaired[REPLACED] = block.with_texts(texts), len(wrong)
     elif wrong:
         keep[wrong] = False
-        bad += [replace(_invalid(block.bytes_of(index), reading), row=int(block.rows[index])) for index in wrong]
+        bad += [replace(_invalid(block.bytes_of(index)), row=int(block.rows[index])) for index in wrong]
     empty = int((lengths == 0).sum())
     bad.sort(key=lambda each: each.row)
     return ChunkRead(block.select(keep), row_count, bad, {EMPTY: empty} if empty else {}, dict(repaired))
 
 
-def _invalid(raw: bytes, reading: Reading) -> BadRecord:
+def _invalid(raw: bytes) -> BadRecord:
     try:
         raw.decode()
     except UnicodeDecodeError as error:
-        bad = invalid(raw, 0, error, reading)
+        bad = invalid(raw, 0, error)
         found = bad.found.replace("of the file", "of the text")
         return replace(bad, start=NO_BYTES, stop=NO_BYTES, found=found, raw=raw[:KEPT_BYTES])
     raise AssertionError("these bytes are valid")

@@ -106,7 +106,10 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
     if not paths and not datasets:
         raise _nothing(wanted, skipped)
     base = os.path.commonpath([_absolute(root) for root in roots]) if roots else ""
-    files = [replace(_found(path, base, format), source=entry, weight=weight) for path, entry, weight in paths.values()]
+    files = [
+        replace(_found(path, base, format), source=_relative(entry, base), weight=weight)
+        for path, entry, weight in paths.values()
+    ]
     return Found(tuple(sorted([*files, *datasets], key=lambda file: file.name.encode())), skipped, base)
 
 
@@ -179,7 +182,7 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _found(path: Path, base: str, format: str | None) -> FoundFile:
-    name = Path(os.path.relpath(_absolute(path), base)).as_posix()
+    name = _relative(path, base)
     kind = format or format_of(path)
     if kind is None:
         raise SourceError(
@@ -196,7 +199,11 @@ def _found(path: Path, base: str, format: str | None) -> FoundFile:
     return FoundFile(path, name, kind, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def _absolute(path: Path) -> str:
+def _relative(path: Where, base: str) -> str:
+    return Path(os.path.relpath(_absolute(path), base)).as_posix()
+
+
+def _absolute(path: Where) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - resolve() would replace links by their targets
 
 

@@ -18,6 +18,7 @@ from millstream.sources.arrow import ArrowFormat
 from millstream.sources.chunk import Chunk, ChunkRead, Reading, numbered
 from millstream.sources.csv import CsvFormat
 from millstream.sources.decompress import SUFFIXES as COMPRESSED
+from millstream.sources.failure import FileFailure
 from millstream.sources.found import FoundFile
 from millstream.sources.huggingface import HuggingFaceFormat
 from millstream.sources.jsonl import JsonlFormat
@@ -113,6 +114,14 @@ def read_file(file: FoundFile, reading: Reading) -> Iterator[ChunkRead]:
     """
     format = format_named(file.format)
     return numbered(format.read(chunk, file, reading) for chunk in format.chunks(file, reading))
+
+
+def raw_record(file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
+    """Give a raw record back by its origin; `row` counts from the start of the file."""
+    try:
+        return format_named(file.format).raw(file, reading, row, start, stop)
+    except FileFailure as failure:
+        raise SourceError(f"{file.name}:{row + 1}: {failure.reason}: {failure.found}", hint=failure.hint) from failure
 
 
 @cache

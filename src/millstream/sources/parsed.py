@@ -74,17 +74,17 @@ def decoded_look(
         raw.decode()
     except UnicodeDecodeError as error:
         if reading.on_invalid == "reject":
-            return invalid(raw, start, error, reading)
+            return invalid(raw, start, error)
         repaired[REPLACED] += 1
         raw = raw.decode(errors="replace").encode()
     return look(raw, start)
 
 
-def invalid(raw: bytes, start: int, error: UnicodeDecodeError, reading: Reading) -> BadRecord:
+def invalid(raw: bytes, start: int, error: UnicodeDecodeError) -> BadRecord:
     """Say which byte is not UTF-8.
 
     >>> try: b"ab\\xff".decode()
-    ... except UnicodeDecodeError as error: print(invalid(b"ab\\xff", 100, error, Reading()).found)
+    ... except UnicodeDecodeError as error: print(invalid(b"ab\\xff", 100, error).found)
     byte 102 of the file is 0xff (invalid start byte)
     """
     found = f"byte {start + error.start} of the file is 0x{raw[error.start]:02x} ({error.reason})"

@@ -71,35 +71,30 @@ def chunk_bytes(chunk: Chunk, file: FoundFile, reading: Reading, separator: byte
     held: bytes | bytearray = b""
     begin = (chunk.context.skip if chunk.context else 0) if chunk.number == 0 else -1
     end = -1
-    failure = None
-    with decoded_from(file, reading, place, size, chunk.context and chunk.context.offset) as blocks:
-        try:
-            for block in blocks:
-                searched = max(size, len(held) - width + 1)
-                held = _longer(held, block)
-                if len(held) < size + width:
-                    continue
-                if begin < 0 and (begin := _first_record(held, separator, size)) < 0:
-                    break
-                end = held.find(separator, searched)
-                if end >= 0 or len(held) > most:
-                    break
-        except FileFailure as error:
-            failure = error
-    if begin < 0:
-        begin = _first_record(held, separator, size)
-    if begin < 0:  # a failure belongs to the record in which it happens, and that one to an earlier chunk
-        return ChunkBytes(b"", place)
-    if failure is not None:
+    with decoded_from(file, reading, place, size, chunk.context and chunk.context.offset) as stream:
+        blocks = _UntilFailure(stream)
+        for block in blocks:
+            searched = max(size, len(held) - width + 1)
+            held = _longer(held, block)
+            if len(held) < size + width:
+                continue
+            if begin < 0 and (begin := _first_record(held, separator, size)) < 0:
+                break
+            end = held.find(separator, searched)
+            if end >= 0 or len(held) > most:
+                break
+    if begin < 0 and (begin := _first_record(held, separator, size)) < 0:
+        return ChunkBytes(b"", place)  # a failure belongs to the record in which it happens, so to an earlier chunk
+    if blocks.failure is not None:
         end = max(begin, held.rfind(separator) + width)
-        bad = failure.record(place + end, place + len(held), bytes(held[end:]))
+        bad = blocks.failure.record(place + end, place + len(held), bytes(held[end:]))
         return ChunkBytes(memoryview(held)[begin:end], place + begin, bad)
     end = len(held) if end < 0 else end + width
     return ChunkBytes(memoryview(held)[begin:end], place + begin)
 
 
 def stream_chunks(
-    blocks: Iterator[bytes],
+    stream: Iterator[bytes],
     start: int,
     reading: Reading,
     cut: Cut,
@@ -111,25 +106,22 @@ def stream_chunks(
 
     Without a separator nothing follows a record that is too long: where the next one begins cannot be told.
     """
-    blocks, pieces, held, target, number = iter(blocks), [], 0, reading.chunk_bytes, 0
-    limit = reading.max_document_bytes
-    failure = None
+    blocks, limit = _UntilFailure(stream), reading.max_document_bytes
+    pieces, held, target, number = [b""], 0, reading.chunk_bytes, 0
     while True:
-        try:
-            block = next(blocks, b"")
-        except FileFailure as error:
-            block, failure = b"", error
+        block = next(blocks, b"")
         pieces.append(block)
         held += len(block)
         if block and held < target:
             continue
         data = b"".join(pieces)
-        stop = held if not block and failure is None else cut(data)
+        is_whole = not block and blocks.failure is None
+        stop = held if is_whole else cut(data)
         if stop:
             yield Chunk(number, start, start + stop, data[:stop], context)
             number, start, data = number + 1, start + stop, data[stop:]
-        if failure is not None:
-            bad = failure.record(start, start + len(data), data)
+        if blocks.failure is not None:
+            bad = blocks.failure.record(start, start + len(data), data)
             yield Chunk(number, start, start + len(data), b"", context, bad)
         if not block:
             return
@@ -138,10 +130,29 @@ def stream_chunks(
             target = 2 * held  # looking again at each block would take quadratic time
         elif not stop:
             passed, data = _pass_over(data, blocks, separator)
-            bad = too_long(what, start, limit)
-            yield Chunk(number, start, start + passed, b"", context, bad)
+            yield Chunk(number, start, start + passed, b"", context, too_long(what, start, limit))
+            if separator is None:
+                return
             number, start = number + 1, start + passed
         pieces, held = [data], len(data)
+
+
+class _UntilFailure:
+    """Blocks up to the place where their file fails, if it does."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self.blocks = blocks
+        self.failure: FileFailure | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            return next(self.blocks)
+        except FileFailure as failure:
+            self.failure = failure
+            raise StopIteration from failure
 
 
 def overlaps_itself(separator: bytes) -> bool:
@@ -206,8 +217,6 @@ def _frame_chunks(layout: Layout, chunk_bytes: int) -> Iterator[Chunk]:
 def _pass_over(held: bytes, blocks: Iterator[bytes], separator: bytes | None) -> tuple[int, bytes]:
     """Read up to the next separator: (bytes passed over, what follows)."""
     if separator is None:
-        for _ in blocks:
-            pass
         return len(held), b""
     passed, keep = 0, len(separator) - 1
     while (at := held.find(separator)) < 0:
