@@ -13,7 +13,8 @@ from typing import Any
 
 import zstandard
 
-from millstream.sources import BadRecord, FoundFile, Reading, Record, Rejects, discover, raw_record, read_file
+from millstream.parts.policy import BadRecords
+from millstream.sources import BadRecord, FoundFile, Reading, Record, discover, raw_record, read_file
 
 
 def _zstd(data: bytes) -> bytes:
@@ -85,6 +86,6 @@ def see(file: FoundFile, *, again: bool = True, **settings: Any) -> Seen:
 
 def judge(file: FoundFile, **settings: Any) -> None:
     """Read a file under `on_bad="error"`."""
-    rejects = Rejects("error")
+    policy = BadRecords("error")
     for read in read_file(file, Reading(**settings)):
-        rejects.take(read, file.name)
+        policy.take(file.name, read.bad)

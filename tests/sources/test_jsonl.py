@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from laws import examples
 from millstream import _core
 from millstream.errors import SourceError
-from millstream.sources import Reading, Rejects
-from millstream.sources.jsonl import read_lines, text_of
+from millstream.sources.jsonl import text_of
 from sources.samples import PACKERS, Seen, judge, see, write
 
 
@@ -174,18 +173,6 @@ def test_bad_lines_are_left_out_and_reported_when_asked(chunk_bytes: int) -> Non
     assert [bad.row for bad in seen.bad] == list(range(1, len(BAD) + 1))
 
 
-def test_quarantine_keeps_the_bad_lines_with_their_origin(tmp_path: Path) -> None:
-    kept = tmp_path / "rejected.jsonl"
-    with Rejects("quarantine", kept) as rejects:
-        rejects.take(read_lines(b'{"text": "good"}\nbad \xff\n{}\n', 0, "a.jsonl", Reading()), "a.jsonl")
-
-    entries = [json.loads(line) for line in kept.read_text().splitlines()]
-    assert [(entry["row"], entry["reason"], entry["raw"]) for entry in entries] == [
-        (1, "not UTF-8", "bad \\xff"),
-        (2, "no text in 'text'", "{}"),
-    ]
-
-
 def test_blank_lines_and_empty_texts_are_counted_under_every_policy() -> None:
     seen = read(b'\n  \n{"text": ""}\n\x0b\n{"text": "x"}')
 
@@ -210,8 +197,3 @@ def test_invalid_bytes_can_be_replaced_and_are_counted() -> None:
 
     assert seen.texts == ["a\ufffdb", "c"]
     assert seen.repaired == {"invalid bytes replaced": 1}
-
-
-def test_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(SourceError, match="on_bad='ignore' is unknown"):
-        Rejects("ignore")  # type: ignore[arg-type]

@@ -23,8 +23,8 @@ class FileFailure(Exception):  # noqa: N818 - it says what a file did
         return BadRecord(self.reason, 0, start, stop, found, hint, raw[:KEPT_BYTES] if raw else None)
 
 
-def too_long(what: str, start: int, limit: int) -> BadRecord:
-    """A record that has more than `limit` bytes.
+def too_long(what: str, start: int, limit: int, raw: bytes | memoryview | None = None) -> BadRecord:
+    """A record that has more than `limit` bytes, and as many of them as there are at hand.
 
     >>> too_long("line", 5, 10).found
     'this line has more than 10 bytes; the limit is 10'
@@ -33,4 +33,5 @@ def too_long(what: str, start: int, limit: int) -> BadRecord:
     if what == "document":
         hint = f'cut it with documents="line" or a separator, or {hint}'
     found = f"this {what} has more than {limit:,} bytes; the limit is {limit:,}"
-    return BadRecord(TOO_LONG, 0, start, start + limit, found, hint)
+    kept = None if raw is None else bytes(raw[:KEPT_BYTES])
+    return BadRecord(TOO_LONG, 0, start, start + limit, found, hint, kept)

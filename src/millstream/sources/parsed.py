@@ -44,14 +44,16 @@ def finish(
     limit = reading.max_document_bytes
     long = block.stops - block.starts > limit
     if long.any():
-        bad += [replace(too_long(what, block.starts[i], limit), row=int(block.rows[i])) for i in np.flatnonzero(long)]
+        for place in np.flatnonzero(long).tolist():
+            row, start, _ = block.origin(place)
+            bad.append(replace(too_long(what, start, limit, data[start - base :]), row=row))
         block = block.select(~long)
     added = []
     for row, start, stop in odd.reshape(-1, 3).tolist():
         raw = bytes(data[start:stop])
         seen: str | Left | BadRecord
         if stop - start > limit:
-            seen = too_long(what, base + start, limit)
+            seen = too_long(what, base + start, limit, raw)
         else:
             seen = decoded_look(raw, base + start, reading, look, repaired)
         if isinstance(seen, Left):

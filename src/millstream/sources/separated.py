@@ -129,8 +129,9 @@ def stream_chunks(
         if not stop and held <= limit:
             target = 2 * held  # looking again at each block would take quadratic time
         elif not stop:
+            long = too_long(what, start, limit, data)
             passed, data = _pass_over(data, blocks, separator)
-            yield Chunk(number, start, start + passed, b"", context, too_long(what, start, limit))
+            yield Chunk(number, start, start + passed, b"", context, long)
             if separator is None:
                 return
             number, start = number + 1, start + passed

@@ -70,7 +70,7 @@ def _whole(file: FoundFile, reading: Reading) -> ChunkRead:
                 pieces.append(block)
                 size += len(block)
                 if size > limit:
-                    return read.ending_badly(too_long("document", start, limit))
+                    return read.ending_badly(too_long("document", start, limit, b"".join(pieces)))
     except FileFailure as failure:
         raw = b"".join(pieces)
         return read.ending_badly(failure.record(start, start + len(raw), raw))
