@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
+import numpy as np
+import pytest
+
+from command import Run
 from millstream.cli.report import LABEL_LETTERS, show_report
+from millstream.parts.report import report_path
+from millstream.store import TokenStore, TokenStoreWriter
 from reports import HOSTILE, plain_report, rich_report, source
 
 
@@ -50,3 +58,43 @@ def test_nothing_in_the_data_reaches_the_terminal_as_a_command() -> None:
 
     assert all(line.isprintable() for line in text.splitlines())
     assert max(map(len, text.splitlines())) < 3 * LABEL_LETTERS
+
+
+@pytest.fixture(params=["corpus", "corpus.bin"])
+def reported(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A store with a report that was written for it."""
+    path = tmp_path / request.param
+    with TokenStoreWriter(path) as writer:
+        writer.append(np.arange(70, dtype=np.uint16))
+    with TokenStore(path) as store:
+        write(path, plain_report(fingerprint=store.fingerprint))
+    return path
+
+
+def write(store: Path, report: object) -> None:
+    report_path(store, ".json").write_text(json.dumps(report))
+
+
+def test_inspect_shows_the_report_of_a_store(reported: Path, run: Run) -> None:
+    code, out, _ = run("inspect", reported)
+    _, machine, _ = run("inspect", reported, "--json")
+
+    report = json.loads(machine)["report"]
+    assert code == 0
+    assert show_report(report) in out
+
+
+def test_inspect_does_not_show_the_report_of_another_version(reported: Path, run: Run) -> None:
+    write(reported, plain_report())
+
+    assert "found in the cache" not in run("inspect", reported)[1]
+
+
+def test_inspect_does_without_a_damaged_report(reported: Path, run: Run) -> None:
+    whole = json.loads(report_path(reported, ".json").read_text())
+    for key in sorted(whole.keys() - {"fingerprint"}):
+        for wrong in (None, "x", -1, [], {}, [1]):
+            write(reported, whole | {key: wrong})
+            code, out, error = run("inspect", reported)
+            assert (code, error) == (0, "")
+            assert "tokens per document" in out or key == "lengths"

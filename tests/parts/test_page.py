@@ -121,6 +121,13 @@ def test_only_the_twenty_largest_sources_are_drawn_and_the_others_are_summed_up(
     assert f"44 more {sum(rest):,}" in text
 
 
+def test_weights_are_shown_if_there_are_any() -> None:
+    weighted = plain_report(sources=[source("a.txt", 300, weight=0.25), source("b.txt", 63)])
+
+    assert "weight" not in Page(render(plain_report(), "corpus")).text
+    assert "weight a.txt jsonl 1.2 kB 1 1 300 0.25 b.txt" in Page(render(weighted, "corpus")).text
+
+
 hostile = st.text(st.sampled_from("<>&\"'/ab\x00\x1b\u202e\u2066\ud800\n")) | st.just(HOSTILE)
 
 
@@ -166,6 +173,29 @@ def test_the_page_stays_small_whatever_the_run_was(letter: str) -> None:
 
     assert len(html.encode("utf-8")) < 1_000_000
     assert "99,500 more" in Page(html).text
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_letters_and_bars_stand_out_by_day_and_by_night() -> None:
+    """The limits of WCAG 2: 4.5 for letters, 3 for what is drawn."""
+    css = render(plain_report(), "corpus").split("<style>")[1].split("* {")[0]
+
+    for scheme in css.split("@media"):
+        colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", scheme))
+        for ground in (colours["paper"], colours["panel"]):
+            assert min(contrast(colours[each], ground) for each in ("ink", "soft", "water")) >= 4.5
+        assert min(contrast(colours[each], colours["panel"]) for each in ("wheat", "clay", "moss", "stone")) >= 3
+        assert contrast(colours["ink"], colours["water-soft"]) >= 4.5
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=48, max_size=48).filter(any))

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         tokenizer = tokenizer_for(store, arguments.store, arguments.tokenizer)
         facts = _facts(store)
         facts["sample"] = _sample(store, arguments.document, tokenizer)
-        facts["report"] = report_of(store)
+        facts["report"] = _report(store)
     if arguments.json:
         show.print_json(facts)
     else:
@@ -63,7 +63,7 @@ def tokenizer_for(store: TokenStore, path: str, wanted: str | None) -> Tokenizer
     return tokenizer
 
 
-def report_of(store: TokenStore) -> dict[str, Any] | None:
+def _report(store: TokenStore) -> dict[str, Any] | None:
     """The report of the run that made this very version of a store, if there is one."""
     report = read_report(store.path)
     return report if report is not None and report.get("fingerprint") == store.fingerprint else None

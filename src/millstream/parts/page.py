@@ -51,7 +51,7 @@ def render(report: Mapping[str, Any], name: str) -> str:
 {_header(report, name)}
 <main>
 {"".join(filter(None, sections))}</main>
-<footer>The same numbers for machines: report.json. In the terminal: millstream inspect.</footer>
+<footer>For machines: the JSON file beside this page. In the terminal: millstream inspect.</footer>
 </body>
 </html>
 """
@@ -176,19 +176,15 @@ def _source_table(sources: Sequence[Mapping[str, Any]]) -> str:
     heads = ["file", "format", "bytes", "rows", "documents", "tokens"] + ["weight"] * weighted
     rows = [
         [_path(source["path"]), _text(source["format"], PATH_LETTERS), size(source["bytes"])]
-        + [f"{source[head]:,}" for head in heads[3:]]
+        + [f"{source[head]:,}" for head in ("rows", "documents", "tokens")]
+        + [f"{source['weight']:g}"] * weighted
         for source in sources[:MOST_ROWS]
     ]
     rest = len(sources) - MOST_ROWS
-    caption = (
-        f"The first {MOST_ROWS} of {len(sources):,} files; {rest:,} more are in report.json"
-        if rest > 0
-        else "All files"
-    )
-    table = _table(caption, heads, rows)
-    return _section(
-        "Sources", "In the order of the store.", f'<div class="scroll" tabindex="0">{table}</div>', "wide long"
-    )
+    more = f"The first {MOST_ROWS} files; {rest:,} more are in the JSON file beside this page"
+    table = _table(more if rest > 0 else "All files", heads, rows)
+    scroll = f'<div class="scroll" role="region" aria-label="Sources" tabindex="0">{table}</div>'
+    return _section("Sources", "In the order of the store.", scroll, "wide long")
 
 
 def _section(title: str, about: str, content: str, kind: str = "wide") -> str:
