@@ -60,10 +60,13 @@ def test_nothing_in_the_data_reaches_the_terminal_as_a_command() -> None:
     assert max(map(len, text.splitlines())) < 3 * LABEL_LETTERS
 
 
+WRONG: list[object] = [None, "x", -1, [], {}, [1]]
+
+
 @pytest.fixture(params=["corpus", "corpus.bin"])
 def reported(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A store with a report that was written for it."""
-    path = tmp_path / request.param
+    path = tmp_path / str(request.param)
     with TokenStoreWriter(path) as writer:
         writer.append(np.arange(70, dtype=np.uint16))
     with TokenStore(path) as store:
@@ -93,7 +96,7 @@ def test_inspect_does_not_show_the_report_of_another_version(reported: Path, run
 def test_inspect_does_without_a_damaged_report(reported: Path, run: Run) -> None:
     whole = json.loads(report_path(reported, ".json").read_text())
     for key in sorted(whole.keys() - {"fingerprint"}):
-        for wrong in (None, "x", -1, [], {}, [1]):
+        for wrong in WRONG:
             write(reported, whole | {key: wrong})
             code, out, error = run("inspect", reported)
             assert (code, error) == (0, "")
