@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from millstream.cli import show
+from millstream.cli.report import show_report
 from millstream.errors import StoreError
+from millstream.parts.report import read_report
 from millstream.store import TokenStore
 from millstream.tokens import Tokenizer, load_tokenizer
 from millstream.tokens.keep import check_tokenizer, find_tokenizer
 
 SUMMARY = "show what a store holds and what it was made from"
-DESCRIPTION = "Show counts, document lengths, sources, versions and a sample of a store."
+DESCRIPTION = "Show counts, document lengths, sources, versions, the report of its making and a sample of a store."
 EPILOG = """\
 examples:
   millstream inspect corpus
@@ -43,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         tokenizer = tokenizer_for(store, arguments.store, arguments.tokenizer)
         facts = _facts(store)
         facts["sample"] = _sample(store, arguments.document, tokenizer)
+        facts["report"] = _report(store)
     if arguments.json:
         show.print_json(facts)
     else:
@@ -58,6 +61,12 @@ def tokenizer_for(store: TokenStore, path: str, wanted: str | None) -> Tokenizer
     tokenizer = load_tokenizer(wanted)
     check_tokenizer(tokenizer, path, description)
     return tokenizer
+
+
+def _report(store: TokenStore) -> dict[str, Any] | None:
+    """The report of the run that made this very version of a store, if there is one."""
+    report = read_report(store.path)
+    return report if report is not None and report.get("fingerprint") == store.fingerprint else None
 
 
 def _facts(store: TokenStore) -> dict[str, Any]:
@@ -123,7 +132,10 @@ def _print(facts: dict[str, Any]) -> None:
         ("versions", ", ".join(version["fingerprint"][:8] for version in versions) if versions[1:] else ""),
     ]
     print(show.table(rows))
-    if lengths:
+    told = _told(facts["report"])
+    if told:
+        print(f"\n{told}")
+    elif lengths:
         of = "" if len(lengths) == facts["documents"] else f", of every {facts['documents'] // len(lengths)}th"
         print(f"\ntokens per document{of}:\n{show.histogram(lengths)}")
     sample = facts["sample"]
@@ -131,6 +143,14 @@ def _print(facts: dict[str, Any]) -> None:
         source = f" ({Path(sample['file']).as_posix()})" if sample["file"] else ""
         print(f"\ndocument {sample['document']}{source} begins:")
         print(sample["text"] if sample["text"] is not None else " ".join(map(str, sample["ids"])))
+
+
+def _told(report: dict[str, Any] | None) -> str:
+    """The report as text; nothing if it is not one, since anybody may have written that file."""
+    try:
+        return "" if report is None else show_report(report)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return ""
 
 
 def _bound(id_bound: int | None) -> str:

@@ -7,55 +7,24 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from millstream.stats.figures import bit_span, count, counted, duration, share, size, visible
+
+__all__ = [
+    "bars",
+    "bit_span",
+    "count",
+    "counted",
+    "duration",
+    "histogram",
+    "one_line",
+    "print_json",
+    "share",
+    "size",
+    "sparkline",
+    "table",
+]
+
 _BARS = "▁▂▃▄▅▆▇█"
-
-
-def count(number: float) -> str:
-    """A count that can be read at a glance.
-
-    >>> count(950), count(12_345), count(4_160_081), count(2.5e9)
-    ('950', '12,345', '4.16 M', '2.50 G')
-    """
-    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if abs(number) >= size:
-            return f"{number / size:.2f} {letter}"
-    return f"{number:,.0f}"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things.
-
-    >>> counted(1, "file"), counted(1200, "file")
-    ('1 file', '1,200 files')
-    """
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def size(number: float) -> str:
-    """A number of bytes.
-
-    >>> size(999), size(12_600_805), size(3.2e9)
-    ('999 B', '12.6 MB', '3.2 GB')
-    """
-    for unit, letter in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if abs(number) >= unit:
-            return f"{number / unit:.1f} {letter}"
-    return f"{number:.0f} B"
-
-
-def duration(seconds: float) -> str:
-    """A time span.
-
-    >>> duration(0.0004), duration(0.5), duration(12.3), duration(200), duration(7300)
-    ('0.4 ms', '500 ms', '12.3 s', '3 min 20 s', '2 h 1 min')
-    """
-    if seconds < 1:
-        return f"{seconds * 1e3:.3g} ms"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
 
 
 def print_json(facts: object) -> None:
@@ -90,15 +59,20 @@ def histogram(lengths: Sequence[int], width: int = 40) -> str:
         bins[power] = bins.get(power, 0) + 1
     if not bins:
         return ""
-    most = max(bins.values())
-    lines = []
-    for power in range(min(bins), max(bins) + 1):
-        low, high = (0, 0) if power == 0 else (1 << (power - 1), (1 << power) - 1)
-        label = f"{low:,}" if low == high else f"{low:,}-{high:,}"
-        here = bins.get(power, 0)
-        lines.append((label, "█" * math.ceil(here / most * width), here))
-    room = max(5, *(len(label) for label, _, _ in lines))
-    return "\n".join(f" {label:>{room}}  {bar} {here:,}" for label, bar, here in lines)
+    rows = [(bit_span(power), bins.get(power, 0)) for power in range(min(bins), max(bins) + 1)]
+    return bars(rows, width)
+
+
+def bars(rows: Sequence[tuple[str, int]], width: int = 40) -> str:
+    """A bar for each number; as long as the room allows for the largest.
+
+    >>> print(bars([("poems", 4), ("prose", 1)], width=8))
+     poems  ████████ 4
+     prose  ██ 1
+    """
+    most = max((number for _, number in rows), default=0) or 1
+    room = max(5, *(len(label) for label, _ in rows)) if rows else 0
+    return "\n".join(f" {label:>{room}}  {'█' * math.ceil(number / most * width)} {number:,}" for label, number in rows)
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:
@@ -123,5 +97,5 @@ def one_line(text: str, width: int = 72) -> str:
     'the mill↵  by…'
     """
     flat = text.replace("\r\n", "\n").replace("\n", "↵").replace("\t", " ")
-    flat = "".join(letter if letter.isprintable() else "·" for letter in flat)
+    flat = visible(flat)
     return flat if len(flat) <= width else flat[: width - 1] + "…"
