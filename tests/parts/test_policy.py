@@ -18,9 +18,7 @@ BAD = [BadRecord("not JSON", 4, 90, 99, "Expecting value", "one object per line"
 
 
 def test_an_error_counts_rows_from_the_start_of_the_file() -> None:
-    with pytest.raises(
-        SourceError, match=r"^a.jsonl:105: not JSON: Expecting value\n  hint: one object .*; or pass"
-    ):
+    with pytest.raises(SourceError, match=r"^a.jsonl:105: not JSON: Expecting value\n  hint: one object .*; or pass"):
         BadRecords("error").take("a.jsonl", BAD, rows_before=100)
 
 
