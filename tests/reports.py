@@ -10,7 +10,7 @@ HOSTILE = "</script></pre><img src=x onerror=alert(1)>&amp; \x00\x1b[2J\u202egnp
 
 
 def source(path: str, tokens: int, **changes: Any) -> dict[str, Any]:
-    row = {"path": path, "format": "jsonl", "bytes": tokens * 4, "weight": 1.0}
+    row = {"path": path, "format": "jsonl", "bytes": tokens * 4, "weight": None}
     return row | {"rows": tokens // 400 + 1, "documents": tokens // 500 + 1, "tokens": tokens} | changes
 
 

@@ -172,12 +172,12 @@ def _recipe(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _source_table(sources: Sequence[Mapping[str, Any]]) -> str:
-    weighted = any(source["weight"] != 1 for source in sources)
+    weighted = any(source["weight"] is not None for source in sources)
     heads = ["file", "format", "bytes", "rows", "documents", "tokens"] + ["weight"] * weighted
     rows = [
         [_path(source["path"]), _text(source["format"], PATH_LETTERS), size(source["bytes"])]
         + [f"{source[head]:,}" for head in ("rows", "documents", "tokens")]
-        + [f"{source['weight']:g}"] * weighted
+        + ["" if source["weight"] is None else f"{source['weight']:g}"] * weighted
         for source in sources[:MOST_ROWS]
     ]
     rest = len(sources) - MOST_ROWS
