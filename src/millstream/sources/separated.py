@@ -126,7 +126,7 @@ def stream_chunks(
         if not block:
             return
         target = reading.chunk_bytes
-        if not stop and held <= limit:
+        if not stop and held <= limit + len(separator or b"\r"):  # its end may be half a separator
             target = 2 * held  # looking again at each block would take quadratic time
         elif not stop:
             passed, data = _pass_over(data, blocks, separator)
