@@ -103,11 +103,8 @@ def test_chunks_limits_and_blocks_never_change_what_is_read(
     text = end.join("".join(random.choices("ab<>\r", k=random.randrange(12))) for _ in range(60))
     file = write(tmp_path / ("a.txt" + ending), PACKERS[ending](text.encode()))
     for limit in (1, 5, 6, 7, 1000):
-        settings = {
-            "separator": separator,
-            "documents": "separator" if separator else "line",
-            "max_document_bytes": limit,
-        }
+        settings: dict[str, Any] = {"separator": separator, "max_document_bytes": limit}
+        settings["documents"] = "separator" if separator else "line"
         whole = see(file, **settings)
         for block, chunk_bytes in itertools.product((1, 2, 7), (1, 2, 6, 50)):
             monkeypatch.setattr(found, "BLOCK_BYTES", block)
