@@ -44,7 +44,8 @@ def finish(
     limit = reading.max_document_bytes
     long = block.stops - block.starts > limit
     if long.any():
-        bad += [replace(too_long(what, block.starts[i], limit), row=int(block.rows[i])) for i in np.flatnonzero(long)]
+        places = zip(block.rows[long].tolist(), block.starts[long].tolist(), strict=True)
+        bad += [replace(too_long(what, start, limit), row=row) for row, start in places]
         block = block.select(~long)
     added = []
     for row, start, stop in odd.reshape(-1, 3).tolist():
@@ -94,12 +95,8 @@ def invalid(raw: bytes, start: int, error: UnicodeDecodeError) -> BadRecord:
 
 def _with(block: RecordBlock, added: list[tuple[int, int, int, bytes]]) -> RecordBlock:
     """The records of a block and some more, in the order of their rows."""
-    rows, starts, stops, texts = zip(*added, strict=True)
-    text, ends = joined(texts)
-    more = RecordBlock(block.file, text, ends, *(np.array(each, np.int64) for each in (rows, starts, stops)))
-    order = np.argsort(np.concatenate([block.rows, more.rows]), kind="stable")
-    both = [block, more]
-    pieces = [both[i >= len(block)].bytes_of(i - (len(block) if i >= len(block) else 0)) for i in order.tolist()]
-    text, ends = joined(pieces)
-    origin = (np.concatenate([getattr(each, name) for each in both])[order] for name in ("rows", "starts", "stops"))
-    return RecordBlock(block.file, text, ends, *origin)
+    texts = (block.bytes_of(index) for index in range(len(block)))
+    kept = zip(block.rows.tolist(), block.starts.tolist(), block.stops.tolist(), texts, strict=True)
+    rows, starts, stops, all_texts = zip(*sorted([*kept, *added]), strict=True)
+    origin = (np.array(column, np.int64) for column in (rows, starts, stops))
+    return RecordBlock(block.file, *joined(all_texts), *origin)

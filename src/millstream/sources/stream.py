@@ -142,7 +142,7 @@ def _decompressed(blocks: Iterator[bytes], kind: str, reading: Reading) -> Itera
 
 def check_permission(file: FoundFile) -> None:
     """A file that may not be read fails by itself; a run that skips bad input goes on with the next one."""
-    if file.path.exists() and not os.access(file.path, os.R_OK):
+    if os.access(file.path, os.F_OK) and not os.access(file.path, os.R_OK):
         raise FileFailure("unreadable", "permission denied", "look at its owner and mode", has_place=False)
 
 
