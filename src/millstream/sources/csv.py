@@ -58,15 +58,15 @@ class CsvFormat:
         """One record of the table again."""
         return raw_bytes(file, reading, start, stop)
 
-    def _cut(self, data: bytes, *, first: bool = False) -> int:
-        return _core.cut_csv(np.frombuffer(data, np.uint8), self.delimiter, first)
+    def _cut(self, data: bytes, start: int, stop: int, *, first: bool = False) -> int:
+        return start + _core.cut_csv(np.frombuffer(data, np.uint8)[start:stop], self.delimiter, first)
 
     def _header(self, blocks: Iterator[bytes], limit: int) -> tuple[bytes, bytes]:
         """The first record, and what was read behind it."""
         held = b""
         for block in blocks:
             held += block
-            if end := self._cut(held, first=True):
+            if end := self._cut(held, 0, len(held), first=True):
                 return held[:end], held[end:]
             if len(held) > limit:
                 bad = too_long("header", 0, limit)
@@ -93,7 +93,7 @@ class CsvFormat:
         text, *_, odd, _, _, empty = _core.parse_csv(np.frombuffer(raw, np.uint8), self.delimiter, column)
         if not len(odd):
             return Left(EMPTY) if empty else text.tobytes().decode()
-        if self._cut(raw + b"\n"):
+        if self._cut(raw + b"\n", 0, len(raw) + 1):
             reason, found = f"no text in {name!r}", f"it has no field number {column + 1}"
             hint = "each row has as many fields as the first"
         else:
