@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.compression import Frame, ZstdReader, compress, decompress, frames
+from millstream.compression import ZstdReader, compress, decompress
 from millstream.errors import CompressionError
 
 
@@ -24,21 +24,6 @@ def test_a_file_of_frames_reads_as_what_is_in_them(contents: list[bytes], piece:
 
     assert b"".join(pieces) == b"".join(contents)
     assert zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True).read() == b"".join(contents)
-
-
-@given(st.lists(st.integers(0, 400_000), max_size=5), st.booleans(), st.booleans())
-def test_the_frames_of_a_file_are_found_without_decoding(sizes: list[int], sized: bool, checked: bool) -> None:
-    compressor = zstandard.ZstdCompressor(write_content_size=sized, write_checksum=checked)
-    skippable = b"\x5a\x2a\x4d\x18" + (7).to_bytes(4, "little") + b"1234567"
-    packed = [compressor.compress(np.random.default_rng(size).bytes(size)) for size in sizes]
-
-    found = list(frames(io.BytesIO(skippable.join(packed))))
-
-    begin, expected = 0, []
-    for frame, size in zip(packed, sizes, strict=True):
-        expected.append(Frame(begin, begin + len(frame), size if sized else None))
-        begin += len(frame) + len(skippable)
-    assert found == expected
 
 
 def test_one_of_our_frames_survives_no_changed_byte() -> None:
@@ -76,7 +61,6 @@ def test_arbitrary_bytes_are_refused_or_decoded_but_never_crash(raw: bytes) -> N
     for read in (
         lambda: ZstdReader(io.BytesIO(raw)).readall(),
         lambda: decompress(raw, limit=1000),
-        lambda: list(frames(io.BytesIO(raw))),
     ):
         with contextlib.suppress(CompressionError):
             read()

@@ -1,11 +1,8 @@
-"""Zstandard, natively and without the GIL: whole frames, streams of frames, and where the frames of a file lie."""
+"""Zstandard, natively and without the GIL: whole frames, and streams of frames."""
 
 from __future__ import annotations
 
 import io
-import os
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,8 +14,6 @@ from millstream.errors import CompressionError
 LEVEL = 1
 """The level used unless told otherwise: most of the ratio for the least time."""
 
-MAGIC = b"\x28\xb5\x2f\xfd"
-_SKIPPABLE = b"\x2a\x4d\x18"  # bytes 1 to 3; byte 0 is 0x50 to 0x5f
 _PIECE = 1 << 17
 
 
@@ -86,60 +81,6 @@ class ZstdReader(io.RawIOBase):
         if len(out) and not self._stream.between_frames:
             raise CompressionError("zstd: the file ends inside a frame", hint="it was cut: copy it again")
         return 0
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One frame: bytes [start, stop) of a file, and the size of what is in it, if the frame says."""
-
-    start: int
-    stop: int
-    content_bytes: int | None
-
-
-def frames(file: BinaryIO) -> Iterator[Frame]:
-    """Find the frames of a seekable file by their headers, without decoding anything; skippable ones are passed over.
-
-    >>> [frame.content_bytes for frame in frames(io.BytesIO(compress(b"two ") + compress(b"frames")))]
-    [4, 6]
-    """
-    place = file.seek(0, os.SEEK_SET)
-    while head := file.read(18):
-        start = place
-        if head[1:4] == _SKIPPABLE and head[0] & 0xF0 == 0x50:
-            place += 8 + int.from_bytes(head[4:8], "little")
-        elif head[:4] == MAGIC and len(head) > 5:
-            header_bytes, content_bytes, checksum = _frame_header(head)
-            place = _end_of_blocks(file, start + header_bytes) + checksum
-            yield Frame(start, place, content_bytes)
-        else:
-            raise CompressionError(f"zstd: no frame begins at byte {start}", hint="is this a zstd file?")
-        file.seek(place)
-
-
-def _frame_header(head: bytes) -> tuple[int, int | None, int]:
-    """The bytes of the header, the size of the content, and the bytes of the checksum (RFC 8878, 3.1.1.1)."""
-    descriptor = head[4]
-    single = descriptor >> 5 & 1
-    place = 5 + (1 - single) + (0, 1, 2, 4)[descriptor & 3]
-    width = (single, 2, 4, 8)[descriptor >> 6]
-    size = int.from_bytes(head[place : place + width], "little") + (256 if width == 2 else 0)
-    return place + width, size if width else None, 4 * (descriptor >> 2 & 1)
-
-
-def _end_of_blocks(file: BinaryIO, place: int) -> int:
-    """Walk over the blocks of a frame by their headers (RFC 8878, 3.1.1.2)."""
-    while True:
-        file.seek(place)
-        header = int.from_bytes(file.read(3).ljust(3, b"\x00"), "little")
-        kind, size = header >> 1 & 3, header >> 3
-        if kind == 3:
-            raise CompressionError(f"zstd: byte {place} begins a block of no known kind")
-        place += 3 + (1 if kind == 1 else size)
-        if header & 1:
-            return place
-        if header == 0:
-            raise CompressionError("zstd: the file ends inside a frame", hint="it was cut: copy it again")
 
 
 def _as_bytes(data: bytes | NDArray[Any]) -> NDArray[np.uint8]:

@@ -79,6 +79,7 @@ def see(file: FoundFile, *, again: bool = True, **settings: Any) -> Seen:
         skipped.update(read.skipped)
         repaired.update(read.repaired)
         rows += read.rows
+    assert all({type(each.row), type(each.start), type(each.stop)} == {int} for each in bad), "plain values"
     for record in records if again else ():
         assert raw_record(file, reading, record.row, record.start, record.stop), "a record can be had again"
     return Seen(records, bad, skipped, repaired, rows)

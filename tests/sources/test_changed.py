@@ -10,7 +10,7 @@ import pytest
 
 from millstream.errors import SourceError
 from millstream.sources import FoundFile, Reading, format_named, read_file
-from sources.samples import write
+from sources.samples import judge, see, write
 
 READING = Reading(documents="line", chunk_bytes=100)
 
@@ -89,6 +89,19 @@ def test_a_file_that_cannot_be_opened_is_an_error(file: FoundFile, monkeypatch: 
 
     with pytest.raises(SourceError, match=r"a.txt: cannot be opened: Permission denied"):
         list(read_file(file, READING))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.tar", "a.parquet", "a.arrow"])
+@pytest.mark.parametrize("documents", ["file", "line"])
+def test_a_file_that_may_not_be_read_is_one_bad_record(
+    name: str, documents: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / name, b"text\nanything\n")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.F_OK)
+
+    with pytest.raises(SourceError, match=rf"{name}:1: unreadable: permission denied"):
+        judge(file, documents=documents)
+    assert see(file, documents=documents).reasons == ["unreadable"]
 
 
 def test_a_disk_that_fails_is_an_error(file: FoundFile, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import itertools
 import random
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import SourceError
-from millstream.sources import Reading, format_named
+from millstream.sources import Reading, format_named, zstd_frames
 from millstream.sources.decompress import compression_of, decompressed
 from millstream.sources.failure import FileFailure
 from millstream.sources.stream import layout_of
@@ -47,6 +48,18 @@ def test_a_cut_or_changed_file_never_passes_for_a_whole_one(content: bytes, endi
         for block in decompressed(iter([raw[:cut]]), compression_of(raw) or "", 1000, 1 << 40):
             seen += block
     assert content.startswith(seen)
+
+
+@given(st.binary(min_size=1, max_size=300), st.sampled_from(PACKED), st.data())
+def test_noise_is_a_failure_of_the_file_and_nothing_else(content: bytes, ending: str, data: st.DataObject) -> None:
+    raw = bytearray(PACKERS[ending](content))
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    kind = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz"}.get(ending, "zstd")
+
+    with contextlib.suppress(FileFailure):
+        assert len(b"".join(decompressed(iter([bytes(raw)]), kind, 1000, 1 << 24))) <= 1 << 24
+    zstd_frames.frames(lambda place, count: bytes(raw[place : place + count]), len(raw))
 
 
 @pytest.mark.parametrize("ending", PACKED)

@@ -68,12 +68,13 @@ def test_names_do_not_depend_on_where_the_folder_is_or_how_it_is_written(
 def test_links_are_followed_but_a_circle_ends(folder: Path) -> None:
     (folder / "b" / "up").symlink_to(folder)
     (folder / "gone.txt").symlink_to(folder / "nowhere")
+    (folder / "self.txt").symlink_to(folder / "self.txt")
 
     found = discover(folder)
 
     assert [file.name for file in found.files] == ["a.jsonl", "b/one.md", "b/two.txt"]
     assert found.skipped["folder reached twice"] == 1
-    assert found.skipped["broken link"] == 1
+    assert found.skipped["broken link"] == 2
 
 
 def test_a_pipe_in_a_folder_is_passed_over_and_a_named_one_is_refused(folder: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import SourceError
 from millstream.sources import Reading, discover, raw_record, read_file
-from sources.samples import judge, see, write
+from sources.samples import PACKERS, judge, see, write
 
 texts_or_none = st.lists(st.none() | st.text(st.characters(codec="utf-8"), max_size=20), max_size=30)
 KINDS = [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string()), pa.string_view()]
@@ -103,6 +103,14 @@ class TestBad:
         assert [(bad.row, bad.reason) for bad in seen.bad] == [(1, "not UTF-8"), (2, "too long")]
         assert "byte 3 of the text is 0xe9" in seen.bad[0].found
         assert see(file, on_invalid="replace").texts == ["ok", "caf\ufffd", "x" * 50]
+
+
+@pytest.mark.parametrize("ending", [".parquet.gz", ".arrow.zst"])
+def test_a_packed_table_says_that_it_has_to_be_unpacked(ending: str, tmp_path: Path) -> None:
+    file = write(tmp_path / ("a" + ending), PACKERS["." + ending.rpartition(".")[2]](b"anything"))
+
+    with pytest.raises(SourceError, match=r"it is packed with \w+[\s\S]*unpack it first"):
+        judge(file)
 
 
 def test_a_row_of_a_damaged_file_cannot_be_had_again(tmp_path: Path) -> None:

@@ -88,6 +88,15 @@ def test_a_text_may_lie_in_json_in_markdown_or_in_lines_of_json() -> None:
     assert raw[seen.records[1].start : seen.records[1].stop] == b'{"text": "two"}'
 
 
+def test_a_second_text_of_a_sample_is_counted_and_its_metadata_is_not() -> None:
+    raw = archive([("a.txt", b"one"), ("a.json", b"{}"), ("b.0.txt", b"two"), ("b.1.txt", b"lost")])
+
+    seen = read(raw)
+
+    assert seen.texts == ["one", "two"]
+    assert seen.skipped == {"second text of a sample": 1}
+
+
 @pytest.mark.parametrize("name", ["../up.txt", "/etc/passwd.txt", "a/../../b.txt", "a/..", "..\\up.txt"])
 def test_a_name_that_leads_out_of_the_archive_is_refused(name: str, tmp_path: Path) -> None:
     file = write(tmp_path / "a.tar", archive([("good.txt", b"good"), (name, b"evil"), ("last.txt", b"last")]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -89,6 +91,26 @@ def test_a_byte_order_mark_belongs_to_no_document() -> None:
     (record,) = read(b"\xef\xbb\xbfhi").records
 
     assert (record.text, record.start, record.stop) == ("hi", 3, 5)
+
+
+@pytest.mark.parametrize("separator", [None, "\n\n", "<>", "aab"])
+@pytest.mark.parametrize("ending", ["", ".gz", ".zstd"])
+def test_chunks_limits_and_blocks_never_change_what_is_read(
+    separator: str | None, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(7)
+    end = separator or "\r\n"
+    text = end.join("".join(random.choices("ab<>\r", k=random.randrange(12))) for _ in range(60))
+    file = write(tmp_path / ("a.txt" + ending), PACKERS[ending](text.encode()))
+    for limit in (1, 5, 6, 7, 1000):
+        settings: dict[str, Any] = {"separator": separator, "max_document_bytes": limit}
+        settings["documents"] = "separator" if separator else "line"
+        whole = see(file, **settings)
+        for block, chunk_bytes in itertools.product((1, 2, 7), (1, 2, 6, 50)):
+            monkeypatch.setattr(found, "BLOCK_BYTES", block)
+
+            assert see(file, chunk_bytes=chunk_bytes, again=False, **settings) == whole
+        monkeypatch.undo()
 
 
 ENCODINGS = {"utf-16": "auto", "utf-32": "auto", "utf-8-sig": "auto", "latin-1": "latin-1", "utf-16-be": "utf-16-be"}

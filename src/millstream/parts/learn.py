@@ -53,7 +53,9 @@ def _texts(found: Found, reading: Reading, recipe: Recipe, progress: OnProgress)
             block = pipeline.run(format.read(chunk, file, reading).block).block
             for index in range(len(block)):
                 yield block.text_of(index)
-            done = min(before + min(chunk.stop, file.bytes), found.bytes)
+            done = min(
+                before + min(chunk.stop if chunk.source_stop is None else chunk.source_stop, file.bytes), found.bytes
+            )
             progress(Progress("learn tokenizer", done, found.bytes, "bytes"))
         before += file.bytes
     progress(Progress("learn tokenizer", found.bytes, found.bytes, "bytes"))

@@ -75,7 +75,7 @@ def make_part(job: Job, file: FoundFile, chunk: Chunk) -> Part:
         origins=np.stack([done.block.rows, done.block.starts, done.block.stops], axis=1),
         rows=read.rows,
         source_bytes=chunk.stop - chunk.start,
-        source_stop=min(chunk.stop, file.bytes),
+        source_stop=chunk.behind(file.bytes),
         text_bytes=len(done.block.text),
         bad=sorted([*read.bad, *done.bad, *unfit], key=lambda bad: bad.row),
         skipped=read.skipped,

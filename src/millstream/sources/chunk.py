@@ -90,7 +90,8 @@ class Chunk:
 
     `data` is what `chunks` has decoded already (bytes, members of an archive, a table); without it `read` fetches it
     itself. `context` is what `read` must know besides, such as the column of the text. `bad` says that the file
-    cannot be read beyond this chunk.
+    cannot be read beyond this chunk. `source_stop` is the byte of the file behind the chunk, where that is not `stop`:
+    it tells how far a reader is.
     """
 
     number: int
@@ -99,6 +100,15 @@ class Chunk:
     data: Any = None
     context: Any = None
     bad: BadRecord | None = None
+    source_stop: int | None = None
+
+    def behind(self, file_bytes: int) -> int:
+        """The byte of a file of `file_bytes` behind the chunk, as far as that is known.
+
+        >>> Chunk(0, 0, 500).behind(100), Chunk(0, 0, 500, source_stop=70).behind(100)
+        (100, 70)
+        """
+        return min(self.stop if self.source_stop is None else self.source_stop, file_bytes)
 
 
 @dataclass(frozen=True, slots=True)

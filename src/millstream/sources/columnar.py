@@ -16,10 +16,12 @@ import numpy as np
 from millstream import _core
 from millstream.errors import MissingExtra
 from millstream.sources.chunk import KEPT_BYTES, BadRecord, ChunkRead, Reading
+from millstream.sources.decompress import MAGIC_BYTES, compression_of
 from millstream.sources.failure import EMPTY, FileFailure, too_long
-from millstream.sources.found import FoundFile, opened
+from millstream.sources.found import FoundFile, opened, read_at
 from millstream.sources.parsed import REPLACED, invalid
 from millstream.sources.record import NO_BYTES, RecordBlock
+from millstream.sources.stream import check_permission
 
 
 def arrow() -> Any:
@@ -79,9 +81,11 @@ def raw_text(value: Any) -> bytes:
 def opened_by_arrow(file: FoundFile) -> Iterator[Any]:
     """A file that pyarrow can read; what it refuses is a failure of the file."""
     pa = arrow()
+    check_permission(file)
     with opened(file) as handle:
         try:
             with open(handle, "rb", closefd=False) as stream:
+                _refuse_packed(read_at(handle, file, 0, MAGIC_BYTES))
                 yield pa.PythonFile(stream)
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
             raise FileFailure("damaged", str(error).splitlines()[0], has_place=False) from error
@@ -107,6 +111,15 @@ def checked(block: RecordBlock, row_count: int, reading: Reading) -> ChunkRead:
     empty = int((lengths == 0).sum())
     bad.sort(key=lambda each: each.row)
     return ChunkRead(block.select(keep), row_count, bad, {EMPTY: empty} if empty else {}, dict(repaired))
+
+
+def _refuse_packed(head: bytes) -> None:
+    kind = compression_of(head)
+    if kind is not None:
+        hint = "unpack it first: such files compress their columns themselves"
+        raise FileFailure(
+            "damaged", f"it is packed with {kind}, and can only be read as a whole", hint, has_place=False
+        )
 
 
 def _invalid(raw: bytes) -> BadRecord:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from itertools import chain
 
 import numpy as np
 
@@ -38,8 +37,9 @@ class CsvFormat:
                 if not header:
                     return
                 column = self._column(header, reading.text_field)
-                rows = chain([rest], blocks) if rest else blocks
-                yield from stream_chunks(rows, start + len(header), reading, self._cut, None, "record", column)
+                if rest:
+                    blocks.put_back(rest)
+                yield from stream_chunks(blocks, start + len(header), reading, self._cut, None, "record", column)
         except FileFailure as failure:
             yield failed_chunk(failure)
 
@@ -58,15 +58,15 @@ class CsvFormat:
         """One record of the table again."""
         return raw_bytes(file, reading, start, stop)
 
-    def _cut(self, data: bytes, *, first: bool = False) -> int:
-        return _core.cut_csv(np.frombuffer(data, np.uint8), self.delimiter, first)
+    def _cut(self, data: bytes, start: int, stop: int, *, first: bool = False) -> int:
+        return start + _core.cut_csv(np.frombuffer(data, np.uint8)[start:stop], self.delimiter, first)
 
     def _header(self, blocks: Iterator[bytes], limit: int) -> tuple[bytes, bytes]:
         """The first record, and what was read behind it."""
         held = b""
         for block in blocks:
             held += block
-            if end := self._cut(held, first=True):
+            if end := self._cut(held, 0, len(held), first=True):
                 return held[:end], held[end:]
             if len(held) > limit:
                 bad = too_long("header", 0, limit)
@@ -93,7 +93,7 @@ class CsvFormat:
         text, *_, odd, _, _, empty = _core.parse_csv(np.frombuffer(raw, np.uint8), self.delimiter, column)
         if not len(odd):
             return Left(EMPTY) if empty else text.tobytes().decode()
-        if self._cut(raw + b"\n"):
+        if self._cut(raw + b"\n", 0, len(raw) + 1):
             reason, found = f"no text in {name!r}", f"it has no field number {column + 1}"
             hint = "each row has as many fields as the first"
         else:

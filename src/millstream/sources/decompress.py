@@ -10,7 +10,9 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 
-from millstream.errors import MissingExtra
+import numpy as np
+
+from millstream import _core
 from millstream.sources import zstd_frames
 from millstream.sources.failure import FileFailure
 
@@ -122,11 +124,16 @@ def _unzstd(blocks: Blocks) -> Blocks:
 
 def zstd_decoder() -> Callable[[bytes], bytes]:
     """A function that takes the bytes of one frame piece by piece and gives what they say."""
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtra.of("zstandard", "zstd") from None
-    decode: Callable[[bytes], bytes] = zstandard.ZstdDecompressor().decompressobj().decompress
+    stream, out = _core.ZstdStream(), np.empty(_STEP, np.uint8)
+
+    def decode(data: bytes) -> bytes:
+        held, pieces, produced = np.frombuffer(data, np.uint8), [], len(out)
+        while len(held) or produced == len(out):
+            consumed, produced = stream.step(held, out)
+            held = held[consumed:]
+            pieces.append(out[:produced].tobytes())
+        return b"".join(pieces)
+
     return decode
 
 

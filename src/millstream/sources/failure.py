@@ -33,5 +33,5 @@ def too_long(what: str, start: int, limit: int, raw: bytes | memoryview | None =
     if what == "document":
         hint = f'cut it with documents="line" or a separator, or {hint}'
     found = f"this {what} has more than {limit:,} bytes; the limit is {limit:,}"
-    kept = None if raw is None else bytes(raw[:KEPT_BYTES])
+    kept = None if raw is None else bytes(raw[: min(KEPT_BYTES, limit)])
     return BadRecord(TOO_LONG, 0, start, start + limit, found, hint, kept)

@@ -36,7 +36,8 @@ class ParquetFormat:
             rows += group.num_rows
             size += group.total_byte_size
             if size >= reading.chunk_bytes or place + 1 == len(groups):
-                yield Chunk(number, start, rows, context=range(first, place + 1))
+                behind = file.bytes * rows // max(1, table.metadata.num_rows)
+                yield Chunk(number, start, rows, context=range(first, place + 1), source_stop=behind)
                 number, start, first, size = number + 1, rows, place + 1, 0
 
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:

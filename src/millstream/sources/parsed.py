@@ -96,12 +96,8 @@ def invalid(raw: bytes, start: int, error: UnicodeDecodeError) -> BadRecord:
 
 def _with(block: RecordBlock, added: list[tuple[int, int, int, bytes]]) -> RecordBlock:
     """The records of a block and some more, in the order of their rows."""
-    rows, starts, stops, texts = zip(*added, strict=True)
-    text, ends = joined(texts)
-    more = RecordBlock(block.file, text, ends, *(np.array(each, np.int64) for each in (rows, starts, stops)))
-    order = np.argsort(np.concatenate([block.rows, more.rows]), kind="stable")
-    both = [block, more]
-    pieces = [both[i >= len(block)].bytes_of(i - (len(block) if i >= len(block) else 0)) for i in order.tolist()]
-    text, ends = joined(pieces)
-    origin = (np.concatenate([getattr(each, name) for each in both])[order] for name in ("rows", "starts", "stops"))
-    return RecordBlock(block.file, text, ends, *origin)
+    texts = (block.bytes_of(index) for index in range(len(block)))
+    kept = zip(block.rows.tolist(), block.starts.tolist(), block.stops.tolist(), texts, strict=True)
+    rows, starts, stops, all_texts = zip(*sorted([*kept, *added]), strict=True)
+    origin = (np.array(column, np.int64) for column in (rows, starts, stops))
+    return RecordBlock(block.file, *joined(all_texts), *origin)

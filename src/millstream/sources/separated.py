@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -16,10 +17,10 @@ from millstream import _core
 from millstream.sources.chunk import BadRecord, Chunk, Reading
 from millstream.sources.failure import FileFailure, too_long
 from millstream.sources.found import FoundFile
-from millstream.sources.stream import Layout, decoded, decoded_from, layout_of
+from millstream.sources.stream import Decoded, Layout, decoded, decoded_from, layout_of
 
-Cut = Callable[[bytes], int]
-"""How many of some bytes, which begin with a record, end with the last whole record."""
+Cut = Callable[[bytes, int, int], int]
+"""(data, start, stop) -> where the last whole record of data[start:stop] ends, or `start`, where one begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,9 @@ def chunks_of(file: FoundFile, reading: Reading, separator: bytes, what: str) ->
     elif layout.frames and not overlaps:
         yield from _frame_chunks(layout, reading.chunk_bytes)
     else:
-        cut = _cut_from_front if overlaps else _cut_at_last
+        cut = partial(_cut_from_front if overlaps else _cut_at_last, separator)
         with decoded(file, reading, layout) as (blocks, start):
-            yield from stream_chunks(blocks, start, reading, lambda data: cut(data, separator), separator, what)
+            yield from stream_chunks(blocks, start, reading, cut, separator, what)
 
 
 def failed_chunk(failure: FileFailure, number: int = 0) -> Chunk:
@@ -94,7 +95,7 @@ def chunk_bytes(chunk: Chunk, file: FoundFile, reading: Reading, separator: byte
 
 
 def stream_chunks(
-    stream: Iterator[bytes],
+    stream: Decoded,
     start: int,
     reading: Reading,
     cut: Cut,
@@ -104,38 +105,44 @@ def stream_chunks(
 ) -> Iterator[Chunk]:
     """Give chunks of whole records of a stream that begins at `start`.
 
-    Without a separator nothing follows a record that is too long: where the next one begins cannot be told.
+    Where they end depends on the content alone, not on the blocks it comes in. Without a separator nothing follows a
+    record that is too long: where the next one begins cannot be told.
     """
     blocks, limit = _UntilFailure(stream), reading.max_document_bytes
-    pieces, held, target, number = [b""], 0, reading.chunk_bytes, 0
+    data, at, target, number, ended = b"", 0, reading.chunk_bytes, 0, False
     while True:
-        block = next(blocks, b"")
-        pieces.append(block)
-        held += len(block)
-        if block and held < target:
-            continue
-        data = b"".join(pieces)
-        is_whole = not block and blocks.failure is None
-        stop = held if is_whole else cut(data)
-        if stop:
-            yield Chunk(number, start, start + stop, data[:stop], context)
-            number, start, data = number + 1, start + stop, data[stop:]
-        if blocks.failure is not None:
-            bad = blocks.failure.record(start, start + len(data), data)
-            yield Chunk(number, start, start + len(data), b"", context, bad)
-        if not block:
-            return
-        target = reading.chunk_bytes
-        if not stop and held <= limit:
-            target = 2 * held  # looking again at each block would take quadratic time
-        elif not stop:
-            long = too_long(what, start, limit, data)
-            passed, data = _pass_over(data, blocks, separator)
+        if not ended and len(data) - at < target:
+            data, at = _filled(data[at:], blocks, target), 0
+            ended = len(data) < target
+        end = min(at + target, len(data))
+        is_rest = ended and end == len(data)
+        stop = end if is_rest and blocks.failure is None else cut(data, at, end)
+        if stop > at:
+            yield Chunk(number, start, start + stop - at, data[at:stop], context, source_stop=stream.taken)
+            number, start, at, target = number + 1, start + stop - at, stop, reading.chunk_bytes
+        elif not is_rest and target <= limit + len(separator or b"\r"):  # its end may be half a separator
+            target *= 2  # looking again at each block would take quadratic time
+        elif not is_rest:
+            long = too_long(what, start, limit, data[at:])
+            passed, data = _pass_over(data[at:], blocks, separator)
             yield Chunk(number, start, start + passed, b"", context, long)
             if separator is None:
                 return
-            number, start = number + 1, start + passed
-        pieces, held = [data], len(data)
+            number, start, at, target = number + 1, start + passed, 0, reading.chunk_bytes
+        if is_rest:
+            if blocks.failure is not None:
+                bad = blocks.failure.record(start, start + len(data) - at, data[at:])
+                yield Chunk(number, start, bad.stop, b"", context, bad)
+            return
+
+
+def _filled(data: bytes, blocks: Iterator[bytes], size: int) -> bytes:
+    """At least `size` bytes, unless the stream ends."""
+    pieces, held = [data], len(data)
+    while held < size and (block := next(blocks, b"")):
+        pieces.append(block)
+        held += len(block)
+    return b"".join(pieces)
 
 
 class _UntilFailure:
@@ -165,18 +172,18 @@ def overlaps_itself(separator: bytes) -> bool:
     return any(separator.startswith(separator[shift:]) for shift in range(1, len(separator)))
 
 
-def _cut_at_last(data: bytes, separator: bytes) -> int:
-    at = data.rfind(separator)
-    return 0 if at < 0 else at + len(separator)
+def _cut_at_last(separator: bytes, data: bytes, start: int, stop: int) -> int:
+    at = data.rfind(separator, start, stop)
+    return start if at < 0 else at + len(separator)
 
 
-def _cut_from_front(data: bytes, separator: bytes) -> int:
+def _cut_from_front(separator: bytes, data: bytes, start: int, stop: int) -> int:
     """Count separators from the front.
 
-    >>> _cut_from_front(b"a\\n\\n\\n", b"\\n\\n")
+    >>> _cut_from_front(b"\\n\\n", b"a\\n\\n\\n", 0, 4)
     3
     """
-    return _core.cut_separated(np.frombuffer(data, np.uint8), separator.decode())
+    return start + _core.cut_separated(np.frombuffer(data, np.uint8)[start:stop], separator.decode())
 
 
 def _longer(held: bytes | bytearray, block: bytes) -> bytes | bytearray:
@@ -206,11 +213,11 @@ def _frame_chunks(layout: Layout, chunk_bytes: int) -> Iterator[Chunk]:
     number = start = stop = 0
     frame_start: FrameStart | None = None
     for frame in layout.frames:
+        if stop - start >= max(chunk_bytes, layout.start + 1):
+            yield Chunk(number, start, stop, context=frame_start, source_stop=frame.offset)
+            number, start, frame_start = number + 1, stop, None
         frame_start = frame_start or FrameStart(frame.offset, 0 if number else layout.start)
         stop += frame.content_bytes
-        if stop - start >= max(chunk_bytes, layout.start + 1):
-            yield Chunk(number, start, stop, context=frame_start)
-            number, start, frame_start = number + 1, stop, None
     if stop > start:
         yield Chunk(number, start, stop, context=frame_start)
 

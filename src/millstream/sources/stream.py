@@ -6,7 +6,8 @@ are places in what comes out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -40,6 +41,7 @@ class Layout:
 
 def layout_of(file: FoundFile, reading: Reading) -> Layout:
     """Look at the first bytes of a file, and at the frames of a zstd file."""
+    check_permission(file)
     with opened(file) as handle:
         head = read_at(handle, file, 0, MAGIC_BYTES)
         compression = compression_of(head)
@@ -65,6 +67,7 @@ def layout_of(file: FoundFile, reading: Reading) -> Layout:
 
 def binary_layout(file: FoundFile) -> Layout:
     """The layout of a file that may be compressed, but is not text."""
+    check_permission(file)
     with opened(file) as handle:
         head = read_at(handle, file, 0, MAGIC_BYTES)
     compression = compression_of(head)
@@ -73,22 +76,47 @@ def binary_layout(file: FoundFile) -> Layout:
     return Layout(compression, "utf-8", 0)
 
 
+class Decoded:
+    """Blocks of a decoded stream; `taken` counts the bytes of the file that went into them."""
+
+    def __init__(
+        self, raw: Iterator[bytes], decode: Callable[[Iterator[bytes]], Iterator[bytes]], taken: int = 0
+    ) -> None:
+        self.taken = taken
+        self._blocks = decode(self._counted(raw))
+
+    def _counted(self, raw: Iterator[bytes]) -> Iterator[bytes]:
+        for block in raw:
+            self.taken += len(block)
+            yield block
+
+    def put_back(self, block: bytes) -> None:
+        """Give a block again, before the others."""
+        self._blocks = chain([block], self._blocks)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        return next(self._blocks)
+
+
 @contextmanager
-def decoded(file: FoundFile, reading: Reading, layout: Layout | None = None) -> Iterator[tuple[Iterator[bytes], int]]:
+def decoded(file: FoundFile, reading: Reading, layout: Layout | None = None) -> Iterator[tuple[Decoded, int]]:
     """(blocks of the decoded stream behind its byte order mark, place of the first). Blocks may raise `FileFailure`."""
     layout = layout or layout_of(file, reading)
-    with opened(file) as handle:
-        if layout.is_plain:
-            yield blocks_from(handle, file, layout.start), layout.start
-            return
-        blocks = blocks_from(handle, file)
+
+    def decode(blocks: Iterator[bytes]) -> Iterator[bytes]:
         if layout.compression is not None:
             blocks = _decompressed(blocks, layout.compression, reading)
         blocks = _without(blocks, layout.start)
-        if layout.encoding == "utf-8":
-            yield blocks, layout.start
+        return blocks if layout.encoding == "utf-8" else filter(None, transcoded(blocks, layout.encoding))
+
+    with opened(file) as handle:
+        if layout.is_plain:
+            yield Decoded(blocks_from(handle, file, layout.start), iter, layout.start), layout.start
         else:
-            yield filter(None, transcoded(blocks, layout.encoding)), 0
+            yield Decoded(blocks_from(handle, file), decode), layout.start if layout.encoding == "utf-8" else 0
 
 
 @contextmanager
@@ -135,6 +163,12 @@ def _slice(blocks: Iterator[bytes], start: int, stop: int) -> bytes:
 def _decompressed(blocks: Iterator[bytes], kind: str, reading: Reading) -> Iterator[bytes]:
     """Without empty blocks: to whoever reads on, an empty block is the end."""
     return filter(None, decompressed(blocks, kind, reading.max_expansion, reading.max_decoded_bytes))
+
+
+def check_permission(file: FoundFile) -> None:
+    """A file that may not be read fails by itself; a run that skips bad input goes on with the next one."""
+    if os.access(file.path, os.F_OK) and not os.access(file.path, os.R_OK):
+        raise FileFailure("unreadable", "permission denied", "look at its owner and mode", has_place=False)
 
 
 def _check_promise(file: FoundFile, head: bytes) -> None:

@@ -25,6 +25,7 @@ from millstream.sources.tar_members import Member, members
 
 TEXT_ENDINGS = (".txt", ".text", ".md", ".jsonl", ".json")
 NO_TEXT = "sample without text"
+SECOND_TEXT = "second text of a sample"
 
 
 class TarFormat:
@@ -93,6 +94,8 @@ class _Rows:
         texts = [each for ending in TEXT_ENDINGS for each in safe if each.ending.endswith(ending)]
         if texts:
             self._read(texts[0])
+            others = sum(each.ending.endswith(_last_ending(texts[0])) for each in texts[1:])
+            self.skipped.update({SECOND_TEXT: others} if others else {})
         elif safe:
             self.skipped[NO_TEXT] += 1
 
@@ -138,6 +141,10 @@ class _Rows:
         self.skipped += Counter(lines.skipped)
         self.repaired += Counter(lines.repaired)
         self.count += lines.rows
+
+
+def _last_ending(member: Member) -> str:
+    return next(ending for ending in TEXT_ENDINGS if member.ending.endswith(ending))
 
 
 def _as_it_is(raw: bytes, start: int) -> str | Left | BadRecord:
