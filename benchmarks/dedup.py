@@ -2,8 +2,8 @@
 
     python benchmarks/dedup.py [--documents 2000] [--output benchmarks/results/dedup.md]
 
-Needs datatrove, spacy, datasketch and rensa. Every other document is an edited copy of the one before: some of its words
-are replaced, so that the true Jaccard similarity of the pair (of sets of five folded words) lies anywhere up to 1. All
+Needs datatrove, spacy, datasketch and rensa. Every other document is an edited copy of the one before: some of
+its words are replaced, so that the true Jaccard similarity of the pair (of sets of five folded words) lies anywhere up to 1. All
 make 112 hashes and cut them into 14 bands of 8; two documents meet when a band is equal. Time is that of text -> bands.
 datasketch and rensa take words from us, since they bring none.
 """
@@ -56,7 +56,7 @@ def shingles(text: str) -> set[str]:
 
 def millstream(texts: list[str]) -> Bands:
     block = RecordBlock.of([Record(text, "bench", row, 0, 0) for row, text in enumerate(texts)], "bench")
-    return MinhashDedup(WORDS, BANDS, ROWS).keys(block).tolist()
+    return [list(row) for row in MinhashDedup(WORDS, BANDS, ROWS).keys(block).tolist()]
 
 
 def datatrove(*, own_words: bool) -> Maker:
@@ -129,6 +129,39 @@ class Truth:
         return len(one & other) / len(one | other)
 
 
+def judged(bands: Bands, truth: Truth) -> list[str]:
+    """The share of the planted pairs that meet, by similarity, and the share of meetings that are right."""
+    met = meetings(bands)
+    found = [sum(pair in met for pair in truth.levels[level]) / max(1, len(truth.levels[level])) for level in LEVELS]
+    precision = sum(truth.of(pair) >= 0.6 for pair in met) / max(1, len(met))
+    return [f"{each:.3f}" for each in (*found, precision)]
+
+
+def theory(truth: Truth) -> list[str]:
+    """What bands of rows promise for pairs of these similarities."""
+    chances = {level: [1 - (1 - truth.of(pair) ** ROWS) ** BANDS for pair in truth.levels[level]] for level in LEVELS}
+    return [f"{np.mean(each) if each else 0:.3f}" for each in chances.values()]
+
+
+def heading(texts: list[str], truth: Truth) -> list[str]:
+    facts = machine.facts(["datatrove", "spacy", "datasketch", "rensa", "numpy", "millstream"])
+    size = sum(len(text.encode()) for text in texts) / 1e6
+    pairs = ", ".join(f"{len(truth.levels[level])} at {level}" for level in LEVELS)
+    columns = ["documents per CPU second", "CPU against ours", *(f"found at {each}" for each in LEVELS), "precision"]
+    return [
+        "# Near-duplicates",
+        "",
+        "; ".join(f"{name} {value}" for name, value in facts.items()),
+        "",
+        f"{len(texts)} documents, {size:.1f} MB, one thread. Planted pairs by Jaccard similarity: {pairs}.",
+        "Found: the share of planted pairs that meet; theory: the mean of 1 - (1 - s^8)^14 over them.",
+        "Precision: the share of all meetings whose true similarity is at least 0.6.",
+        "",
+        f"| who | {' | '.join(columns)} |",
+        f"|---|{'---:|' * len(columns)}",
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--documents", type=int, default=2000)
@@ -143,23 +176,7 @@ def main() -> None:
         ("datatrove, words split at spaces", datatrove(own_words=False)),
         ("datatrove", datatrove(own_words=True)),
     ]
-    size = sum(len(text.encode()) for text in texts) / 1e6
-    pairs = ", ".join(f"{len(truth.levels[level])} at {level}" for level in LEVELS)
-    facts = machine.facts(["datatrove", "spacy", "datasketch", "rensa", "numpy", "millstream"])
-    lines = [
-        "# Near-duplicates",
-        "",
-        "; ".join(f"{name} {value}" for name, value in facts.items()),
-        "",
-        f"{len(texts)} documents, {size:.1f} MB, one thread. Planted pairs by Jaccard similarity: {pairs}.",
-        "Found: the share of the planted pairs that meet; theory: 1 - (1 - s^8)^14 summed over them. Precision: the share of",
-        "all meetings whose true similarity is at least 0.6.",
-        "",
-        "| who | documents per CPU second | CPU against ours |"
-        + "".join(f" found at {each} |" for each in LEVELS)
-        + " precision |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    lines = heading(texts, truth)
     ours = 0.0
     for name, make in makers:
         make(texts[:50])  # imports and tables are not part of the cost
@@ -167,19 +184,10 @@ def main() -> None:
         bands = make(texts)
         seconds = time.process_time() - start
         ours = ours or seconds
-        met = meetings(bands)
-        found = [sum(p in met for p in truth.levels[level]) / max(1, len(truth.levels[level])) for level in LEVELS]
-        precision = sum(truth.of(pair) >= 0.6 for pair in met) / max(1, len(met))
-        speed = [f"{len(texts) / seconds:,.0f}", f"{seconds / ours:.1f}"]
-        cells = [*speed, *(f"{each:.3f}" for each in found), f"{precision:.3f}"]
+        cells = [f"{len(texts) / seconds:,.0f}", f"{seconds / ours:.1f}", *judged(bands, truth)]
         lines.append(f"| {name} | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
-    theory = []
-    for level in LEVELS:
-        chances = [1 - (1 - truth.of(pair) ** ROWS) ** BANDS for pair in truth.levels[level]]
-        theory.append(f"{np.mean(chances) if chances else 0:.3f}")
-    lines.append(f"| theory | | | {' | '.join(theory)} | |")
-    print(lines[-1])
+    lines.append(f"| theory | | | {' | '.join(theory(truth))} | |")
     settings.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -18,9 +18,8 @@ def documents(megabytes: float) -> list[str]:
     seen: set[str] = set()
     found: list[str] = []
     size = 0
-    for text in chain(
-        _docstrings(Path(paths["stdlib"])), _files(Path(paths["purelib"])), _docstrings(Path(paths["purelib"]))
-    ):
+    library, packages = Path(paths["stdlib"]), Path(paths["purelib"])
+    for text in chain(_docstrings(library), _files(packages), _docstrings(packages)):
         if SHORTEST <= len(text) <= LONGEST and text not in seen:
             seen.add(text)
             found.append(text)
