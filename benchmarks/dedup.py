@@ -2,7 +2,7 @@
 
     python benchmarks/dedup.py [--documents 2000] [--output benchmarks/results/dedup.md]
 
-Needs datatrove, spacy, datasketch and rensa. Every other document is an edited copy of the one before: some words are
+Needs what requirements-records.txt lists. Every other document is an edited copy of the one before: some words are
 replaced, so that the true Jaccard similarity of the pair (of sets of five folded words) lies anywhere up to 1. All make
 112 hashes and cut them into 14 bands of 8; two documents meet when a band is equal. Time is that of text -> bands.
 datasketch and rensa take words from us, since they bring none.

@@ -2,7 +2,7 @@
 
     python benchmarks/filters.py [--megabytes 8] [--output benchmarks/results/filters.md]
 
-Needs datatrove and spacy (see requirements-peers.txt). CPU seconds of this process, one thread, documents in memory.
+Needs what requirements-records.txt lists. CPU seconds of this process, one thread, documents in memory.
 datatrove is measured twice: as it comes, with spaCy's words, and with our words in their place, so that what is left is
 its rules alone. The last row is all rules in a row, then exact deduplication; datatrove's is a set of digests, since it
 has no exact deduplication of documents.
