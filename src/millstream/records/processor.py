@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -104,7 +104,7 @@ class DataProcessor:
 
     def settings(self) -> dict[str, Any]:
         """What a recipe needs to make this processor again, as JSON can hold it."""
-        own = fields(self) if is_dataclass(self) else ()
+        own: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
         return {**(self.given or {}), **{each.name: getattr(self, each.name) for each in own if each.init}}
 
     def identity(self) -> dict[str, Any] | None:
