@@ -72,7 +72,7 @@ void bind_counts(nb::module_& m) {
     });
   }, "text"_a, "ends"_a, "out"_a, "Put the number of characters of each text into `out`.");
   m.attr("BEYOND_ASCII") = static_cast<int>(beyond_ascii);
-  m.attr("HAS_AT_SIGN") = static_cast<int>(has_at_sign);
+  m.attr("HAS_ADDRESS_SIGN") = static_cast<int>(has_address_sign);
   m.attr("HAS_DOTTED_NUMBERS") = static_cast<int>(has_dotted_numbers);
   m.attr("HAS_LONG_NUMBER") = static_cast<int>(has_long_number);
   m.def("find_traits", [](const Texts& text, const Ends& ends, Array<std::uint8_t> out) {

@@ -53,14 +53,15 @@ struct Clean {
 };
 
 // What makes a text worth a closer look by slower means.
-enum Trait : std::uint8_t { beyond_ascii = 1, has_at_sign = 2, has_dotted_numbers = 4, has_long_number = 8 };
+enum Trait : std::uint8_t { beyond_ascii = 1, has_address_sign = 2, has_dotted_numbers = 4, has_long_number = 8 };
 
 inline bool is_ascii_digit(char c) { return c >= '0' && c <= '9'; }
 
-// A long number has at least seven digits with no more than two other characters between them.
+// An address sign is an @ that touches others on both sides; dotted numbers are four of them, 1.2.3.4; a long number has
+// at least seven digits with no more than two other characters between them.
 inline std::uint8_t traits_of(std::string_view text) {
   std::uint8_t found = 0;
-  std::size_t digits = 0, others = 0;
+  std::size_t digits = 0, others = 0, dots = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     if (is_ascii_digit(text[i])) {
@@ -70,10 +71,11 @@ inline std::uint8_t traits_of(std::string_view text) {
       continue;
     }
     ++others;
-    if (c == '@') found |= has_at_sign;
+    const bool inside = i > 0 && i + 1 < text.size();
+    if (c == '@' && inside && text[i - 1] > ' ' && text[i + 1] > ' ') found |= has_address_sign;
     if (c >= 0x80) found |= beyond_ascii;
-    if (c == '.' && i > 0 && i + 1 < text.size() && is_ascii_digit(text[i - 1]) && is_ascii_digit(text[i + 1]))
-      found |= has_dotted_numbers;
+    dots = c == '.' && inside && is_ascii_digit(text[i - 1]) && is_ascii_digit(text[i + 1]) ? dots + 1 : 0;
+    if (dots >= 3) found |= has_dotted_numbers;
   }
   return found;
 }

@@ -77,6 +77,8 @@ struct GopherQuality {
   Counts count(std::string_view text, const Unicode& unicode) const {
     Counts counts;
     std::vector<std::string_view> found;  // at most min_stop_words of them
+    std::size_t longest = 0;
+    for (const auto each : stop_words) longest = std::max(longest, each.size());
     for_each_word(text, unicode, [&](const Word& word) {
       ++counts.words;
       counts.alphabetic += word.has_letter;
@@ -84,7 +86,7 @@ struct GopherQuality {
         ++counts.plain_words;
         counts.plain_characters += word.characters;
       }
-      if (found.size() < min_stop_words && stop_words.contains(word.bytes) &&
+      if (found.size() < min_stop_words && word.bytes.size() <= longest && stop_words.contains(word.bytes) &&
           std::find(found.begin(), found.end(), word.bytes) == found.end())
         found.push_back(word.bytes);
       return true;

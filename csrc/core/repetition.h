@@ -125,12 +125,16 @@ struct GopherRepetition {
         scratch.grams.assign(words, 0);
         n = 0;
       }
-      for (; n < wanted; ++n)
-        for (std::size_t i = 0; i + n < words; ++i) {
-          const std::uint64_t hash = scratch.hashes[i + n];
-          scratch.grams[i] = kind == sequence ? (scratch.grams[i] + xxh::avalanche(hash + 1)) * base
-                                              : scratch.grams[i] * scratch.powers[i + n] + hash;
-        }
+      for (; n < wanted; ++n) {
+        const std::size_t left = words > n ? words - n : 0;
+        const std::uint64_t* const hashes = scratch.hashes.data() + n;
+        const std::uint64_t* const powers = scratch.powers.data() + n;
+        std::uint64_t* const grams = scratch.grams.data();
+        if (kind == sequence)
+          for (std::size_t i = 0; i < left; ++i) grams[i] = (grams[i] + (hashes[i] ^ (hashes[i] >> 29))) * base;
+        else
+          for (std::size_t i = 0; i < left; ++i) grams[i] = grams[i] * powers[i] + hashes[i];
+      }
       count = words >= n ? words - n + 1 : 0;
     }
 

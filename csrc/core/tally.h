@@ -13,31 +13,44 @@ namespace millstream {
 class Tally {
  public:
   struct Slot {
-    std::uint64_t hash;
-    std::uint32_t count;  // 0: free
+    std::uint64_t tag;  // 56 bits of the mixed hash, and the round in which it was written
+    std::uint32_t count;
     std::uint32_t first;
   };
 
-  // Forgets everything, and makes room for `most` different hashes.
+  // Forgets everything, and makes room for `most` different hashes. What earlier rounds left behind counts as free.
   void reset(std::size_t most) {
-    const std::size_t wanted = std::bit_ceil(std::max<std::size_t>(16, most + most / 2));
-    if (slots_.size() < wanted) slots_.resize(wanted);
+    const std::size_t wanted = std::bit_ceil(std::max<std::size_t>(16, 2 * most));
+    if (slots_.size() < wanted || round_ == last_round) {
+      slots_.assign(std::max(slots_.size(), wanted), Slot{});
+      round_ = 0;
+    }
+    ++round_;
+    shift_ = 64 - std::countr_zero(wanted);
     mask_ = wanted - 1;
-    std::fill_n(slots_.begin(), wanted, Slot{});
   }
 
   // Counts `hash` once more; `place` is kept when it is new.
-  Slot& add(std::uint64_t hash, std::size_t place) {
-    std::size_t at = xxh::avalanche(hash) & mask_;
-    while (slots_[at].count != 0 && slots_[at].hash != hash) at = (at + 1) & mask_;
+  const Slot& add(std::uint64_t hash, std::size_t place) {
+    const std::uint64_t mixed = (hash ^ (hash >> 32)) * xxh::prime1;
+    const std::uint64_t tag = (mixed & ~last_round) | round_;
+    std::size_t at = mixed >> shift_;
+    while (slots_[at].tag != tag && (slots_[at].tag & last_round) == round_) at = (at + 1) & mask_;
     Slot& slot = slots_[at];
-    if (slot.count++ == 0) slot = {hash, 1, static_cast<std::uint32_t>(place)};
+    if (slot.tag == tag)
+      ++slot.count;
+    else
+      slot = {tag, 1, static_cast<std::uint32_t>(place)};
     return slot;
   }
 
  private:
+  static constexpr std::uint64_t last_round = 255;
+
   std::vector<Slot> slots_;
+  std::uint64_t round_ = 0;  // 0 marks slots that were never written
   std::size_t mask_ = 0;
+  int shift_ = 0;
 };
 
 }  // namespace millstream

@@ -52,6 +52,20 @@ void an_empty_text_divides_by_nothing() {
   CHECK(patient().judge("", unicode, scratch) == 1);
 }
 
+void a_tally_forgets_between_rounds() {
+  Tally tally;
+  Random random;
+  for (std::size_t round = 0; round < 1000; ++round) {
+    const std::size_t most = random.between(1, 50);
+    tally.reset(most);
+    for (std::size_t hash = 0; hash < most; ++hash) CHECK(tally.add(hash, hash + round).count == 1);
+    for (std::size_t hash = 0; hash < most; ++hash) {
+      const auto& slot = tally.add(hash, 0);
+      CHECK(slot.count == 2 && slot.first == hash + round);
+    }
+  }
+}
+
 void the_most_frequent_pair_is_weighed() {
   auto rule = patient();
   rule.top = {{2, 0.5}};
@@ -128,6 +142,7 @@ void long_texts_take_linear_time() {
 }  // namespace
 
 int main() {
+  a_tally_forgets_between_rounds();
   limits_are_inclusive();
   stop_words_count_once();
   an_empty_text_divides_by_nothing();

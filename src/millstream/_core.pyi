@@ -55,7 +55,7 @@ def count_characters(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), o
 
 BEYOND_ASCII: int = 1
 
-HAS_AT_SIGN: int = 2
+HAS_ADDRESS_SIGN: int = 2
 
 HAS_DOTTED_NUMBERS: int = 4
 

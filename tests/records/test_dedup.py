@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,6 +79,27 @@ def test_little_memory_gives_the_same_answer(tmp_path: Path, kind: str) -> None:
 
     assert pairs(small) == pairs(large) == expected(keys)
     assert sorted(path.name for path in (tmp_path / "small").iterdir()) == ["documents", "originals"]
+
+
+@pytest.mark.parametrize("different", [1, 1000, 1 << 40])
+def test_memory_does_not_grow_with_the_documents(tmp_path: Path, different: int) -> None:
+    budget = 6 << 20
+    random_words = np.random.default_rng(5)
+    finder = DuplicateFinder(tmp_path / "keys", memory_bytes=budget)
+    peaks = []
+    tracemalloc.start()
+    try:
+        for first in range(0, 600_000, 5000):
+            words = random_words.integers(0, different, (5000, 1)).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+            finder.add(words, first)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.reset_peak()
+        finder.finish()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+    finally:
+        tracemalloc.stop()
+
+    assert max(peaks) < budget
 
 
 def test_a_mask_says_which_documents_of_a_range_are_duplicates(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -27,6 +28,7 @@ from millstream.records import (
 from millstream.records.processor import Outcome
 from millstream.sources import Record
 from records.blocks import block_of, judged, record, texts_of
+from records.texts import made_page
 
 
 def per_letter(record: Record) -> Outcome:
@@ -103,6 +105,23 @@ def test_a_block_that_fails_as_a_whole_is_tried_record_by_record() -> None:
             return record
 
     assert texts_of(Pipeline([Careless()]).run(block_of(["a", "b"])).block) == ["a", "b"]
+
+
+def test_threads_share_a_pipeline() -> None:
+    names = ["normalize", "c4_quality", "gopher_quality", "gopher_repetition", "fineweb_quality", "pii"]
+    recipe = Recipe.of([*names, "exact_dedup", "minhash_dedup"])
+    pipeline = recipe.pipeline()
+    blocks = [block_of([made_page(seed) for seed in range(first, first + 100)]) for first in range(0, 800, 100)]
+    alone = [pipeline.run(block) for block in blocks]
+
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(pipeline.run, blocks))
+
+    assert [done.counts for done in together] == [done.counts for done in alone]
+    assert [texts_of(done.block) for done in together] == [texts_of(done.block) for done in alone]
+    assert [[keys.tolist() for keys in done.keys] for done in together] == [
+        [keys.tolist() for keys in done.keys] for done in alone
+    ]
 
 
 def test_global_steps_come_last_and_give_keys_for_what_remains() -> None:

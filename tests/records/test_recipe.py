@@ -89,6 +89,8 @@ def test_every_setting_changes_the_digest() -> None:
         ([{"name": "length", "min_words": True}], "min_words=True does not fit"),
         ([{"min_words": 5}], "step 1 has no name"),
         ([3], "step 1 is 3"),
+        ([Length], "a step is a name"),
+        ([DataProcessor()], "DataProcessor has no name"),
         (["exact_dedup", "length"], "put deduplication last"),
         ([{"name": "regex", "drop": ["("]}], "is no regular expression"),
         (["blocklist"], "the list is empty"),
@@ -138,6 +140,25 @@ def test_functions_are_known_by_their_source_and_closures_are_not_cached() -> No
     recipe = Recipe.of(["length", too_short])
     assert recipe.digest() is None
     assert [name.rsplit(".")[-1] for name in recipe.uncacheable()] == ["too_short"]
+
+
+class Plain(DataProcessor):
+    """Keeps its settings to itself."""
+
+    name = "plain"
+
+    def __init__(self, limit: int = 3) -> None:
+        self.limit = limit
+
+
+def test_settings_that_cannot_be_seen_are_not_cached() -> None:
+    register_processor(Plain)
+
+    digests = [Recipe.of([{"name": "plain", "limit": limit}]).digest() for limit in (1, 2, 1)]
+
+    assert digests[0] == digests[2] != digests[1]
+    assert Recipe.of([{"name": "plain", "limit": 1}]).canonical() == [{"name": "plain", "limit": 1}]
+    assert Recipe.of([Plain(1)]).digest() is None
 
 
 def test_the_content_of_a_list_decides_not_its_name(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_block_gives_what_its_records_give_one_by_one() -> None:
     assert together == [step.process(record(text)).text for text in texts]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("character", [" ", "a", ".", "\u0301", "[", "\n", "1", "@", "a@", "1."])
+@pytest.mark.parametrize("character", [" ", "a", ".", "\u0301", "[", "\n", "1", "@", "a@", "1.", "a-@", "a-", "a.b@"])
 def test_huge_and_monotonous_texts_cost_linear_time(character: str) -> None:
     block = block_of([character * 1_000_000])
 

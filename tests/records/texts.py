@@ -12,8 +12,8 @@ FREQUENT = "the be to of and that have with a in is it for on as was at by an th
 NOUNS = """river mill water wheel grain flour stone market village morning evening bread carry turning slowly people
 machine engine memory number simple answer question history learning system quality language"""
 ODDITIES = """# ## ... … • - -- * naïve café Ünïcode 数据 данные data_set 3.14 1,000 don't [1] [12] [edit]
-[citation needed] [٣] javaScript JavaScript lorem ipsum { } coo\u212aies cookies http://example.com/a?b=c 😀 ½ e.g. \u00a0x
-a\u0301 １ ► \u200b \x07 privacy policy terms of use uses cookies"""
+[citation needed] [٣] javaScript JavaScript lorem ipsum { } coo\u212aies cookies http://example.com/a?b=c 😀 ½
+e.g. \u00a0x a\u0301 １ ► \u200b \x07 privacy policy terms of use uses cookies"""
 COMMON, PLAIN, ODD = FREQUENT.split(), NOUNS.split(), ODDITIES.split(" ")
 ENDS = [".", ".", ".", "!", "?", '."', "...", "…", "", ":", "。", " .", ".[3]", ". [4]", "'", "؟"]
 BREAKS = ["\n", "\n", "\n", "\n\n", "\r\n", "\n\n\n", "\u2028", "\x0c", "\x85", "\r", " \n", "\n "]

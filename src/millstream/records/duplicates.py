@@ -74,18 +74,16 @@ class DuplicateFinder:
     def add(self, keys: NDArray[np.uint64], first_document: int) -> None:
         """Take the keys of documents first_document, first_document + 1, …: one row for each."""
         count, columns = keys.shape
-        if columns % self.key_words or first_document < self._next:
+        if not columns or columns % self.key_words or first_document < self._next:
             raise RecipeError("keys must be whole, and documents come in their order")
         self._next = first_document + count
         per_document = columns // self.key_words
         self._keys_per_document = max(self._keys_per_document, per_document)
-        step = max(1, self._rows // max(1, per_document))
+        step = max(1, self._rows // per_document)
         for begin in range(0, count, step):
             part = keys[begin : begin + step].reshape(-1, self.key_words)
-            documents = np.arange(len(part), dtype=np.uint64) // np.uint64(per_document) + np.uint64(
-                first_document + begin
-            )
-            self._held.append(np.column_stack([part, documents]))
+            numbers = np.arange(begin, begin + len(part) // per_document, dtype=np.uint64) + np.uint64(first_document)
+            self._held.append(np.column_stack([part, np.repeat(numbers, per_document)]))
             self._held_rows += len(part)
             if self._held_rows >= self._rows:
                 self._spill()

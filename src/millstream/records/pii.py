@@ -14,11 +14,12 @@ from millstream import _core
 from millstream.records.processor import BlockProcessor, ProcessedBlock
 from millstream.sources.record import RecordBlock
 
-_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+# As long as mail allows them to be, so that a text of a million such characters costs linear time.
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,64}"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _BYTE = r"(?:25[0-5]|2[0-4][0-9]|[01]?[0-9][0-9]?)"
 _LITERAL = rf"\[(?:{_BYTE}\.){{3}}(?:{_BYTE}|[A-Za-z0-9-]*[A-Za-z0-9]:)\]"
-EMAIL = re.compile(rf"\b{_ATOM}(?:\.{_ATOM})*@(?:(?:{_LABEL}\.)+{_LABEL}|{_LITERAL})")
+EMAIL = re.compile(rf"\b{_ATOM}(?:\.{_ATOM}){{0,8}}@(?:(?:{_LABEL}\.){{1,16}}{_LABEL}|{_LITERAL})")
 IP = re.compile(rf"(?:{_BYTE}\.){{3}}{_BYTE}")
 PHONE = re.compile(
     r"(?<![\w.+-])(?:\+[0-9]{1,3}[ .-]?)?(?:\([0-9]{2,4}\) ?|[0-9]{2,4}[ .-])[0-9]{3,4}[ .-][0-9]{3,4}(?![\w-])"
@@ -53,7 +54,7 @@ class MaskPII(BlockProcessor):
     phone_replacements: tuple[str, ...] = ("555-0100", "555-0199")
 
     def process_block(self, block: RecordBlock) -> ProcessedBlock:
-        """Look closely at the records in which a native pass has seen an at sign, dotted or long numbers."""
+        """Look closely at the records in which a native pass has seen an address sign, dotted or long numbers."""
         traits = np.zeros(len(block), np.uint8)
         _core.find_traits(block.text, block.ends, traits)
         notes: Counter[str] = Counter()
@@ -70,11 +71,13 @@ class MaskPII(BlockProcessor):
 
     def _suspects(self) -> int:
         return (
-            self.emails * _core.HAS_AT_SIGN | self.ips * _core.HAS_DOTTED_NUMBERS | self.phones * _core.HAS_LONG_NUMBER
+            self.emails * _core.HAS_ADDRESS_SIGN
+            | self.ips * _core.HAS_DOTTED_NUMBERS
+            | self.phones * _core.HAS_LONG_NUMBER
         )
 
     def _masked(self, text: str, traits: int, notes: Counter[str]) -> str:
-        if self.emails and traits & _core.HAS_AT_SIGN:
+        if self.emails and traits & _core.HAS_ADDRESS_SIGN:
             text = _replaced(EMAIL, text, self.email_replacements, lambda _: True, notes, "mail addresses replaced")
         if self.ips and traits & _core.HAS_DOTTED_NUMBERS:
             text = _replaced(IP, text, self.ip_replacements, self._is_wanted_ip, notes, "IP addresses replaced")

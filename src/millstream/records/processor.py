@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,6 +74,8 @@ class DataProcessor:
     name: ClassVar[str] = ""
     version: ClassVar[int] = 1
     """Raise it when the same text no longer gives the same result: caches are keyed by it."""
+    given: Mapping[str, Any] | None = None
+    """The settings by which a recipe made it, where it is no dataclass that knows them itself."""
 
     def process(self, record: Record) -> Outcome:
         """Keep, change, split or reject one record."""
@@ -102,10 +104,13 @@ class DataProcessor:
 
     def settings(self) -> dict[str, Any]:
         """What a recipe needs to make this processor again, as JSON can hold it."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.init} if is_dataclass(self) else {}
+        own: tuple[Field[Any], ...] = fields(self) if is_dataclass(self) else ()
+        return {**(self.given or {}), **{each.name: getattr(self, each.name) for each in own if each.init}}
 
     def identity(self) -> dict[str, Any] | None:
         """What results depend on beside the text, for cache keys; None if that cannot be known."""
+        if not is_dataclass(self) and self.given is None and type(self).__init__ is not object.__init__:
+            return None  # it was made from values that nobody has seen
         return {"version": self.version, **self.settings()}
 
 

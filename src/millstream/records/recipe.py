@@ -97,6 +97,10 @@ class Recipe:
 
 def _step(number: int, step: object) -> DataProcessor:
     if isinstance(step, DataProcessor):
+        if not step.name:
+            raise RecipeError(
+                f"step {number}: {type(step).__name__} has no name", hint='write name = "…" into the class'
+            )
         return step
     if isinstance(step, str):
         return make_processor(step)
@@ -109,9 +113,9 @@ def _step(number: int, step: object) -> DataProcessor:
             return make_processor(name, settings)
         except RecipeError as error:
             raise RecipeError(f"step {number}: {error.message}", hint=error.hint) from None
-    if callable(step):
+    if callable(step) and not isinstance(step, type):
         return FunctionProcessor(step)
-    raise RecipeError(f"step {number} is {step!r}", hint="a step is a name, a dict with a name, or a function")
+    raise RecipeError(f"step {number} is {step!r}", hint="a step is a name, a dict with one, a processor or a function")
 
 
 def _parsed(path: Path) -> object:

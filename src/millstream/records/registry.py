@@ -6,6 +6,7 @@ import difflib
 import inspect
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from importlib import metadata
 from typing import Any, TypeVar, Union, get_args, get_origin
 
@@ -62,7 +63,10 @@ def make_processor(name: str, settings: Mapping[str, Any] | None = None) -> Data
     factory = _find(name)
     settings = dict(settings or {})
     _check(name, settings, _parameters(factory))
-    return factory(**settings)
+    processor = factory(**settings)
+    if not is_dataclass(processor):
+        processor.given = settings
+    return processor
 
 
 def _parameters(factory: Factory) -> dict[str, inspect.Parameter]:
