@@ -53,9 +53,7 @@ def _texts(found: Found, reading: Reading, recipe: Recipe, progress: OnProgress)
             block = pipeline.run(format.read(chunk, file, reading).block).block
             for index in range(len(block)):
                 yield block.text_of(index)
-            done = min(
-                before + min(chunk.stop if chunk.source_stop is None else chunk.source_stop, file.bytes), found.bytes
-            )
+            done = before + chunk.behind(file.bytes)
             progress(Progress("learn tokenizer", done, found.bytes, "bytes"))
         before += file.bytes
     progress(Progress("learn tokenizer", found.bytes, found.bytes, "bytes"))
