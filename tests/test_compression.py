@@ -58,9 +58,7 @@ def test_a_frame_that_would_be_too_large_is_refused_before_it_is_decoded() -> No
 
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_refused_or_decoded_but_never_crash(raw: bytes) -> None:
-    for read in (
-        lambda: ZstdReader(io.BytesIO(raw)).readall(),
-        lambda: decompress(raw, limit=1000),
-    ):
-        with contextlib.suppress(CompressionError):
-            read()
+    with contextlib.suppress(CompressionError):
+        ZstdReader(io.BytesIO(raw)).readall()
+    with contextlib.suppress(CompressionError):
+        decompress(raw, limit=1000)
