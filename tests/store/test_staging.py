@@ -161,20 +161,19 @@ def opens_as(path: Path) -> str:
         return "nothing"
 
 
-def test_the_spool_outlives_a_failure_and_a_resumed_run_finds_it(
+def test_what_a_bookmark_lies_beside_outlives_a_failure_and_a_resumed_run_finds_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(ValueError, match="boom"), staged(tmp_path / "corpus", spool=".parts") as path:
+    with pytest.raises(ValueError, match="boom"), staged(tmp_path / "corpus", bookmark=".mark") as path:
         build(path, "half")
-        (path.parent / ".parts").mkdir()
-        (path.parent / ".parts" / "one").touch()
+        (path.parent / ".mark").touch()
         raise ValueError("boom")
 
-    with pytest.raises(ValueError, match="again"), staged(tmp_path / "corpus", spool=".parts", resume=True) as path:
-        assert [entry.name for entry in path.parent.rglob("*")] == [".parts", "one"]
+    with pytest.raises(ValueError, match="again"), staged(tmp_path / "corpus", bookmark=".mark", resume=True) as path:
+        assert (path / "manifest.json").read_text() == "half"
         raise ValueError("again")
 
-    with staged(tmp_path / "corpus", spool=".parts") as path:
+    with staged(tmp_path / "corpus", bookmark=".mark") as path:
         assert list(path.parent.iterdir()) == []
         build(path, "new")
     assert "what an unfinished run left behind is removed" in caplog.text

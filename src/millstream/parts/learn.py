@@ -9,6 +9,7 @@ from pathlib import Path
 from millstream.parts.cache import PartCache, key_of
 from millstream.parts.identity import (
     digest_segment,
+    identify_object,
     join_segments,
     remember_digest,
     remembered_digest,
@@ -23,14 +24,16 @@ from millstream.tokens.load import is_learned
 
 
 def learned_or_loaded(
-    wanted: object, found: Found, reading: Reading, recipe: Recipe, cache: PartCache, progress: OnProgress
+    wanted: object, found: Found, reading: Reading, recipe: Recipe, cache: PartCache | None, progress: OnProgress
 ) -> Tokenizer:
     """Load a tokenizer, or learn it in a pass over the files, unless that was done before."""
     if not is_learned(wanted):
         return load_tokenizer(wanted)
-    digests = [_digest(cache, file) for file in found.files]
-    key = key_of("tokenizer", wanted, digests, str(reading), recipe.digest())
-    known = cache.note(key) if recipe.digest() is not None else None
+    key, known = None, None
+    if cache is not None and recipe.digest() is not None:
+        digests = [_digest(cache, file) for file in found.files]
+        key = key_of("tokenizer", wanted, digests, str(reading), recipe.digest())
+        known = cache.note(key)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tokenizer.json")
         if isinstance(known, str):
@@ -39,7 +42,7 @@ def learned_or_loaded(
         tokenizer = learn_tokenizer(str(wanted), _texts(found, reading, recipe, progress))
         assert isinstance(tokenizer, BPETokenizer | CharTokenizer)
         tokenizer.save(path)
-        if recipe.digest() is not None:
+        if cache is not None and key is not None:
             cache.put_note(key, path.read_text(encoding="utf-8"))
     return tokenizer
 
@@ -60,6 +63,8 @@ def _texts(found: Found, reading: Reading, recipe: Recipe, progress: OnProgress)
 
 
 def _digest(cache: PartCache, file: FoundFile) -> str:
+    if file.data is not None:
+        return identify_object(file.data)
     known = remembered_digest(cache, file.path)
     if known is None:
         touch = touch_of(file.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -42,6 +43,24 @@ class KeptAside:
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._file: IO[bytes] | None = None
+
+    def mark(self) -> tuple[int, int]:
+        """Make what was kept so far durable; (bytes, records) of it, for `go_back`."""
+        if self._held:
+            self._flush()
+        if self._file is None:
+            return 0, self.records
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._file.tell(), self.records
+
+    def go_back(self, size: int, records: int) -> None:
+        """Go on behind a mark of an earlier run."""
+        if size:
+            self._file = self.path.open("r+b")
+            self._file.truncate(size)
+            self._file.seek(size)
+        self.records = records
 
     def add(self, entry: dict[str, object]) -> None:
         """Keep one record."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from millstream.compression import LEVEL
 from millstream.errors import BudgetError, SourceError
+from millstream.parts import bookmark
 from millstream.parts.cache import PartCache
 from millstream.parts.learn import learned_or_loaded
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
@@ -24,15 +25,15 @@ from millstream.parts.pool import Threads
 from millstream.parts.process import Job, make_part
 from millstream.parts.run import Make, Run
 from millstream.parts.statistics import Statistics
-from millstream.parts.write import Deduplication, Ledger, Placed, accounted, placed, written
+from millstream.parts.write import Deduplication, Ledger, Placed, StoreBuilder, accounted, placed
 from millstream.records import Recipe
 from millstream.sources import Found, Reading
 from millstream.stats.progress import OnProgress, Progress
-from millstream.store import TokenStore, TokenStoreWriter
-from millstream.store.origin import OriginsWriter, origins_path
+from millstream.store import TokenStore, disk
+from millstream.store.origin import origins_path
 from millstream.store.staging import staged
-from millstream.tokens import resolve_eos
-from millstream.tokens.keep import describe_tokenizer, keep_tokenizer, smallest_dtype
+from millstream.tokens import Tokenizer, resolve_eos
+from millstream.tokens.keep import keep_tokenizer, smallest_dtype
 
 SPOOL = ".parts"
 MEMORY_PER_CHUNK = 12
@@ -102,87 +103,132 @@ class Outcome:
     cpu_seconds: float
 
 
-def prepare_store(found: Found, output: Path, order: Making, means: Means) -> Outcome:
+def prepare_store(found: Found, output: Path, making: Making, means: Means) -> Outcome:
     """Make the store of some files at `output`."""
     started, cpu = time.perf_counter(), time.process_time()
-    ahead = means.ahead(order.reading.chunk_bytes)
+    ahead = means.ahead(making.reading.chunk_bytes)
+    cache = None if means.cache_dir is None else PartCache(means.cache_dir, level=means.level)
     with ExitStack() as stack:
-        path = stack.enter_context(staged(output, overwrite=means.overwrite, resume=means.resume, spool=SPOOL))
-        cache = PartCache(means.cache_dir or path.parent / SPOOL, level=means.level)
-        workers = stack.enter_context(Threads(means.workers))
-        tokenizer = learned_or_loaded(order.tokenizer, found, order.reading, order.recipe, cache, means.progress)
-        job = Job(
-            order.reading,
-            order.recipe,
-            tokenizer,
-            resolve_eos(tokenizer, order.eos),
-            order.dtype or smallest_dtype(tokenizer),
-            means.keep_rejected,
-            order.before,
-            order.after,
+        path = stack.enter_context(
+            staged(output, overwrite=means.overwrite, resume=means.resume, bookmark=bookmark.NAME)
         )
-        if job.identity is None:
-            log.warning("a step of the recipe cannot be identified: a stopped run will begin again, nothing is cached")
+        if cache is None and making.recipe.pipeline().global_steps:
+            cache = PartCache(path.parent / SPOOL, level=means.level)  # the parts are needed twice
+        workers = stack.enter_context(Threads(means.workers))
+        tokenizer = learned_or_loaded(making.tokenizer, found, making.reading, making.recipe, cache, means.progress)
+        job = _job(making, tokenizer, keep_rejected=means.keep_rejected)
         run = Run(job, found.files, cache, workers, means.make)
-        quarantine, rejected = _aside(output, path.parent, means)
-        ledger = Ledger(Statistics.of(found.files), BadRecords(means.on_bad, quarantine), rejected)
-        with quarantine, rejected or ExitStack():
-            _write(run, path, ledger, means, ahead)
+        ledger = _write(run, path, means, ahead)
         keep_tokenizer(tokenizer, path)
-    if means.cache_dir is not None:
+    if cache is not None and means.cache_dir is not None:
         cache.prune(means.cache_limit)
     with TokenStore(output) as store:
         manifest = store.manifest
+    aside = {name: output.parent / kept.path.name for name, kept in ledger.aside.items() if kept.records}
     return Outcome(
         manifest=dict(manifest),
         tokenizer=tokenizer.name,
         engine=getattr(tokenizer, "engine", tokenizer.name),
         statistics=ledger.statistics,
         bad=dict(sorted(ledger.bad.counts.items())),
-        quarantine=output.parent / quarantine.path.name if quarantine.records else None,
-        rejected=output.parent / rejected.path.name if rejected and rejected.records else None,
+        quarantine=aside.get("quarantine"),
+        rejected=aside.get("rejected"),
         parts_made=run.counts.made,
         parts_found=run.counts.found,
-        spool_bytes=cache.bytes_written,
+        spool_bytes=0 if cache is None else cache.bytes_written,
         seconds=time.perf_counter() - started,
         cpu_seconds=time.process_time() - cpu,
     )
 
 
-def _aside(output: Path, folder: Path, means: Means) -> tuple[KeptAside, KeptAside | None]:
-    """Files for bad records and for what the recipe dropped; they are published with the store."""
-    quarantine = KeptAside(folder / f"{output.name}.quarantine.jsonl", level=means.level)
-    rejected = KeptAside(folder / f"{output.name}.rejected.jsonl", level=means.level) if means.keep_rejected else None
-    return quarantine, rejected
+def _job(making: Making, tokenizer: Tokenizer, *, keep_rejected: bool) -> Job:
+    job = Job(
+        making.reading,
+        making.recipe,
+        tokenizer,
+        resolve_eos(tokenizer, making.eos),
+        making.dtype or smallest_dtype(tokenizer),
+        keep_rejected,
+        making.before,
+        making.after,
+    )
+    if job.identity is None:
+        log.warning("a step of the recipe cannot be identified: nothing is cached, and a stopped run begins again")
+    return job
 
 
-def _write(run: Run, path: Path, ledger: Ledger, means: Means, ahead: int) -> None:
-    """Take all parts in order and write the store at `path`."""
-    job, statistics = run.job, ledger.statistics
-    parts: Iterable[Placed] = accounted(run, placed(run.parts(ahead=ahead)), ledger)
-    parts = _counted(run, parts, ledger, means.progress)
-    if job.pipeline.global_steps:
-        parts = Deduplication(run, ledger, path.parent / ".dedup")(parts, ahead=ahead)
-    with TokenStoreWriter(path, dtype=job.dtype, tokenizer=describe_tokenizer(job.tokenizer)) as writer:
-        origins = OriginsWriter(path.parent / ".origins")
-        for _ in written(parts, writer, origins, ledger):
-            pass
-        if not statistics.documents:
-            counts = statistics.skipped + statistics.dropped + ledger.bad.counts
-            left_out = ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "nothing at all"
-            raise SourceError(
-                f"no document was found (files read: {len(run.files)}; left out: {left_out})",
-                hint="look at what was left out and why; is it the right source and text_field?",
-            )
-        writer.describe(sources=_sources(run), recipe=_recipe(run, ledger))
-    with TokenStore(path) as store:
-        origins.seal(origins_path(path, store.fingerprint))
+def _write(run: Run, path: Path, means: Means, ahead: int) -> Ledger:
+    """Take all parts in order and write the store at `path`, from where an earlier run stopped, if one did."""
+    folder, identity = path.parent, bookmark.identity_of(run.job, run.files)
+    mark = bookmark.load_bookmark(folder, identity) or bookmark.Bookmark(identity or "")
+    if not mark.parts:
+        _clear(folder)
+    ledger = _ledger(run, folder, path.name, means, mark)
+    is_two_pass = bool(run.job.pipeline.global_steps)
+    with ExitStack() as stack:
+        for kept in ledger.aside.values():
+            stack.enter_context(kept)
+        parts: Iterable[Placed] = placed(run.parts(ahead=ahead, skip=mark.parts), mark.file, mark.rows_before)
+        parts = _counted(run, accounted(run, parts, ledger), ledger, means.progress)
+        if is_two_pass:
+            if identity is not None and means.cache_dir is None:
+                bookmark.save_bookmark(folder, mark)  # the spool outlives a failure
+            parts = Deduplication(run, ledger, folder / ".dedup")(parts, ahead=ahead)
+        builder = StoreBuilder(run, path, ledger, mark)
+        stack.callback(builder.origins.close)
+        with builder.writer as writer:
+            for number, each in enumerate(parts, mark.parts + 1):
+                builder.add(each)
+                if identity is not None and not is_two_pass:
+                    builder.mark_if_due(each, number)
+            _refuse_nothing(run, ledger)
+            writer.describe(sources=_sources(run), recipe=_recipe(run, ledger))
+        with TokenStore(path) as store:
+            builder.origins.seal(origins_path(path, store.fingerprint))
+    return ledger
+
+
+def _clear(folder: Path) -> None:
+    """Remove the unfinished store and what belongs to it; parts and the bookmark stay."""
+    for entry in folder.iterdir():
+        if entry.name in (SPOOL, bookmark.NAME):
+            continue
+        if entry.is_dir():
+            disk.remove_tree(entry)
+        else:
+            disk.remove(entry)
+
+
+def _ledger(run: Run, folder: Path, name: str, means: Means, mark: bookmark.Bookmark) -> Ledger:
+    """What was counted and kept aside up to the mark, and goes on from there."""
+    aside = {"quarantine": KeptAside(folder / f"{name}.quarantine.jsonl", level=means.level)}
+    if means.keep_rejected:
+        aside["rejected"] = KeptAside(folder / f"{name}.rejected.jsonl", level=means.level)
+    for kind, (size, records) in mark.kept.items():
+        if kind in aside:
+            aside[kind].go_back(size, records)
+    statistics = Statistics.from_json(mark.statistics) if mark.parts else Statistics.of(run.files)
+    bad = BadRecords(means.on_bad, aside["quarantine"])
+    bad.counts.update(mark.bad)
+    return Ledger(statistics, bad, aside)
+
+
+def _refuse_nothing(run: Run, ledger: Ledger) -> None:
+    """A store without a document is no store."""
+    if not ledger.statistics.documents:
+        counts = ledger.statistics.skipped + ledger.statistics.dropped + ledger.bad.counts
+        left_out = ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "nothing at all"
+        raise SourceError(
+            f"no document was found (files read: {len(run.files)}; left out: {left_out})",
+            hint="look at what was left out and why; is it the right source and text_field?",
+        )
 
 
 def _counted(run: Run, parts: Iterable[Placed], ledger: Ledger, progress: OnProgress) -> Iterable[Placed]:
     """Say how far the run is."""
     total = sum(file.bytes for file in run.files)
-    before, file, tokens, documents = 0, 0, 0, 0
+    before, file = 0, 0
+    tokens, documents = ledger.statistics.tokens, ledger.statistics.documents
     for each in parts:
         while file < each.file:
             before, file = before + run.files[file].bytes, file + 1

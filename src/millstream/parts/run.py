@@ -7,11 +7,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 
 from millstream.errors import SourceError
 from millstream.parts.cache import PartCache, key_of
 from millstream.parts.identity import (
     digest_segment,
+    identify_object,
     join_segments,
     remember_digest,
     remembered_digest,
@@ -47,16 +49,16 @@ class Run:
     """One pass over all files. `digests` holds the hash of each file that was begun."""
 
     def __init__(
-        self, job: Job, files: Sequence[FoundFile], cache: PartCache, workers: Workers, make: Make = make_part
+        self, job: Job, files: Sequence[FoundFile], cache: PartCache | None, workers: Workers, make: Make = make_part
     ) -> None:
         self.job, self.files, self.cache, self.workers, self.make = job, files, cache, workers, make
         self.digests: list[str] = []
         self.counts = Counts()
         self._lock = threading.Lock()
 
-    def parts(self, *, ahead: int) -> Iterator[Made]:
-        """Give the parts of all chunks in the order of the files; `ahead` bounds how many are held in memory."""
-        return in_order(self.workers, self._obtain, self._tasks(), ahead=ahead)
+    def parts(self, *, ahead: int, skip: int = 0) -> Iterator[Made]:
+        """Give the parts of all chunks but the first `skip` in the order of the files; at most `ahead` are held."""
+        return in_order(self.workers, self._obtain, islice(self._tasks(), skip, None), ahead=ahead)
 
     def _tasks(self) -> Iterator[tuple[int, Chunk, str | None]]:
         for number, digest in enumerate(self._digested()):
@@ -67,13 +69,13 @@ class Run:
 
     def _obtain(self, number: int, chunk: Chunk, key: str | None) -> Made:
         """Find a part or make it; in a worker."""
-        part = None if key is None else self.cache.get(key)
+        part = None if key is None or self.cache is None else self.cache.get(key)
         found = part is not None
         if part is None:
             if chunk.context is _KNOWN:
                 raise SourceError(f"{self.files[number].name}: its parts left the cache meanwhile", hint="run again")
             part = self.make(self.job, self.files[number], chunk)
-            if key is not None:
+            if key is not None and self.cache is not None:
                 self.cache.put(key, part)
         with self._lock:
             self.counts.found += found
@@ -82,7 +84,7 @@ class Run:
 
     def _chunks(self, file: FoundFile, digest: str) -> Iterator[Chunk]:
         """The chunks of a file; if all their parts are known, without reading it."""
-        if self.job.identity is None:
+        if self.job.identity is None or self.cache is None:
             yield from format_named(file.format).chunks(file, self.job.reading)
             return
         key = key_of("chunks", self.job.identity[1], file.format, digest)
@@ -110,7 +112,7 @@ class Run:
         """Begin to hash a file, unless its digest is known; the call that is given waits for it."""
         if file.data is not None:
             return lambda: identify_object(file.data)
-        known = remembered_digest(self.cache, file.path)
+        known = None if self.cache is None else remembered_digest(self.cache, file.path)
         if known is not None:
             return lambda: known
         touch = touch_of(file.path)
@@ -120,7 +122,8 @@ class Run:
 
         def finish() -> str:
             digest = join_segments(each.result() for each in hashes)
-            remember_digest(self.cache, file.path, touch, digest)
+            if self.cache is not None:
+                remember_digest(self.cache, file.path, touch, digest)
             return digest
 
         return finish
@@ -131,9 +134,3 @@ _KNOWN = object()  # marks a chunk whose part is in the cache: nothing was read 
 
 def _is_plan(plan: object) -> bool:
     return isinstance(plan, list) and all(isinstance(each, list) and len(each) == 2 for each in plan)
-
-
-def identify_object(data: object) -> str:
-    """Name what an object of another library holds: a data set of Hugging Face knows its own fingerprint."""
-    fingerprint = getattr(data, "_fingerprint", None)
-    return key_of("object", type(data).__qualname__, str(fingerprint) if fingerprint else id(data))

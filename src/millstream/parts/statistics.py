@@ -51,6 +51,14 @@ class Statistics:
         """Counts of a run that has done nothing yet."""
         return cls([FileCounts() for _ in files])
 
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Statistics:
+        """Counts as `dataclasses.asdict` gave them."""
+        counters = {name: Counter(content[name]) for name in ("skipped", "changed", "dropped")}
+        files = [FileCounts(**counts) for counts in content["files"]]
+        pace = [(seconds, source_bytes, tokens) for seconds, source_bytes, tokens in content["pace"]]
+        return cls(**{**content, **counters, "files": files, "pace": pace, "started": time.perf_counter()})
+
     def left_out(self, part: Part, file: FoundFile, rows_before: int) -> None:
         """Count what a part left out and changed."""
         self.skipped.update(part.skipped)

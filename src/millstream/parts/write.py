@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
+from millstream.parts.bookmark import Bookmark, save_bookmark
 from millstream.parts.cache import PartCache
 from millstream.parts.part import Part, Rejected
 from millstream.parts.policy import BadRecords, KeptAside
@@ -21,8 +22,10 @@ from millstream.records import DuplicateFinder, Duplicates
 from millstream.records.processor import label_of
 from millstream.store import TokenStoreWriter
 from millstream.store.origin import OriginsWriter
+from millstream.tokens.keep import describe_tokenizer
 
 DEDUP_BYTES = 256 << 20
+MARK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +44,16 @@ class Ledger:
 
     statistics: Statistics
     bad: BadRecords
-    rejected: KeptAside | None
+    aside: dict[str, KeptAside]
+
+    @property
+    def rejected(self) -> KeptAside | None:
+        """Where all records go that rules dropped, if they are kept."""
+        return self.aside.get("rejected")
 
 
-def placed(made: Iterable[Made]) -> Iterator[Placed]:
-    """Count the rows of each file."""
-    file, rows = -1, 0
+def placed(made: Iterable[Made], file: int = -1, rows: int = 0) -> Iterator[Placed]:
+    """Count the rows of each file; `rows` of the first one are behind us."""
     for each in made:
         if each.file != file:
             file, rows = each.file, 0
@@ -66,15 +73,52 @@ def accounted(run: Run, parts: Iterable[Placed], ledger: Ledger) -> Iterator[Pla
         yield each
 
 
-def written(
-    parts: Iterable[Placed], writer: TokenStoreWriter, origins: OriginsWriter, ledger: Ledger
-) -> Iterator[Placed]:
-    """Write the documents of each part, and where they came from."""
-    for each in parts:
-        writer.extend(each.part.tokens, each.part.ends)
-        origins.extend(each.part.origins + np.array([each.rows_before, 0, 0]))
-        ledger.statistics.written(each.part, each.file)
-        yield each
+class StoreBuilder:
+    """Writes parts into a store that comes to be, with their origins; and bookmarks, from which a later run goes on.
+
+    After a resumed start the writer may be ahead of the bookmark: the first `_surplus` documents are there already.
+    """
+
+    def __init__(self, run: Run, path: Path, ledger: Ledger, mark: Bookmark) -> None:
+        self._run, self._ledger, self._folder, self._mark = run, ledger, path.parent, mark
+        job = run.job
+        self.writer = TokenStoreWriter(
+            path, dtype=job.dtype, tokenizer=describe_tokenizer(job.tokenizer), resume=bool(mark.parts)
+        )
+        self.origins = OriginsWriter(path.parent / ".origins", documents=mark.documents)
+        self._surplus = self.writer.documents - mark.documents
+        self._documents, self._unmarked = mark.documents, 0
+
+    def add(self, each: Placed) -> None:
+        """Write the documents of a part, and where they came from."""
+        part, there = each.part, min(self._surplus, len(each.part.ends))
+        begin = int(part.ends[there - 1]) if there else 0
+        if there < len(part.ends):
+            self.writer.extend(part.tokens[begin:], part.ends[there:] - begin)
+        self._surplus -= there
+        self.origins.extend(part.origins + np.array([each.rows_before, 0, 0]))
+        self._ledger.statistics.written(part, each.file)
+        self._documents += len(part.ends)
+        self._unmarked += part.tokens.nbytes
+
+    def mark_if_due(self, each: Placed, parts: int) -> None:
+        """Let a later run go on behind this part, the `parts`-th, if enough was written since the last time."""
+        if self._unmarked >= MARK_BYTES:
+            self._unmarked = 0
+            self.writer.checkpoint()
+            self.origins.checkpoint()
+            kept = {name: aside.mark() for name, aside in self._ledger.aside.items()}
+            self._mark = replace(
+                self._mark,
+                parts=parts,
+                documents=self._documents,
+                file=each.file,
+                rows_before=each.rows_before + each.part.rows,
+                statistics=asdict(self._ledger.statistics),
+                bad=dict(self._ledger.bad.counts),
+                kept=kept,
+            )
+            save_bookmark(self._folder, self._mark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +136,9 @@ class Deduplication:
 
     def __call__(self, parts: Iterable[Placed], *, ahead: int) -> Iterator[Placed]:
         """Give the parts again, without duplicates."""
-        spool = PartCache(self.folder / "parts")
+        assert self.run.cache is not None
         seen: list[tuple[int, int, PartCache, str, int]] = []
-        duplicates = self._found(parts, spool, seen)
+        duplicates = self._found(parts, PartCache(self.folder / "parts"), seen)
         fetched = in_order(self.run.workers, _fetch, ((cache, key) for _, _, cache, key, _ in seen), ahead=ahead)
         for (file, rows_before, _, key, first), part in zip(seen, fetched, strict=True):
             stop = first + len(part.ends)
@@ -118,6 +162,7 @@ class Deduplication:
         ]
         first = 0
         for number, each in enumerate(parts):
+            assert self.run.cache is not None
             cache, key = self.run.cache, each.key
             if key is None:  # it has no name, so it is not in the cache
                 cache, key = spool, f"{number:032x}"

@@ -53,10 +53,21 @@ class OriginsWriter:
     (1, 6, 9)
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, documents: int = 0) -> None:
+        """Begin a file, or go on behind the first `documents` of one that `checkpoint` made durable."""
         self.path = path
         disk.make_directory(path.parent)
-        self._column = Column.begin(path.with_name(path.name + ".part"), _WORD)
+        part = path.with_name(path.name + ".part")
+        self._column = Column.resume(part, _WORD, 3 * documents) if documents else Column.begin(part, _WORD)
+
+    def checkpoint(self) -> None:
+        """Make what was added durable."""
+        self._column.flush()
+        disk.sync(self._column.fd)
+
+    def close(self) -> None:
+        """Give the file descriptor back."""
+        self._column.close()
 
     def extend(self, origins: NDArray[np.int64]) -> None:
         """Add the origins of some documents."""

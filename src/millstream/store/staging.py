@@ -28,12 +28,14 @@ _MARK = ".moved-out"
 
 
 @contextmanager
-def staged(output: Path, *, overwrite: bool = False, resume: bool = False, spool: str | None = None) -> Iterator[Path]:
+def staged(
+    output: Path, *, overwrite: bool = False, resume: bool = False, bookmark: str | None = None
+) -> Iterator[Path]:
     """Give a path to build a store at; when the block ends well, it becomes `output`, else it is removed.
 
     What a killed run left behind is put in order by the next one. With `overwrite` an older store is replaced
-    at the very end. `output` is a folder, or a `.bin` file with its companions. The folder named `spool` beside the
-    path (a name that begins with a dot) outlives a run that fails, and with `resume` the next one finds it there.
+    at the very end. `output` is a folder, or a `.bin` file with its companions. If a file named `bookmark` lies beside
+    the path when a run fails, everything stays as it is, and the next run finds it there with `resume`.
 
     >>> import tempfile
     >>> output = Path(tempfile.mkdtemp()) / "corpus"
@@ -46,17 +48,18 @@ def staged(output: Path, *, overwrite: bool = False, resume: bool = False, spool
     folder = staging_folder(output)
     with disk.reported(output, full=AGAIN), _locked(folder, output):
         _settle(folder, output)
-        if not resume and spool is not None and (folder / spool).exists():
+        is_unfinished = bookmark is not None and (folder / bookmark).exists()
+        if is_unfinished and not resume:
             log.warning("%s: what an unfinished run left behind is removed; resume=True would use it", output)
-        _sweep(folder, spool if resume else None)
+        if not (is_unfinished and resume):
+            _sweep(folder)
         try:
             check_free(output, overwrite=overwrite)
             yield folder / output.name
             _publish(folder, output)
         except BaseException:
             _settle(folder, output)
-            _sweep(folder, spool)
-            if not any(folder.iterdir()):
+            if bookmark is None or not (folder / bookmark).exists():
                 disk.remove_tree(folder)
             raise
         _settle(folder, output)
@@ -145,11 +148,8 @@ def _move_all(source: Path, output: Path) -> None:
         disk.sync_directory(output.parent)
 
 
-def _sweep(folder: Path, spool: str | None) -> None:
-    """Remove everything but the spool."""
+def _sweep(folder: Path) -> None:
     for entry in folder.iterdir():
-        if entry.name == spool:
-            continue
         if entry.is_dir() and not entry.is_symlink():
             disk.remove_tree(entry)
         else:
