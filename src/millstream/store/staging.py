@@ -47,7 +47,8 @@ def staged(
     """
     folder = staging_folder(output)
     with disk.reported(output, full=AGAIN), _locked(folder, output):
-        _settle(folder, output)
+        if _settle(folder, output):
+            _sweep(folder)
         is_unfinished = bookmark is not None and (folder / bookmark).exists()
         if is_unfinished and not resume:
             log.warning("%s: what an unfinished run left behind is removed; resume=True would use it", output)
@@ -127,13 +128,15 @@ def _publish(folder: Path, output: Path) -> None:
     _move_all(folder, output)
 
 
-def _settle(folder: Path, output: Path) -> None:
-    """Undo what stopped before the mark, finish what stopped behind it; else there is nothing to do."""
+def _settle(folder: Path, output: Path) -> bool:
+    """Undo what stopped before the mark, finish what stopped behind it; tell whether the store is now in its place."""
     replaced = folder / _REPLACED
     if (folder / _MARK).exists():
         _move_all(folder, output)
-    elif (replaced / output.name).exists() and not output.exists():
+        return True
+    if (replaced / output.name).exists() and not output.exists():
         _move_all(replaced, output)
+    return False
 
 
 def _move_all(source: Path, output: Path) -> None:

@@ -1,0 +1,197 @@
+"""Killed at any moment, `prepare` goes on and makes the same bytes; two runs never share an output."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from millstream.api import prepare
+from millstream.errors import StoreError
+from millstream.store import TokenStore
+from millstream.tokens import CharTokenizer
+
+ALPHABET = "abcdefghij klmnopqrst"
+
+# Small chunks and bookmarks, so that a few thousand records make a long run; it kills itself at its n-th step, which is
+# a write, a rename or a part that was taken.
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from millstream.errors import StoreError
+from millstream.parts import write
+from millstream.parts.prepare import Making, Means, prepare_store
+from millstream.records import Recipe
+from millstream.sources import Reading, discover
+from millstream.store import disk
+from millstream.tokens import CharTokenizer
+
+source, output, cache, steps, workers, deadline = sys.argv[1:]
+left = int(deadline)
+
+def step(*_):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def counted(operation):
+    def call(*arguments):
+        step()
+        return operation(*arguments)
+    return call
+
+for name in ("write", "rename", "sync", "publish"):
+    setattr(disk, name, counted(getattr(disk, name)))
+write.MARK_BYTES = 20_000
+recipe = Recipe.of([name for name in steps.split(",") if name])
+making = Making(Reading(chunk_bytes=10_000), recipe, CharTokenizer(sorted("ALPHABET")))
+means = Means(
+    workers=int(workers), on_bad="quarantine", resume=True, cache_dir=Path(cache) if cache else None,
+    keep_rejected=True, progress=step,
+)
+try:
+    prepare_store(discover(source), Path(output), making, means)
+except StoreError as error:  # the run before was killed while it moved the finished store to its place
+    assert "this store exists" in error.message, error
+""".replace("ALPHABET", ALPHABET)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few files of several kinds, with bad records and duplicates in them."""
+    folder, chance = tmp_path_factory.mktemp("corpus"), random.Random(0)
+
+    def line() -> str:
+        kind = chance.random()
+        if kind < 0.02:
+            return "not json"
+        text = "duplicate" if kind < 0.2 else "".join(chance.choices(ALPHABET, k=chance.randint(0, 300)))
+        return json.dumps({"text": text})
+
+    for number in range(3):
+        lines = "\n".join(line() for _ in range(400))
+        (folder / f"{number}.jsonl").write_text(lines)
+        with gzip.open(folder / f"{number}.jsonl.gz", "wt") as packed:
+            packed.write("\n".join(line() for _ in range(200)))
+    return folder
+
+
+def run(source: Path, output: Path, cache: str, steps: str, deadline: int, workers: int = 2) -> int:
+    arguments = [str(each) for each in (source, output, cache, steps, workers, deadline)]
+    done = subprocess.run([sys.executable, "-c", CHILD, *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("output", ["corpus", "corpus.bin"])
+@pytest.mark.parametrize("steps", ["", "length,exact_dedup"])
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_run_that_is_killed_again_and_again_makes_the_same_bytes(
+    corpus: Path, tmp_path: Path, cached: bool, steps: str, output: str
+) -> None:
+    whole = tmp_path / "whole"
+    run(corpus, whole / output, "", steps, deadline=0, workers=1)
+    chance = random.Random(f"{cached}{steps}{output}")
+    broken = tmp_path / "broken"
+    cache = str(tmp_path / "cache") if cached else ""
+
+    kills = 0
+    for patience in (20, 70, 140, 10**9):  # each run gets further, and the last one to the end
+        code = run(corpus, broken / output, cache, steps, deadline=chance.randint(patience // 2, patience))
+        kills += code != 0
+        if code == 0:
+            break
+        with pytest.raises(StoreError):
+            TokenStore(broken / output)
+
+    assert kills >= 2
+    assert files_of(broken) == files_of(whole)
+
+
+def test_resuming_with_nothing_to_resume_starts_afresh(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abc")
+
+    report = prepare(tmp_path / "a.txt", tmp_path / "corpus", CharTokenizer("abc"), resume=True)
+
+    assert report.documents == 1
+    with pytest.raises(StoreError, match="this store exists"):
+        prepare(tmp_path / "a.txt", tmp_path / "corpus", CharTokenizer("abc"), resume=True)
+
+
+def test_what_an_unfinished_run_left_is_discarded_with_a_message_unless_resumed(
+    corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    code = run(corpus, tmp_path / "corpus", "", "", deadline=150)
+    assert code != 0
+    assert (tmp_path / ".corpus.preparing" / ".bookmark.json").exists()
+
+    prepare(corpus, tmp_path / "corpus", CharTokenizer(sorted(ALPHABET)), on_bad="skip")
+
+    assert "what an unfinished run left behind is removed" in caplog.text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus"]
+
+
+def test_a_run_that_would_make_something_else_does_not_go_on(corpus: Path, tmp_path: Path) -> None:
+    code = run(corpus, tmp_path / "corpus", "", "", deadline=150)
+    assert code != 0
+
+    run(corpus, tmp_path / "corpus", "", "length,exact_dedup", deadline=0)
+    run(corpus, tmp_path / "other", "", "length,exact_dedup", deadline=0)
+
+    assert files_of(tmp_path / "corpus") == files_of(tmp_path / "other")
+
+
+def test_two_runs_into_one_output_and_the_second_is_refused(corpus: Path, tmp_path: Path) -> None:
+    running, refused = threading.Event(), threading.Event()
+
+    def wait(_: object) -> None:
+        running.set()
+        refused.wait(60)
+
+    first = threading.Thread(
+        target=prepare,
+        args=(corpus, tmp_path / "corpus", CharTokenizer(sorted(ALPHABET))),
+        kwargs={"on_bad": "skip", "progress": wait},
+    )
+    first.start()
+    running.wait(60)
+    with pytest.raises(StoreError, match="another process is preparing this store"):
+        prepare(corpus, tmp_path / "corpus", "char")
+    refused.set()
+    first.join()
+
+    assert TokenStore(tmp_path / "corpus").documents > 0
+
+
+def test_the_second_run_is_found_and_a_changed_file_re_does_only_itself(corpus: Path, tmp_path: Path) -> None:
+    source, cache = tmp_path / "source", tmp_path / "cache"
+    shutil.copytree(corpus, source)
+    tokenizer = CharTokenizer(sorted(ALPHABET))
+
+    def made(output: str) -> tuple[int, int]:
+        report = prepare(source, tmp_path / output, tokenizer, on_bad="skip", cache_dir=cache)
+        return report.details["parts"]["made"], report.details["parts"]["found"]
+
+    assert made("first") == (6, 0)
+    assert made("second") == (0, 6)
+    with (source / "1.jsonl").open("a") as file:
+        file.write('\n{"text": "one more"}\n')
+    assert made("third") == (1, 5)
+    (source / "2.jsonl").rename(source / "3.jsonl")
+    assert made("fourth") == (0, 6)
+    assert {path: data for path, data in files_of(tmp_path / "second").items() if "report" not in path} == {
+        path: data for path, data in files_of(tmp_path / "first").items() if "report" not in path
+    }
