@@ -1,4 +1,4 @@
-"""`millstream prepare`: raw text -> a store of tokens."""
+"""`millstream prepare`: a raw corpus -> a store of tokens."""
 
 from __future__ import annotations
 
@@ -7,22 +7,34 @@ import dataclasses
 
 from millstream.cli import show
 from millstream.cli.progress import shown_progress
+from millstream.compression import LEVEL
 from millstream.sources.chunk import MAX_DOCUMENT_BYTES
 
 SUMMARY = "turn raw files into a store of tokens"
 DESCRIPTION = """\
 Turn text, JSON lines, CSV, Parquet, Arrow or tar files, compressed or not, into a store of tokens that loaders read
-without parsing anything.
-The same input gives the same bytes. A run that is killed leaves nothing that opens."""
+without parsing anything. The same input gives the same bytes. A run that is killed leaves nothing that opens, and goes
+on with --resume; what was made of each piece is cached by content, so the same thing again is instant."""
 EPILOG = """\
 examples:
   millstream prepare book.txt corpus --tokenizer char
   millstream prepare texts/ corpus --tokenizer bpe:8192         learn a vocabulary of 8192 from the texts
-  millstream prepare 'data/**/*.jsonl' corpus --tokenizer gpt2 --text-field content
-  millstream prepare data/ corpus --tokenizer tokenizer.json --on-bad quarantine
+  millstream prepare 'data/**/*.jsonl.zst' corpus --tokenizer gpt2 --text-field content
+  millstream prepare data/ corpus --tokenizer tokenizer.json --recipe clean.toml --keep-rejected
+  millstream prepare data/ corpus --tokenizer tokenizer.json --on-bad quarantine --resume
 
-A tokenizer is a Hugging Face tokenizer.json (or its folder), the name of a tiktoken encoding, or "char",
-"bpe" or "bpe:<size>" to learn one from the source. It is kept beside the tokens.
+A tokenizer is a Hugging Face tokenizer.json (or its folder), the name of a tiktoken encoding, a SentencePiece model, or
+"char", "bpe" or "bpe:<size>" to learn one from the source. It is kept beside the tokens.
+
+A recipe is a TOML or YAML file: steps that clean, filter and deduplicate records, in their order.
+  [[steps]]
+  name = "normalize"
+  [[steps]]
+  name = "gopher_quality"
+  min_words = 50
+  [[steps]]
+  name = "exact_dedup"
+What a rule drops is counted and shown with examples in report.html beside the store.
 """
 
 
@@ -31,56 +43,91 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="+", help="files, folders or patterns")
     parser.add_argument("output", help="the store to make: a folder, or one file that ends in .bin")
     parser.add_argument("-t", "--tokenizer", default="bpe", help="see below (default: bpe)")
-    parser.add_argument("--format", help="text, jsonl, csv, …: when the file names do not tell")
-    parser.add_argument("--text-field", default="text", help="the field or column of the text (default: text)")
-    parser.add_argument(
+    parser.add_argument("--recipe", help="a TOML or YAML file of steps, see below")
+    _add_reading(parser.add_argument_group("reading"))
+    _add_running(parser.add_argument_group("running"))
+
+
+def _add_reading(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--format", help="text, jsonl, csv, …: when the file names do not tell")
+    group.add_argument("--include", action="append", default=[], help="take only names like this, e.g. '*.jsonl'")
+    group.add_argument("--exclude", action="append", default=[], help="pass over names like this")
+    group.add_argument("--text-field", default="text", help="the field or column of the text (default: text)")
+    group.add_argument(
         "--documents", choices=("file", "line", "separator"), default="file", help="text: what a document is"
     )
-    parser.add_argument("--separator", help='text: what stands between documents, e.g. "<|endoftext|>"')
-    parser.add_argument("--eos", default="auto", help='end token: "auto", "none", or a token (default: auto)')
-    parser.add_argument("--on-bad", choices=("error", "skip", "quarantine"), default="error", help="bad records")
-    parser.add_argument("--max-document-bytes", type=int, default=MAX_DOCUMENT_BYTES, help="default: 256 MiB")
-    parser.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="default: the smallest that fits")
-    parser.add_argument("--workers", type=int, help="threads (default: all processors)")
-    parser.add_argument("--overwrite", action="store_true", help="replace an older store")
-    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    group.add_argument("--separator", help='text: what stands between documents, e.g. "<|endoftext|>"')
+    group.add_argument("--encoding", default="auto", help="default: UTF-8, or what a byte order mark says")
+    group.add_argument("--on-invalid", choices=("reject", "replace"), default="reject", help="bytes that are no text")
+    group.add_argument("--on-bad", choices=("error", "skip", "quarantine"), default="error", help="bad records")
+    group.add_argument("--max-document-bytes", type=int, default=MAX_DOCUMENT_BYTES, help="default: 256 MiB")
+    group.add_argument("--eos", default="auto", help='end token: "auto", "none", or a token (default: auto)')
+
+
+def _add_running(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--workers", type=int, help="threads (default: all processors)")
+    group.add_argument("--engine", choices=("local", "ray"), default="local", help="where the work is done")
+    group.add_argument("--resume", action="store_true", help="go on where an unfinished run stopped")
+    group.add_argument("--overwrite", action="store_true", help="replace an older store")
+    group.add_argument("--no-cache", action="store_true", help="neither use nor fill the cache")
+    group.add_argument("--cache-dir", help="default: $MILLSTREAM_CACHE, or ~/.cache/millstream")
+    group.add_argument("--keep-rejected", action="store_true", help="keep every record that the recipe drops")
+    group.add_argument("--compression", choices=("zstd", "none"), default="zstd", help="of cache and kept records")
+    group.add_argument("--level", type=int, default=LEVEL, help=f"of the compression (default: {LEVEL})")
+    group.add_argument("--memory-budget", help="e.g. 2GB (default: what the workers need)")
+    group.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="default: the smallest that fits")
+    group.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+    group.add_argument("--json", action="store_true", help="progress on stderr and the report on stdout as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prepare a store and report."""
     from millstream.api import prepare
 
-    separated = arguments.separator is not None and arguments.documents == "file"
-    with shown_progress(quiet=arguments.quiet) as progress:
+    with shown_progress(quiet=arguments.quiet, machine=arguments.json) as progress:
         report = prepare(
             arguments.source,
             arguments.output,
             arguments.tokenizer,
-            workers=arguments.workers,
-            on_bad=arguments.on_bad,
-            eos=_eos(arguments.eos),
+            recipe=arguments.recipe,
             format=arguments.format,
+            include=arguments.include,
+            exclude=arguments.exclude,
             text_field=arguments.text_field,
-            documents="separator" if separated else arguments.documents,
+            documents=arguments.documents,
             separator=arguments.separator,
+            encoding=arguments.encoding,
+            on_invalid=arguments.on_invalid,
+            on_bad=arguments.on_bad,
             max_document_bytes=arguments.max_document_bytes,
-            dtype=arguments.dtype,
+            eos=_eos(arguments.eos),
+            workers=arguments.workers,
+            engine=arguments.engine,
+            resume=arguments.resume,
             overwrite=arguments.overwrite,
+            cache=not arguments.no_cache,
+            cache_dir=arguments.cache_dir,
+            keep_rejected=arguments.keep_rejected,
+            compression=arguments.compression,
+            level=arguments.level,
+            memory_budget=arguments.memory_budget,
+            dtype=arguments.dtype,
             progress=progress,
         )
     if arguments.json:
         show.print_json(dataclasses.asdict(report))
         return 0
     left_out = ", ".join(f"{number:,} {reason}" for reason, number in report.skipped.items())
+    kept = [str(path) for path in (report.quarantine, report.rejected) if path is not None]
     rows = [
         ("store", f"{report.path}  ({report.dtype}, {report.fingerprint})"),
         ("tokens", f"{report.tokens:,}"),
         ("documents", f"{report.documents:,} of {show.counted(report.files, 'file')}, {show.size(report.bytes)}"),
         ("tokenizer", report.tokenizer),
         ("left out", left_out),
-        ("kept aside", str(report.quarantine or "")),
+        ("kept aside", ", ".join(kept)),
         ("took", f"{show.duration(report.seconds)}, {show.count(report.tokens_per_second)} tokens/s"),
+        ("report", str(report.page)),
     ]
     print(show.table(rows))
     return 0

@@ -1,7 +1,12 @@
-"""Progress of long jobs on stderr: bars where `rich` and a terminal are at hand, else a line now and then."""
+"""Progress of long jobs on stderr: bars where `rich` and a terminal are at hand, else a line now and then.
+
+For machines each line is a JSON object.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -9,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from millstream.cli import show
+from millstream.stats.memory import resident_bytes
 from millstream.stats.progress import OnProgress, Progress
 
 _LINE_EVERY_S = 5.0
@@ -16,9 +22,9 @@ _BAR_EVERY_S = 0.1
 
 
 @contextmanager
-def shown_progress(*, quiet: bool = False) -> Iterator[OnProgress]:
+def shown_progress(*, quiet: bool = False, machine: bool = False) -> Iterator[OnProgress]:
     """Give a callback that shows what it is told until the block ends."""
-    display: _Lines = _Quiet() if quiet else _Bars() if _can_draw() else _Lines()
+    display: _Lines = _Quiet() if quiet else _JsonLines() if machine else _Bars() if _can_draw() else _Lines()
     try:
         yield display
     finally:
@@ -66,6 +72,14 @@ class _Lines:
 class _Quiet(_Lines):
     def show(self, progress: Progress, text: str) -> None:
         """Show nothing."""
+
+
+class _JsonLines(_Lines):
+    def show(self, progress: Progress, text: str) -> None:
+        """Show all numbers as JSON."""
+        seconds = round(time.monotonic() - self._begun, 3)
+        line = {**dataclasses.asdict(progress), "seconds": seconds, "memory_bytes": resident_bytes()}
+        print(json.dumps(line), file=sys.stderr, flush=True)
 
 
 class _Bars(_Lines):
@@ -121,6 +135,9 @@ def describe(progress: Progress, seconds: float) -> str:
             parts.append(f"{show.duration(left)} left, done at {clock}")
         else:
             parts.append(f"in {show.duration(seconds)}")
+    if progress.tokens is not None and seconds > 0:
+        parts.append(f"{show.count(progress.tokens / seconds)} tokens/s")
+        parts.append(f"{show.size(resident_bytes())} of memory")
     return "  ".join(part for part in [*parts, progress.detail] if part)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
-import resource
 from pathlib import Path
 from typing import Any
 
 from millstream.parts.page import render
 from millstream.parts.prepare import Means, Outcome
 from millstream.sources import Found
+from millstream.stats.memory import peak_bytes
 
 VERSION = 1
 
@@ -49,7 +49,7 @@ def report_of(outcome: Outcome, found: Found, means: Means) -> dict[str, Any]:
         "pace": statistics.pace,
         "seconds": round(outcome.seconds, 3),
         "cpu_seconds": round(outcome.cpu_seconds, 3),
-        "peak_memory_bytes": peak_memory_bytes(),
+        "peak_memory_bytes": peak_bytes(),
         "workers": means.workers,
         "parts": {"made": outcome.parts_made, "found": outcome.parts_found, "bytes_written": outcome.spool_bytes},
         "machine": {"processors": os.cpu_count(), "system": platform.system(), "python": platform.python_version()},
@@ -80,9 +80,3 @@ def read_report(store: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return report if isinstance(report, dict) and report.get("version") == VERSION else None
-
-
-def peak_memory_bytes() -> int:
-    """The most memory that this process ever held."""
-    unit = 1 if platform.system() == "Darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
