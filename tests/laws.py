@@ -41,7 +41,7 @@ def make_store(
 
 
 @cache
-def _written(lengths: tuple[int, ...], shard_tokens: int, token: int, compress: bool) -> Path:  # noqa: FBT001
+def _written(lengths: tuple[int, ...], shard_tokens: int, token: int, compress: bool) -> Path:
     path = Path(tempfile.mkdtemp(prefix="millstream-laws-"), "store")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk, "sync", lambda fd: None)  # ten times faster, and no power will fail
