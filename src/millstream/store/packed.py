@@ -105,7 +105,7 @@ class PackedTokens:
             whole = done + int(believable[done:].argmin())
             taken, reason = self._unpack(bounds[done : whole + 1], tokens[done * self.block : whole * self.block])
             done += taken
-            if done < whole or (not believable[done] and done < stop - first):
+            if done < stop - first:
                 span = int(bounds[done]), int(bounds[done + 1])
                 damages.append(Damage(str(self.path), reason or MISPLACED, first + done, *span))
                 done += 1
