@@ -317,3 +317,18 @@ def test_a_killed_run_leaves_nothing_that_opens_and_the_next_one_works(tmp_path:
         TokenStore(output)
     assert prepare(tmp_path / "big.txt", output, "char", documents="line").documents == 3000
     assert sorted(path.name for path in output.parent.iterdir()) == ["corpus"]
+
+
+@pytest.mark.parametrize("output", ["corpus", "corpus.bin"])
+def test_a_packed_store_holds_the_same_tokens_and_the_report_says_what_it_saves(
+    raw: Path, tmp_path: Path, output: str
+) -> None:
+    (raw / "long.txt").write_text("the mill by the stream " * 10_000)
+
+    plain = prepare(raw, tmp_path / "plain" / output, "char")
+    packed = prepare(raw, tmp_path / "packed" / output, "char", compress=True)
+
+    assert packed.fingerprint == plain.fingerprint
+    assert TokenStore(packed.path)[:].tolist() == TokenStore(plain.path)[:].tolist()
+    assert packed.details["storage"]["ratio"] > 10
+    assert packed.details["storage"]["token_bytes"] == plain.details["storage"]["token_bytes"]

@@ -75,6 +75,8 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--compression", choices=("zstd", "none"), default="zstd", help="of cache and kept records")
     group.add_argument("--level", type=int, default=LEVEL, help=f"of the compression (default: {LEVEL})")
     group.add_argument("--memory-budget", help="e.g. 2GB (default: what the workers need)")
+    packed = {"nargs": "?", "type": int, "const": True, "default": False, "metavar": "LEVEL"}
+    group.add_argument("--compress", help="pack the tokens of the store with zstd", **packed)  # type: ignore[arg-type]
     group.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="default: the smallest that fits")
     group.add_argument("-q", "--quiet", action="store_true", help="show no progress")
     group.add_argument("--json", action="store_true", help="progress on stderr and the report on stdout as JSON")
@@ -112,6 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
             level=arguments.level,
             memory_budget=arguments.memory_budget,
             dtype=arguments.dtype,
+            compress=arguments.compress,
             progress=progress,
         )
     if arguments.json:

@@ -31,6 +31,7 @@ from millstream.records import Recipe
 from millstream.sources import Found, Reading
 from millstream.stats.progress import OnProgress, Progress
 from millstream.store import TokenStore, disk
+from millstream.store.format import token_dtype
 from millstream.store.origin import origins_path
 from millstream.store.staging import staged
 from millstream.tokens import Tokenizer, resolve_eos
@@ -52,6 +53,7 @@ class Making:
     tokenizer: object = "bpe"
     eos: str | int | None = "auto"
     dtype: str | None = None
+    compress: int | None = None
     before: Any = None
     after: Any = None
 
@@ -100,6 +102,8 @@ class Outcome:
     parts_made: int
     parts_found: int
     spool_bytes: int
+    token_bytes: int
+    file_bytes: int
     seconds: float
     cpu_seconds: float
 
@@ -119,7 +123,7 @@ def prepare_store(found: Found, output: Path, making: Making, means: Means) -> O
         tokenizer = learned_or_loaded(making.tokenizer, found, making.reading, making.recipe, cache, means.progress)
         job = _job(making, tokenizer, keep_rejected=means.keep_rejected)
         run = Run(job, found.files, cache, workers, means.make)
-        ledger = _write(run, path, means, ahead)
+        ledger = _write(run, path, making, means, ahead)
         keep_tokenizer(tokenizer, path)
     if cache is not None and means.cache_dir is not None:
         cache.prune(means.cache_limit)
@@ -137,6 +141,8 @@ def prepare_store(found: Found, output: Path, making: Making, means: Means) -> O
         parts_made=run.counts.made,
         parts_found=run.counts.found,
         spool_bytes=0 if cache is None else cache.bytes_written,
+        token_bytes=manifest["tokens"] * token_dtype(manifest["dtype"]).itemsize,
+        file_bytes=sum(file.stat().st_size for file in ([output] if output.is_file() else output.glob("*.bin"))),
         seconds=time.perf_counter() - started,
         cpu_seconds=time.process_time() - cpu,
     )
@@ -158,9 +164,9 @@ def _job(making: Making, tokenizer: Tokenizer, *, keep_rejected: bool) -> Job:
     return job
 
 
-def _write(run: Run, path: Path, means: Means, ahead: int) -> Ledger:
+def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> Ledger:
     """Take all parts in order and write the store at `path`, from where an earlier run stopped, if one did."""
-    folder, identity = path.parent, bookmark.identity_of(run.job, run.files)
+    folder, identity = path.parent, bookmark.identity_of(run.job, run.files, making.compress)
     mark = bookmark.load_bookmark(folder, identity) or bookmark.Bookmark(identity or "")
     if not mark.parts:
         _clear(folder)
@@ -175,7 +181,7 @@ def _write(run: Run, path: Path, means: Means, ahead: int) -> Ledger:
             if identity is not None and means.cache_dir is None:
                 bookmark.save_bookmark(folder, mark)  # the spool outlives a failure
             parts = Deduplication(run, ledger, folder / ".dedup")(parts, ahead=ahead)
-        builder = StoreBuilder(run, path, ledger, mark)
+        builder = StoreBuilder(run, path, ledger, mark, making.compress)
         stack.callback(builder.origins.close)
         with builder.writer as writer:
             for number, each in enumerate(parts, mark.parts + 1):

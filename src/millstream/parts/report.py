@@ -39,6 +39,12 @@ def report_of(outcome: Outcome, found: Found, means: Means) -> dict[str, Any]:
             | {"rows": counts.rows, "documents": counts.documents, "tokens": counts.tokens}
             for file, counts in zip(found.files, statistics.files, strict=True)
         ],
+        "storage": {
+            "token_bytes": outcome.token_bytes,
+            "file_bytes": outcome.file_bytes,
+            "ratio": round(outcome.token_bytes / max(1, outcome.file_bytes), 3),
+            "cpu_seconds": round(statistics.writing_cpu_seconds, 3),
+        },
         "lengths": statistics.lengths,
         "left_out": dict(sorted({**skipped, **bad, **dropped}.items())),
         "bad": bad,

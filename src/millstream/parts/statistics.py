@@ -45,6 +45,7 @@ class Statistics:
     examples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     pace: list[tuple[float, int, int]] = field(default_factory=list)
     source_bytes: int = 0
+    writing_cpu_seconds: float = 0.0
 
     @classmethod
     def of(cls, files: Sequence[FoundFile]) -> Statistics:

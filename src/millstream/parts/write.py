@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -71,11 +72,15 @@ class StoreBuilder:
     After a resumed start the writer may be ahead of the bookmark: the first `_surplus` documents are there already.
     """
 
-    def __init__(self, run: Run, path: Path, ledger: Ledger, mark: Bookmark) -> None:
+    def __init__(self, run: Run, path: Path, ledger: Ledger, mark: Bookmark, compress: int | None) -> None:
         self._run, self._ledger, self._folder, self._mark = run, ledger, path.parent, mark
         job = run.job
         self.writer = TokenStoreWriter(
-            path, dtype=job.dtype, tokenizer=describe_tokenizer(job.tokenizer), resume=bool(mark.parts)
+            path,
+            dtype=job.dtype,
+            tokenizer=describe_tokenizer(job.tokenizer),
+            resume=bool(mark.parts),
+            compress=compress,
         )
         self.origins = OriginsWriter(path.parent / ".origins", documents=mark.documents)
         self._surplus = self.writer.documents - mark.documents
@@ -85,8 +90,10 @@ class StoreBuilder:
         """Write the documents of a part, and where they came from."""
         part, there = each.part, min(self._surplus, len(each.part.ends))
         begin = int(part.ends[there - 1]) if there else 0
+        began = time.thread_time()
         if there < len(part.ends):
             self.writer.extend(part.tokens[begin:], part.ends[there:] - begin)
+        self._ledger.statistics.writing_cpu_seconds += time.thread_time() - began
         self._surplus -= there
         self.origins.extend(part.origins + np.array([each.rows_before, 0, 0]))
         self._ledger.statistics.written(part, each.file)
