@@ -152,7 +152,7 @@ def _storage(storage: Mapping[str, Any]) -> str:
     """How large the tokens are on the disk, and what it cost to write them.
 
     >>> _storage({"token_bytes": 4_000_000, "file_bytes": 1_250_000, "ratio": 3.2, "cpu_seconds": 0.5})
-    '1.25 MB (packed to 1/3.2), written in 500 ms of processor time'
+    '1.2 MB (packed to 1/3.2), written in 500 ms of processor time'
     """
     packed = f" (packed to 1/{storage['ratio']:g})" if storage["ratio"] > 1 else ""
     return f"{size(storage['file_bytes'])}{packed}, written in {duration(storage['cpu_seconds'])} of processor time"
