@@ -94,7 +94,7 @@ class Outcome:
 
     manifest: dict[str, Any]
     tokenizer: str
-    engine: str
+    engine: str | None
     statistics: Statistics
     bad: dict[str, int]
     quarantine: Path | None
@@ -133,7 +133,7 @@ def prepare_store(found: Found, output: Path, making: Making, means: Means) -> O
     return Outcome(
         manifest=dict(manifest),
         tokenizer=tokenizer.name,
-        engine=getattr(tokenizer, "engine", tokenizer.name),
+        engine=getattr(tokenizer, "engine", None) if run.counts.made else None,
         statistics=ledger.statistics,
         bad=dict(sorted(ledger.bad.counts.items())),
         quarantine=aside.get("quarantine"),

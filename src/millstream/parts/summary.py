@@ -136,7 +136,7 @@ def particulars(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     tokenizer, parts, machine = report["tokenizer"] or {}, report["parts"], report["machine"]
     name, engine = tokenizer.get("name", "none"), report["tokenizer_engine"]
     ids = f" ({tokenizer['vocab_size']:,} ids)" if "vocab_size" in tokenizer else ""
-    by = f", encoded by {engine}" if engine != name else ""
+    by = f", encoded by {engine}" if engine else ""
     made = f"{parts['made']:,} made, {parts['found']:,} found in the cache, {size(parts['bytes_written'])} written"
     return [
         ("tokenizer", f"{name}{ids}{by}"),
