@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -179,3 +180,13 @@ def test_the_budget_counts_the_decoded_blocks_of_every_thread(tmp_path: Path) ->
     plain = held_bytes(write_store(tmp_path / "plain", LONG))
     packed = held_bytes(write_store(tmp_path / "packed", LONG, compress=True))
     assert packed > plain + 3 * 16 * 2 * BLOCK_TOKENS
+
+
+def test_a_packed_file_that_shrinks_under_a_loader_is_an_error_and_ends_no_process(tmp_path: Path) -> None:
+    path = write_store(tmp_path / "s.bin", [np.random.default_rng(1).integers(0, 50_000, 300_000)], compress=True)
+    with PretrainDataLoader(path, chunk_size=50, batch_size=4, framework="numpy", prefetch=2, seed=1) as loader:
+        loader.next()
+        os.truncate(path, 0)
+        with pytest.raises(StoreError, match=r"s\.bin: became shorter, or unreadable, while it was being read"):
+            for _ in range(100):
+                loader.next()
