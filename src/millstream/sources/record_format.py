@@ -86,7 +86,9 @@ class RecordFormat(ABC):
             for place, record in enumerate(self.records(io.BufferedReader(_BlockStream(blocks)), reading)):
                 if place == row:
                     return _raw(record)
-        raise SourceError(f"{file.name}: there is no row {row + 1:,}")
+        raise SourceError(
+            f"{file.name}: there is no row {row + 1:,}", hint="is this the very file that the store was made from?"
+        )
 
 
 def _raw(record: Text) -> bytes:
