@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from millstream import MixedDataLoader, PretrainDataLoader, TokenStore, TokenStoreWriter, TrainingBatch
 from millstream.loaders.stores import StoreDataLoader
-from millstream.store import disk
+from millstream.store import disk, packed
 
 LENGTH = 5
 APART = 100_000
@@ -33,17 +33,20 @@ def examples(count: int) -> settings:
     return settings(max_examples=count * (50 if "MILLSTREAM_FUZZ" in os.environ else 1), deadline=None)
 
 
-def make_store(lengths: Iterable[int], shard_tokens: int = 10**9, *, start: int = 0) -> TokenStore:
+def make_store(
+    lengths: Iterable[int], shard_tokens: int = 10**9, *, start: int = 0, compress: bool = False
+) -> TokenStore:
     """Give a store of documents of these lengths, written once; token i of it is start + i."""
-    return TokenStore(_written(tuple(lengths), shard_tokens, start))
+    return TokenStore(_written(tuple(lengths), shard_tokens, start, compress))
 
 
 @cache
-def _written(lengths: tuple[int, ...], shard_tokens: int, token: int) -> Path:
+def _written(lengths: tuple[int, ...], shard_tokens: int, token: int, compress: bool) -> Path:
     path = Path(tempfile.mkdtemp(prefix="millstream-laws-"), "store")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk, "sync", lambda fd: None)  # ten times faster, and no power will fail
-        with TokenStoreWriter(path, dtype="uint32", shard_tokens=shard_tokens) as writer:
+        patch.setattr(packed, "BLOCK_TOKENS", 16)
+        with TokenStoreWriter(path, dtype="uint32", shard_tokens=shard_tokens, compress=compress) as writer:
             for length in lengths:
                 writer.append(np.arange(token, token + length, dtype=np.uint32))
                 token += length
@@ -74,10 +77,10 @@ class Data:
 
 @st.composite
 def stores(draw: st.DrawFn, least_tokens: int = 12, start: int = 0) -> TokenStore:
-    """Stores of a few hundred tokens: any document lengths, empty ones too, in any number of shards."""
+    """Stores of a few hundred tokens: any document lengths, empty ones too, in any number of shards, packed or not."""
     lengths = draw(st.lists(st.integers(0, 40), min_size=1, max_size=12))
     lengths.append(max(0, least_tokens - sum(lengths)))
-    return make_store(lengths, draw(st.sampled_from([1, 7, 50, 10**9])), start=start)
+    return make_store(lengths, draw(st.sampled_from([1, 7, 50, 10**9])), start=start, compress=draw(st.booleans()))
 
 
 @st.composite

@@ -1,17 +1,19 @@
-// bind/store.cpp: checksums and frames for millstream.store.
+// bind/store.cpp: checksums, frames and packed blocks for millstream.store.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
 #include "bind/module.h"
 #include "core/hash.h"
 #include "core/narrow.h"
+#include "core/packed.h"
 #include "core/tokenfile.h"
 
 using namespace nb::literals;
 
 namespace {
 
-using Fields = std::tuple<std::uint32_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>;
+using Fields = std::tuple<char, std::uint32_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint32_t>;
 
 std::span<const std::byte> bytes_of(const nb::bytes& bytes) {
   return {static_cast<const std::byte*>(bytes.data()), bytes.size()};
@@ -19,13 +21,32 @@ std::span<const std::byte> bytes_of(const nb::bytes& bytes) {
 
 Fields parse(const nb::bytes& first_bytes, std::uint64_t file_bytes, char kind) {
   const auto frame = millstream::parse_frame(bytes_of(first_bytes), file_bytes, kind);
-  return {frame.dtype, frame.count, frame.bound, frame.tag, frame.documents};
+  return {frame.kind, frame.dtype, frame.count, frame.bound, frame.tag, frame.documents, frame.block};
 }
 
 nb::bytes encode(char kind, std::uint32_t dtype, std::uint64_t count, std::uint64_t bound, std::uint64_t tag,
-                 std::uint64_t documents) {
-  const auto out = millstream::encode_frame({kind, dtype, count, millstream::frame_bytes, bound, tag, documents});
+                 std::uint64_t documents, std::uint32_t block) {
+  const auto out = millstream::encode_frame({kind, dtype, count, millstream::frame_bytes, bound, tag, documents, block});
   return nb::bytes(out.data(), out.size());
+}
+
+using Octets = Array<const std::uint8_t>;
+
+nb::bytes pack(Octets data, std::size_t block_bytes, int level, Array<std::uint64_t> ends) {
+  std::vector<std::byte> packed;
+  {
+    nb::gil_scoped_release unlocked;  // the arguments keep their buffers alive
+    packed = millstream::pack_blocks(std::as_bytes(view(data)), block_bytes, level, view(ends));
+  }
+  return nb::bytes(packed.data(), packed.size());
+}
+
+std::tuple<std::size_t, std::string> unpack(Octets packed, Array<const std::uint64_t> ends, std::size_t block_bytes,
+                                            Array<std::uint8_t> out) {
+  nb::gil_scoped_release unlocked;
+  auto done = millstream::unpack_blocks(std::as_bytes(view(packed)), view(ends), block_bytes,
+                                        std::as_writable_bytes(view(out)));
+  return {done.blocks, std::move(done.reason)};
 }
 
 template <typename T>
@@ -51,7 +72,14 @@ void register_store(nb::module_& m) {
   m.def("narrow_documents", &narrow<std::uint32_t>, "ids"_a, "ends"_a, "eos"_a.none(), "out"_a, narrowing);
   m.def("narrow_documents", &narrow<std::int32_t>, "ids"_a, "ends"_a, "eos"_a.none(), "out"_a, narrowing);
   m.def("parse_frame", &parse, "first_bytes"_a, "file_bytes"_a, "kind"_a,
-        "Check a frame against the file's size: (dtype, count, bound, tag, documents).");
+        "Check a frame against the file's size: (kind, dtype, count, bound, tag, documents, block).");
   m.def("encode_frame", &encode, "kind"_a, "dtype"_a, "count"_a, "bound"_a, "tag"_a, "documents"_a,
-        "The 64 bytes of a frame.");
+        "block"_a, "The 64 bytes of a frame.");
+  m.def("pack_blocks", &pack, "data"_a, "block_bytes"_a, "level"_a, "ends"_a,
+        "Pack each block of `data` into a frame of its own; `ends` hears where each ends.");
+  m.def("unpack_blocks", &unpack, "packed"_a, "ends"_a, "block_bytes"_a, "out"_a,
+        "Decode blocks until one is damaged: (blocks decoded, why the next one could not be).");
+  m.def("find_frames", [](Octets packed, Array<std::uint64_t> ends) {
+    return millstream::find_frames(std::as_bytes(view(packed)), view(ends));
+  }, "packed"_a, "ends"_a, "Find the zstd frames at the start of `packed` by their headers; tells how many are whole.");
 }

@@ -108,8 +108,10 @@ class ReadAhead {
     if (start >= facts.tokens) return true;
     const auto count = std::min(samples * length + 1, facts.tokens - start);
     const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-    const auto from = reinterpret_cast<std::uintptr_t>(shard.tokens + start * shard.token_width) / page * page;
-    const auto to = reinterpret_cast<std::uintptr_t>(shard.tokens + (start + count) * shard.token_width);
+    std::span<const std::byte> bytes;
+    if (!survives([&] { bytes = shard.bytes_of(start, count); }) || bytes.empty()) return true;
+    const auto from = reinterpret_cast<std::uintptr_t>(bytes.data()) / page * page;
+    const auto to = reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size());
     // The middle answers for the whole: the first page may be in memory because of its neighbour.
     auto* const middle = reinterpret_cast<void*>((from + to) / 2 / page * page);
     unsigned char resident = 1;

@@ -55,9 +55,14 @@ class Feed {
 
   // What a FeedScratch may grow to when batches of so many rows are filled.
   std::size_t scratch_bytes(std::size_t rows) const {
-    const bool joins = shape_.documents != Documents::row &&
-                       std::ranges::any_of(sources_, [](const auto& source) { return source.shards->count() > 1; });
-    return plan_.scratch_bytes(rows) + RowScratch::bytes(rows, shape_, joins);
+    std::size_t block_bytes = 0;
+    bool joins = false;
+    for (const auto& source : sources_) {
+      block_bytes = std::max(block_bytes, source.shards->block_bytes());
+      joins = joins || (source.shards->count() > 1 && shape_.documents != Documents::row);
+    }
+    return plan_.scratch_bytes(rows) + RowScratch::bytes(rows, shape_, joins || block_bytes > 0) +
+           DecodedBlocks::bytes(block_bytes);
   }
 
   // Fills `batch` with `own` rows from position `first` of the phase on; its remaining rows become filler. Returns early,
@@ -67,11 +72,11 @@ class Feed {
     if (own > batch.layout().rows) throw std::invalid_argument("more rows than the batch has room for");
     plan_.rows(first, own, scratch.plan);
     batch.facts = {.rows = own, .filler = batch.layout().rows - own};
-    Finders finders(sources_.size());
+    Finders finders(sources_.size());  // what they find stays mapped while they live
     find_rows(batch.facts, finders, scratch, stopping);
     if (stopping) return;
-    if (shape_.id_bytes == 8) write_rows<std::int64_t>(batch, finders, scratch, stopping);
-    else write_rows<std::int32_t>(batch, finders, scratch, stopping);
+    if (shape_.id_bytes == 8) write_rows<std::int64_t>(batch, scratch, stopping);
+    else write_rows<std::int32_t>(batch, scratch, stopping);
   }
 
  private:
@@ -93,7 +98,7 @@ class Feed {
 
   // Copies all rows under one guard: entering it costs as much as a short row.
   template <typename Out>
-  void write_rows(Batch& batch, Finders& finders, FeedScratch& scratch, const std::atomic<bool>& stopping) const {
+  void write_rows(Batch& batch, FeedScratch& scratch, const std::atomic<bool>& stopping) const {
     SegmentStarts starts{batch.starts()};
     const auto rows = scratch.row.rows.size();
     volatile std::size_t number = 0;  // readable after a jump out of the copy
@@ -104,7 +109,7 @@ class Feed {
         write_row<Out>(batch, row, scratch, &starts);
       }
     });
-    if (!alive) throw finders[scratch.plan.rows[number].source]->shrunk(scratch.row.rows[number].shard);
+    if (!alive) throw sources_[scratch.plan.rows[number].source].shards->shrunk(scratch.row.rows[number].shard);
     for (auto filler = rows; filler < batch.layout().rows; ++filler) write_filler<Out>(batch, filler, &starts);
     if (batch.layout().isolated) starts.starts[starts.count] = static_cast<std::int32_t>(batch.layout().rows * shape_.length);
     batch.facts.segments = starts.count;

@@ -1,5 +1,5 @@
 // core/rows.h: sample of a store -> where its tokens lie in memory, cut at documents if asked. Nothing is copied yet, except
-// for the few samples that cross shards.
+// for the few samples that cross shards and for those that lie in packed shards.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/assemble.h"
+#include "core/blocks.h"
 #include "core/guard.h"
 #include "core/shards.h"
 
@@ -38,10 +39,11 @@ struct FoundRow {
 struct RowScratch {
   std::vector<FoundRow> rows;
   std::vector<std::uint32_t> boundaries;
-  std::vector<std::byte> joined;  // samples that cross shards, brought together
+  std::vector<std::byte> joined;  // samples that cross shards, brought together, or were unpacked
   std::size_t joined_bytes = 0;   // in use
   std::size_t row_bytes = 0, most_joined_bytes = 0;
   std::vector<Segment> segments;
+  DecodedBlocks blocks;
 
   // Room for a batch, so that what was found stays where it is.
   void reset(std::size_t most_rows, const FeedShape& shape) {
@@ -56,7 +58,7 @@ struct RowScratch {
     segments.reserve(shape.length + 2);
   }
 
-  // What it may grow to; `joins` where samples may cross shards.
+  // What it may grow to, without its blocks; `joins` where samples may cross shards, or are unpacked.
   static std::size_t bytes(std::size_t most_rows, const FeedShape& shape, bool joins) {
     const auto found = most_rows * sizeof(FoundRow);
     const auto together = joins ? most_rows * joined_row_bytes(shape.length) : 0;
@@ -89,10 +91,6 @@ class RowFinder {
     return found;
   }
 
-  DataError shrunk(std::size_t shard) const {
-    return DataError(shards_.path(shard) + ": became shorter, or unreadable, while it was being read");
-  }
-
  private:
   DataError behind_the_end(std::uint64_t sample) const {
     return DataError(shards_.path(0) + ": the store has no row " + std::to_string(sample));
@@ -118,11 +116,11 @@ class RowFinder {
       start = document == 0 ? 0 : shard.end(document - 1);
       stop = shard.end(document);
     });
-    if (!alive) throw shrunk(number);
+    if (!alive) throw shards_.shrunk(number);
     if (start > stop || stop > shard.token_count) throw damaged_index(number);
     const auto count = std::min<std::uint64_t>(stop - start, shape_.length);
     const auto cut = stop - start - count;
-    const auto* const tokens = shard.tokens + start * shard.token_width;
+    const auto* const tokens = tokens_at(number, shard, start, count + (cut > 0));
     return {{tokens, static_cast<std::uint32_t>(count), cut > 0}, number, 0, 0, cut};
   }
 
@@ -137,7 +135,15 @@ class RowFinder {
     if (total > shards_.tokens_of(number) - start) return {bring_together(first, total, number), inputs, total > inputs};
     const auto& shard = reader_.at(number);
     find_boundaries(number, shard, start, total, 0);
-    return {shard.tokens + start * shard.token_width, inputs, total > inputs};
+    return {tokens_at(number, shard, start, total), inputs, total > inputs};
+  }
+
+  // Tokens of one shard as they lie in its file, or unpacked into the scratch.
+  const std::byte* tokens_at(std::size_t number, const Shards::Shard& shard, std::uint64_t start, std::uint64_t count) {
+    if (shard.tokens != nullptr) return shard.tokens + start * shard.token_width;
+    auto* const window = scratch_.join_next();
+    scratch_.blocks.copy(shards_, number, shard, start, count, window);
+    return window;
   }
 
   // Copies a window that crosses shards into the scratch, piece by piece.
@@ -152,14 +158,19 @@ class RowFinder {
       if (take == 0) continue;
       const auto& shard = reader_.at(number);
       auto* const to = window + done * token_bytes;
-      const auto* const from = shard.tokens + start * token_bytes;
-      if (!survives([&] { std::memcpy(to, from, take * token_bytes); })) throw shrunk(number);
+      copy_tokens(number, shard, start, take, to);
       if (done > 0 && shape_.documents == Documents::isolate)
         scratch_.boundaries.push_back(static_cast<std::uint32_t>(done));  // a document never crosses shards
       find_boundaries(number, shard, start, take, done);
       done += take;
     }
     return window;
+  }
+
+  void copy_tokens(std::size_t number, const Shards::Shard& shard, std::uint64_t start, std::uint64_t count, std::byte* to) {
+    if (shard.tokens == nullptr) return scratch_.blocks.copy(shards_, number, shard, start, count, to);
+    const auto* const from = shard.tokens + start * shard.token_width;
+    if (!survives([&] { std::memcpy(to, from, count * shard.token_width); })) throw shards_.shrunk(number);
   }
 
   // Where documents begin behind the first of [start, start + count) of a shard, counted from the window's first token.
@@ -178,7 +189,7 @@ class RowFinder {
         damaged = end <= previous || end > shard.token_count;
       }
     });
-    if (!alive) throw shrunk(number);
+    if (!alive) throw shards_.shrunk(number);
     if (damaged) throw damaged_index(number);
   }
 

@@ -23,6 +23,7 @@
 
 #include "core/guard.h"
 #include "core/mapped.h"
+#include "core/packed.h"
 #include "core/tokenfile.h"
 
 namespace millstream {
@@ -78,6 +79,7 @@ struct StoreLayout {
   std::string file;       // one file, or empty
   Dtype dtype = Dtype::uint16;
   std::uint64_t header_bytes = 0;  // 0: the file has no frame
+  std::uint32_t block_tokens = 0;  // of the largest blocks, where shards are packed; 0: none is
   const std::uint64_t* table = nullptr;  // borrowed: rows of eight (docs/formats.md)
   std::size_t shards = 0;
   IndexKind index = IndexKind::none;
@@ -94,7 +96,8 @@ class Shards {
   // One mapped shard: where its tokens lie, and where its documents end.
   struct Shard {
     std::unique_ptr<Mapping> token_file, index_file;
-    const std::byte* tokens = nullptr;
+    const std::byte* tokens = nullptr;  // null where they are packed
+    PackedTokens packed;
     std::uint64_t token_count = 0, document_count = 1;
     const std::byte* ends = nullptr;        // our index
     const std::byte* pointers = nullptr;    // Megatron's
@@ -120,6 +123,15 @@ class Shards {
       return low;
     }
 
+    // The bytes of the file that hold some of its tokens; for a guard, where they are packed. Perhaps none, if the file lies.
+    std::span<const std::byte> bytes_of(std::uint64_t start, std::uint64_t count) const {
+      if (tokens != nullptr) return {tokens + start * token_width, count * token_width};
+      const auto first = start / packed.block_tokens, last = (start + count - 1) / packed.block_tokens;
+      const auto from = packed.start(first), to = packed.end(last);
+      if (from < frame_bytes || from >= to || to > packed.table_start()) return {};
+      return {packed.file + from, to - from};
+    }
+
    private:
     static std::uint64_t load(const std::byte* array, std::uint64_t index) {
       std::uint64_t value;
@@ -142,6 +154,7 @@ class Shards {
   std::uint64_t documents() const { return documents_; }
   std::size_t count() const { return layout_.shards; }
   Dtype dtype() const { return layout_.dtype; }
+  std::size_t block_bytes() const { return layout_.block_tokens * width(layout_.dtype); }
 
   Row row(std::size_t shard) const {
     Row row;
@@ -160,6 +173,10 @@ class Shards {
   std::string path(std::size_t shard) const {
     if (!layout_.file.empty()) return layout_.file;
     return layout_.directory + "/" + name(shard) + ".bin";
+  }
+
+  DataError shrunk(std::size_t shard) const {
+    return DataError(path(shard) + ": became shorter, or unreadable, while it was being read");
   }
 
   // Access to mapped shards: what `at` returned stays mapped for as long as the Reader lives.
@@ -220,10 +237,11 @@ class Shards {
     shard->token_width = width(layout_.dtype);
     shard->token_count = facts.tokens;
     const auto bytes = shard->token_file->bytes();
-    check_size(where, bytes, facts);
     // Random windows touch a page or two each: reading ahead of them would only waste the disk. We ask ourselves.
     ::madvise(const_cast<std::byte*>(bytes.data()), bytes.size(), MADV_RANDOM);
-    shard->tokens = bytes.data() + layout_.header_bytes;
+    const auto frame = token_frame(where, bytes, facts);
+    if (frame.kind == 'Z') shard->packed = packed_tokens(where, bytes, frame);
+    else shard->tokens = bytes.data() + layout_.header_bytes;
     open_index(*shard, number, facts);
     return shard;
   }
@@ -240,16 +258,29 @@ class Shards {
     }
   }
 
-  void check_size(const std::string& where, std::span<const std::byte> bytes, const Row& facts) const {
+  Frame token_frame(const std::string& where, std::span<const std::byte> bytes, const Row& facts) const {
     if (layout_.header_bytes != 0) {
       const auto frame = frame_of(where, bytes, 'T');
       if (frame.count != facts.tokens || frame.tag != facts.tag || frame.dtype != static_cast<std::uint32_t>(layout_.dtype))
         throw DataError(where + ": is not the shard that the store's table describes");
+      return frame;
     }
-    const auto available = bytes.size() < layout_.header_bytes ? 0 : bytes.size() - layout_.header_bytes;
-    if (available / width(layout_.dtype) < facts.tokens)
+    if (bytes.size() / width(layout_.dtype) < facts.tokens)
       throw DataError(where + ": holds " + std::to_string(bytes.size()) + " bytes, too few for " +
                       std::to_string(facts.tokens) + " tokens");
+    return {};
+  }
+
+  // The blocks of a packed shard, whose table fills the file to its end.
+  PackedTokens packed_tokens(const std::string& where, std::span<const std::byte> bytes, const Frame& frame) const {
+    const PackedTokens packed{bytes.data(), bytes.size(), frame.count, frame.block, width(layout_.dtype)};
+    if (packed.blocks() == 0) return packed;
+    std::uint64_t end = 0;
+    if (!survives([&] { end = packed.end(packed.blocks() - 1); })) throw DataError(where + ": cannot be read");
+    if (end != packed.table_start()) throw DataError(where + ": its table of blocks does not agree with its size");
+    const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)), table = packed.table_start() / page * page;
+    ::madvise(const_cast<std::byte*>(bytes.data()) + table, bytes.size() - table, MADV_WILLNEED);
+    return packed;
   }
 
   void open_index(Shard& shard, std::size_t number, const Row& facts) const {

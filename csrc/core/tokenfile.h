@@ -28,16 +28,20 @@ inline std::uint64_t id_limit(Dtype dtype) {
 }
 
 struct Frame {
-  char kind = 'T';  // 'T' tokens, 'D' document ends, 'C' checksums, 'S' shard table, 'O' origins
+  char kind = 'T';  // 'T' tokens, 'Z' packed tokens, 'D' document ends, 'C' checksums, 'S' shard table, 'O' origins
   std::uint32_t dtype = 0;
   std::uint64_t count = 0, offset = frame_bytes, bound = 0, tag = 0, documents = 0;
+  std::uint32_t block = 0;  // tokens in a block of packed tokens
 };
+
+inline std::uint64_t block_count(std::uint64_t tokens, std::uint32_t block) { return tokens / block + (tokens % block != 0); }
 
 namespace frame {
 
 inline std::string name_of(char kind) {
   switch (kind) {
     case 'T': return "token file";
+    case 'Z': return "packed token file";
     case 'D': return "document index";
     case 'C': return "checksum file";
     case 'S': return "shard table";
@@ -65,8 +69,8 @@ inline std::uint32_t check_of(std::span<const std::byte> bytes) {
 
 [[noreturn]] inline void refuse(const std::string& what) { throw std::runtime_error(what); }
 
-// Is this one of our files, of the kind the reader expects, and finished?
-inline void check_magic(std::span<const std::byte> bytes, char expected_kind) {
+// Is this one of our files, of the kind the reader expects, and finished? Who expects tokens may find them packed.
+inline char check_magic(std::span<const std::byte> bytes, char expected_kind) {
   std::size_t zeros = 0;
   while (zeros < bytes.size() && bytes[zeros] == std::byte{0}) ++zeros;
   if (zeros == bytes.size()) refuse("the frame is 64 zero bytes: this file was never finished");
@@ -74,8 +78,9 @@ inline void check_magic(std::span<const std::byte> bytes, char expected_kind) {
   const auto expected = magic(kind);
   if (std::memcmp(bytes.data(), expected.data(), expected.size()) != 0)
     refuse("this is not a Millstream file (the magic number is missing)");
-  if (kind != expected_kind)
+  if (kind != expected_kind && !(kind == 'Z' && expected_kind == 'T'))
     refuse("this is a Millstream " + name_of(kind) + ", not a " + name_of(expected_kind));
+  return kind;
 }
 
 inline void check_tokens(const Frame& frame) {
@@ -88,6 +93,12 @@ inline void check_tokens(const Frame& frame) {
   if (frame.count != 0 && frame.documents == 0) refuse("there are tokens but no documents");
 }
 
+inline void check_block(const Frame& frame) {
+  if (frame.kind != 'Z' && frame.block != 0) refuse("the zero field of the frame is not 0");
+  if (frame.kind == 'Z' && (!std::has_single_bit(frame.block) || frame.block < 16 || frame.block > 65'536))
+    refuse("blocks of " + std::to_string(frame.block) + " tokens are not a power of two from 16 to 2^16");
+}
+
 inline void check_checksums(const Frame& frame) {
   if (!std::has_single_bit(frame.bound) || frame.bound < 64 || frame.bound > (std::uint64_t{1} << 30))
     refuse("blocks of " + std::to_string(frame.bound) + " bytes are not a power of two from 64 to 2^30");
@@ -96,7 +107,8 @@ inline void check_checksums(const Frame& frame) {
 // Do the fields agree with each other?
 inline void check_fields(const Frame& frame) {
   if (frame.offset != frame_bytes) refuse("the body starts at byte " + std::to_string(frame.offset) + ", not at 64");
-  if (frame.kind == 'T') return check_tokens(frame);
+  check_block(frame);
+  if (frame.kind == 'T' || frame.kind == 'Z') return check_tokens(frame);
   if (frame.dtype != 0) refuse("a " + name_of(frame.kind) + " has no dtype, this one says " + std::to_string(frame.dtype));
   if (frame.kind != 'S' && frame.documents != 0) refuse("the documents field of a " + name_of(frame.kind) + " must be 0");
   if (frame.kind == 'C') return check_checksums(frame);
@@ -112,6 +124,25 @@ inline std::size_t entry_bytes(const Frame& frame) {
   return frame.kind == 'S' ? 64 : frame.kind == 'O' ? 24 : 8;
 }
 
+namespace frame {
+
+// Does the file behind its frame have the size that the frame promises? By division: products could overflow. How long
+// packed blocks are is known only from their table, whose last entry must agree with the size too.
+inline void check_size(const Frame& frame, std::uint64_t body) {
+  const auto found = "the file has " + std::to_string(body) + " bytes after its frame";
+  if (frame.kind == 'Z') {
+    const auto blocks = block_count(frame.count, frame.block);
+    if (body / 8 < blocks || (blocks == 0 && body != 0))
+      refuse("the frame promises " + std::to_string(blocks) + " packed blocks, " + found);
+    return;
+  }
+  const auto entry = entry_bytes(frame);
+  if (body % entry != 0 || body / entry != frame.count)
+    refuse("the frame promises " + std::to_string(frame.count) + " entries of " + std::to_string(entry) + " bytes, " + found);
+}
+
+}  // namespace frame
+
 // Reads the frame of a file of `file_bytes` bytes that begins with `first_bytes`. What it returns is consistent with
 // that size; anything else throws std::runtime_error, which says what was found.
 inline Frame parse_frame(std::span<const std::byte> first_bytes, std::uint64_t file_bytes, char expected_kind) {
@@ -120,24 +151,21 @@ inline Frame parse_frame(std::span<const std::byte> first_bytes, std::uint64_t f
     frame::refuse("the file has " + std::to_string(std::min<std::uint64_t>(file_bytes, first_bytes.size())) +
                   " bytes, its frame alone needs 64");
   const auto bytes = first_bytes.first(frame_bytes);
-  frame::check_magic(bytes, expected_kind);
+  const char kind = frame::check_magic(bytes, expected_kind);
   const std::byte* const from = bytes.data();
   if (const auto version = xxh::load<std::uint32_t>(from + 8); version != format_version)
     frame::refuse("format version " + std::to_string(version) + " cannot be read; this Millstream reads version 1");
   if (xxh::load<std::uint32_t>(from + 60) != frame::check_of(bytes)) frame::refuse("the frame is damaged (its check fails)");
-  if (xxh::load<std::uint32_t>(from + 56) != 0) frame::refuse("the zero field of the frame is not 0");
-  const Frame parsed{expected_kind,
+  const Frame parsed{kind,
                      xxh::load<std::uint32_t>(from + 12),
                      xxh::load<std::uint64_t>(from + 16),
                      xxh::load<std::uint64_t>(from + 24),
                      xxh::load<std::uint64_t>(from + 32),
                      xxh::load<std::uint64_t>(from + 40),
-                     xxh::load<std::uint64_t>(from + 48)};
+                     xxh::load<std::uint64_t>(from + 48),
+                     xxh::load<std::uint32_t>(from + 56)};
   frame::check_fields(parsed);
-  const std::uint64_t body = file_bytes - frame_bytes, entry = entry_bytes(parsed);
-  if (body % entry != 0 || body / entry != parsed.count)  // by division: count * entry could overflow
-    frame::refuse("the frame promises " + std::to_string(parsed.count) + " entries of " + std::to_string(entry) +
-                  " bytes, the file has " + std::to_string(body) + " bytes after its frame");
+  frame::check_size(parsed, file_bytes - frame_bytes);
   return parsed;
 }
 
@@ -154,6 +182,7 @@ inline std::array<std::byte, frame_bytes> encode_frame(const Frame& frame) {
   frame::store(out.data() + 32, frame.bound);
   frame::store(out.data() + 40, frame.tag);
   frame::store(out.data() + 48, frame.documents);
+  frame::store(out.data() + 56, frame.block);
   frame::store(out.data() + 60, frame::check_of(out));
   return out;
 }

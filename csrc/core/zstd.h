@@ -58,6 +58,16 @@ class ZstdCompressor {
   std::vector<std::byte> out_;
 };
 
+// The most bytes that a frame of so many bytes of content has.
+inline std::size_t zstd_bound(std::size_t content_bytes) { return ZSTD_compressBound(content_bytes); }
+
+// The bytes of the frame at the start of `data`, by its headers; nothing if it is cut, or no frame.
+inline std::optional<std::size_t> zstd_frame_bytes(std::span<const std::byte> data) {
+  const auto size = ZSTD_findFrameCompressedSize(data.data(), data.size());
+  if (ZSTD_isError(size)) return std::nullopt;
+  return size;
+}
+
 // The size that a frame says it has when decoded, if it says so.
 inline std::optional<std::uint64_t> zstd_content_size(std::span<const std::byte> frame) {
   const auto size = ZSTD_getFrameContentSize(frame.data(), frame.size());
@@ -78,6 +88,9 @@ class ZstdDecompressor {
         ZSTD_decompressDCtx(context_.get(), out.data(), out.size(), frame.data(), frame.size()));
     if (size != out.size()) throw ZstdError("the frame holds another number of bytes than was said");
   }
+
+  // What it takes besides its arguments.
+  std::size_t bytes() const { return ZSTD_sizeof_DCtx(context_.get()); }
 
  private:
   std::unique_ptr<ZSTD_DCtx, detail::ZstdFree> context_;

@@ -69,7 +69,8 @@ Run some_run(Random& random, const std::vector<std::unique_ptr<TestStore>>& stor
 std::vector<std::unique_ptr<TestStore>> some_stores(Random& random) {
   std::vector<std::unique_ptr<TestStore>> stores;
   for (const auto dtype : {Dtype::uint16, Dtype::uint32, Dtype::int32, Dtype::uint16})
-    stores.push_back(std::make_unique<TestStore>(dtype, some_shards(random, random.between(1, 12))));
+    stores.push_back(
+        std::make_unique<TestStore>(dtype, some_shards(random, random.between(1, 12)), random.chance(2) ? 16 : 0));
   return stores;
 }
 

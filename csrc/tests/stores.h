@@ -57,7 +57,9 @@ class TestStore {
   using Document = std::vector<std::uint32_t>;
   using Shard = std::vector<Document>;
 
-  TestStore(millstream::Dtype dtype, const std::vector<Shard>& shards) : dtype_(dtype) {
+  // With a `block`, every other shard is packed, the first one too.
+  TestStore(millstream::Dtype dtype, const std::vector<Shard>& shards, std::uint32_t block = 0)
+      : dtype_(dtype), block_(block) {
     for (const auto& shard : shards) add(shard);
   }
 
@@ -78,6 +80,7 @@ class TestStore {
     layout.table = table.data();
     layout.shards = shards();
     layout.index = millstream::IndexKind::ends;
+    layout.block_tokens = block_;
     return layout;
   }
 
@@ -109,6 +112,14 @@ class TestStore {
     return std::string(5 - digits.size(), '0') + digits;
   }
 
+  // Blocks, and the table of their ends in the file.
+  static std::vector<std::byte> packed(const std::vector<std::byte>& body, std::size_t block_bytes) {
+    std::vector<std::uint64_t> ends((body.size() + block_bytes - 1) / block_bytes);
+    auto bytes = millstream::pack_blocks(body, block_bytes, 1, ends);
+    for (const auto end : ends) append(bytes, end + millstream::frame_bytes);
+    return bytes;
+  }
+
   void add(const Shard& documents) {
     const auto number = shards();
     const std::uint64_t tag = number * 1000 + 17;
@@ -122,11 +133,16 @@ class TestStore {
       local_ends.push_back(tokens.size() - first_token);
     }
     const auto count = tokens.size() - first_token;
-    auto bytes = framed({'T', static_cast<std::uint32_t>(dtype_), count, 64, bound, tag, documents.size()});
+    std::vector<std::byte> body;
     for (auto i = first_token; i < tokens.size(); ++i) {
-      if (dtype_ == millstream::Dtype::uint16) append(bytes, static_cast<std::uint16_t>(tokens[i]));
-      else append(bytes, tokens[i]);
+      if (dtype_ == millstream::Dtype::uint16) append(body, static_cast<std::uint16_t>(tokens[i]));
+      else append(body, tokens[i]);
     }
+    const auto block = number % 2 == 0 ? block_ : 0;
+    const char kind = block == 0 ? 'T' : 'Z';
+    auto bytes = framed({kind, static_cast<std::uint32_t>(dtype_), count, 64, bound, tag, documents.size(), block});
+    if (block != 0) body = packed(body, block * millstream::width(dtype_));
+    bytes.insert(bytes.end(), body.begin(), body.end());
     write_file(bin(number), bytes);
     bytes = framed({'D', 0, documents.size(), 64, documents.empty() ? 0 : count, tag, 0});
     for (const auto end : local_ends) append(bytes, end);
@@ -139,6 +155,7 @@ class TestStore {
 
   Folder folder_;
   millstream::Dtype dtype_;
+  std::uint32_t block_;
 };
 
 // Shards of some short documents; some documents and some shards are empty.

@@ -14,6 +14,8 @@ constexpr std::uint64_t huge = std::numeric_limits<std::uint64_t>::max();
 
 Frame tokens_frame() { return {'T', 1, 1000, 64, 50257, 0x1122334455667788u, 12}; }
 
+Frame packed_frame() { return {'Z', 1, 1000, 64, 50257, 7, 12, 16}; }
+
 // The error's text, or "" when the frame is accepted.
 std::string complaint(std::span<const std::byte> bytes, std::uint64_t file_bytes, char kind) {
   try {
@@ -36,10 +38,12 @@ std::array<std::byte, 64> forged(Frame frame, std::size_t at, std::uint64_t valu
 
 void a_frame_comes_back_as_written() {
   for (const Frame& frame : {tokens_frame(), Frame{'T', 3, 0, 64, 0, 7, 0}, Frame{'D', 0, 12, 64, 1000, 9, 0},
-                             Frame{'C', 0, 3, 64, 1 << 20, 9, 0}, Frame{'S', 0, 5, 64, 77, 9, 6}}) {
-    const Frame back = parse_frame(encode_frame(frame), 64 + frame.count * entry_bytes(frame), frame.kind);
+                             Frame{'C', 0, 3, 64, 1 << 20, 9, 0}, Frame{'S', 0, 5, 64, 77, 9, 6}, packed_frame()}) {
+    const char asked = frame.kind == 'Z' ? 'T' : frame.kind;
+    const Frame back = parse_frame(encode_frame(frame), 64 + frame.count * entry_bytes(frame), asked);
     CHECK(back.kind == frame.kind && back.dtype == frame.dtype && back.count == frame.count);
     CHECK(back.bound == frame.bound && back.tag == frame.tag && back.documents == frame.documents);
+    CHECK(back.block == frame.block);
   }
 }
 
@@ -69,6 +73,11 @@ void a_lie_with_a_valid_check_is_refused() {
   CHECK(mentions(complaint(forged(frame, 32, 0, 8), 2064, 'T'), "cannot be"));
   CHECK(mentions(complaint(forged(frame, 48, 0, 8), 2064, 'T'), "no documents"));
   CHECK(mentions(complaint(forged(frame, 56, 1, 4), 2064, 'T'), "zero field"));
+  CHECK(mentions(complaint(forged(packed_frame(), 56, 48, 4), 2064, 'T'), "power of two"));
+  CHECK(mentions(complaint(forged(packed_frame(), 56, 1 << 17, 4), 2064, 'T'), "power of two"));
+  CHECK(mentions(complaint(forged(packed_frame(), 16, huge, 8), 2064, 'T'), "packed blocks"));
+  CHECK(mentions(complaint(encode_frame(packed_frame()), 64 + 8 * 62, 'T'), "promises 63 packed blocks"));
+  CHECK(mentions(complaint(encode_frame(packed_frame()), 2064, 'D'), "packed token file, not a document index"));
   // 2^63 + 1000 entries of 2 bytes overflow to exactly the file's 2000.
   CHECK(mentions(complaint(forged(frame, 16, (std::uint64_t{1} << 63) + 1000, 8), 2064, 'T'), "promises"));
   CHECK(mentions(complaint(forged({'C', 0, 3, 64, 64, 9, 0}, 32, 48, 8), 88, 'C'), "power of two"));

@@ -130,13 +130,28 @@ def narrow_documents(ids: Annotated[NDArray[numpy.uint32], dict(shape=(None,), o
 def narrow_documents(ids: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], eos: int | None, out: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu')]) -> None:
     """Copy documents into `out`, each followed by `eos` if there is one."""
 
-def parse_frame(first_bytes: bytes, file_bytes: int, kind: str) -> tuple[int, int, int, int, int]:
+def parse_frame(first_bytes: bytes, file_bytes: int, kind: str) -> tuple[str, int, int, int, int, int, int]:
     """
-    Check a frame against the file's size: (dtype, count, bound, tag, documents).
+    Check a frame against the file's size: (kind, dtype, count, bound, tag, documents, block).
     """
 
-def encode_frame(kind: str, dtype: int, count: int, bound: int, tag: int, documents: int) -> bytes:
+def encode_frame(kind: str, dtype: int, count: int, bound: int, tag: int, documents: int, block: int) -> bytes:
     """The 64 bytes of a frame."""
+
+def pack_blocks(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], block_bytes: int, level: int, ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> bytes:
+    """
+    Pack each block of `data` into a frame of its own; `ends` hears where each ends.
+    """
+
+def unpack_blocks(packed: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], block_bytes: int, out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> tuple[int, str]:
+    """
+    Decode blocks until one is damaged: (blocks decoded, why the next one could not be).
+    """
+
+def find_frames(packed: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> int:
+    """
+    Find the zstd frames at the start of `packed` by their headers; tells how many are whole.
+    """
 
 order_version: int = 1
 
@@ -211,7 +226,7 @@ class BudgetFull(RuntimeError):
 class StoreFiles:
     """The files of a store, mapped when first touched."""
 
-    def __init__(self, directory: str, file: str, dtype: str, header_bytes: int, table: Annotated[NDArray[numpy.uint64], dict(shape=(None, 8), order='C', device='cpu', writable=False)], index: str, index_file: str, pointers_offset: int, boundaries_offset: int, sequences: int, boundaries: int) -> None: ...
+    def __init__(self, directory: str, file: str, dtype: str, header_bytes: int, table: Annotated[NDArray[numpy.uint64], dict(shape=(None, 8), order='C', device='cpu', writable=False)], index: str, index_file: str, pointers_offset: int, boundaries_offset: int, sequences: int, boundaries: int, block_tokens: int = 0) -> None: ...
 
     @property
     def tokens(self) -> int: ...

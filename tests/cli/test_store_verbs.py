@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from command import Run
-from millstream.store import TokenStore
+from millstream.store import TokenStore, TokenStoreWriter
 
 
 def test_prepare_reports_to_people_on_stdout_and_progress_on_stderr(run: Run, texts: Path, tmp_path: Path) -> None:
@@ -76,6 +76,14 @@ def test_inspect_reads_a_bare_file_of_ids(run: Run, tmp_path: Path) -> None:
 
     assert code == 0
     assert "begins:\n0 1 2 3" in out
+
+
+def test_inspect_says_by_how_much_a_store_is_packed(run: Run, tmp_path: Path) -> None:
+    with TokenStoreWriter(tmp_path / "packed.bin", compress=True) as writer:
+        writer.append(np.zeros(100_000, np.uint16))
+
+    assert ", packed to 1/" in run("inspect", tmp_path / "packed.bin")[1]
+    assert run("verify", tmp_path / "packed.bin")[0] == 0
 
 
 def test_inspect_refuses_a_document_that_is_not_there(run: Run, corpus: Path) -> None:

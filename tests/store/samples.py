@@ -11,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from millstream.errors import StoreError
-from millstream.store import TokenStore, TokenStoreWriter, column, disk, growing, session, writer
+from millstream.store import TokenStore, TokenStoreWriter, column, disk, growing, packed, session, writer
 from millstream.store.format import Frame
 from millstream.store.manifest import describe, sealed
 from millstream.store.table import Rows, encode_table
@@ -26,6 +26,7 @@ def shrink(patch: pytest.MonkeyPatch, *, block: int = 64, checkpoint: int = 256,
     patch.setattr(column, "BLOCK_BYTES", block)
     patch.setattr(column, "BUFFER_BLOCKS", 2)
     patch.setattr(growing, "BLOCK_BYTES", block)
+    patch.setattr(packed, "BLOCK_TOKENS", 16)
     patch.setattr(session, "CHECKPOINT_BYTES", checkpoint)
     patch.setattr(writer, "STAGE_BYTES", stage)
     patch.setattr(disk, "sync", lambda fd: None)

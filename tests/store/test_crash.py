@@ -9,14 +9,14 @@ import pytest
 
 import millstream
 from millstream.errors import StoreError
-from millstream.store import TokenStore, TokenStoreWriter, column, growing
+from millstream.store import TokenStore, TokenStoreWriter, column, growing, packed
 from store.crash import Crash, FailingDisk
 from store.samples import corpus, read_back, shrink, snapshot, write_store
 
 OLD, NEW = corpus(12, seed=3), corpus(20, seed=4)
 
 
-def crash_at(limit: int, path: Path, *, power: bool, append: bool) -> bool:
+def crash_at(limit: int, path: Path, *, power: bool, append: bool, compress: bool) -> bool:
     """Write until operation `limit`; tell whether the writer was finished before."""
     failing = FailingDisk(path.parent, limit)
     with pytest.MonkeyPatch.context() as patch:
@@ -26,7 +26,7 @@ def crash_at(limit: int, path: Path, *, power: bool, append: bool) -> bool:
         failing.remember()
         failing.install(patch)
         try:
-            write_store(path, NEW, shard_tokens=100, append=append)
+            write_store(path, NEW, shard_tokens=100, append=append, compress=compress)
         except Crash:
             if power:
                 failing.blackout()
@@ -47,9 +47,10 @@ def check_after_crash(path: Path, *, append: bool) -> None:
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
+@pytest.mark.parametrize("compress", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize(("form", "append"), [("s", False), ("s.bin", False), ("s", True)])
 def test_a_writer_that_stops_at_any_operation_leaves_the_last_version_and_goes_on(
-    tmp_path: Path, form: str, append: bool, power: bool
+    tmp_path: Path, form: str, append: bool, compress: bool, power: bool
 ) -> None:
     wanted: dict[str, bytes] = {}
     finished, limit = False, 0
@@ -57,40 +58,41 @@ def test_a_writer_that_stops_at_any_operation_leaves_the_last_version_and_goes_o
         limit += 1
         path = tmp_path / str(limit) / form
         path.parent.mkdir()
-        finished = crash_at(limit, path, power=power, append=append)
+        finished = crash_at(limit, path, power=power, append=append, compress=compress)
         check_after_crash(path, append=append)
         with pytest.MonkeyPatch.context() as patch:
             shrink(patch)
             if append:  # `documents` counts the old ones too, so the whole list can be given
-                resume_append(path)
+                resume_append(path, compress=compress)
             else:
-                write_store(path, NEW, shard_tokens=100, resume=True)
-            wanted = wanted or whole(tmp_path / "whole" / form, append=append)
+                write_store(path, NEW, shard_tokens=100, resume=True, compress=compress)
+            wanted = wanted or whole(tmp_path / "whole" / form, append=append, compress=compress)
         assert snapshot(path.parent) == wanted, f"stopped at operation {limit}"
     assert limit > 40
 
 
-def resume_append(path: Path) -> None:
-    with TokenStoreWriter(path, shard_tokens=100, append=True, resume=True) as writer:
+def resume_append(path: Path, *, compress: bool) -> None:
+    with TokenStoreWriter(path, shard_tokens=100, append=True, resume=True, compress=compress) as writer:
         for each in (OLD + NEW)[writer.documents :]:
             writer.append(each)
 
 
-def whole(path: Path, *, append: bool) -> dict[str, bytes]:
+def whole(path: Path, *, append: bool, compress: bool) -> dict[str, bytes]:
     """The files of a store whose writer was never stopped."""
     if append:
         write_store(path, OLD, shard_tokens=100)
-    write_store(path, NEW, shard_tokens=100, append=append)
+    write_store(path, NEW, shard_tokens=100, append=append, compress=compress)
     return snapshot(path.parent)
 
 
+@pytest.mark.parametrize("compress", [False, True], ids=["plain", "packed"])
 def test_a_writer_killed_again_and_again_ends_with_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, compress: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script, tests = Path(__file__).with_name("kill_script.py"), Path(__file__).parents[1]
     roots = [str(tests), str(Path(millstream.__file__).parents[1])]
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path / "s"), "40"],
+        [sys.executable, str(script), str(tmp_path / "s"), "40", str(int(compress))],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(roots)},
         capture_output=True,
         text=True,
@@ -101,5 +103,6 @@ def test_a_writer_killed_again_and_again_ends_with_the_same_bytes(
 
     monkeypatch.setattr(column, "BLOCK_BYTES", 1024)
     monkeypatch.setattr(growing, "BLOCK_BYTES", 1024)
-    write_store(tmp_path / "whole", corpus(2000), shard_tokens=4000)
+    monkeypatch.setattr(packed, "BLOCK_TOKENS", 128)
+    write_store(tmp_path / "whole", corpus(2000), shard_tokens=4000, compress=compress)
     assert snapshot(tmp_path / "s") == snapshot(tmp_path / "whole")

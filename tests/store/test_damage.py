@@ -18,11 +18,12 @@ TEXTS = corpus(24, seed=9)
 MANIFEST_AND_TABLES = (".json", ".tab")
 
 
-@pytest.fixture(scope="module", params=["s", "s.bin"])
+@pytest.fixture(scope="module", params=[("s", False), ("s.bin", False), ("s", True), ("s.bin", True)], ids=str)
 def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         shrink(patch)
-        return write_store(tmp_path_factory.mktemp("d") / request.param, TEXTS, shard_tokens=200)
+        form, compress = request.param
+        return write_store(tmp_path_factory.mktemp("d") / form, TEXTS, shard_tokens=200, compress=compress)
 
 
 @st.composite
@@ -107,12 +108,14 @@ def test_a_table_of_another_version_is_noticed_at_open(tmp_path: Path) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(data=st.data())
-def test_a_damaged_unfinished_store_is_refused_or_resumed_to_the_right_tokens(data: st.DataObject) -> None:
+@given(data=st.data(), compress=st.booleans())
+def test_a_damaged_unfinished_store_is_refused_or_resumed_to_the_right_tokens(
+    data: st.DataObject, compress: bool
+) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         shrink(patch)
         path = Path(folder, "s")
-        writer = TokenStoreWriter(path, shard_tokens=200)
+        writer = TokenStoreWriter(path, shard_tokens=200, compress=compress)
         for each in TEXTS[:20]:
             writer.append(each)
         writer.checkpoint()

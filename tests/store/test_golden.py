@@ -1,6 +1,7 @@
 """Files that pin the format: what was written once is read for ever, and is written the same way today.
 
-`python -m store.test_golden` (in tests/) writes the folder anew: only together with a new format version.
+`python -m store.test_golden` (in tests/) writes the folder anew: only together with a new format version. How well
+blocks are packed is zstd's affair and no part of the format: packed files are only read.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
+from millstream.compression import decompress
 from millstream.store import TokenStore
 from store.samples import read_back, snapshot, write_store
 
 GOLDEN = Path(__file__).with_name("golden")
 FIRST = [[1, 2, 3], [], [50256]]
 SECOND = [[4, 5, 6, 7, 8, 9, 10, 11]]
+PACKED = [[number % 700 for number in range(4000)], [], [number % 13 for number in range(1000)]]
 
 
 def write_golden(folder: Path) -> None:
@@ -29,10 +32,15 @@ def write_golden(folder: Path) -> None:
     write_store(folder / "signed.bin", [[2147483647]], dtype="int32")
 
 
+def write_packed_golden(folder: Path) -> None:
+    write_store(folder / "packed.bin", PACKED, compress=True)
+
+
 def test_the_writer_writes_the_golden_bytes(tmp_path: Path) -> None:
     write_golden(tmp_path)
 
-    golden = {name: data for name, data in snapshot(GOLDEN).items() if not name.startswith("megatron")}
+    others = ("megatron", "packed")
+    golden = {name: data for name, data in snapshot(GOLDEN).items() if not name.startswith(others)}
     assert snapshot(tmp_path) == golden
 
 
@@ -42,7 +50,8 @@ def test_the_golden_files_are_read(tmp_path: Path) -> None:
     assert read_back(GOLDEN / "wide.bin") == [[65536, 4294967295]]
     assert read_back(GOLDEN / "signed.bin") == [[2147483647]]
     assert read_back(GOLDEN / "corpus", version=TokenStore(GOLDEN / "corpus").log()[1].fingerprint) == FIRST
-    for name in ("corpus", "one.bin", "wide.bin", "signed.bin"):
+    assert read_back(GOLDEN / "packed.bin") == PACKED
+    for name in ("corpus", "one.bin", "wide.bin", "signed.bin", "packed.bin"):
         assert TokenStore(GOLDEN / name).verify().ok
 
 
@@ -53,18 +62,37 @@ def test_the_specification_describes_the_golden_bytes() -> None:
     sums = np.array([xxhash.xxh64_intdigest(body), xxhash.xxh64_intdigest(ends)], "<u8").tobytes()
     tag = xxhash.xxh64_intdigest(sums)
 
-    def frame(kind: bytes, dtype: int, count: int, bound: int, documents: int) -> bytes:
-        words = np.array([count, 64, bound, tag, documents], "<u8").tobytes()
-        start = b"\x89MLS" + kind + b"\r\n\x1a" + np.array([1, dtype], "<u4").tobytes() + words + bytes(4)
-        return start + (xxhash.xxh64_intdigest(start) & 0xFFFFFFFF).to_bytes(4, "little")
-
-    assert (GOLDEN / "one.bin").read_bytes() == frame(b"T", 1, 4, 50257, 3) + body
-    assert (GOLDEN / "one.idx").read_bytes() == frame(b"D", 0, 3, 4, 0) + ends
-    assert (GOLDEN / "one.sum").read_bytes() == frame(b"C", 0, 2, 1 << 20, 0) + sums
+    assert (GOLDEN / "one.bin").read_bytes() == frame(b"T", 1, 4, 50257, tag, 3) + body
+    assert (GOLDEN / "one.idx").read_bytes() == frame(b"D", 0, 3, 4, tag, 0) + ends
+    assert (GOLDEN / "one.sum").read_bytes() == frame(b"C", 0, 2, 1 << 20, tag, 0) + sums
     row = np.array([0, 4, 0, 3, tag, 50257, 0, 0], "<u8").tobytes()
     name = hashlib.blake2b(b"millstream 1 uint16" + row, digest_size=16).hexdigest()
     assert TokenStore(GOLDEN / "one.bin").fingerprint == name
 
 
+def frame(kind: bytes, dtype: int, count: int, bound: int, tag: int, documents: int, block: int = 0) -> bytes:
+    words = np.array([count, 64, bound, tag, documents], "<u8").tobytes()
+    codes = np.array([1, dtype], "<u4").tobytes()
+    start = b"\x89MLS" + kind + b"\r\n\x1a" + codes + words + block.to_bytes(4, "little")
+    return start + (xxhash.xxh64_intdigest(start) & 0xFFFFFFFF).to_bytes(4, "little")
+
+
+def test_the_specification_describes_the_golden_packed_bytes() -> None:
+    """Two blocks, each a zstd frame of its own, and where each ends; tag and checksums are those of a plain file."""
+    body = np.concatenate(PACKED).astype("<u2").tobytes()
+    ends = np.array([4000, 4000, 5000], "<u8").tobytes()
+    sums = np.array([xxhash.xxh64_intdigest(body), xxhash.xxh64_intdigest(ends)], "<u8").tobytes()
+    tag = xxhash.xxh64_intdigest(sums)
+
+    whole = (GOLDEN / "packed.bin").read_bytes()
+    first, second = np.frombuffer(whole[-16:], "<u8").tolist()
+    assert whole[:64] == frame(b"Z", 1, 5000, 700, tag, 3, block=4096)
+    assert decompress(whole[64:first], limit=8192) == body[:8192]
+    assert decompress(whole[first:second], limit=8192) == body[8192:]
+    assert second == len(whole) - 16
+    assert (GOLDEN / "packed.sum").read_bytes() == frame(b"C", 0, 2, 1 << 20, tag, 0) + sums
+
+
 if __name__ == "__main__":
     write_golden(GOLDEN)
+    write_packed_golden(GOLDEN)

@@ -12,6 +12,7 @@ from millstream.cli.report import show_report
 from millstream.errors import StoreError
 from millstream.parts.report import read_report
 from millstream.store import TokenStore
+from millstream.store.format import token_dtype
 from millstream.tokens import Tokenizer, load_tokenizer
 from millstream.tokens.keep import check_tokenizer, find_tokenizer
 
@@ -122,7 +123,7 @@ def _print(facts: dict[str, Any]) -> None:
         ("store", f"{facts['path']}  ({facts['kind']}, {facts['fingerprint']})"),
         ("tokens", f"{facts['tokens']:,}  ({facts['dtype']}, {_bound(facts['id_bound'])})"),
         ("documents", f"{facts['documents']:,}" + (f"  (median {middle:,} tokens)" if lengths else "")),
-        ("shards", f"{facts['shards']:,}  ({show.size(facts['bytes'])})"),
+        ("shards", f"{facts['shards']:,}  ({show.size(facts['bytes'])}{_packed(facts)})"),
         ("tokenizer", f"{tokenizer['name']}  ({tokenizer['vocab_size']:,} ids)" if tokenizer else ""),
         (
             "made from",
@@ -143,6 +144,12 @@ def _print(facts: dict[str, Any]) -> None:
         source = f" ({Path(sample['file']).as_posix()})" if sample["file"] else ""
         print(f"\ndocument {sample['document']}{source} begins:")
         print(sample["text"] if sample["text"] is not None else " ".join(map(str, sample["ids"])))
+
+
+def _packed(facts: dict[str, Any]) -> str:
+    """By how much the tokens are packed, if they are."""
+    plain = facts["tokens"] * token_dtype(facts["dtype"]).itemsize
+    return f", packed to 1/{plain / facts['bytes']:.1f}" if 0 < facts["bytes"] < plain else ""
 
 
 def _told(report: dict[str, Any] | None) -> str:

@@ -19,13 +19,14 @@ from millstream.compression import LEVEL
 from millstream.errors import BudgetError, SourceError
 from millstream.parts import bookmark
 from millstream.parts.cache import PartCache
+from millstream.parts.deduplicate import Deduplication
 from millstream.parts.learn import learned_or_loaded
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
 from millstream.parts.pool import Threads
 from millstream.parts.process import Job, make_part
 from millstream.parts.run import Make, Run
 from millstream.parts.statistics import Statistics
-from millstream.parts.write import Deduplication, Ledger, Placed, StoreBuilder, accounted, placed
+from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, placed
 from millstream.records import Recipe
 from millstream.sources import Found, Reading
 from millstream.stats.progress import OnProgress, Progress

@@ -1,4 +1,4 @@
-"""Parts -> a store: documents in the order of the files, with their origins, without duplicates; everything counted."""
+"""Parts -> a store: documents in the order of the files, with their origins; everything counted."""
 
 from __future__ import annotations
 
@@ -7,24 +7,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from millstream.errors import StoreError
 from millstream.parts.bookmark import Bookmark, save_bookmark
-from millstream.parts.cache import PartCache
 from millstream.parts.part import Part, Rejected
 from millstream.parts.policy import BadRecords, KeptAside
-from millstream.parts.pool import in_order
-from millstream.parts.process import without
 from millstream.parts.run import Made, Run
 from millstream.parts.statistics import Statistics
-from millstream.records import DuplicateFinder, Duplicates
-from millstream.records.processor import label_of
 from millstream.store import TokenStoreWriter
 from millstream.store.origin import OriginsWriter
 from millstream.tokens.keep import describe_tokenizer
 
-DEDUP_BYTES = 256 << 20
 MARK_BYTES = 64 << 20
 
 
@@ -69,7 +61,7 @@ def accounted(run: Run, parts: Iterable[Placed], ledger: Ledger) -> Iterator[Pla
         ledger.statistics.left_out(each.part, file, each.rows_before)
         if ledger.rejected is not None:
             for rejected in each.part.rejected:
-                _keep(ledger.rejected, rejected, file.name, each.rows_before)
+                keep(ledger.rejected, rejected, file.name, each.rows_before)
         yield each
 
 
@@ -121,80 +113,7 @@ class StoreBuilder:
             save_bookmark(self._folder, self._mark)
 
 
-@dataclass(frozen=True, slots=True)
-class Deduplication:
-    """Leaves out the documents that share a key with an earlier one.
-
-    Only when every document has been seen is it known which are the first of their kind. So all parts go by once, their
-    keys are collected on disk in `folder`, and the parts are read again.
-    """
-
-    run: Run
-    ledger: Ledger
-    folder: Path
-    memory_bytes: int = DEDUP_BYTES
-
-    def __call__(self, parts: Iterable[Placed], *, ahead: int) -> Iterator[Placed]:
-        """Give the parts again, without duplicates."""
-        assert self.run.cache is not None
-        seen: list[tuple[int, int, PartCache, str, int]] = []
-        duplicates = self._found(parts, PartCache(self.folder / "parts"), seen)
-        fetched = in_order(self.run.workers, _fetch, ((cache, key) for _, _, cache, key, _ in seen), ahead=ahead)
-        for (file, rows_before, _, key, first), part in zip(seen, fetched, strict=True):
-            stop = first + len(part.ends)
-            keep = np.ones(len(part.ends), np.bool_)
-            for step, found in zip(self.run.job.pipeline.global_steps, duplicates, strict=True):
-                dropped = found.among(first, stop) & keep
-                keep &= ~dropped
-                self._account(f"{label_of(step)}: duplicate", part, np.flatnonzero(dropped), file, rows_before)
-            yield Placed(file, rows_before, without(part, keep), key)
-
-    def _found(
-        self, parts: Iterable[Placed], spool: PartCache, seen: list[tuple[int, int, PartCache, str, int]]
-    ) -> list[Duplicates]:
-        """Collect the keys of all documents, and find the duplicates."""
-        steps = self.run.job.pipeline.global_steps
-        finders = [
-            DuplicateFinder(
-                self.folder / f"keys-{place}", key_words=step.key_words, memory_bytes=self.memory_bytes // len(steps)
-            )
-            for place, step in enumerate(steps)
-        ]
-        first = 0
-        for number, each in enumerate(parts):
-            assert self.run.cache is not None
-            cache, key = self.run.cache, each.key
-            if key is None:  # it has no name, so it is not in the cache
-                cache, key = spool, f"{number:032x}"
-                spool.put(key, each.part)
-            for finder, keys in zip(finders, each.part.keys, strict=True):
-                finder.add(keys, first)
-            seen.append((each.file, each.rows_before, cache, key, first))
-            first += len(each.part.ends)
-        return [finder.finish() for finder in finders]
-
-    def _account(self, reason: str, part: Part, dropped: NDArray[np.int64], file: int, rows_before: int) -> None:
-        statistics, name = self.ledger.statistics, self.run.files[file].name
-        if len(dropped):
-            statistics.dropped[reason] += len(dropped)
-        wanted = dropped if self.ledger.rejected is not None else dropped[: statistics.wants(reason)]
-        for document in wanted.tolist():
-            begin = int(part.ends[document - 1]) if document else 0
-            text = self.run.job.tokenizer.decode(part.tokens[begin : int(part.ends[document])].tolist())
-            row, start, stop = part.origins[document].tolist()
-            rejected = Rejected(reason, row, start, stop, text)
-            statistics.example(rejected, name, rows_before)
-            if self.ledger.rejected is not None:
-                _keep(self.ledger.rejected, rejected, name, rows_before)
-
-
-def _fetch(cache: PartCache, key: str) -> Part:
-    part = cache.get(key)
-    if part is None:
-        raise StoreError(f"{cache.folder}: a part has left it meanwhile", hint="run again")
-    return part
-
-
-def _keep(kept: KeptAside, rejected: Rejected, file: str, rows_before: int) -> None:
+def keep(kept: KeptAside, rejected: Rejected, file: str, rows_before: int) -> None:
+    """Keep a record aside that a rule dropped."""
     origin = {"file": file, "row": rows_before + rejected.row, "start": rejected.start, "stop": rejected.stop}
     kept.add({**origin, "reason": rejected.reason, "text": rejected.text})

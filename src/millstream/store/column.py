@@ -87,6 +87,11 @@ class Column:
         disk.write(self.fd, self._entries[self._out : self._fill].view(np.uint8).data, self._position)
         self._out = self._fill
 
+    @property
+    def tail(self) -> bytes:
+        """What a checkpoint does not find in the file."""
+        return b""
+
     def hashes(self) -> Words:
         """Hash every block so far, the unfinished one as it is."""
         rest = hash_blocks(self._entries[: self._fill].view(np.uint8), BLOCK_BYTES)

@@ -89,6 +89,7 @@ class Frame:
     tag: int
     documents: int = 0
     dtype: str = ""
+    block: int = 0
 
     def encode(self) -> bytes:
         """Give the 64 bytes.
@@ -97,12 +98,12 @@ class Frame:
         b'\\x89MLSD\\r\\n\\x1a'
         """
         code = DTYPES[self.dtype] if self.dtype else 0
-        return _core.encode_frame(self.kind, code, self.count, self.bound, self.tag, self.documents)
+        return _core.encode_frame(self.kind, code, self.count, self.bound, self.tag, self.documents, self.block)
 
     @property
     def entry(self) -> np.dtype[Any]:
         """The dtype of one entry of the body."""
-        return token_dtype(self.dtype) if self.kind == "T" else np.dtype("<u8")
+        return token_dtype(self.dtype) if self.kind in "TZ" else np.dtype("<u8")
 
     @property
     def words(self) -> int:
@@ -111,9 +112,9 @@ class Frame:
 
 
 def parse_frame(path: Path, first_bytes: bytes, file_bytes: int, kind: str) -> Frame:
-    """Check a file's first bytes against its size, and give its frame."""
+    """Check a file's first bytes against its size, and give its frame; tokens ("T") may turn out to be packed ("Z")."""
     try:
-        code, count, bound, tag, documents = _core.parse_frame(first_bytes, file_bytes, kind)
+        found, code, count, bound, tag, documents, block = _core.parse_frame(first_bytes, file_bytes, kind)
     except RuntimeError as error:
         hint = (
             COPY_AGAIN
@@ -122,7 +123,7 @@ def parse_frame(path: Path, first_bytes: bytes, file_bytes: int, kind: str) -> F
         )
         raise StoreError(f"{path}: {error}", hint=hint) from None
     dtype = next((name for name, each in DTYPES.items() if each == code), "")
-    return Frame(kind, count, bound, tag, documents, dtype)
+    return Frame(found, count, bound, tag, documents, dtype, block)
 
 
 def open_regular(path: Path) -> int:

@@ -13,6 +13,7 @@ from millstream.errors import StoreError
 from millstream.store import disk
 from millstream.store.column import START_AGAIN, Column
 from millstream.store.format import BLOCK_BYTES, Frame, Words, shard_name, token_dtype, xxh64
+from millstream.store.packing import PackedColumn, Packing
 from millstream.store.table import Row
 
 
@@ -68,21 +69,27 @@ class GrowingShard:
         self.bound = 0
 
     @classmethod
-    def begin(cls, places: Places, number: int, dtype: str) -> GrowingShard:
+    def begin(cls, places: Places, number: int, dtype: str, packing: Packing | None) -> GrowingShard:
         """Start an empty shard."""
-        tokens = Column.begin(places.part(number, ".bin"), token_dtype(dtype))
+        path, entry = places.part(number, ".bin"), token_dtype(dtype)
+        tokens = Column.begin(path, entry) if packing is None else PackedColumn.begin_packed(path, entry, packing)
         ends = Column.begin(places.part(number, ".idx"), np.dtype("<u8"))
         return cls(places, number, dtype, tokens, ends)
 
     @classmethod
-    def resume(cls, places: Places, dtype: str, row: Row) -> GrowingShard:
+    def resume(cls, places: Places, dtype: str, row: Row, packing: Packing | None, tail: bytes) -> GrowingShard:
         """Go on with the shard of the last checkpoint, if it still is what it was."""
         for suffix in (".bin", ".idx"):
             part, final = places.part(row.file, suffix), places.final(row.file, suffix)
             if final.exists() and not part.exists():  # killed between two renames
                 disk.rename(final, part)
         disk.remove(places.final(row.file, ".sum"))
-        tokens = Column.resume(places.part(row.file, ".bin"), token_dtype(dtype), row.tokens)
+        path, entry = places.part(row.file, ".bin"), token_dtype(dtype)
+        tokens = (
+            Column.resume(path, entry, row.tokens)
+            if packing is None
+            else PackedColumn.resume_packed(path, entry, packing, row.tokens, tail)
+        )
         ends = Column.resume(places.part(row.file, ".idx"), np.dtype("<u8"), row.documents)
         shard = cls(places, row.file, dtype, tokens, ends)
         shard.bound = row.bound
@@ -95,6 +102,11 @@ class GrowingShard:
     def tokens(self) -> int:
         """Tokens so far."""
         return self._tokens.count
+
+    @property
+    def tail(self) -> bytes:
+        """What the next checkpoint does not find in the files."""
+        return self._tokens.tail
 
     def extend(self, tokens: NDArray[Any], ends: NDArray[np.int64]) -> None:
         """Add documents: their tokens, and their ends counted from the first of these tokens."""

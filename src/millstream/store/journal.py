@@ -23,8 +23,8 @@ FORMAT = "millstream writing"
 class Journal:
     """A checkpoint: sealed shards, the open one, and the settings that must not change in between.
 
-    `open` is the open shard as it would be if it ended at the checkpoint; `sealing` is the version that was
-    about to be.
+    `open` is the open shard as it would be if it ended at the checkpoint; `tail` is what its unfinished block holds,
+    where it is packed (in base64); `sealing` is the version that was about to be.
     """
 
     dtype: str
@@ -37,6 +37,8 @@ class Journal:
     documents: int = 0
     open: Row | None = None
     sealing: str | None = None
+    compress: int = 0
+    tail: str = ""
 
     def save(self, path: Path) -> None:
         """Make the checkpoint durable."""
@@ -67,6 +69,8 @@ RULES = {
     "documents": is_count,
     "open": is_row,
     "sealing": lambda value: value is None or is_fingerprint(value),
+    "compress": is_count,
+    "tail": lambda value: isinstance(value, str),
 }
 
 
@@ -75,6 +79,7 @@ def load_journal(path: Path) -> Journal | None:
     if not path.exists():
         return None
     fields = read_json(path)
+    fields = {"compress": 0, "tail": "", **fields}  # what older writers did not know
     check_keys(path, fields, RULES)
     values = {key: value for key, value in fields.items() if not key.startswith("format")}
     row = values.pop("open")

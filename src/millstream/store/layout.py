@@ -16,7 +16,8 @@ from millstream.store.table import FILE
 class Layout:
     """Files, widths and offsets of a store that was checked at open.
 
-    `index` is "none" (one document), "ends" (an `.idx` beside each `.bin`) or "megatron".
+    `index` is "none" (one document), "ends" (an `.idx` beside each `.bin`) or "megatron". `block_tokens` is that of
+    the largest blocks, where shards are packed.
     """
 
     directory: str
@@ -30,6 +31,7 @@ class Layout:
     boundaries_offset: int = 0
     sequences: int = 0
     boundaries: int = 0
+    block_tokens: int = 0
 
     def path_of(self, shard: int, suffix: str = ".bin") -> Path:
         """Name a file of a shard (its place in the table, not its file number)."""

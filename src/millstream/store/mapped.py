@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.store.foreign import megatron_index, whole_tokens
-from millstream.store.format import Frame, open_regular, read_frame, token_dtype
+from millstream.store.format import FRAME_BYTES, Frame, open_regular, read_frame, token_dtype
 from millstream.store.index import VERIFY, Ends, Index, OneDocument
 from millstream.store.layout import Layout
-from millstream.store.numbers import SHRUNK, Numbers, open_body
+from millstream.store.numbers import SHRUNK, Numbers, open_body, open_framed
+from millstream.store.packed import PackedTokens
 from millstream.store.table import BOUND, DOCUMENTS, TAG, TOKENS
 
 MOST_OPEN = 128
@@ -67,11 +68,11 @@ class Shards:
         self.tokens.kept.clear()
         self.index.kept.clear()
 
-    def _open_tokens(self, shard: int) -> Numbers:
+    def _open_tokens(self, shard: int) -> Numbers | PackedTokens:
         path = self._layout.path_of(shard)
         if not self._layout.header_bytes:
             return open_bare_tokens(path, self._layout)
-        frame, body = open_body(path, "T")
+        frame, body = open_tokens(path)
         check_tokens(path, frame, self._layout, shard)
         return body
 
@@ -90,6 +91,14 @@ class Shards:
         return Ends(ends, tokens)
 
 
+def open_tokens(path: Path) -> tuple[Frame, Numbers | PackedTokens]:
+    """Open the tokens of one of our files, plain or packed."""
+    frame, fd = open_framed(path, "T")
+    if frame.kind == "Z":
+        return frame, PackedTokens(path, fd, frame)
+    return frame, Numbers(path, fd, frame.entry, FRAME_BYTES, frame.count)
+
+
 def open_bare_tokens(path: Path, layout: Layout) -> Numbers:
     """Open a file of nothing but ids, if it still has the size it had at first."""
     count = int(layout.table[0, TOKENS])
@@ -98,13 +107,15 @@ def open_bare_tokens(path: Path, layout: Layout) -> Numbers:
     return Numbers(path, open_regular(path), token_dtype(layout.dtype), 0, count)
 
 
-def check_shard(layout: Layout, shard: int) -> None:
-    """Check that a shard's files are there, have their size and belong to the table."""
+def check_shard(layout: Layout, shard: int) -> Frame:
+    """Check that a shard's files are there, have their size and belong to the table; gives the frame of its tokens."""
     path = layout.path_of(shard)
-    check_tokens(path, read_frame(path, "T"), layout, shard)
+    tokens = read_frame(path, "T")
+    check_tokens(path, tokens, layout, shard)
     if layout.index == "ends":
         path = layout.path_of(shard, ".idx")
         check_index(path, read_frame(path, "D"), layout, shard)
+    return tokens
 
 
 def check_tokens(path: Path, frame: Frame, layout: Layout, shard: int) -> None:

@@ -50,6 +50,10 @@ class Numbers:
             raise self._shrunk()
         return self._mapped
 
+    def part(self, wanted: range) -> NDArray[Any]:
+        """Give the numbers at some rising places without a copy."""
+        return self.view()[wanted.start : wanted.stop : wanted.step]
+
     def at(self, place: int) -> int:
         """Read one number."""
         return int(self._run(place, place + 1)[0])
@@ -110,12 +114,17 @@ class Numbers:
         return StoreError(f"{self.path}: became shorter after it was opened", hint=SHRUNK)
 
 
-def open_body(path: Path, kind: str) -> tuple[Frame, Numbers]:
-    """Read and check the frame of one of our files, and open the numbers behind it."""
+def open_framed(path: Path, kind: str) -> tuple[Frame, int]:
+    """Open one of our files, and check its frame."""
     fd = open_regular(path)
     try:
-        frame = parse_frame(path, os.pread(fd, FRAME_BYTES, 0), os.fstat(fd).st_size, kind)
+        return parse_frame(path, os.pread(fd, FRAME_BYTES, 0), os.fstat(fd).st_size, kind), fd
     except BaseException:
         os.close(fd)
         raise
+
+
+def open_body(path: Path, kind: str) -> tuple[Frame, Numbers]:
+    """Read and check the frame of one of our files, and open the numbers behind it."""
+    frame, fd = open_framed(path, kind)
     return frame, Numbers(path, fd, frame.entry, FRAME_BYTES, frame.words)

@@ -6,7 +6,7 @@ Opening never looks at anything of the size of the data: the manifest, the table
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from millstream.store.format import COPY_AGAIN, MAGIC, open_regular, read_frame
 from millstream.store.layout import Layout
 from millstream.store.manifest import check_agreement, describe, load_manifest
 from millstream.store.mapped import check_shard
+from millstream.store.packed import BLOCK_TOKENS
 from millstream.store.staging import staging_folder
 from millstream.store.table import DOCUMENTS, Row, load_table, rows_of
 from millstream.store.versions import manifest_path, table_path
@@ -101,12 +102,12 @@ def open_single(path: Path) -> Opened:
         check_agreement(described, manifest, rows)
     index = path.with_suffix(".idx")
     if index.exists():
-        layout = Layout("", str(path), frame.dtype, 64, rows, "ends", str(index))
+        layout = Layout("", str(path), frame.dtype, 64, rows, "ends", str(index), block_tokens=frame.block)
         if len(rows):
             check_shard(layout, 0)
     else:
         rows = rows_of([Row(frame.count, 1, frame.tag, frame.bound, 0)])
-        layout = Layout("", str(path), frame.dtype, 64, rows, "none")
+        layout = Layout("", str(path), frame.dtype, 64, rows, "none", block_tokens=frame.block)
         manifest = {**manifest, "documents": int(rows[0, DOCUMENTS])}
     return Opened("file", layout, manifest)
 
@@ -123,9 +124,10 @@ def open_directory(path: Path, version: str | None) -> Opened:
     check_agreement(source, manifest, rows)
     layout = Layout(str(path), "", manifest["dtype"], 64, rows, "ends")
     few = len(rows) <= CHECKED_AT_OPEN
-    for shard in range(len(rows)) if few else (0, len(rows) - 1):
-        check_shard(layout, shard)
-    return Opened("directory", layout, manifest)
+    looked_at = range(len(rows)) if few else (0, len(rows) - 1)
+    blocks = [check_shard(layout, shard).block for shard in looked_at]
+    largest = max(blocks, default=0) if few else max(*blocks, BLOCK_TOKENS)  # others may be packed
+    return Opened("directory", replace(layout, block_tokens=largest), manifest)
 
 
 def missing_manifest(path: Path) -> StoreError:

@@ -1,7 +1,7 @@
 """TokenStore: a store of any kind as one long array of tokens and a list of documents.
 
 (path) -> tokens, documents. Nothing is read before it is asked for, and what is given is a view of the mapped
-file wherever it lies in one shard.
+file wherever it lies in one shard that is not packed.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ class TokenStore:
             return np.empty(0, token_dtype(self.dtype))
         first, inside = self._inside_shard(rising)
         if len(inside) == len(rising):
-            body = self._shards.tokens(place(self._first_tokens, rising[0])).view()
-            whole = body[inside[0] - first : inside[-1] - first + 1 : rising.step]
+            body = self._shards.tokens(place(self._first_tokens, rising[0]))
+            whole = body.part(range(inside[0] - first, inside[-1] - first + 1, rising.step))
         else:
             whole = self._copy(rising)
         return whole if wanted.step > 0 else whole[::-1]
@@ -154,7 +154,7 @@ class TokenStore:
         return first + start, first + stop
 
     def document(self, document: int) -> Tokens:
-        """Give the tokens of a document, without a copy."""
+        """Give the tokens of a document, without a copy where its shard is not packed."""
         start, stop = self.document_span(document)
         return self[start:stop]
 

@@ -6,6 +6,7 @@ the rename that makes a version exist comes last.
 
 from __future__ import annotations
 
+import base64
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
@@ -34,7 +35,7 @@ class Session:
     def __init__(self, places: Places, settings: Settings, begun: Start, journal: Journal) -> None:
         self._places, self._settings, self._journal = places, settings, journal
         self._parent, self._base = begun.parent, begun.base
-        self._sealed, self._shard = begun.sealed, begun.shard
+        self._sealed, self._shard, self.packing = begun.sealed, begun.shard, begun.packing
         self._checkpoint_tokens = CHECKPOINT_BYTES // token_dtype(journal.dtype).itemsize
         self._unsaved = 0  # tokens since the last checkpoint
 
@@ -64,13 +65,14 @@ class Session:
     def _open_shard(self) -> GrowingShard:
         if self._shard is None:
             number = self._journal.first_file + len(self._sealed)
-            self._shard = GrowingShard.begin(self._places, number, self._journal.dtype)
+            self._shard = GrowingShard.begin(self._places, number, self._journal.dtype, self.packing)
         return self._shard
 
     def save(self, sealing: str | None = None) -> None:
         """Make a checkpoint: what is in the shards is durable, then the journal says so."""
         row = None if self._shard is None else self._shard.checkpoint()
-        self._journal = replace(self._journal, open=row, sealing=sealing)
+        tail = "" if self._shard is None else base64.b64encode(self._shard.tail).decode("ascii")
+        self._journal = replace(self._journal, open=row, tail=tail, sealing=sealing)
         self._journal.save(self._places.journal)
         self._unsaved = 0
 

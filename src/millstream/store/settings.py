@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from millstream.compression import LEVEL
 from millstream.errors import StoreError
 from millstream.store.format import token_dtype
 from millstream.store.manifest import digest, is_sources, plain
+
+MOST_LEVEL = 19
 
 
 @dataclass
@@ -22,6 +25,8 @@ class Settings:
     sources: list[Any]
     tokenizer: Any
     recipe: Any
+    compress: int | None = None
+    """A level of zstd; 0 is none."""
 
     @property
     def made_from(self) -> str:
@@ -37,6 +42,7 @@ def checked_settings(
     sources: Iterable[Mapping[str, Any]],
     tokenizer: Mapping[str, Any] | None,
     recipe: Any,
+    compress: bool | int | None = None,  # noqa: FBT001
 ) -> Settings:
     """Check what the caller asked for and bring it into plain JSON."""
     if dtype is not None:
@@ -53,4 +59,22 @@ def checked_settings(
             hint="path and blake2b are text, bytes is a whole number",
         )
     known = None if tokenizer is None else plain(dict(tokenizer), "tokenizer")
-    return Settings(dtype, shard_tokens, resume, append, listed, known, plain(recipe, "recipe"))
+    return Settings(
+        dtype, shard_tokens, resume, append, listed, known, plain(recipe, "recipe"), checked_level(compress)
+    )
+
+
+def checked_level(compress: bool | int | None) -> int | None:  # noqa: FBT001 - a level, or whether to have one
+    """Turn what the caller asked for into a level of zstd.
+
+    >>> checked_level(True), checked_level(False), checked_level(9)
+    (1, 0, 9)
+    """
+    if compress is True:
+        return LEVEL
+    if compress is None or (isinstance(compress, int) and 0 <= compress <= MOST_LEVEL):
+        return None if compress is None else int(compress)
+    raise StoreError(
+        f"compress must be True, False or a level from 1 to {MOST_LEVEL}, not {compress!r}",
+        hint="True is the level that costs least",
+    )

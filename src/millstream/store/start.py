@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from millstream.store.column import START_AGAIN
 from millstream.store.growing import GrowingShard, Places
 from millstream.store.journal import Journal, Lock, load_journal, sealed_rows
 from millstream.store.opening import Opened, open_store
+from millstream.store.packing import Packing
 from millstream.store.settings import Settings
 from millstream.store.table import FILE, Row, Rows, rows_of
 
@@ -27,6 +29,7 @@ class Start:
     base: Rows
     sealed: list[Row]
     shard: GrowingShard | None = None
+    packing: Packing | None = None
 
 
 def start(places: Places, settings: Settings) -> Start:
@@ -75,7 +78,7 @@ def journal_documents(journal: Journal) -> int:
 
 def check_settings(places: Places, journal: Journal, settings: Settings) -> None:
     """Refuse to go on with other settings: the result would be a mixture."""
-    for name in ("dtype", "shard_tokens"):
+    for name in ("dtype", "shard_tokens", "compress"):
         asked, was = getattr(settings, name), getattr(journal, name)
         if asked is not None and asked != was and not (places.single and name == "shard_tokens"):
             raise StoreError(f"{places.path}: was begun with {name}={was!r}, not {asked!r}", hint="pass the same")
@@ -96,10 +99,16 @@ def go_on(places: Places, journal: Journal, parent: Opened | None) -> Start:
     if journal.open is not None and journal.open.file != following:
         raise StoreError(f"{places.journal}: the open shard is {journal.open.file}, not {following}", hint=START_AGAIN)
     base = rows_of([]) if parent is None else parent.layout.table
+    packing = Packing(journal.compress) if journal.compress else None
     if journal.open is None:
         places.clear(following)
-        return Start(journal, parent, base, rows)
-    return Start(journal, parent, base, rows, GrowingShard.resume(places, journal.dtype, journal.open))
+        return Start(journal, parent, base, rows, packing=packing)
+    try:
+        tail = base64.b64decode(journal.tail, validate=True)
+    except ValueError:
+        raise StoreError(f"{places.journal}: the tail is not base64", hint=START_AGAIN) from None
+    shard = GrowingShard.resume(places, journal.dtype, journal.open, packing, tail)
+    return Start(journal, parent, base, rows, shard, packing)
 
 
 def begin_store(places: Places, settings: Settings) -> Start:
@@ -111,6 +120,7 @@ def begin_store(places: Places, settings: Settings) -> Start:
         made_from=settings.made_from,
         parent=None,
         first_file=0,
+        compress=settings.compress or 0,
     )
     return save(places, Start(journal, None, rows_of([]), []))
 
@@ -131,6 +141,7 @@ def begin_version(places: Places, parent: Opened, settings: Settings) -> Start:
         made_from=settings.made_from,
         parent=parent.manifest["fingerprint"],
         first_file=int(rows[-1, FILE]) + 1 if len(rows) else 0,
+        compress=settings.compress or 0,
     )
     return save(places, Start(journal, parent, rows, []))
 
@@ -138,6 +149,7 @@ def begin_version(places: Places, parent: Opened, settings: Settings) -> Start:
 def save(places: Places, begun: Start) -> Start:
     """Write the first journal, before any shard."""
     assert begun.journal is not None
+    begun.packing = Packing(begun.journal.compress) if begun.journal.compress else None
     begun.journal.save(places.journal)
     return begun
 

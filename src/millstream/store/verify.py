@@ -11,8 +11,9 @@ from millstream.store.bodies import RUN_BYTES, Damage, EndsBody, Report, TokenBo
 from millstream.store.foreign import megatron_arrays
 from millstream.store.format import FRAME_BYTES, Words, read_frame, token_dtype, xxh64
 from millstream.store.layout import Layout
-from millstream.store.mapped import check_index, check_tokens
+from millstream.store.mapped import check_index, check_tokens, open_tokens
 from millstream.store.numbers import open_body
+from millstream.store.packed import PackedTokens, scan_packed
 from millstream.store.table import BOUND, TAG, TOKENS, total
 
 NO_SUMS = "no checksums (.sum): only counts, order and the range of ids can be checked"
@@ -53,12 +54,13 @@ def verify_shard(layout: Layout, shard: int, report: Report) -> Iterator[int]:
 def verify_ours(layout: Layout, shard: int, report: Report) -> Iterator[int]:
     """Check frames, tags, blocks, ids and document ends of one of our shards."""
     path, row = layout.path_of(shard), layout.table[shard]
-    frame = read_frame(path, "T")
+    frame, tokens = open_tokens(path)
     check_tokens(path, frame, layout, shard)
     sums, size = load_sums(layout, shard, report)
     cut = -(-frame.count * frame.entry.itemsize // size)  # blocks of tokens; then come those of the index
     of_tokens, of_ends = (None, None) if sums is None else (sums[:cut], sums[cut:])
-    yield from scan(TokenBody(path, report, of_tokens, size, layout.dtype, int(row[BOUND])), FRAME_BYTES)
+    body = TokenBody(path, report, of_tokens, size, layout.dtype, int(row[BOUND]))
+    yield from scan_packed(body, tokens) if isinstance(tokens, PackedTokens) else scan(body, FRAME_BYTES)
     if layout.index != "ends":
         return
     path = layout.path_of(shard, ".idx")

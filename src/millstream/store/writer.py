@@ -38,6 +38,9 @@ class TokenStoreWriter:
     `documents` and `tokens` count the whole store that will be sealed: a caller who resumes goes on with
     document number `documents`. Not for use by several threads at once.
 
+    `compress=True`, or a level of zstd, packs the tokens in blocks of 4096; a store has the same fingerprint however it
+    is packed, and `packing` counts what it gave and cost.
+
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "dataset.bin")
     >>> with TokenStoreWriter(path, dtype="uint16") as writer:
@@ -57,11 +60,12 @@ class TokenStoreWriter:
         sources: Iterable[Mapping[str, Any]] = (),
         tokenizer: Mapping[str, Any] | None = None,
         recipe: Any = None,
+        compress: bool | int | None = None,
     ) -> None:
         self._state = "not open"
         self._lock: Lock | None = None
         self._session: Session | None = None
-        self._settings = checked_settings(dtype, shard_tokens, resume, append, sources, tokenizer, recipe)
+        self._settings = checked_settings(dtype, shard_tokens, resume, append, sources, tokenizer, recipe, compress)
         self.path = Path(path)
         self._places = places_of(self.path)
         with disk.reported(self.path):
@@ -78,6 +82,7 @@ class TokenStoreWriter:
     def _begin(self, begun: Start) -> None:
         rows = begun.base
         self.parent_documents = 0  # of the version that grows
+        self.packing = begun.packing
         if begun.journal is not None:
             self.dtype = begun.journal.dtype
             self._session = Session(self._places, self._settings, begun, begun.journal)

@@ -1,0 +1,103 @@
+"""Parts -> the same without duplicates: all of them go by once, and are read again when duplicates are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.errors import StoreError
+from millstream.parts.cache import PartCache
+from millstream.parts.part import Part, Rejected
+from millstream.parts.pool import in_order
+from millstream.parts.process import without
+from millstream.parts.run import Run
+from millstream.parts.write import Ledger, Placed, keep
+from millstream.records import DuplicateFinder, Duplicates
+from millstream.records.processor import label_of
+
+DEDUP_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A part that went by: its place, where it can be found again, and the number of its first document."""
+
+    file: int
+    rows_before: int
+    cache: PartCache
+    key: str
+    first_document: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplication:
+    """Leaves out the documents that share a key with an earlier one.
+
+    Only when every document has been seen is it known which are the first of their kind. So all parts go by once, their
+    keys are collected on disk in `folder`, and the parts are read again.
+    """
+
+    run: Run
+    ledger: Ledger
+    folder: Path
+    memory_bytes: int = DEDUP_BYTES
+
+    def __call__(self, parts: Iterable[Placed], *, ahead: int) -> Iterator[Placed]:
+        """Give the parts again, without duplicates."""
+        seen: list[Seen] = []
+        duplicates = self._found(parts, seen)
+        fetched = in_order(self.run.workers, _fetch, ((each.cache, each.key) for each in seen), ahead=ahead)
+        for each, part in zip(seen, fetched, strict=True):
+            kept = np.ones(len(part.ends), np.bool_)
+            for step, found in zip(self.run.job.pipeline.global_steps, duplicates, strict=True):
+                dropped = found.among(each.first_document, each.first_document + len(part.ends)) & kept
+                kept &= ~dropped
+                self._account(f"{label_of(step)}: duplicate", part, np.flatnonzero(dropped), each)
+            yield Placed(each.file, each.rows_before, without(part, kept), each.key)
+
+    def _found(self, parts: Iterable[Placed], seen: list[Seen]) -> list[Duplicates]:
+        """Collect the keys of all documents, and find the duplicates; `seen` tells where each part is."""
+        spool = PartCache(self.folder / "parts")
+        steps = self.run.job.pipeline.global_steps
+        finders = [
+            DuplicateFinder(
+                self.folder / f"keys-{place}", key_words=step.key_words, memory_bytes=self.memory_bytes // len(steps)
+            )
+            for place, step in enumerate(steps)
+        ]
+        first = 0
+        for number, each in enumerate(parts):
+            cache, key = self.run.cache, each.key
+            if cache is None or key is None:  # a part without a name is not in the cache
+                cache, key = spool, f"{number:032x}"
+                spool.put(key, each.part)
+            for finder, keys in zip(finders, each.part.keys, strict=True):
+                finder.add(keys, first)
+            seen.append(Seen(each.file, each.rows_before, cache, key, first))
+            first += len(each.part.ends)
+        return [finder.finish() for finder in finders]
+
+    def _account(self, reason: str, part: Part, dropped: NDArray[np.int64], seen: Seen) -> None:
+        statistics, name = self.ledger.statistics, self.run.files[seen.file].name
+        if len(dropped):
+            statistics.dropped[reason] += len(dropped)
+        wanted = dropped if self.ledger.rejected is not None else dropped[: statistics.wants(reason)]
+        for document in wanted.tolist():
+            begin = int(part.ends[document - 1]) if document else 0
+            text = self.run.job.tokenizer.decode(part.tokens[begin : int(part.ends[document])].tolist())
+            row, start, stop = part.origins[document].tolist()
+            rejected = Rejected(reason, row, start, stop, text)
+            statistics.example(rejected, name, seen.rows_before)
+            if self.ledger.rejected is not None:
+                keep(self.ledger.rejected, rejected, name, seen.rows_before)
+
+
+def _fetch(cache: PartCache, key: str) -> Part:
+    part = cache.get(key)
+    if part is None:
+        raise StoreError(f"{cache.folder}: a part has left it meanwhile", hint="run again")
+    return part

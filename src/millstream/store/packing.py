@@ -1,0 +1,117 @@
+"""A growing column of packed tokens: blocks are compressed as they fill, by the caller's thread and without the GIL.
+
+Whole blocks are in the file from a checkpoint on and are never written again; the tokens of the unfinished one, the
+tail, are kept in the journal.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from millstream import _core
+from millstream.errors import StoreError
+from millstream.store import disk, packed
+from millstream.store.column import START_AGAIN, Column
+from millstream.store.format import FRAME_BYTES, Frame, Words
+
+
+@dataclass
+class Packing:
+    """How tokens are packed, and what it gave and cost so far in this process."""
+
+    level: int
+    raw_bytes: int = 0
+    packed_bytes: int = 0
+    cpu_seconds: float = 0.0
+
+
+class PackedColumn(Column):
+    """A `.part` file of packed blocks; the table of their ends comes when it is sealed."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any], fd: int, packing: Packing) -> None:
+        super().__init__(path, dtype, fd)
+        self._packing, self._block = packing, packed.BLOCK_TOKENS
+        self._end = FRAME_BYTES  # of the packed blocks in the file
+        self._ends: list[Words] = []
+
+    @classmethod
+    def begin_packed(cls, path: Path, dtype: np.dtype[Any], packing: Packing) -> PackedColumn:
+        """Start an empty file; 64 zero bytes keep the place of the frame."""
+        column = cls(path, dtype, disk.create(path), packing)
+        disk.write(column.fd, bytes(FRAME_BYTES), 0)
+        return column
+
+    @classmethod
+    def resume_packed(cls, path: Path, dtype: np.dtype[Any], packing: Packing, count: int, tail: bytes) -> PackedColumn:
+        """Cut a file back to the whole blocks of `count` tokens, hash them again, and go on behind the tail."""
+        column = cls(path, dtype, disk.reopen(path), packing)
+        try:
+            column._reread_blocks(count // column._block)
+            column._restore(tail, count % column._block)
+            disk.truncate(column.fd, column._end)
+            disk.write(column.fd, bytes(FRAME_BYTES), 0)
+        except BaseException:
+            column.close()
+            raise
+        return column
+
+    def _reread_blocks(self, blocks: int) -> None:
+        size = self._block * self._entries.itemsize
+        while self.count < blocks * self._block:
+            few = min(len(self._entries) // self._block, blocks - self.count // self._block)
+            piece = np.frombuffer(os.pread(self.fd, few * packed.most_packed(size), self._end), np.uint8)
+            ends, part = np.empty(few, np.uint64), self._entries[: few * self._block]
+            whole = _core.find_frames(piece, ends) == few
+            if not whole or _core.unpack_blocks(piece, ends, size, part.view(np.uint8))[0] < few:
+                raise StoreError(f"{self.path}: lacks blocks that it had at its last checkpoint", hint=START_AGAIN)
+            self._fill = self._out = len(part)
+            self.count += len(part)
+            self._keep(ends)
+            self._turn_over()
+
+    def _restore(self, tail: bytes, count: int) -> None:
+        if len(tail) != count * self._entries.itemsize:
+            raise StoreError(f"{self.path}: the journal's tail is not that of its last checkpoint", hint=START_AGAIN)
+        self._entries[self._fill : self._fill + count] = np.frombuffer(tail, self._entries.dtype)
+        self._fill += count
+        self.count += count
+
+    @property
+    def tail(self) -> bytes:
+        """The tokens behind the last whole block."""
+        return self._entries[self._out : self._fill].tobytes()
+
+    def flush(self) -> None:
+        """Pack what is whole, and hand it to the system."""
+        self._pack((self._fill - self._out) // self._block * self._block)
+
+    def _pack(self, count: int) -> None:
+        if not count:
+            return
+        began = time.thread_time()
+        raw = self._entries[self._out : self._out + count].view(np.uint8)
+        ends = np.empty(-(-count // self._block), np.uint64)
+        data = _core.pack_blocks(raw, self._block * self._entries.itemsize, self._packing.level, ends)
+        self._packing.cpu_seconds += time.thread_time() - began
+        self._packing.raw_bytes += raw.size
+        self._packing.packed_bytes += len(data)
+        disk.write(self.fd, data, self._end)
+        self._out += count
+        self._keep(ends)
+
+    def _keep(self, ends: Words) -> None:
+        self._ends.append(ends + np.uint64(self._end))
+        self._end = int(self._ends[-1][-1])
+
+    def seal(self, frame: Frame) -> None:
+        """Pack the rest, write the table and then the frame, and wait for the disk."""
+        self._pack(self._fill - self._out)
+        table = np.concatenate([np.empty(0, np.uint64), *self._ends])
+        disk.write(self.fd, table.tobytes(), self._end)
+        super().seal(replace(frame, kind="Z", block=self._block))
