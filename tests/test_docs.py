@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
 import re
@@ -11,6 +12,7 @@ import pytest
 
 import millstream
 from millstream import errors
+from millstream.cli import prepare
 from millstream.cli.main import VERBS, main
 from millstream.loaders.settings import SharedKeywords
 from millstream.records.registry import _find, _registered
@@ -87,6 +89,14 @@ def test_the_two_lines_of_the_readme_make_a_store_and_load_it(tmp_path: Path, mo
     assert main([*command[1].split(), "--quiet"]) == 0
     with eval(call[1], vars(millstream)) as loader:
         assert loader.next().input_ids.shape == (64, 128)
+
+
+def test_every_flag_of_prepare_is_named() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    prepare.add_arguments(parser)
+    flags = [action.option_strings[-1] for action in parser._actions if action.option_strings]
+
+    assert [flag for flag in flags if not re.search(rf"`(?:[^`]* )?{flag}\b", page("cli.md"))] == []
 
 
 def test_every_law_names_tests_that_exist() -> None:
