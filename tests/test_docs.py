@@ -63,6 +63,19 @@ def test_every_step_of_a_recipe_is_explained_with_all_its_settings(step: str) ->
     assert [name for name in settings if f"`{name}`" not in rows[0]] == []
 
 
+def test_the_recipes_of_the_guide_are_the_same_in_toml_and_yaml(tmp_path: Path) -> None:
+    recipes = []
+    for kind in ("toml", "yaml"):
+        fence = re.search(rf"^```{kind}\n(# clean\.{kind}\n.*?)^```$", page("prepare.md"), re.MULTILINE | re.DOTALL)
+        assert fence is not None
+        path = tmp_path / f"clean.{kind}"
+        path.write_text(fence[1], "utf-8")
+        recipes.append(millstream.Recipe.load(path).canonical())
+
+    assert len(recipes[0]) > 2
+    assert recipes[0] == recipes[1]
+
+
 def test_every_format_is_explained_with_all_its_endings() -> None:
     table = [line for line in page("prepare.md").splitlines() if line.startswith("| `")]
     named = {name for line in table for name in re.findall(r"`([^`]+)`", " | ".join(line.split(" | ")[:2]))}
