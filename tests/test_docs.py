@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import inspect
 import re
@@ -11,11 +12,16 @@ import pytest
 
 import millstream
 from millstream import errors
-from millstream.cli.main import VERBS
+from millstream.cli import prepare
+from millstream.cli.main import VERBS, main
 from millstream.loaders.settings import SharedKeywords
+from millstream.records.registry import _find, _registered
+from millstream.sources.formats import _our_own
+from millstream.sources.text import _CODE
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+OUR_STEPS = sorted(name for name, made in _registered.items() if made.__module__.startswith("millstream."))
 
 
 def page(name: str) -> str:
@@ -46,6 +52,64 @@ def test_every_verb_has_a_session() -> None:
     verbs = {verb.__name__.rpartition(".")[2] for verb in VERBS}
 
     assert verbs <= set(re.findall(r"^## (\w+)$", page("cli.md"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("step", OUR_STEPS)
+def test_every_step_of_a_recipe_is_explained_with_all_its_settings(step: str) -> None:
+    rows = [line for line in page("prepare.md").splitlines() if line.startswith(f"| `{step}` |")]
+    settings = inspect.signature(_find(step)).parameters
+
+    assert len(rows) == 1
+    assert [name for name in settings if f"`{name}`" not in rows[0]] == []
+
+
+def test_the_recipes_of_the_guide_are_the_same_in_toml_and_yaml(tmp_path: Path) -> None:
+    recipes = []
+    for kind in ("toml", "yaml"):
+        fence = re.search(rf"^```{kind}\n(# clean\.{kind}\n.*?)^```$", page("prepare.md"), re.MULTILINE | re.DOTALL)
+        assert fence is not None
+        path = tmp_path / f"clean.{kind}"
+        path.write_text(fence[1], "utf-8")
+        recipes.append(millstream.Recipe.load(path).canonical())
+
+    assert len(recipes[0]) > 2
+    assert recipes[0] == recipes[1]
+
+
+def test_every_format_is_explained_with_all_its_endings() -> None:
+    table = [line for line in page("prepare.md").splitlines() if line.startswith("| `")]
+    named = {name for line in table for name in re.findall(r"`([^`]+)`", " | ".join(line.split(" | ")[:2]))}
+    code = set(_CODE.split())
+
+    assert {name for each in _our_own().values() for name in (each.name, *each.suffixes)} - code <= named
+
+
+def test_every_argument_of_prepare_is_explained() -> None:
+    arguments = set(inspect.signature(millstream.prepare).parameters) - {"source", "output", "progress"}
+
+    assert sorted(name for name in arguments if not re.search(rf"`{name}[`=(]", page("prepare.md"))) == []
+
+
+def test_the_two_lines_of_the_readme_make_a_store_and_load_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    command = re.search(r"^millstream (prepare raw\.txt dataset\.bin)$", readme, re.MULTILINE)
+    call = re.search(r'^loader = (PretrainDataLoader\("dataset\.bin".*?\))$', readme, re.MULTILINE)
+    assert command is not None
+    assert call is not None
+    monkeypatch.chdir(tmp_path)
+    Path("raw.txt").write_text("The stream turns the wheel, and the wheel turns the stone.\n" * 2000, "utf-8")
+
+    assert main([*command[1].split(), "--quiet"]) == 0
+    with eval(call[1], vars(millstream)) as loader:
+        assert loader.next().input_ids.shape == (64, 128)
+
+
+def test_every_flag_of_prepare_is_named() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    prepare.add_arguments(parser)
+    flags = [action.option_strings[-1] for action in parser._actions if action.option_strings]
+
+    assert [flag for flag in flags if not re.search(rf"`(?:[^`]* )?{flag}\b", page("cli.md"))] == []
 
 
 def test_every_law_names_tests_that_exist() -> None:

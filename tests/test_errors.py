@@ -27,7 +27,9 @@ def without_hint(path: Path) -> Iterator[str]:
             yield f"{path.relative_to(SOURCES)}:{node.lineno}"
 
 
-@pytest.mark.parametrize("part", ["sources", "tokens", "store", "stats", "cli", "api.py"])
+@pytest.mark.parametrize(
+    "part", ["sources", "records", "tokens", "parts", "store", "stats", "cli", "api.py", "compression.py"]
+)
 def test_every_error_that_is_raised_has_a_hint(part: str) -> None:
     files = [SOURCES / part] if part.endswith(".py") else sorted((SOURCES / part).rglob("*.py"))
 

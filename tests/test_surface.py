@@ -21,7 +21,9 @@ PUBLIC = [
     "CharTokenizer",
     "ClosedError",
     "CompletionTracker",
+    "CompressionError",
     "DataLoader",
+    "DataProcessor",
     "FingerprintError",
     "LoaderError",
     "MillstreamError",
@@ -30,6 +32,11 @@ PUBLIC = [
     "OrderError",
     "PrepareReport",
     "PretrainDataLoader",
+    "Recipe",
+    "RecipeError",
+    "Record",
+    "RecordFormat",
+    "Reject",
     "RowOrigin",
     "SourceError",
     "Span",
@@ -48,6 +55,8 @@ PUBLIC = [
     "per_row",
     "prepare",
     "register_balancer",
+    "register_format",
+    "register_processor",
 ]
 
 
@@ -80,8 +89,18 @@ def test_every_folder_in_the_readme_exists() -> None:
     named = re.findall(r"^([a-z]+(?:/[a-z_]+)*)/ ", readme, flags=re.MULTILINE)
     linked = re.findall(r"\]\(((?!http)[^)#]+)\)", readme)
 
-    assert len(named) >= 7
+    assert len(named) >= 8
     assert [path for path in [*named, *linked] if not (ROOT / path).exists()] == []
+
+
+def test_every_folder_of_the_repository_and_every_stage_of_the_flow_is_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    source = ROOT / "src/millstream"
+    stages = {path.parent.name for path in source.glob("*/__init__.py")} - {"cli", "stats"}
+    missing = [name for name in stages if f"](src/millstream/{name})" not in readme]
+
+    assert missing == []
+    assert [name for name in ("benchmarks", "docs", "examples", "tests") if f"\n{name}/ " not in readme] == []
 
 
 @pytest.mark.parametrize("package", ["torch", "jax", "mlx", "tokenizers", "tiktoken", "rich"])

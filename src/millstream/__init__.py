@@ -1,12 +1,13 @@
 """Millstream: training data at the speed of memory, in an order that can be reproduced, resumed and explained.
 
-    sources ─► tokens ─► store ─► order ─► batches ─► loaders ─► tensors
-     bytes      ids       mmap     which     rows in    state,     numpy, torch,
-     in files             files    row at    buffers    origins    jax, mlx
-                                   which     from a
-                                   position  pool
+    sources ─► records ─► tokens ─► parts ─► store ─► order ─► batches ─► loaders ─► tensors
+     bytes      texts      ids       made     mmap     which     rows in    state,     numpy, torch,
+     in files   worth      of each   once,    files    row at    buffers    origins    jax, mlx
+                keeping    text      cached            which     from a
+                                                       position  pool
 
-`prepare` turns text into a store of tokens, `PretrainDataLoader` turns a store into batches, `MixedDataLoader` mixes.
+`prepare` turns raw files into a store of tokens, `PretrainDataLoader` turns a store into batches, `MixedDataLoader`
+mixes.
 """
 
 import logging
@@ -25,11 +26,13 @@ from millstream.errors import (
     BatchError,
     BudgetError,
     ClosedError,
+    CompressionError,
     FingerprintError,
     LoaderError,
     MillstreamError,
     MissingExtra,
     OrderError,
+    RecipeError,
     SourceError,
     StateError,
     StoreError,
@@ -38,6 +41,8 @@ from millstream.errors import (
     WaitTimeout,
 )
 from millstream.loaders import DataLoader, MixedDataLoader, PretrainDataLoader, RowOrigin, Span, per_row
+from millstream.records import DataProcessor, Recipe, Reject, register_processor
+from millstream.sources import Record, RecordFormat, register_format
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
 
@@ -53,7 +58,9 @@ __all__ = [
     "CharTokenizer",
     "ClosedError",
     "CompletionTracker",
+    "CompressionError",
     "DataLoader",
+    "DataProcessor",
     "FingerprintError",
     "LoaderError",
     "MillstreamError",
@@ -62,6 +69,11 @@ __all__ = [
     "OrderError",
     "PrepareReport",
     "PretrainDataLoader",
+    "Recipe",
+    "RecipeError",
+    "Record",
+    "RecordFormat",
+    "Reject",
     "RowOrigin",
     "SourceError",
     "Span",
@@ -80,4 +92,6 @@ __all__ = [
     "per_row",
     "prepare",
     "register_balancer",
+    "register_format",
+    "register_processor",
 ]

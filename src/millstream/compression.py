@@ -15,6 +15,7 @@ LEVEL = 1
 """The level used unless told otherwise: most of the ratio for the least time."""
 
 _PIECE = 1 << 17
+_DAMAGED = "it was damaged, or is no zstd file: copy it again"
 
 
 def compress(data: bytes | NDArray[Any], level: int = LEVEL) -> bytes:
@@ -32,15 +33,19 @@ def decompress(frame: bytes, *, limit: int) -> bytes:
     >>> decompress(compress(b"mill")[:-1], limit=4)
     Traceback (most recent call last):
     millstream.errors.CompressionError: zstd: Restored data doesn't match checksum
+      hint: it was damaged, or is no zstd file: copy it again
     """
     try:
         size = _core.zstd_content_size(_as_bytes(frame))
         if size is None or size > limit:
-            raise CompressionError(f"zstd: a frame of {size or 'unknown'} bytes; {limit} are the most here")
+            raise CompressionError(
+                f"zstd: a frame of {size or 'unknown'} bytes; {limit} are the most here",
+                hint="it was not written by this library",
+            )
         out = np.empty(size, np.uint8)
         _core.zstd_decompress(_as_bytes(frame), out)
     except _core.ZstdError as error:
-        raise CompressionError(f"zstd: {error}") from None
+        raise CompressionError(f"zstd: {error}", hint=_DAMAGED) from None
     return out.tobytes()
 
 
@@ -69,7 +74,7 @@ class ZstdReader(io.RawIOBase):
             try:
                 consumed, produced = self._stream.step(self._held, out)
             except _core.ZstdError as error:
-                raise CompressionError(f"zstd: {error}") from None
+                raise CompressionError(f"zstd: {error}", hint=_DAMAGED) from None
             self._held = self._held[consumed:]
             if produced:
                 return int(produced)

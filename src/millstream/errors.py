@@ -48,11 +48,25 @@ class SourceError(MillstreamError):
 
 
 class CompressionError(MillstreamError):
-    """Compressed bytes that are damaged, cut or too many."""
+    """Compressed bytes that are damaged, cut or too many.
+
+    >>> import io
+    >>> from millstream.compression import ZstdReader
+    >>> ZstdReader(io.BytesIO(b"not zstd")).readall()
+    Traceback (most recent call last):
+    millstream.errors.CompressionError: zstd: ...
+    """
 
 
 class RecipeError(MillstreamError):
-    """A step, a setting or a recipe that cannot work."""
+    """A step, a setting or a recipe that cannot work.
+
+    >>> from millstream import Recipe
+    >>> Recipe.of([{"name": "length", "least_words": 3}])
+    Traceback (most recent call last):
+    millstream.errors.RecipeError: step 1: length: there is no setting 'least_words'
+    ...
+    """
 
 
 class TokenizerError(MillstreamError):

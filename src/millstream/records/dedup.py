@@ -49,7 +49,9 @@ class MinhashDedup(GlobalStep):
 
     def __post_init__(self) -> None:
         if min(self.words, self.bands, self.rows) < 1 or self.seed < 0:
-            raise RecipeError("minhash_dedup: words, bands and rows start at 1, seed at 0")
+            raise RecipeError(
+                "minhash_dedup: words, bands and rows start at 1, seed at 0", hint="the usual values are 5, 14, 8 and 1"
+            )
 
     def keys(self, block: RecordBlock) -> NDArray[np.uint64]:
         """One key per band. 64 bits are enough here: a chance meeting is rarer than those the method itself has."""

@@ -75,7 +75,10 @@ class DuplicateFinder:
         """Take the keys of documents first_document, first_document + 1, …: one row for each."""
         count, columns = keys.shape
         if not columns or columns % self.key_words or first_document < self._next:
-            raise RecipeError("keys must be whole, and documents come in their order")
+            raise RecipeError(
+                "keys must be whole, and documents come in their order",
+                hint=f"give rows of {self.key_words} columns per key, from document {self._next:,} on",
+            )
         self._next = first_document + count
         per_document = columns // self.key_words
         self._keys_per_document = max(self._keys_per_document, per_document)

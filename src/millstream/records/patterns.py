@@ -35,7 +35,10 @@ class Regex(DataProcessor):
             try:
                 self._compiled[pattern] = re.compile(pattern, flags)
             except re.error as error:
-                raise RecipeError(f"regex: {pattern!r} is no regular expression: {error}") from None
+                raise RecipeError(
+                    f"regex: {pattern!r} is no regular expression: {error}",
+                    hint="in TOML, write patterns in single quotes: nothing is escaped there",
+                ) from None
 
     def process(self, record: Record) -> Outcome:
         """Replace, then judge."""

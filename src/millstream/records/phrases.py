@@ -52,7 +52,7 @@ class Blocklist(BlockProcessor):
             raise RecipeError("blocklist: the list is empty", hint="give phrases=, or file= with one per line")
         for phrase in phrases:
             if not self._index.add(phrase, 0, 0):
-                raise RecipeError(f"blocklist: {phrase!r} has no word")
+                raise RecipeError(f"blocklist: {phrase!r} has no word", hint="only letters and numbers are compared")
         self._digest.append(_digest(phrases))
 
     def process_block(self, block: RecordBlock) -> ProcessedBlock:
@@ -116,7 +116,9 @@ def _lines(step: str, file: str) -> list[str]:
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{step}: {file} cannot be read: {error}") from None
+        raise RecipeError(
+            f"{step}: {file} cannot be read: {error}", hint="paths are relative to where the command is run"
+        ) from None
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
@@ -129,7 +131,10 @@ def _texts(file: str) -> Iterator[str]:
         try:
             yield from _strings(json.loads(line))
         except ValueError as error:
-            raise RecipeError(f"decontaminate: {file}, record {number}: not JSON: {error}") from None
+            raise RecipeError(
+                f"decontaminate: {file}, record {number}: not JSON: {error}",
+                hint="each line of a .jsonl file is one value",
+            ) from None
 
 
 def _strings(value: object) -> Iterator[str]:

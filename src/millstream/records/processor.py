@@ -20,7 +20,13 @@ from millstream.sources.record import Record, RecordBlock
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """The record is dropped, for this reason. Reasons are counted: name a kind of fault, not the fault itself."""
+    """The record is dropped, for this reason. Reasons are counted: name a kind of fault, not the fault itself.
+
+    >>> def no_shouting(record):
+    ...     return Reject("shouted") if record.text.isupper() else record
+    >>> no_shouting(Record("HELLO", file="a.txt", row=0, start=0, stop=5))
+    Reject(reason='shouted')
+    """
 
     reason: str
 

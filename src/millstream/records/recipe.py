@@ -122,15 +122,15 @@ def _parsed(path: Path) -> object:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: cannot be read: {error}") from None
+        raise RecipeError(f"{path}: cannot be read: {error}", hint="a recipe is a TOML or YAML file in UTF-8") from None
     if path.suffix == ".toml":
         try:
             return tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise RecipeError(f"{path}: not TOML: {error}") from None
+            raise RecipeError(f"{path}: not TOML: {error}", hint='write [[steps]] and name = "…" for each') from None
     if path.suffix in (".yaml", ".yml"):
         return _parsed_yaml(path, text)
-    raise RecipeError(f"{path}: recipes are .toml or .yaml files")
+    raise RecipeError(f"{path}: recipes are .toml or .yaml files", hint="rename it, or pass a list of steps")
 
 
 def _parsed_yaml(path: Path, text: str) -> object:
@@ -141,4 +141,4 @@ def _parsed_yaml(path: Path, text: str) -> object:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise RecipeError(f"{path}: not YAML: {error}") from None
+        raise RecipeError(f"{path}: not YAML: {error}", hint="write steps: and - name: … for each") from None

@@ -88,7 +88,7 @@ def _check(name: str, settings: Mapping[str, Any], parameters: Mapping[str, insp
             raise RecipeError(f"{name}: there is no setting {setting!r}", hint=f"it has {', '.join(named) or 'none'}")
     for setting, parameter in named.items():
         if parameter.default is parameter.empty and setting not in settings:
-            raise RecipeError(f"{name}: the setting {setting!r} is missing")
+            raise RecipeError(f"{name}: the setting {setting!r} is missing", hint=f"give it a value: {setting} = …")
 
 
 def fits(value: object, wanted: Any) -> bool:
@@ -123,7 +123,10 @@ def _find(name: str) -> Factory:
             try:
                 _registered[name] = point.load()
             except Exception as error:
-                raise RecipeError(f"the plugin {name!r} of {point.value} cannot be loaded: {error}") from error
+                raise RecipeError(
+                    f"the plugin {name!r} of {point.value} cannot be loaded: {error}",
+                    hint=f"see what `python -c 'import {point.module}'` says",
+                ) from error
     if name not in _registered:
         known = known_processors()
         near = difflib.get_close_matches(name, known, n=3)

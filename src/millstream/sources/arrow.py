@@ -58,7 +58,10 @@ class ArrowFormat:
                 if row < seen + len(column):
                     return raw_text(column[row - seen])
                 seen += len(column)
-        raise SourceError(f"{file.name}: there is no row {row + 1:,}; it has {seen:,}")
+        raise SourceError(
+            f"{file.name}: there is no row {row + 1:,}; it has {seen:,}",
+            hint="is this the very file that the store was made from?",
+        )
 
 
 def _batches(source: Any, name: str) -> Iterator[Any]:

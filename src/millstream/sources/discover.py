@@ -88,7 +88,7 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
     skipped: Counter[str] = Counter()
     wanted = _weighed(source)
     if not wanted:
-        raise SourceError("the list of sources is empty")
+        raise SourceError("the list of sources is empty", hint="name at least one file, folder or pattern")
     roots: list[Path] = []
     paths: dict[str, tuple[Path, str, float | None]] = {}  # by real path: what is reached on two ways is read once
     datasets: list[FoundFile] = []
@@ -150,7 +150,9 @@ def _expand(where: str, choice: _Choice, skipped: Counter[str]) -> Iterator[tupl
             raise SourceError(f"{where}: nothing matches this pattern", hint="`**` matches any depth of folders")
         yield from ((file.parent, file) for file in files)
     else:
-        raise SourceError(f"{where}: there is no such file or folder")
+        raise SourceError(
+            f"{where}: there is no such file or folder", hint="check the name; patterns need quotes in a shell"
+        )
 
 
 def _walk(folder: Path, choice: _Choice, skipped: Counter[str]) -> Iterator[Path]:
@@ -195,7 +197,9 @@ def _found(path: Path, base: str, format: str | None) -> FoundFile:
     try:
         status = path.stat()
     except OSError as error:
-        raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
+        raise SourceError(
+            f"{path}: cannot be read: {error.strerror}", hint="check its permissions and the disk"
+        ) from error
     return FoundFile(path, name, kind, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
@@ -213,4 +217,6 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def _refuse(error: OSError) -> None:
-    raise SourceError(f"{error.filename}: cannot be listed: {error.strerror}")
+    raise SourceError(
+        f"{error.filename}: cannot be listed: {error.strerror}", hint="check the permissions of the folder"
+    )

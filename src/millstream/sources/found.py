@@ -48,9 +48,12 @@ def opened(file: FoundFile) -> Iterator[int]:
     try:
         handle = os.open(file.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
-        raise SourceError(f"{file.name}: this file is gone; it was there when the files were listed") from None
+        raise SourceError(
+            f"{file.name}: this file is gone; it was there when the files were listed",
+            hint="run again when nobody moves or removes files of the source",
+        ) from None
     except OSError as error:
-        raise SourceError(f"{file.name}: cannot be opened: {error.strerror}") from error
+        raise SourceError(f"{file.name}: cannot be opened: {error.strerror}", hint="check its permissions") from error
     try:
         check_unchanged(file, handle)
         yield handle
@@ -75,7 +78,9 @@ def read_at(handle: int, file: FoundFile, start: int, size: int) -> bytes:
         try:
             piece = os.pread(handle, min(size, 1 << 30), start)
         except OSError as error:
-            raise SourceError(f"{file.name}: cannot be read: {error.strerror}") from error
+            raise SourceError(
+                f"{file.name}: cannot be read: {error.strerror}", hint="check the disk, or copy the file elsewhere"
+            ) from error
         if not piece:
             break
         pieces.append(piece)

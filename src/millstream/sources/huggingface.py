@@ -63,7 +63,10 @@ class HuggingFaceFormat:
             if row < seen + len(column):
                 return raw_text(column[row - seen])
             seen += len(column)
-        raise SourceError(f"{file.name}: there is no row {row + 1:,}; it has {seen:,}")
+        raise SourceError(
+            f"{file.name}: there is no row {row + 1:,}; it has {seen:,}",
+            hint="is this the very file that the store was made from?",
+        )
 
     def _columns(self, file: FoundFile, name: str) -> Iterator[Any]:
         """The column of the text, some rows at a time."""

@@ -63,7 +63,10 @@ class ParquetFormat:
                     column = table.read_row_group(group, columns=[reading.text_field]).column(0)
                     return raw_text(column[row - seen])
                 seen += rows
-        raise SourceError(f"{file.name}: there is no row {row + 1:,}; it has {seen:,}")
+        raise SourceError(
+            f"{file.name}: there is no row {row + 1:,}; it has {seen:,}",
+            hint="is this the very file that the store was made from?",
+        )
 
 
 @contextmanager

@@ -1,12 +1,5 @@
 """The shortest way to a format of one's own: say how a stream becomes texts, and nothing else.
 
-    class FortuneFormat(RecordFormat):
-        name, suffixes = "fortune", (".fortune",)
-
-        def records(self, stream, reading):
-            for line in stream:
-                yield line
-
 Compression, encodings, limits and chunks are taken care of. The stream is read by one thread, so a format on the hot
 road implements the methods of `Format` itself.
 """
@@ -34,7 +27,16 @@ Text = str | bytes | BadRecord
 
 
 class RecordFormat(ABC):
-    """A format that is read from front to back by one generator."""
+    """A format that is read from front to back by one generator.
+
+    >>> class Fortunes(RecordFormat):
+    ...     name, suffixes = "fortunes", (".fortunes",)
+    ...
+    ...     def records(self, stream, reading):
+    ...         yield from stream.read().split(b"\\n%\\n")
+    >>> list(Fortunes().records(io.BytesIO(b"Ask again.\\n%\\nYes."), Reading()))
+    [b'Ask again.', b'Yes.']
+    """
 
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
@@ -86,7 +88,9 @@ class RecordFormat(ABC):
             for place, record in enumerate(self.records(io.BufferedReader(_BlockStream(blocks)), reading)):
                 if place == row:
                     return _raw(record)
-        raise SourceError(f"{file.name}: there is no row {row + 1:,}")
+        raise SourceError(
+            f"{file.name}: there is no row {row + 1:,}", hint="is this the very file that the store was made from?"
+        )
 
 
 def _raw(record: Text) -> bytes:

@@ -65,7 +65,10 @@ def join_texts(texts: Sequence[str]) -> tuple[Text, Ends]:
     try:
         return joined([text.encode() for text in texts])
     except UnicodeEncodeError as error:
-        raise TokenizerError(f"{error.object[error.start]!r} at place {error.start} is not a character") from None
+        raise TokenizerError(
+            f"{error.object[error.start]!r} at place {error.start} is not a character",
+            hint="half of a surrogate pair cannot be encoded: take it out of the text",
+        ) from None
 
 
 def split_texts(text: Text, ends: Ends) -> list[str]:

@@ -173,5 +173,10 @@ def _saved(content: dict[str, Any], path: Path, engine: EngineChoice) -> Tokeniz
 
             return SentencePieceTokenizer.from_content(content, engine=engine)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise TokenizerError(f"{path}: this saved tokenizer is damaged: {error}") from error
-    raise TokenizerError(f"{path}: not a tokenizer that is known here (format {content['format']!r})")
+        raise TokenizerError(
+            f"{path}: this saved tokenizer is damaged: {error}", hint="copy it again, or prepare the store again"
+        ) from error
+    raise TokenizerError(
+        f"{path}: not a tokenizer that is known here (format {content['format']!r})",
+        hint="a newer Millstream may have written it: upgrade",
+    )

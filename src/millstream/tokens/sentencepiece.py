@@ -43,7 +43,9 @@ class SentencePieceTokenizer(EngineTokenizer):
         try:
             return cls(path.read_bytes(), name=path.stem, engine=engine)
         except (RuntimeError, TypeError) as error:
-            raise TokenizerError(f"{path}: not a SentencePiece model: {error}") from error
+            raise TokenizerError(
+                f"{path}: not a SentencePiece model: {error}", hint="pass the .model file that the trainer wrote"
+            ) from error
 
     @classmethod
     def from_object(cls, processor: Any, *, engine: EngineChoice = "auto") -> SentencePieceTokenizer:
@@ -71,7 +73,10 @@ class SentencePieceTokenizer(EngineTokenizer):
         try:
             text: str = self._processor.decode([int(id) for id in ids])
         except IndexError as error:
-            raise TokenizerError(f"{self.name} cannot decode these ids: {error}") from error
+            raise TokenizerError(
+                f"{self.name} cannot decode these ids: {error}",
+                hint="were they made with this tokenizer?",
+            ) from error
         return text
 
     def token_id(self, token: str) -> int | None:

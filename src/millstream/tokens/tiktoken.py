@@ -80,7 +80,9 @@ class TiktokenTokenizer(EngineTokenizer):
             lines = [line.split() for line in path.read_bytes().splitlines() if line]
             ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in lines}
         except ValueError as error:
-            raise TokenizerError(f"{path}: not a file of mergeable ranks: {error}") from error
+            raise TokenizerError(
+                f"{path}: not a file of mergeable ranks: {error}", hint="each line holds a token in base64 and its rank"
+            ) from error
         special = {"<|endoftext|>": 1 + max(ranks.values(), default=-1)} if special_tokens is None else special_tokens
         return cls(_encoding(path.stem, regex, ranks, special), engine=engine)
 
