@@ -1,0 +1,127 @@
+"""The tokens of this rank's lanes, in the order of their lanes, whatever was read when: one policy for what is bad."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.errors import BudgetError, SourceError
+from millstream.loaders.lane import EpochEnd, LaneReader, Piece, Tokens, Window
+from millstream.loaders.lane_feed import LaneFeed
+from millstream.loaders.lane_log import Entry
+from millstream.loaders.settings import LoaderSettings
+from millstream.loaders.stream_run import StreamRun
+from millstream.parts.policy import BadRecords, KeptAside, OnBad
+from millstream.parts.prepare import MEMORY_PER_CHUNK, cpus
+from millstream.sources.record import NO_BYTES
+
+DEFAULT_PREFETCH = 4
+
+
+class LaneSource:
+    """Reads the lanes of a rank from where its run stands. Pieces are judged and counted when a row needs them."""
+
+    def __init__(self, run: StreamRun, on_bad: OnBad, threads: int | None, prefetch: int | None) -> None:
+        stream, settings = run.stream, run.settings
+        self._run = run
+        cursors = {lane: run.cursor(lane) for lane in _by_need(run)}
+        self._windows = {lane: Window(cursor.start) for lane, cursor in cursors.items()}
+        self.losses: Counter[str] = Counter()
+        self._kept = _kept_aside(settings, on_bad, run.sample)
+        self._bad = BadRecords(on_bad, self._kept)
+        threads = threads or cpus()
+        rounds = -(-(prefetch or DEFAULT_PREFETCH) * run.rows // stream.lanes)
+        self.feed = LaneFeed(
+            {lane: LaneReader(stream.ranges, stream.orders[lane], stream.job, cursors[lane].place) for lane in cursors},
+            threads=threads,
+            ahead_tokens=rounds * run.length,
+            budget_bytes=_share(settings.memory_budget, threads, stream.job.reading.chunk_bytes),
+        )
+
+    def tokens(self, lane: int, number: int) -> Tokens:
+        """The tokens of a lane's sample: its inputs, and one more as the last target."""
+        start, stop = number * self._run.length, (number + 1) * self._run.length + 1
+        window = self._windows[lane]
+        while window.stop < stop:
+            self._admit(lane, window, self.feed.take(lane))
+        return window.tokens(start, stop)
+
+    def ends(self, lane: int, number: int) -> npt.NDArray[np.int64]:
+        """Where documents end among the inputs of a sample whose tokens were just taken."""
+        start = number * self._run.length
+        return self._windows[lane].ends(start, start + self._run.length)
+
+    @property
+    def held_bytes(self) -> int:
+        """What is held of all lanes."""
+        return self.feed.held_bytes + sum(window.bytes for window in self._windows.values())
+
+    def close(self) -> None:
+        """Stop reading."""
+        self.feed.stop()
+        if self._kept is not None:
+            self._kept.close()
+
+    def _admit(self, lane: int, window: Window, piece: Piece | EpochEnd) -> None:
+        """Judge and count a piece, and put it behind the others."""
+        if isinstance(piece, EpochEnd):
+            if piece.epoch == 0:
+                if window.stop == 0:
+                    raise self._run.stream.dry_lane(lane)
+                self._run.lane_tokens[lane] = window.stop
+            return
+        part, file = piece.part, piece.file
+        in_rows = bool(part.bad) and part.bad[0].start == NO_BYTES
+        from_byte = f" from byte {piece.chunk_start}" if piece.chunk_start and not in_rows else ""
+        before = self._bad.counts.copy()
+        self._bad.take(file.name + from_byte, part.bad, rows_before=piece.chunk_start if in_rows else 0)
+        self.losses += self._bad.counts - before + Counter(part.skipped) + Counter(part.reasons)
+        self._check_ids(piece)
+        if len(part.tokens):
+            self._run.log.add(lane, Entry(window.stop, window.stop + len(part.tokens), piece.place))
+        window.add(part)
+
+    def _check_ids(self, piece: Piece) -> None:
+        limit = self._run.settings.limits.vocab_size
+        if limit is None or limit >= self._run.stream.job.tokenizer.vocab_size or not len(piece.part.tokens):
+            return
+        largest = int(piece.part.tokens.max())
+        if largest >= limit:
+            raise SourceError(
+                f"{piece.file.name}: its tokens hold the id {largest}, but the model's vocabulary has {limit} ids",
+                hint="use the model's tokenizer, or enlarge the model's embedding",
+            )
+
+
+def _by_need(run: StreamRun) -> list[int]:
+    """This rank's lanes, beginning with the one that the next row comes from."""
+    lanes = run.stream.lanes
+    return sorted(run.own_lanes, key=lambda lane: (lane - run.sample) % lanes)
+
+
+def _share(budget: int | None, threads: int, chunk_bytes: int) -> int | None:
+    """What lanes may hold of a budget: the rest is for the chunks that threads are at."""
+    if budget is None:
+        return None
+    working = threads * MEMORY_PER_CHUNK * chunk_bytes
+    if budget <= working:
+        raise BudgetError(
+            f"memory_budget is {budget:,} bytes; {threads} threads at chunks of {chunk_bytes:,} bytes take {working:,}",
+            hint=f"pass memory_budget={2 * working} or more, fewer threads, or reading={{'chunk_bytes': …}}",
+        )
+    return budget - working
+
+
+def _kept_aside(settings: LoaderSettings, on_bad: OnBad, sample: int) -> KeptAside | None:
+    """Where bad records are kept, if they are."""
+    if on_bad != "quarantine":
+        return None
+    if settings.cache_dir is None:
+        raise SourceError(
+            'on_bad="quarantine" needs a folder', hint='pass cache_dir= for the file, or on_bad="skip" to count only'
+        )
+    settings.cache_dir.mkdir(parents=True, exist_ok=True)
+    return KeptAside(Path(settings.cache_dir, f"quarantine-rank{settings.rank}-sample{sample}.jsonl"))
