@@ -43,6 +43,7 @@ class LaneFeed:
     ) -> None:
         self.counters = Counters()
         self.held_bytes = 0
+        """Of what waits in lanes, and of what was taken and not let go."""
         self._lanes = {lane: _Ahead(reader, turn) for turn, (lane, reader) in enumerate(readers.items())}
         self._ahead_tokens, self._budget_bytes = ahead_tokens, budget_bytes
         self._changed = threading.Condition()
@@ -72,9 +73,14 @@ class LaneFeed:
                 raise ahead.error
             piece = ahead.ready.popleft()
             ahead.tokens -= _cost(piece)
-            self.held_bytes -= _bytes(piece)
             self._changed.notify_all()
             return piece
+
+    def let_go(self, count: int) -> None:
+        """So many bytes of what was taken are no longer held."""
+        with self._changed:
+            self.held_bytes -= count
+            self._changed.notify_all()
 
     def stop(self) -> None:
         """Stop the threads."""

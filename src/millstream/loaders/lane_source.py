@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from pathlib import Path
 
@@ -9,16 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import BudgetError, SourceError
-from millstream.loaders.lane import EpochEnd, LaneReader, Piece, Tokens, Window
+from millstream.loaders.lane import EpochEnd, Piece, Place, Tokens, Window
 from millstream.loaders.lane_feed import LaneFeed
 from millstream.loaders.lane_log import Entry
 from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.stream_run import StreamRun
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
 from millstream.parts.prepare import MEMORY_PER_CHUNK, cpus
+from millstream.parts.process import Job
 from millstream.sources.record import NO_BYTES
+from millstream.store.format import token_dtype
 
 DEFAULT_PREFETCH = 4
+_log = logging.getLogger("millstream.loaders")
 
 
 class LaneSource:
@@ -35,10 +39,10 @@ class LaneSource:
         threads = threads or cpus()
         rounds = -(-(prefetch or DEFAULT_PREFETCH) * run.rows // stream.lanes)
         self.feed = LaneFeed(
-            {lane: LaneReader(stream.ranges, stream.orders[lane], stream.job, cursors[lane].place) for lane in cursors},
+            {lane: stream.reader(lane, cursor.place) for lane, cursor in cursors.items()},
             threads=threads,
             ahead_tokens=rounds * run.length,
-            budget_bytes=_share(settings.memory_budget, threads, stream.job.reading.chunk_bytes),
+            budget_bytes=_share(settings.memory_budget, threads, len(cursors), stream.job),
         )
 
     def tokens(self, lane: int, number: int) -> Tokens:
@@ -47,7 +51,11 @@ class LaneSource:
         window = self._windows[lane]
         while window.stop < stop:
             self._admit(lane, window, self.feed.take(lane))
-        return window.tokens(start, stop)
+        held = window.bytes
+        tokens = window.tokens(start, stop)
+        if window.bytes < held:
+            self.feed.let_go(held - window.bytes)
+        return tokens
 
     def ends(self, lane: int, number: int) -> npt.NDArray[np.int64]:
         """Where documents end among the inputs of a sample whose tokens were just taken."""
@@ -57,7 +65,7 @@ class LaneSource:
     @property
     def held_bytes(self) -> int:
         """What is held of all lanes."""
-        return self.feed.held_bytes + sum(window.bytes for window in self._windows.values())
+        return self.feed.held_bytes
 
     def close(self) -> None:
         """Stop reading."""
@@ -69,11 +77,11 @@ class LaneSource:
         """Judge and count a piece, and put it behind the others."""
         if isinstance(piece, EpochEnd):
             if piece.epoch == 0:
-                if window.stop == 0:
-                    raise self._run.stream.dry_lane(lane)
                 self._run.lane_tokens[lane] = window.stop
             return
         part, file = piece.part, piece.file
+        if piece.place == Place(0, self._run.stream.ranges.in_lane(lane)):
+            _log.warning("lane %d has no tokens of its own, and repeats those of the following one", lane)
         in_rows = bool(part.bad) and part.bad[0].start == NO_BYTES
         from_byte = f" from byte {piece.chunk_start}" if piece.chunk_start and not in_rows else ""
         before = self._bad.counts.copy()
@@ -102,15 +110,17 @@ def _by_need(run: StreamRun) -> list[int]:
     return sorted(run.own_lanes, key=lambda lane: (lane - run.sample) % lanes)
 
 
-def _share(budget: int | None, threads: int, chunk_bytes: int) -> int | None:
+def _share(budget: int | None, threads: int, lanes: int, job: Job) -> int | None:
     """What lanes may hold of a budget: the rest is for the chunks that threads are at."""
     if budget is None:
         return None
-    working = threads * MEMORY_PER_CHUNK * chunk_bytes
-    if budget <= working:
+    chunk_bytes = job.reading.chunk_bytes
+    working, least = threads * MEMORY_PER_CHUNK * chunk_bytes, lanes * chunk_bytes * token_dtype(job.dtype).itemsize
+    if budget < working + least:
         raise BudgetError(
-            f"memory_budget is {budget:,} bytes; {threads} threads at chunks of {chunk_bytes:,} bytes take {working:,}",
-            hint=f"pass memory_budget={2 * working} or more, fewer threads, or reading={{'chunk_bytes': …}}",
+            f"memory_budget is {budget:,} bytes; {threads} threads at chunks of {chunk_bytes:,} bytes take {working:,}"
+            f" and {lanes} lanes {least:,}",
+            hint=f"pass memory_budget={working + least} or more, fewer threads, or reading={{'chunk_bytes': …}}",
         )
     return budget - working
 

@@ -7,7 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from millstream.errors import LoaderError, OrderError
+from millstream.errors import OrderError
+from millstream.loaders.lane import LaneReader, Place
 from millstream.loaders.ranges import LaneOrder, Ranges, cut_for_lanes, fingerprint_files
 from millstream.loaders.raw import RawSettings, check_streamable
 from millstream.loaders.settings import LoaderSettings
@@ -75,17 +76,12 @@ class Stream:
             "name": self.name,
         }
 
+    def reader(self, lane: int, place: Place) -> LaneReader:
+        """Read a lane from a place on."""
+        return LaneReader(self.ranges, self.orders, lane, self.job, place)
+
     def log_folder(self, cache_dir: Path | None) -> Path | None:
         """Where the log lies; nowhere if a step of the recipe cannot be identified."""
         if cache_dir is None or self.job.identity is None:
             return None
         return cache_dir / "streams" / key_of("stream", self.data, self.seed)
-
-    def dry_lane(self, lane: int) -> LoaderError:
-        """Say that a lane has no tokens at all."""
-        names = {self.ranges.chunks(number)[0].name for number in range(lane, self.ranges.count, self.lanes)[:3]}
-        return LoaderError(
-            f"lane {lane} of {self.lanes} has not a single token: everything in its ranges ({', '.join(sorted(names))}"
-            f"{', …' if self.ranges.in_lane(lane) > 3 else ''}) was left out",
-            hint="loader.losses says why; a corpus this small, or this filtered, is better prepared: streaming=False",
-        )

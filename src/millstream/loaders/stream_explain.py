@@ -5,17 +5,17 @@ The log knows which chunk gave which tokens; the chunk is read and encoded again
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from millstream.errors import LoaderError, UnknownLength
-from millstream.loaders.lane import LaneReader, Piece, Place
+from millstream.loaders.lane import Piece, Place
 from millstream.loaders.lane_log import Entry, LaneLog
 from millstream.loaders.origin import RowOrigin, Span
-from millstream.loaders.ranges import LaneOrder, Ranges
+from millstream.loaders.stream import Stream
 from millstream.loaders.stream_state import StepPhase, phase_at
-from millstream.parts.process import Job
 
 _BITS = 24
 KEEP_A_LOG = "pass cache_dir= to keep the whole log on disk"
@@ -38,12 +38,9 @@ class StreamSpan(Span):
 class Explainer:
     """What explaining needs: the stream, and its log."""
 
-    ranges: Ranges
-    orders: list[LaneOrder]
-    job: Job
+    stream: Stream
     log: LaneLog
     length: int
-    name: str
 
     def rows(self, samples: list[int]) -> list[RowOrigin]:
         """Name the origin of samples, one row each."""
@@ -51,7 +48,7 @@ class Explainer:
         return [self._row(row, sample, pieces) for row, sample in enumerate(samples)]
 
     def _row(self, row: int, sample: int, pieces: dict[tuple[int, Place], Piece]) -> RowOrigin:
-        number, lane = divmod(sample, self.ranges.lanes)
+        number, lane = divmod(sample, self.stream.ranges.lanes)
         start, stop = number * self.length, (number + 1) * self.length
         spans: list[Span] = []
         tokens: list[int] = []
@@ -63,31 +60,41 @@ class Explainer:
             spans += self._spans(piece, start - entry.start, end - entry.start)
             tokens += piece.part.tokens[start - entry.start : end - entry.start].tolist()
             start = end
-        return RowOrigin(row, self.name, sample, tuple(spans), self.job.tokenizer.decode(tokens))
+        return RowOrigin(row, self.stream.name, sample, tuple(spans), self.stream.job.tokenizer.decode(tokens))
 
     def steps_of(self, document: int, epoch: int, phases: list[StepPhase]) -> list[int]:
         """Name the steps of an epoch whose rows hold tokens of a document."""
         place, number = document & (1 << _BITS) - 1, document >> 2 * _BITS
         chunk = (document >> _BITS) & (1 << _BITS) - 1
-        if document < 0 or number >= self.ranges.count:
+        if document < 0 or number >= self.stream.ranges.count:
             raise LoaderError(f"there is no document {document}", hint="documents are numbered as explain() names them")
-        lane = number % self.ranges.lanes
-        where = Place(epoch, self.orders[lane].place_of(number, epoch), chunk)
-        entry = self.log.find_place(lane, where)
-        if entry is None:
+        found: set[int] = set()
+        for lane, entry in self._entries_of(number, chunk, epoch):
+            ends = self._piece(lane, entry.place).part.ends
+            if place >= len(ends):
+                raise _no_document(document)
+            first = entry.start + (int(ends[place - 1]) if place else 0)
+            samples = range(first // self.length, -(-(entry.start + int(ends[place])) // self.length))
+            steps = (self._step_of(each * self.stream.lanes + lane, phases) for each in samples)
+            found |= {step for step in steps if step is not None}
+        if not found:
             raise UnknownLength(
                 f"document {document} is not in the log of epoch {epoch}: it has not come yet, belongs to another rank "
                 "or came too long ago",
                 hint=f"ask when it was delivered; {KEEP_A_LOG}, for all ranks",
             )
-        ends = self._piece(lane, where).part.ends
-        if place >= len(ends):
-            raise LoaderError(f"there is no document {document}", hint="documents are numbered as explain() names them")
-        first = entry.start + (int(ends[place - 1]) if place else 0)
-        last = entry.start + int(ends[place])
-        samples = range(first // self.length, -(-last // self.length))
-        steps = (self._step_of(each * self.ranges.lanes + lane, phases) for each in samples)
-        return sorted({step for step in steps if step is not None})
+        return sorted(found)
+
+    def _entries_of(self, number: int, chunk: int, epoch: int) -> Iterator[tuple[int, Entry]]:
+        """Where a chunk of a range came: in its own lane, and in lanes before that which have nothing of their own."""
+        lanes, home = self.stream.lanes, number % self.stream.lanes
+        place = self.stream.orders[home].place_of(number, epoch)
+        for step in range(lanes):
+            lane = (home - step) % lanes
+            place += self.stream.orders[lane].count if step else 0
+            entry = self.log.find_place(lane, Place(epoch, place, chunk))
+            if entry is not None:
+                yield lane, entry
 
     @staticmethod
     def _step_of(sample: int, phases: list[StepPhase]) -> int | None:
@@ -104,7 +111,7 @@ class Explainer:
         return entry
 
     def _piece(self, lane: int, place: Place) -> Piece:
-        piece = LaneReader(self.ranges, self.orders[lane], self.job, place).advance()
+        piece = self.stream.reader(lane, place).advance()
         if not isinstance(piece, Piece) or piece.place != place:
             raise LoaderError(f"lane {lane} has no chunk at {tuple(place)}", hint="the log is of other data")
         return piece
@@ -122,8 +129,13 @@ class Explainer:
             if low < high:
                 row, first_byte, last_byte = piece.part.origins[document].tolist()
                 where = (None, first_byte, last_byte) if first_byte >= 0 else (piece.chunk_start + row, None, None)
-                spans.append(StreamSpan(self.name, base + document, low - begin, high - begin, piece.file.name, *where))
+                inside = (low - begin, high - begin)
+                spans.append(StreamSpan(self.stream.name, base + document, *inside, piece.file.name, *where))
         return spans
+
+
+def _no_document(document: int) -> LoaderError:
+    return LoaderError(f"there is no document {document}", hint="documents are numbered as explain() names them")
 
 
 def samples_of(step: int, phases: list[StepPhase], rank: int, ranks: int) -> list[int]:

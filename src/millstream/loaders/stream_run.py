@@ -166,5 +166,4 @@ class StreamRun:
 
     def explainer(self) -> Explainer:
         """What explains the rows of this run."""
-        stream = self.stream
-        return Explainer(stream.ranges, stream.orders, stream.job, self.log, self.length, stream.name)
+        return Explainer(self.stream, self.log, self.length)

@@ -21,7 +21,7 @@ from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.lane_source import LaneSource
 from millstream.loaders.loader import DataLoader
-from millstream.loaders.member import RowShape
+from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.settings import LoaderSettings, positive
 from millstream.loaders.stores import no_workers
@@ -209,6 +209,11 @@ class StreamDataLoader(DataLoader):
 
     def __reduce__(self) -> Any:
         raise no_workers()
+
+    @property
+    def member(self) -> Member:
+        """A stream takes no part in a mixture: its lanes have an order of their own."""
+        raise LoaderError("a stream cannot be mixed", hint="leave out streaming=True: the files are prepared once")
 
     # State
 
