@@ -37,7 +37,7 @@ from millstream.errors import (
     UnknownLength,
     WaitTimeout,
 )
-from millstream.loaders import DataLoader, MixedDataLoader, PretrainDataLoader, RowOrigin, Span, per_row
+from millstream.loaders import DataLoader, MixedDataLoader, PretrainDataLoader, RowOrigin, Span, merge_states, per_row
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
 
@@ -77,6 +77,7 @@ __all__ = [
     "distribute",
     "load",
     "load_tokenizer",
+    "merge_states",
     "per_row",
     "prepare",
     "register_balancer",

@@ -35,6 +35,7 @@ from millstream.loaders import merge_states
 from millstream.loaders import raw as raw_paths
 from millstream.loaders.ranges import Ranges
 from millstream.loaders.stream_explain import StreamSpan
+from millstream.parts.process import make_part
 from millstream.sources import Reading, discover
 
 FOLDER = corpus((("jsonl", (3,) * 60), ("jsonl.gz", (5,) * 30), ("csv", (4,) * 30)))
@@ -284,6 +285,82 @@ def test_a_script_that_forgets_to_close_ends() -> None:
         print(loader.next().input_ids.shape[1])
     """
     assert ran(code, FOLDER) == ["7"]
+
+
+def test_a_forked_child_reads_on_by_itself() -> None:
+    code = """
+        import os, sys
+        from pathlib import Path
+        from millstream import CharTokenizer, PretrainDataLoader
+        tokenizer = CharTokenizer.train(["0123456789 abcdefghijklmnopqrstuvwxyz"])
+        how = {"tokenizer": tokenizer, "chunk_size": 7, "streaming": True, "framework": "numpy"}
+        loader = PretrainDataLoader(Path(sys.argv[1]), **how)
+        loader.next()
+        read, write = os.pipe()
+        if os.fork() == 0:
+            os.write(write, bytes(loader.next().input_ids.ravel().tolist()))
+            os._exit(0)
+        os.wait()
+        print(list(os.read(read, 1000)) == loader.next().input_ids.ravel().tolist())
+    """
+    assert ran(code, FOLDER) == ["True"]
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "mlx"])
+def test_batches_come_in_the_tensors_of_every_framework(framework: str) -> None:
+    pytest.importorskip("mlx.core" if framework == "mlx" else framework)
+    with stream(FOLDER, framework=framework, documents="isolate") as one, stream(FOLDER, documents="isolate") as other:
+        batch = one.next().to("numpy").validate()
+        expected = other.next()
+    assert one.settings.framework == framework
+    assert all((batch[name] == expected[name]).all() for name in ("input_ids", "labels", "position_ids", "cu_seqlens"))
+
+
+def test_callbacks_hear_of_epochs_batches_and_errors() -> None:
+    heard: list[str] = []
+
+    class Listener:
+        def on_epoch_start(self, epoch: int) -> None:
+            heard.append(f"start {epoch}")
+
+        def on_epoch_end(self, epoch: int) -> None:
+            heard.append(f"end {epoch}")
+
+        def on_error(self, error: Exception) -> None:
+            heard.append(type(error).__name__)
+
+    with stream(FOLDER, batch_size=64, callbacks=[Listener()]) as loader:
+        for _ in range(2):
+            for _ in loader:
+                pass
+    with pytest.raises(ClosedError):
+        loader.next()
+    assert heard == ["start 0", "end 0", "start 1", "end 1", "ClosedError"]
+
+
+def test_a_changed_file_is_an_error_and_not_other_data(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "a.jsonl", [json.dumps({"text": "one of the words"})] * 9)
+    with stream(path) as loader:
+        write_lines(path, [json.dumps({"text": "one of the birds"})] * 10)
+        with pytest.raises(SourceError, match="changed since it was found"):
+            loader.next()
+
+
+def test_the_first_batch_reads_only_the_first_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it comes as soon on a corpus of any size: eight rows want eight ranges, and threads read a few ahead."""
+    line = json.dumps({"text": "so many words " * 100}) + "\n"
+    (tmp_path / "a.jsonl").write_text(line * 10_000)
+    made: list[object] = []
+
+    def counted(*given: Any) -> Any:
+        made.append(given)
+        return make_part(*given)
+
+    monkeypatch.setattr("millstream.loaders.lane.make_part", counted)
+    with stream(tmp_path / "a.jsonl", cut=1 << 14, batch_size=8, prefetch=1, threads=1) as loader:
+        loader.next()
+        assert loader.stream.ranges.count > 800
+    assert len(made) <= 64 + 8
 
 
 def test_random_transforms_of_rows_are_keyed_by_the_row() -> None:

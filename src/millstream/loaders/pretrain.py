@@ -66,9 +66,9 @@ class PretrainDataLoader(StoreDataLoader):
 
     kind = "pretrain"
 
-    def __new__(cls, path: Any, *, streaming: bool = False, **given: Any) -> Any:
-        """Make the loader that the data need."""
-        return _streaming(path, **given) if streaming else super().__new__(cls)
+    def __new__(cls, *given: Any, streaming: bool = False, **named: Any) -> Any:
+        """Make a loader over a store, or over raw files."""
+        return _streaming(*given, **named) if streaming else super().__new__(cls)
 
     def __init__(
         self,
