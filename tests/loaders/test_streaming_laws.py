@@ -166,5 +166,8 @@ def test_honest_what_is_left_out_is_counted(tmp_path: Path, on_bad: str) -> None
     with stream(tmp_path / "a.jsonl", cut=1 << 20, on_bad=on_bad, cache_dir=tmp_path / "cache", batch_size=1) as loader:
         loader.next()
         assert loader.losses == {"cut_tokens": 0, "empty": 1, "no text in 'text'": 1}
+        loader.prefetch(9)  # reads the chunk again
+        loader.next()
+        assert loader.losses == {"cut_tokens": 0, "empty": 1, "no text in 'text'": 1}
     kept = list((tmp_path / "cache").glob("quarantine*"))
     assert len(kept) == (on_bad == "quarantine")

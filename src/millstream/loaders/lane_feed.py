@@ -50,7 +50,9 @@ class LaneFeed:
         self._stopped = False
         _FEEDS.add(self)
         count = min(threads, len(self._lanes))
-        self._threads = [threading.Thread(target=_work, args=(self,), daemon=True) for _ in range(count)]
+        self._threads = [
+            threading.Thread(target=_work, args=(self, number > 0), daemon=True) for number in range(count)
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -92,29 +94,31 @@ class LaneFeed:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, stop - time.monotonic()))
 
-    def next_lane(self) -> _Ahead | None:
-        """The lane to read next, None when there is nothing to do."""
+    def next_lane(self, *, at_leisure: bool) -> _Ahead | None:
+        """The lane to read next, the one that is needed first or last; None when there is nothing to do."""
         full = self._budget_bytes is not None and self.held_bytes >= self._budget_bytes
         open_lanes = [
             lane
             for lane in self._lanes.values()
             if not lane.busy and lane.error is None and (lane.wanted or (lane.tokens < self._ahead_tokens and not full))
         ]
-        return min(open_lanes, key=lambda lane: (not lane.wanted, lane.tokens, lane.turn), default=None)
+        choose = max if at_leisure else min
+        return choose(open_lanes, key=lambda lane: (not lane.wanted, lane.tokens, lane.turn), default=None)
 
 
-def _work(feed: LaneFeed) -> None:
-    """What each thread does."""
+def _work(feed: LaneFeed, at_leisure: bool) -> None:  # noqa: FBT001 - what a thread begins with
+    """What each thread does. All but the first begin with a lane that is needed last: a tokenizer may have to be made
+    for each of them, and the first batch does not wait for that."""
     changed = feed._changed
     while True:
         with changed:
             began = time.perf_counter_ns()
-            while (lane := feed.next_lane()) is None and not feed._stopped:
+            while (lane := feed.next_lane(at_leisure=at_leisure)) is None and not feed._stopped:
                 changed.wait()
             feed.counters.room_wait_ns += time.perf_counter_ns() - began
             if feed._stopped or lane is None:
                 return
-            lane.busy = True
+            lane.busy, at_leisure = True, False
         began = time.perf_counter_ns()
         piece, error = None, None
         try:

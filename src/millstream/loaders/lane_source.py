@@ -33,7 +33,6 @@ class LaneSource:
         self._run = run
         cursors = {lane: run.cursor(lane) for lane in _by_need(run)}
         self._windows = {lane: Window(cursor.start) for lane, cursor in cursors.items()}
-        self.losses: Counter[str] = Counter()
         self._kept = _kept_aside(settings, on_bad, run.sample)
         self._bad = BadRecords(on_bad, self._kept)
         threads = threads or cpus()
@@ -84,9 +83,11 @@ class LaneSource:
             _log.warning("lane %d has no tokens of its own, and repeats those of the following one", lane)
         in_rows = bool(part.bad) and part.bad[0].start == NO_BYTES
         from_byte = f" from byte {piece.chunk_start}" if piece.chunk_start and not in_rows else ""
-        before = self._bad.counts.copy()
-        self._bad.take(file.name + from_byte, part.bad, rows_before=piece.chunk_start if in_rows else 0)
-        self.losses += self._bad.counts - before + Counter(part.skipped) + Counter(part.reasons)
+        is_new = self._run.is_new(lane, piece.place)
+        if is_new or self._bad.on_bad == "error":
+            self._bad.take(file.name + from_byte, part.bad, rows_before=piece.chunk_start if in_rows else 0)
+        if is_new:
+            self._run.losses += Counter(bad.reason for bad in part.bad) + Counter(part.skipped) + Counter(part.reasons)
         self._check_ids(piece)
         if len(part.tokens):
             self._run.log.add(lane, Entry(window.stop, window.stop + len(part.tokens), piece.place))
@@ -134,4 +135,6 @@ def _kept_aside(settings: LoaderSettings, on_bad: OnBad, sample: int) -> KeptAsi
             'on_bad="quarantine" needs a folder', hint='pass cache_dir= for the file, or on_bad="skip" to count only'
         )
     settings.cache_dir.mkdir(parents=True, exist_ok=True)
-    return KeptAside(Path(settings.cache_dir, f"quarantine-rank{settings.rank}-sample{sample}.jsonl"))
+    name = f"quarantine-rank{settings.rank}-sample{sample}"
+    again = len(list(settings.cache_dir.glob(f"{name}-*")))
+    return KeptAside(Path(settings.cache_dir, f"{name}-{again}.jsonl"))

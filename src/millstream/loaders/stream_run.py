@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +39,9 @@ class StreamRun:
         self.own_lanes = range(settings.rank, stream.lanes, settings.world_size)
         self.lane_tokens: dict[int, int] = {}
         """Tokens of an epoch of each lane, where one was counted."""
+        self.losses: Counter[str] = Counter()
+        """What was left out since the run began or last went elsewhere, by reason."""
+        self._counted: dict[int, Place] = {}
         self._row_facts = {**row_facts, "chunk_size": length}
         self.restart()
 
@@ -47,6 +51,20 @@ class StreamRun:
         self.step = self.sample = 0
         self.phases = [StepPhase(0, 0, rows, self.settings.world_size)]
         self._begun: dict[int, Cursor] = {}
+        self._jumped()
+
+    def _jumped(self) -> None:
+        """What was counted is not about what comes."""
+        self.losses.clear()
+        self._counted.clear()
+
+    def is_new(self, lane: int, place: Place) -> bool:
+        """Whether a chunk comes for the first time since the run last went elsewhere: reading again is no loss."""
+        last = self._counted.get(lane)
+        if last is not None and place <= last:
+            return False
+        self._counted[lane] = place
+        return True
 
     @property
     def rows(self) -> int:
@@ -129,6 +147,7 @@ class StreamRun:
                 hint=f"a stream goes back to what it delivered, not forward; {KEEP_A_LOG}",
             )
         self.phases = [each for each in self.phases if each.step <= step]
+        self._jumped()
         self.resize(self.settings.batch_size)
 
     def state(self) -> dict[str, Any]:
@@ -154,6 +173,7 @@ class StreamRun:
         read = read_state(state, self.stream.lanes, self.length, self.stream.data)
         self.step, self.sample, self.phases = read.step, read.sample, read.phases
         self._begun, self.lane_tokens = read.cursors, {**self.lane_tokens, **read.lane_tokens}
+        self._jumped()
         self.resize(self.settings.batch_size)
         for lane in self.own_lanes:
             behind = self.token(lane) - self.cursor(lane).start

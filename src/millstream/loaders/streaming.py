@@ -9,8 +9,8 @@ import os
 import threading
 import time
 import weakref
-from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import astuple
 from typing import Any
 
 from millstream._core import order_version
@@ -65,7 +65,7 @@ class StreamDataLoader(DataLoader):
         self._turn = threading.RLock()
         self._source: LaneSource | None = None
         self._process = os.getpid()
-        self._past_losses: Counter[str] = Counter()
+        self._past = Counters()
         self._closed = False
 
     # The run
@@ -97,7 +97,7 @@ class StreamDataLoader(DataLoader):
         if self._source is None:
             self._agreement.check(self.plan_fingerprint)
             source = LaneSource(self._run, self._on_bad, self._threads, self._prefetch)
-            weakref.finalize(self, source.close)
+            self._last_wish = weakref.finalize(self, source.close)
             self._source = source
         return self._source
 
@@ -198,13 +198,13 @@ class StreamDataLoader(DataLoader):
 
     def _jumped(self) -> None:
         self._stop()
-        self._past_losses.clear()
         self._callbacks.jumped()
 
     def _stop(self) -> None:
         source, self._source = self._source, None
         if source is not None and self._process == os.getpid():
-            self._past_losses += source.losses
+            self._past = self._past.plus(astuple(source.feed.counters))
+            self._last_wish.detach()
             source.close()
 
     def __reduce__(self) -> Any:
@@ -263,8 +263,7 @@ class StreamDataLoader(DataLoader):
     @property
     def losses(self) -> dict[str, int]:
         """What this rank left out since the run began or last went elsewhere, by reason."""
-        present = Counter() if self._source is None else self._source.losses
-        return {"cut_tokens": 0, **dict(sorted((self._past_losses + present).items()))}
+        return {"cut_tokens": 0, **dict(sorted(self._run.losses.items()))}
 
     def enable_profiling(self) -> None:
         """Start measuring from here."""
@@ -279,7 +278,7 @@ class StreamDataLoader(DataLoader):
 
     @property
     def _counters(self) -> Counters:
-        return Counters() if self._source is None else self._source.feed.counters
+        return self._past if self._source is None else self._past.plus(astuple(self._source.feed.counters))
 
     def close(self) -> None:
         """Stop all threads; batches that were delivered stay valid."""
