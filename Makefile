@@ -74,6 +74,7 @@ bench: $(PEERS)/stamp  ## Compare with the machine's limit and with other loader
 	$(PEERS)/bin/python benchmarks/order.py
 	$(PEERS)/bin/python benchmarks/jsonl.py
 	$(PEERS)/bin/python benchmarks/engine.py
+	$(PEERS)/bin/python benchmarks/raw_stream.py
 
 oracles: $(ORACLES)/stamp  ## Compare with what other libraries themselves say (installs them)
 	$(ORACLES)/bin/python -m pytest -q -m oracle tests/oracles -W 'ignore::UserWarning' -W 'ignore::DeprecationWarning'

@@ -52,6 +52,7 @@ PUBLIC = [
     "distribute",
     "load",
     "load_tokenizer",
+    "merge_states",
     "per_row",
     "prepare",
     "register_balancer",

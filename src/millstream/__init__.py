@@ -40,7 +40,7 @@ from millstream.errors import (
     UnknownLength,
     WaitTimeout,
 )
-from millstream.loaders import DataLoader, MixedDataLoader, PretrainDataLoader, RowOrigin, Span, per_row
+from millstream.loaders import DataLoader, MixedDataLoader, PretrainDataLoader, RowOrigin, Span, merge_states, per_row
 from millstream.records import DataProcessor, Recipe, Reject, register_processor
 from millstream.sources import Record, RecordFormat, register_format
 from millstream.store import TokenStore, TokenStoreWriter
@@ -89,6 +89,7 @@ __all__ = [
     "distribute",
     "load",
     "load_tokenizer",
+    "merge_states",
     "per_row",
     "prepare",
     "register_balancer",

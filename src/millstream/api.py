@@ -24,7 +24,6 @@ from millstream.sources import Reading, Record, discover
 from millstream.sources.chunk import MAX_DOCUMENT_BYTES
 from millstream.sources.discover import Where
 from millstream.stats.progress import OnProgress
-from millstream.store import TokenStore
 
 _log = logging.getLogger("millstream.api")
 
@@ -195,8 +194,8 @@ def _to_nobody(progress: object) -> None:
     """Nobody asked how far it is."""
 
 
-def load(path: Where | TokenStore, **settings: Any) -> PretrainDataLoader:
-    """Open the loader that fits what `path` holds; settings are those of the loader.
+def load(path: Any, **settings: Any) -> PretrainDataLoader:
+    """Open the loader that fits what `path` holds, a store or raw files; settings are those of the loader.
 
     >>> from millstream.loaders.pretrain import example_loader
     >>> with load(example_loader().store, chunk_size=4, framework="numpy") as loader:

@@ -5,13 +5,33 @@ Ranks never talk while they load, so a rank with another seed or other data woul
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from millstream.errors import OrderError
 from millstream.tensors.ranks import Ranks
 
 PlanFacts = Mapping[str, Any]
+COMPARISONS = itertools.count()
+"""Of plans with those of the other ranks; the n-th one of each rank belongs to the n-th one of every other."""
+
+
+class Agreement:
+    """Compares plans once, when the first batch is asked for, if every rank of torch.distributed is one of ours."""
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self._rank, self._world_size = rank, world_size
+        self._comparison: int | None = None
+        self._agreed = world_size == 1
+
+    def check(self, plan: Callable[[], PlanFacts]) -> None:
+        """Compare, unless that was done."""
+        ranks = None if self._agreed else Ranks.started()
+        if ranks is not None and ranks.size == self._world_size:
+            self._comparison = next(COMPARISONS) if self._comparison is None else self._comparison
+            check_agreement(plan(), self._rank, self._comparison, ranks)
+            self._agreed = True
 
 
 def check_agreement(plan: PlanFacts, rank: int, number: int, ranks: Ranks) -> None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from millstream.errors import LoaderError
 from millstream.loaders.member import Documents, Member, RowShape
+from millstream.loaders.raw import RawSettings, described, is_raw, prepared_store
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve, whole
 from millstream.loaders.stores import StoreDataLoader
+from millstream.loaders.stream import Stream
+from millstream.loaders.streaming import StreamDataLoader
 from millstream.order import Share
+from millstream.parts.policy import OnBad
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import Tokenizer, load_tokenizer
 from millstream.tokens.keep import check_tokenizer
+from millstream.tokens.load import is_learned
 
 LONGEST_ROW = 2**30
 ID_LIMIT = 2**31
 """Ids are signed in every framework, and 32 bits wide in some."""
-StorePath = str | os.PathLike[str] | TokenStore
 
 
 class PretrainDataLoader(StoreDataLoader):
@@ -39,7 +43,8 @@ class PretrainDataLoader(StoreDataLoader):
     >>> loader.close()
 
     Args:
-        path: A store, a token file (`dtype=` for bare ones), or an open TokenStore.
+        path: A store, a token file (`dtype=` for bare ones), an open TokenStore; or, with a tokenizer, raw files as
+            `prepare` takes them: they are prepared once into the cache (`cache_dir`), and mapped from there.
         chunk_size: Tokens of a row; `seq_len` is another name for it.
         tokenizer: Gives `explain()` the text of each row (without it, the one that lies in the store does), and checks
             ids against its vocabulary.
@@ -49,15 +54,25 @@ class PretrainDataLoader(StoreDataLoader):
         dtype: Of a bare token file.
         name: Of the source; part of its key, so two sources of one seed have different orders.
         pad_id: What padding is filled with; by default the tokenizer's or the model's, else 0.
+        streaming: Tokenise raw files on the way instead of preparing them: a `StreamDataLoader` (docs/streaming.md).
+        recipe: Steps that clean and filter raw records, as `prepare` takes them.
+        on_bad: What becomes of raw records that cannot be used: "error", "skip" or "quarantine".
+        eos: The token that ends each raw document.
+        reading: How raw files are found and cut into documents: `text_field`, `documents`, `separator`, `encoding`,
+            `on_invalid`, `format`, `include`, `exclude`, … as `prepare` takes them.
         shared: The keywords of every loader: batch_size, seed, shuffle, rank, world_size, framework, threads, prefetch,
             labels, drop_last, pad_last, memory_budget, cache_dir, transforms, callbacks, model_config.
     """
 
     kind = "pretrain"
 
+    def __new__(cls, *given: Any, streaming: bool = False, **named: Any) -> Any:
+        """Make a loader over a store, or over raw files."""
+        return _streaming(*given, **named) if streaming else super().__new__(cls)
+
     def __init__(
         self,
-        path: StorePath,
+        path: Any,
         *,
         chunk_size: int | None = None,
         seq_len: int | None = None,
@@ -67,13 +82,27 @@ class PretrainDataLoader(StoreDataLoader):
         dtype: str | None = None,
         name: str = "data",
         pad_id: int | None = None,
+        streaming: bool = False,
+        recipe: Any = None,
+        on_bad: OnBad = "error",
+        eos: str | int | None = "auto",
+        reading: Mapping[str, Any] | None = None,
         **shared: Unpack[SharedKeywords],
     ) -> None:
         settings = resolve(shared)
         length = row_length(chunk_size, seq_len, settings)
-        loaded = None if tokenizer is None else load_tokenizer(tokenizer)
         _check_choice("documents", documents, ("attend", "isolate", "row"))
         _check_choice("tail", tail, ("drop", "pad"))
+        raw = RawSettings(recipe, on_bad, eos, reading or {})
+        if tokenizer is not None and dtype is None and is_raw(path):
+            tokenizer = tokenizer if is_learned(tokenizer) else load_tokenizer(tokenizer)
+            path, tokenizer = prepared_store(path, tokenizer, raw, settings.cache_dir), None
+        elif not raw.untouched:
+            raise LoaderError(
+                f"{described(path)}: recipe, on_bad, eos and reading are about raw files, and these are tokens",
+                hint="leave them out, or pass the raw files and their tokenizer",
+            )
+        loaded = None if tokenizer is None else load_tokenizer(tokenizer)
         store = path if isinstance(path, TokenStore) else TokenStore(path, dtype=dtype)
         if dtype not in (None, store.dtype):
             raise LoaderError(f"{store.path}: the ids are {store.dtype}, not {dtype}", hint="leave out dtype=")
@@ -93,6 +122,45 @@ class PretrainDataLoader(StoreDataLoader):
     def member(self) -> Member:
         """This loader's part in a mixture."""
         return next(iter(self._run.members.values()))
+
+
+PretrainDataLoader.register(StreamDataLoader)
+
+
+def _streaming(
+    path: Any,
+    *,
+    chunk_size: int | None = None,
+    seq_len: int | None = None,
+    tokenizer: Any = None,
+    documents: Documents = "attend",
+    tail: Literal["drop", "pad"] = "drop",
+    dtype: str | None = None,
+    name: str = "data",
+    pad_id: int | None = None,
+    recipe: Any = None,
+    on_bad: OnBad = "error",
+    eos: str | int | None = "auto",
+    reading: Mapping[str, Any] | None = None,
+    **shared: Unpack[SharedKeywords],
+) -> StreamDataLoader:
+    """Open a stream over raw files."""
+    settings = resolve(shared)
+    length = row_length(chunk_size, seq_len, settings)
+    if tokenizer is None:
+        raise LoaderError("a stream of raw files needs a tokenizer", hint="pass tokenizer='gpt2', a file or an object")
+    if dtype is not None or not is_raw(path):
+        raise LoaderError(f"{described(path)}: these are tokens, not raw files", hint="leave out streaming=True")
+    _check_choice("documents", documents, ("attend", "isolate", "row"))
+    if documents == "row" or tail != "drop":
+        raise LoaderError(
+            'a stream has neither documents="row" nor a tail: its lanes go on into their next epoch',
+            hint="leave it out, or leave out streaming=True",
+        )
+    loaded = load_tokenizer(tokenizer)
+    shape = RowShape(length, documents, tail, padding_id(pad_id, loaded, settings))
+    stream = Stream.open(path, loaded, RawSettings(recipe, on_bad, eos, reading or {}), settings, name)
+    return StreamDataLoader(stream, shape, settings, on_bad=on_bad, threads=shared.get("threads"))
 
 
 def _samples(store: TokenStore, shape: RowShape) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -14,7 +13,7 @@ from millstream.batches import TrainingBatch
 from millstream.batches.engine import Engine, EngineSettings, closed_error
 from millstream.errors import BudgetError, LoaderError
 from millstream.loaders import explain as explaining
-from millstream.loaders.agreement import check_agreement
+from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.delivery import Delivery
 from millstream.loaders.loader import DataLoader
@@ -25,10 +24,6 @@ from millstream.loaders.settings import LoaderSettings, positive
 from millstream.order import Schedule
 from millstream.stats import Profile
 from millstream.tensors import accept_as_torch_dataset, inside_torch_worker
-from millstream.tensors.ranks import Ranks
-
-COMPARISONS = itertools.count()
-"""Of plans with those of the other ranks; the n-th one of each rank belongs to the n-th one of every other."""
 
 
 class StoreDataLoader(DataLoader):
@@ -57,8 +52,7 @@ class StoreDataLoader(DataLoader):
         )
         self._profile = Profile()
         self._closed = False
-        self._comparison: int | None = None
-        self._agreed = False
+        self._agreement = Agreement(settings.rank, settings.world_size)
         self._cut_tokens = 0
 
     # The run
@@ -103,7 +97,7 @@ class StoreDataLoader(DataLoader):
     def _start(self) -> None:
         """Let the engine run; whoever closes the loader meanwhile either finds it running or is noticed here."""
         self._check_open()
-        self._check_ranks()
+        self._agreement.check(self.plan_fingerprint)
         make_feed = partial(self._run.feed, self._delivery.id_bytes)
         self._engine.start(make_feed, self._run.step - self._run.phase.step)
         self._check_open()
@@ -112,14 +106,6 @@ class StoreDataLoader(DataLoader):
         if self._closed:
             self._engine.stop()
             raise closed_error()
-
-    def _check_ranks(self) -> None:
-        """Compare plans once, when the first batch is asked for, if every rank of torch.distributed is one of ours."""
-        ranks = None if self._agreed or self.settings.world_size == 1 else Ranks.started()
-        if ranks is not None and ranks.size == self.settings.world_size:
-            self._comparison = next(COMPARISONS) if self._comparison is None else self._comparison
-            check_agreement(self.plan_fingerprint(), self.settings.rank, self._comparison, ranks)
-            self._agreed = True
 
     def _not_delivered(self, schedule: Schedule, step: int, error: BaseException, *, taken: bool) -> None:
         """Stand where the run stood before a batch that did not reach the trainer: the next call gives it again."""

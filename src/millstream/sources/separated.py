@@ -201,12 +201,19 @@ def _first_record(held: bytes | bytearray, separator: bytes, size: int) -> int:
     return -1 if at < 0 else at + len(separator)
 
 
+def plain_chunk(number: int, start: int, size: int, chunk_bytes: int) -> Chunk:
+    """Chunk `number` of a plain file whose text is bytes [start, size).
+
+    >>> plain_chunk(0, 3, 25, 10), plain_chunk(2, 3, 25, 10).stop
+    (Chunk(number=0, start=3, stop=10, data=None, context=None, bad=None), 25)
+    """
+    first = start // chunk_bytes
+    return Chunk(number, max(start, (first + number) * chunk_bytes), min((first + number + 1) * chunk_bytes, size))
+
+
 def _plain_chunks(start: int, size: int, chunk_bytes: int) -> Iterator[Chunk]:
-    number = 0
-    while start < size:
-        stop = min((start // chunk_bytes + 1) * chunk_bytes, size)
-        yield Chunk(number, start, stop)
-        number, start = number + 1, stop
+    count = -(-size // chunk_bytes) - start // chunk_bytes if start < size else 0
+    return (plain_chunk(number, start, size, chunk_bytes) for number in range(count))
 
 
 def _frame_chunks(layout: Layout, chunk_bytes: int) -> Iterator[Chunk]:

@@ -1,0 +1,155 @@
+"""Threads that read lanes ahead of the trainer. Which thread reads what, and when, changes nothing in what comes out.
+
+A free thread takes the lane that would run dry first. A lane is read by one thread at a time; what was read waits in
+the lane, up to a number of tokens, until the trainer takes it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from millstream.batches.engine import Counters, closed_error
+from millstream.loaders.lane import EpochEnd, LaneReader, Piece, part_bytes
+
+STOP_S = 0.5
+"""How long closing waits for threads that are in the middle of a chunk; they end by themselves after it."""
+_EVEN_AN_EMPTY_ONE = 64
+
+
+@dataclass
+class _Ahead:
+    """What was read of one lane and waits to be taken."""
+
+    reader: LaneReader
+    turn: int
+    ready: deque[Piece | EpochEnd] = field(default_factory=deque)
+    tokens: int = 0
+    busy: bool = False
+    wanted: bool = False
+    error: Exception | None = None
+
+
+class LaneFeed:
+    """Reads some lanes with some threads, each lane `ahead_tokens` ahead and all of them in `budget_bytes`."""
+
+    def __init__(
+        self, readers: Mapping[int, LaneReader], *, threads: int, ahead_tokens: int, budget_bytes: int | None
+    ) -> None:
+        self.counters = Counters()
+        self.held_bytes = 0
+        """Of what waits in lanes, and of what was taken and not let go."""
+        self._lanes = {lane: _Ahead(reader, turn) for turn, (lane, reader) in enumerate(readers.items())}
+        self._ahead_tokens, self._budget_bytes = ahead_tokens, budget_bytes
+        self._changed = threading.Condition()
+        self._stopped = False
+        _FEEDS.add(self)
+        count = min(threads, len(self._lanes))
+        self._threads = [
+            threading.Thread(target=_work, args=(self, number > 0), daemon=True) for number in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def take(self, lane: int) -> Piece | EpochEnd:
+        """The next piece of a lane, waiting for it if need be; raises what went wrong when it was read."""
+        ahead = self._lanes[lane]
+        with self._changed:
+            began = time.perf_counter_ns()
+            ahead.wanted = not ahead.ready
+            if ahead.wanted:
+                self._changed.notify_all()
+            while not ahead.ready and ahead.error is None and not self._stopped:
+                self._changed.wait()
+            ahead.wanted = False
+            self.counters.take_wait_ns += time.perf_counter_ns() - began
+            if self._stopped:
+                raise closed_error()
+            if not ahead.ready:
+                assert ahead.error is not None
+                raise ahead.error
+            piece = ahead.ready.popleft()
+            ahead.tokens -= _cost(piece)
+            self._changed.notify_all()
+            return piece
+
+    def let_go(self, count: int) -> None:
+        """So many bytes of what was taken are no longer held."""
+        with self._changed:
+            self.held_bytes -= count
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Stop the threads."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        stop = time.monotonic() + STOP_S
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, stop - time.monotonic()))
+
+    def next_lane(self, *, at_leisure: bool) -> _Ahead | None:
+        """The lane to read next, the one that is needed first or last; None when there is nothing to do."""
+        full = self._budget_bytes is not None and self.held_bytes >= self._budget_bytes
+        open_lanes = [
+            lane
+            for lane in self._lanes.values()
+            if not lane.busy and lane.error is None and (lane.wanted or (lane.tokens < self._ahead_tokens and not full))
+        ]
+        choose = max if at_leisure else min
+        return choose(open_lanes, key=lambda lane: (not lane.wanted, lane.tokens, lane.turn), default=None)
+
+
+def _work(feed: LaneFeed, at_leisure: bool) -> None:  # noqa: FBT001 - what a thread begins with
+    """What each thread does. All but the first begin with a lane that is needed last: a tokenizer may have to be made
+    for each of them, and the first batch does not wait for that."""
+    changed = feed._changed
+    while True:
+        with changed:
+            began = time.perf_counter_ns()
+            while (lane := feed.next_lane(at_leisure=at_leisure)) is None and not feed._stopped:
+                changed.wait()
+            feed.counters.room_wait_ns += time.perf_counter_ns() - began
+            if feed._stopped or lane is None:
+                return
+            lane.busy, at_leisure = True, False
+        began = time.perf_counter_ns()
+        piece, error = None, None
+        try:
+            piece = lane.reader.advance()
+        except Exception as failure:
+            error = failure
+        with changed:
+            lane.busy, lane.error = False, error
+            feed.counters.filled += 1
+            feed.counters.fill_ns += time.perf_counter_ns() - began
+            if piece is not None:
+                lane.ready.append(piece)
+                lane.tokens += _cost(piece)
+                feed.held_bytes += _bytes(piece)
+            changed.notify_all()
+
+
+def _cost(piece: Piece | EpochEnd) -> int:
+    """Tokens, and a little for the piece itself: a lane of empty pieces must not be read for ever."""
+    return _EVEN_AN_EMPTY_ONE + (len(piece.part.tokens) if isinstance(piece, Piece) else 0)
+
+
+def _bytes(piece: Piece | EpochEnd) -> int:
+    return part_bytes(piece.part) if isinstance(piece, Piece) else 0
+
+
+_FEEDS: weakref.WeakSet[LaneFeed] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """Leave no thread at work when the interpreter goes: a script may end without closing its loader."""
+    for feed in list(_FEEDS):
+        feed.stop()

@@ -1,0 +1,125 @@
+"""Raw paths in the place of a store: what is raw, how it is read, and preparing it once into the cache."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from glob import has_magic
+from pathlib import Path
+from typing import Any
+
+from millstream.errors import LoaderError, StoreError
+from millstream.parts.cache import default_cache_dir, key_of
+from millstream.parts.identity import identify_object, touch_of
+from millstream.parts.policy import OnBad
+from millstream.parts.prepare import Making, Means, cpus, prepare_store
+from millstream.parts.report import report_of, write_report
+from millstream.records import Recipe
+from millstream.sources import Found, FoundFile, Reading, discover, format_of
+from millstream.store import TokenStore
+from millstream.store.format import MAGIC
+from millstream.store.staging import staging_folder
+
+_WAIT_S = 0.1
+_DISCOVERY = ("format", "include", "exclude")
+_log = logging.getLogger("millstream.loaders")
+
+
+@dataclass(frozen=True)
+class RawSettings:
+    """How raw files become tokens: the words of `prepare`. `reading` holds those that say how files are cut."""
+
+    recipe: Any = None
+    on_bad: OnBad = "error"
+    eos: str | int | None = "auto"
+    reading: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nobody asked for anything."""
+        return self == RawSettings()
+
+    def found(self, path: Any) -> Found:
+        """Find the files of a raw path."""
+        return discover(path, **{key: self.reading[key] for key in _DISCOVERY if key in self.reading})
+
+    def how(self) -> Reading:
+        """How the files are cut into documents."""
+        known = {each.name for each in fields(Reading)}
+        for key in self.reading:
+            if key not in known and key not in _DISCOVERY:
+                raise LoaderError(
+                    f"reading={{{key!r}: …}} is unknown", hint=f"use {', '.join(sorted({*known, *_DISCOVERY}))}"
+                )
+        return Reading(**{key: value for key, value in self.reading.items() if key in known})
+
+
+def is_raw(path: Any) -> bool:
+    """Whether a path holds texts rather than tokens.
+
+    >>> is_raw("corpus/*.jsonl"), is_raw("tokens.bin"), is_raw(["a.txt", "b.txt"])
+    (True, False, True)
+    """
+    if isinstance(path, TokenStore):
+        return False
+    if not isinstance(path, str | os.PathLike):
+        return True
+    place = Path(path)
+    if place.is_dir():
+        return not (place / "manifest.json").exists()
+    if not place.is_file():
+        return has_magic(os.fspath(path))
+    with place.open("rb") as file:
+        return file.read(len(MAGIC)) != MAGIC and format_of(place) is not None
+
+
+def prepared_store(path: Any, tokenizer: Any, raw: RawSettings, cache_dir: Path | None) -> Path:
+    """Prepare a raw path into the cache, unless that was done before; gives the path of the store."""
+    found, reading, recipe = raw.found(path), raw.how(), Recipe.of(raw.recipe)
+    if recipe.digest() is None:
+        raise LoaderError(
+            f"what {', '.join(recipe.uncacheable())} does cannot be told from its source, so nothing can be cached",
+            hint="prepare() the data into a store of your own, or pass streaming=True",
+        )
+    wanted = tokenizer if isinstance(tokenizer, str) else tokenizer.fingerprint
+    identity = [asdict(reading), recipe.digest(), wanted, raw.eos, raw.on_bad]
+    root = default_cache_dir() if cache_dir is None else cache_dir
+    output = root / "stores" / key_of("store", [_touch(file) for file in found.files], identity)
+    making = Making(reading, recipe, tokenizer, raw.eos)
+    means = Means(workers=cpus(), on_bad=raw.on_bad, resume=True, cache_dir=root / "parts")
+    while not output.exists():
+        try:
+            _log.info("preparing %d files into %s", len(found.files), output)
+            outcome = prepare_store(found, output, making, means)
+            write_report(output, report_of(outcome, found, means))
+        except StoreError:
+            if not (output.exists() or staging_folder(output).exists()):
+                raise
+            time.sleep(_WAIT_S)  # another rank prepares it
+    return output
+
+
+def check_streamable(recipe: Recipe) -> None:
+    """Refuse steps that must see all documents before they can decide about one."""
+    late: Sequence[Any] = recipe.pipeline().global_steps
+    if late:
+        raise LoaderError(
+            f"the recipe's step {late[0].name!r} compares each document with all others, which a stream cannot",
+            hint="prepare() the data with this recipe and load the store, or leave the step out",
+        )
+
+
+def described(path: Any) -> str:
+    """A source in few words.
+
+    >>> described("a.txt"), described(["a.txt", "b.txt"])
+    ('a.txt', 'list')
+    """
+    return os.fspath(path) if isinstance(path, str | os.PathLike) else str(getattr(path, "path", type(path).__name__))
+
+
+def _touch(file: FoundFile) -> str:
+    return touch_of(file.path) if file.data is None else identify_object(file.data)

@@ -1,0 +1,137 @@
+"""The state of a stream as readable JSON: how many samples were delivered, and where each lane stands.
+
+A cursor may lie behind the token it leads to: reading from it gives the same tokens, only later. A rank knows its own
+lanes to the chunk, those of the others as they were when the run began; `merge_states` joins the states of all ranks,
+and a log in `cache_dir` needs no state at all to find a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from millstream.errors import FingerprintError, StateError
+from millstream.loaders.lane import Place
+from millstream.loaders.phases import DAMAGED, read_count
+
+KIND = "stream"
+KEPT_PHASES = 16
+"""Changes of the batch size that are kept: earlier steps are no longer explained."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPhase:
+    """From a step on, a step has `rows` rows on `ranks` ranks together."""
+
+    step: int
+    sample: int
+    rows: int
+    ranks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place of a lane, and the number of the lane's token that begins there."""
+
+    place: Place
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """What a state says, read and checked."""
+
+    step: int
+    sample: int
+    phases: list[StepPhase]
+    cursors: dict[int, Cursor]
+    lane_tokens: dict[int, int]
+
+
+def phase_at(phases: Sequence[StepPhase], step: int) -> StepPhase | None:
+    """The phase of a step, or None if it is no longer known."""
+    return next((phase for phase in reversed(phases) if phase.step <= step), None)
+
+
+def delivered(sample: int, lane: int, lanes: int) -> int:
+    """How many of the first `sample` samples came from a lane.
+
+    >>> [delivered(70, lane, 64) for lane in (0, 5, 6, 63)]
+    [2, 2, 1, 1]
+    """
+    return -(-(sample - lane) // lanes) if sample > lane else 0
+
+
+def dump_lanes(cursors: Sequence[Cursor], tokens: Sequence[int], lane_tokens: Mapping[int, int]) -> dict[str, Any]:
+    """Write down, for each lane, [epoch, range, chunk, tokens from there to its next], and the tokens of an epoch."""
+    behind = [[*cursor.place, token - cursor.start] for cursor, token in zip(cursors, tokens, strict=True)]
+    return {"cursors": behind, "lane_tokens": [lane_tokens.get(lane) for lane in range(len(cursors))]}
+
+
+def read_state(state: Mapping[str, Any], lanes: int, length: int, data: Mapping[str, Any]) -> StreamState:
+    """Read what a state says about this data; nothing in it is trusted."""
+    check_data(state.get("data"), data)
+    step, sample = read_count(state.get("step"), "step"), read_count(state.get("sample"), "sample")
+    cursors, tokens = state.get("cursors"), state.get("lane_tokens")
+    phases = state.get("steps")
+    if not (isinstance(cursors, list) and isinstance(tokens, list) and isinstance(phases, list)):
+        raise StateError("the state has no cursors", hint=DAMAGED)
+    if len(cursors) != lanes or len(tokens) != lanes:
+        raise StateError(f"the state has {len(cursors)} lanes, this data {lanes}", hint=DAMAGED)
+    read = StreamState(step, sample, [StepPhase(*_counts(each, 4)) for each in phases], {}, {})
+    if not read.phases:
+        raise StateError("the state has no steps", hint=DAMAGED)
+    for lane, (place, count) in enumerate(zip(cursors, tokens, strict=True)):
+        *where, used = _counts(place, 4)
+        start = delivered(sample, lane, lanes) * length - used
+        if start < 0:
+            raise StateError(f"lane {lane} stands before its beginning", hint=DAMAGED)
+        read.cursors[lane] = Cursor(Place(*where), start)
+        if count is not None:
+            read.lane_tokens[lane] = read_count(count, "lane_tokens") or 1
+    return read
+
+
+def check_data(saved: Any, found: Mapping[str, Any]) -> None:
+    """Refuse to go on over other data, or with another way from the data to its tokens."""
+    if not isinstance(saved, Mapping):
+        raise StateError("the state does not say which data it is about", hint=DAMAGED)
+    changed = [f"{key}: {saved.get(key)} then, {value} now" for key, value in found.items() if saved.get(key) != value]
+    if changed:
+        raise FingerprintError(
+            f"this is not the stream that the state was saved for ({'; '.join(changed)})",
+            hint="stream the same files with the same tokenizer, recipe and settings, or start a new run on these",
+        )
+
+
+def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join the states of all ranks of a stream at one step, so that any number of ranks goes on without reading again.
+
+    >>> one = {"sample": 2, "cursors": [[0, 1, 0, 7], [0, 0, 0, 96]], "lane_tokens": [None, None]}
+    >>> other = {"sample": 2, "cursors": [[0, 0, 0, 96], [0, 2, 0, 9]], "lane_tokens": [None, 40]}
+    >>> merge_states([one, other])["cursors"]
+    [[0, 1, 0, 7], [0, 2, 0, 9]]
+    """
+    if not states:
+        raise StateError("there are no states to merge", hint="pass the state_dict() of every rank")
+    first, own = states[0], ("cursors", "lane_tokens")
+    for state in states:
+        if not all(isinstance(state.get(key), list) and len(state[key]) == len(first[key]) for key in own):
+            raise StateError("only the states of a stream are merged", hint="states of stores are equal on all ranks")
+        differing = [key for key in first if key not in own and first[key] != state.get(key)]
+        if differing:
+            raise StateError(
+                f"these states differ in {', '.join(differing)}", hint="merge the states of all ranks at the same step"
+            )
+    places = zip(*(state["cursors"] for state in states), strict=True)
+    nearest = [min(lane, key=lambda cursor: cursor[-1]) for lane in places]
+    counted = zip(*(state["lane_tokens"] for state in states), strict=True)
+    tokens = [next((count for count in lane if count is not None), None) for lane in counted]
+    return {**first, "cursors": nearest, "lane_tokens": tokens}
+
+
+def _counts(value: Any, length: int) -> list[int]:
+    if not isinstance(value, list) or len(value) != length:
+        raise StateError(f"the state holds {value!r} where {length} numbers belong", hint=DAMAGED)
+    return [read_count(each, "number") for each in value]
