@@ -21,7 +21,7 @@ from millstream.parts.report import report_of, write_report
 from millstream.parts.run import Make
 from millstream.records import Recipe
 from millstream.sources import Reading, Record, discover
-from millstream.sources.chunk import MAX_DOCUMENT_BYTES
+from millstream.sources.chunk import CHUNK_BYTES, MAX_DOCUMENT_BYTES, MAX_EXPANSION
 from millstream.sources.discover import Where
 from millstream.stats.progress import OnProgress
 
@@ -82,6 +82,8 @@ def prepare(
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
     max_document_bytes: int = MAX_DOCUMENT_BYTES,
+    max_expansion: int = MAX_EXPANSION,
+    chunk_bytes: int = CHUNK_BYTES,
     eos: str | int | None = "auto",
     dtype: str | None = None,
     compress: bool | int = False,
@@ -119,8 +121,16 @@ def prepare(
     >>> report.documents, report.tokens, report.skipped
     (2, 20, {})
     """
-    longest = positive("max_document_bytes", max_document_bytes)
-    reading = Reading(text_field, documents, separator, encoding, on_invalid, longest)
+    reading = Reading(
+        text_field,
+        documents,
+        separator,
+        encoding,
+        on_invalid,
+        max_document_bytes=positive("max_document_bytes", max_document_bytes),
+        max_expansion=positive("max_expansion", max_expansion),
+        chunk_bytes=positive("chunk_bytes", chunk_bytes),
+    )
     found = discover(source, format=format, include=include, exclude=exclude)
     making = Making(reading, Recipe.of(recipe), tokenizer, eos, dtype, _packing(compress), before, after)
     make, processors = _engine(engine)

@@ -107,8 +107,6 @@ def test_a_row_that_is_too_long_for_the_model_is_refused(tmp_path: Path) -> None
     with pytest.raises(LoaderError, match="longest row") as caught:
         counting_loader(tmp_path, chunk_size=31, model_config={"n_positions": 30})
     assert "chunk_size=30" in follows_its_hint(caught.value)
-    with pytest.raises(LoaderError, match="chunk_size is missing"):
-        counting_loader(tmp_path, chunk_size=None, model_config={"vocab_size": 5000})
 
 
 def test_padding_that_the_model_has_no_embedding_for_is_refused(tmp_path: Path) -> None:
@@ -187,3 +185,10 @@ def test_a_mixture_checks_its_model_too(tmp_path: Path) -> None:
         pytest.raises(StoreError, match="vocabulary ends at 99"),
     ):
         inputs(loader)
+
+
+def test_rows_have_the_usual_length_where_nobody_names_one(tmp_path: Path) -> None:
+    with counting_loader(tmp_path, tokens=5000, chunk_size=None, model_config={"vocab_size": 5000}) as loader:
+        assert loader.next().metadata["sequence_length"] == 2048
+    with counting_loader(tmp_path, tokens=5000, chunk_size=None, model_config={"n_positions": 30}) as loader:
+        assert loader.next().metadata["sequence_length"] == 30

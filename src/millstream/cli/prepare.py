@@ -8,7 +8,7 @@ import dataclasses
 from millstream.cli import show
 from millstream.cli.progress import shown_progress
 from millstream.compression import LEVEL
-from millstream.sources.chunk import MAX_DOCUMENT_BYTES
+from millstream.sources.chunk import CHUNK_BYTES, MAX_DOCUMENT_BYTES, MAX_EXPANSION
 
 SUMMARY = "turn raw files into a store of tokens"
 DESCRIPTION = """\
@@ -61,6 +61,7 @@ def _add_reading(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--on-invalid", choices=("reject", "replace"), default="reject", help="bytes that are no text")
     group.add_argument("--on-bad", choices=("error", "skip", "quarantine"), default="error", help="bad records")
     group.add_argument("--max-document-bytes", type=int, default=MAX_DOCUMENT_BYTES, help="default: 256 MiB")
+    group.add_argument("--max-expansion", type=int, default=MAX_EXPANSION, help="compressed: at most this many times")
     group.add_argument("--eos", default="auto", help='end token: "auto", "none", or a token (default: auto)')
 
 
@@ -74,6 +75,7 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--keep-rejected", action="store_true", help="keep every record that the recipe drops")
     group.add_argument("--compression", choices=("zstd", "none"), default="zstd", help="of cache and kept records")
     group.add_argument("--level", type=int, default=LEVEL, help=f"of the compression (default: {LEVEL})")
+    group.add_argument("--chunk-bytes", type=int, default=CHUNK_BYTES, help="work is cut into (default: 8 MiB)")
     group.add_argument("--memory-budget", help="e.g. 2GB (default: what the workers need)")
     packed = {"nargs": "?", "type": int, "const": True, "default": False, "metavar": "LEVEL"}
     group.add_argument("--compress", help="pack the tokens of the store with zstd", **packed)  # type: ignore[arg-type]
@@ -102,6 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
             on_invalid=arguments.on_invalid,
             on_bad=arguments.on_bad,
             max_document_bytes=arguments.max_document_bytes,
+            max_expansion=arguments.max_expansion,
+            chunk_bytes=arguments.chunk_bytes,
             eos=_eos(arguments.eos),
             workers=arguments.workers,
             engine=arguments.engine,

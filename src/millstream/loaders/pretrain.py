@@ -22,6 +22,8 @@ from millstream.tokens.keep import check_tokenizer
 from millstream.tokens.load import is_learned
 
 LONGEST_ROW = 2**30
+USUAL_ROW = 2048
+"""The length of a row unless told otherwise."""
 ID_LIMIT = 2**31
 """Ids are signed in every framework, and 32 bits wide in some."""
 
@@ -182,11 +184,7 @@ def row_length(chunk_size: int | None, seq_len: int | None, settings: LoaderSett
     wanted = chunk_size if chunk_size is not None else seq_len
     longest = settings.limits.longest_row
     if wanted is None:
-        wanted = longest
-    if wanted is None:
-        raise LoaderError(
-            "chunk_size is missing", hint="pass chunk_size=2048, or a model_config that names its longest row"
-        )
+        wanted = longest or USUAL_ROW
     length = positive("chunk_size", wanted, LONGEST_ROW)
     if longest is not None and length > longest:
         raise LoaderError(

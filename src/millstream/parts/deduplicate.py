@@ -88,7 +88,8 @@ class Deduplication:
         wanted = dropped if self.ledger.rejected is not None else dropped[: statistics.wants(reason)]
         for document in wanted.tolist():
             begin = int(part.ends[document - 1]) if document else 0
-            text = self.run.job.tokenizer.decode(part.tokens[begin : int(part.ends[document])].tolist())
+            end = int(part.ends[document]) - (self.run.job.eos_id is not None)
+            text = self.run.job.tokenizer.decode(part.tokens[begin:end].tolist())
             row, start, stop = part.origins[document].tolist()
             rejected = Rejected(reason, row, start, stop, text)
             statistics.example(rejected, name, seen.rows_before)

@@ -29,6 +29,7 @@ from millstream.parts.statistics import Statistics
 from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, placed
 from millstream.records import Recipe
 from millstream.sources import Found, Reading
+from millstream.stats.figures import counted
 from millstream.stats.progress import OnProgress, Progress
 from millstream.store import TokenStore, disk
 from millstream.store.format import token_dtype
@@ -245,11 +246,13 @@ def _counted(run: Run, parts: Iterable[Placed], ledger: Ledger, progress: OnProg
         ledger.statistics.tick(done, tokens)
         dropped = sum(ledger.statistics.dropped.values())
         share = f", {100 * dropped / max(1, dropped + documents):.1f} % rejected" if dropped else ""
-        progress(
-            Progress("prepare", done, total, "bytes", f"{documents:,} documents, {tokens:,} tokens{share}", tokens)
-        )
+        progress(Progress("prepare", done, total, "bytes", f"{_amounts(documents, tokens)}{share}", tokens))
         yield each
-    progress(Progress("prepare", total, total, "bytes", f"{documents:,} documents, {tokens:,} tokens", tokens))
+    progress(Progress("prepare", total, total, "bytes", _amounts(documents, tokens), tokens))
+
+
+def _amounts(documents: int, tokens: int) -> str:
+    return f"{counted(documents, 'document')}, {counted(tokens, 'token')}"
 
 
 def _sources(run: Run) -> list[dict[str, Any]]:

@@ -204,8 +204,8 @@ def _first_record(held: bytes | bytearray, separator: bytes, size: int) -> int:
 def plain_chunk(number: int, start: int, size: int, chunk_bytes: int) -> Chunk:
     """Chunk `number` of a plain file whose text is bytes [start, size).
 
-    >>> plain_chunk(0, 3, 25, 10), plain_chunk(2, 3, 25, 10).stop
-    (Chunk(number=0, start=3, stop=10, data=None, context=None, bad=None), 25)
+    >>> [(chunk.start, chunk.stop) for chunk in (plain_chunk(0, 3, 25, 10), plain_chunk(2, 3, 25, 10))]
+    [(3, 10), (20, 25)]
     """
     first = start // chunk_bytes
     return Chunk(number, max(start, (first + number) * chunk_bytes), min((first + number + 1) * chunk_bytes, size))
