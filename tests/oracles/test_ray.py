@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import pyarrow
 import pytest
 
 from millstream import prepare
@@ -85,6 +86,21 @@ def watched(seen: Path) -> Callable[[Record], Record | Reject]:
     return without_tests
 
 
+class Rows:
+    """What an `IterableDataset` shows of itself."""
+
+    column_names, features = ("text",), None
+
+    def __init__(self, rows: Callable[[], Iterator[dict[str, str]]]) -> None:
+        self.rows = rows
+
+    def with_format(self, kind: str) -> Rows:
+        return self
+
+    def iter(self, batch_size: int) -> Iterator[Any]:
+        yield pyarrow.Table.from_pylist(list(self.rows()))
+
+
 def files_of(folder: Path) -> dict[str, bytes]:
     """Every file of a store but its report, which tells the time it took."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and "report" not in path.name]
@@ -125,6 +141,22 @@ def test_a_format_that_only_this_process_knows_is_read_there(nodes: TwoNodes, tm
     )
 
     assert report.documents == 2
+
+
+def test_the_rows_of_a_data_set_are_sent_but_not_the_data_set(
+    nodes: TwoNodes, texts: list[str], tokenizer: BPETokenizer, tmp_path: Path
+) -> None:
+    lock = threading.Lock()  # a generator with one cannot travel
+
+    def rows() -> Iterator[dict[str, str]]:
+        with lock:
+            yield from ({"text": text} for text in texts)
+
+    reports = [
+        prepare(Rows(rows), tmp_path / engine, tokenizer, engine=engine, cache=False) for engine in ("local", "ray")
+    ]
+
+    assert reports[0].fingerprint == reports[1].fingerprint
 
 
 def test_an_error_of_a_worker_is_raised_as_itself(nodes: TwoNodes, tmp_path: Path) -> None:
