@@ -84,7 +84,7 @@ def test_every_folder_in_the_readme_exists() -> None:
     assert [path for path in [*named, *linked] if not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("package", ["torch", "jax", "mlx", "tokenizers", "tiktoken", "rich"])
+@pytest.mark.parametrize("package", ["torch", "jax", "mlx", "tokenizers", "tiktoken", "rich", "ray", "datasets"])
 def test_each_optional_library_is_imported_in_its_own_files_only(package: str) -> None:
     allowed = {
         "torch": {"tensors/torch.py"},
@@ -93,6 +93,8 @@ def test_each_optional_library_is_imported_in_its_own_files_only(package: str) -
         "tokenizers": {"tokens/huggingface.py", "tokens/bpe.py"},
         "tiktoken": {"tokens/tiktoken.py"},
         "rich": {"cli/progress.py"},
+        "ray": {"parts/ray.py"},
+        "datasets": set(),
     }
     pattern = re.compile(rf"^\s*(?:import|from) {package}\b", flags=re.MULTILINE)
     source = ROOT / "src/millstream"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from millstream import records
+from millstream import prepare, records
 from millstream.errors import MillstreamError, MissingExtra, SourceError
 from millstream.parts.part import encode_part
 from millstream.parts.process import Job, make_part
@@ -59,6 +60,13 @@ def test_every_step_of_ours_can_be_sent(step: str, corpus: Path) -> None:
     tokenizer = CharTokenizer.train(islice(real_texts(), 40))
 
     assert_travels(Job(Reading(), recipe, tokenizer, None, "uint16", keep_rejected=True), corpus)
+
+
+def test_without_ray_its_engine_is_refused(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+
+    with pytest.raises(MissingExtra, match=r"millstream\[ray\]"):
+        prepare(corpus, tmp_path / "corpus", "char", engine="ray")
 
 
 @pytest.mark.parametrize("error", [SourceError("a.jsonl:3: not JSON", hint="mend it"), MissingExtra.of("ray", "ray")])
