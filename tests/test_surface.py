@@ -104,7 +104,7 @@ def test_every_folder_of_the_repository_and_every_stage_of_the_flow_is_in_the_re
     assert [name for name in ("benchmarks", "docs", "examples", "tests") if f"\n{name}/ " not in readme] == []
 
 
-@pytest.mark.parametrize("package", ["torch", "jax", "mlx", "tokenizers", "tiktoken", "rich"])
+@pytest.mark.parametrize("package", ["torch", "jax", "mlx", "tokenizers", "tiktoken", "rich", "ray", "datasets"])
 def test_each_optional_library_is_imported_in_its_own_files_only(package: str) -> None:
     allowed = {
         "torch": {"tensors/torch.py"},
@@ -113,6 +113,8 @@ def test_each_optional_library_is_imported_in_its_own_files_only(package: str) -
         "tokenizers": {"tokens/huggingface.py", "tokens/bpe.py"},
         "tiktoken": {"tokens/tiktoken.py"},
         "rich": {"cli/progress.py"},
+        "ray": {"parts/ray.py"},
+        "datasets": set(),
     }
     pattern = re.compile(rf"^\s*(?:import|from) {package}\b", flags=re.MULTILINE)
     source = ROOT / "src/millstream"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import SourceError
-from millstream.sources import Reading, discover, raw_record, read_file
+from millstream.sources import Reading, discover, format_named, raw_record, read_file
 from sources.samples import PACKERS, judge, see, write
 
 texts_or_none = st.lists(st.none() | st.text(st.characters(codec="utf-8"), max_size=20), max_size=30)
@@ -162,6 +163,15 @@ def test_a_dataset_object_is_read_like_a_file(texts: list[str | None], chunk_byt
     assert [(record.row, record.text) for record in seen.records] == [
         (row, text) for row, text in enumerate(texts) if text
     ]
+
+
+def test_a_chunk_of_a_dataset_takes_its_own_rows_along_and_no_others() -> None:
+    (file,) = discover(Dataset(["the mill by the stream " * 9] * 500)).files
+
+    chunks = list(format_named(file.format).chunks(file, Reading(chunk_bytes=1 << 12)))
+
+    assert len(chunks) > 9
+    assert max(len(pickle.dumps(chunk)) for chunk in chunks) < 1 << 14
 
 
 def test_datasets_and_files_may_be_listed_together(tmp_path: Path) -> None:

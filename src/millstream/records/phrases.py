@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from millstream import _core
 from millstream.errors import RecipeError
@@ -30,6 +31,27 @@ def fold(text: str) -> str:
     return _core.fold(text)
 
 
+class _Phrases:
+    """Sets of texts, indexed; the native index cannot travel, so it is made anew where the texts arrive."""
+
+    def __init__(self, sets: list[list[str]], words: int) -> None:
+        self.sets, self.words = sets, words
+        self.index = _core.PhraseIndex()
+        for label, texts in enumerate(sets):
+            for text in texts:
+                self.index.add(text, words, label)
+        self.digest = _digest([text for texts in sets for text in texts])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Phrases, (self.sets, self.words)
+
+    def found(self, block: RecordBlock) -> NDArray[np.int64]:
+        """1 + the number of the first set that each record shares a phrase with, or 0."""
+        found = np.zeros(len(block), np.int64)
+        self.index.find(block.text, block.ends, found)
+        return found + 1
+
+
 @dataclass(frozen=True)
 class Blocklist(BlockProcessor):
     """Drop records that contain a word or phrase of the list; a file has one phrase per line.
@@ -43,27 +65,24 @@ class Blocklist(BlockProcessor):
 
     phrases: tuple[str, ...] = ()
     file: str | None = None
-    _index: _core.PhraseIndex = field(init=False, repr=False, compare=False, default_factory=_core.PhraseIndex)
-    _digest: list[str] = field(init=False, repr=False, compare=False, default_factory=list)
+    _phrases: _Phrases = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         phrases = [*self.phrases, *(_lines(self.name, self.file) if self.file is not None else ())]
         if not phrases:
             raise RecipeError("blocklist: the list is empty", hint="give phrases=, or file= with one per line")
         for phrase in phrases:
-            if not self._index.add(phrase, 0, 0):
+            if not fold(phrase):
                 raise RecipeError(f"blocklist: {phrase!r} has no word", hint="only letters and numbers are compared")
-        self._digest.append(_digest(phrases))
+        object.__setattr__(self, "_phrases", _Phrases([phrases], 0))
 
     def process_block(self, block: RecordBlock) -> ProcessedBlock:
         """Look for the phrases in each record."""
-        found = np.zeros(len(block), np.int64)
-        self._index.find(block.text, block.ends, found)
-        return ProcessedBlock.judged(block, found + 1, ("", "blocked phrase"))
+        return ProcessedBlock.judged(block, self._phrases.found(block), ("", "blocked phrase"))
 
     def identity(self) -> dict[str, Any]:
         """The content of the list, whatever its file is called."""
-        return {"version": self.version, "content": self._digest[0]}
+        return {"version": self.version, "content": self._phrases.digest}
 
 
 @dataclass(frozen=True)
@@ -84,32 +103,26 @@ class Decontaminate(BlockProcessor):
     files: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     words: int = 13
-    _index: _core.PhraseIndex = field(init=False, repr=False, compare=False, default_factory=_core.PhraseIndex)
-    _digest: list[str] = field(init=False, repr=False, compare=False, default_factory=list)
+    _phrases: _Phrases = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.words < 1:
             raise RecipeError(f"decontaminate: words={self.words} is impossible", hint="the usual number is 13")
         sets = [list(self.texts), *([*_texts(file)] for file in self.files)]
-        for label, texts in enumerate(sets):
-            for text in texts:
-                self._index.add(text, self.words, label)
-        if not len(self._index):
+        object.__setattr__(self, "_phrases", _Phrases(sets, self.words))
+        if not len(self._phrases.index):
             raise RecipeError(
                 f"decontaminate: no text has {self.words} words", hint="give files= or texts= of evaluation sets"
             )
-        self._digest.append(_digest([text for texts in sets for text in texts]))
 
     def process_block(self, block: RecordBlock) -> ProcessedBlock:
         """Look for shared runs of words in each record."""
-        found = np.zeros(len(block), np.int64)
-        self._index.find(block.text, block.ends, found)
         reasons = ("", "overlaps the given texts", *(f"overlaps {Path(file).name}" for file in self.files))
-        return ProcessedBlock.judged(block, found + 1, reasons)
+        return ProcessedBlock.judged(block, self._phrases.found(block), reasons)
 
     def identity(self) -> dict[str, Any]:
         """The content of the sets; their names appear in reasons."""
-        return {"version": self.version, **self.settings(), "content": self._digest[0]}
+        return {"version": self.version, **self.settings(), "content": self._phrases.digest}
 
 
 def _lines(step: str, file: str) -> list[str]:

@@ -11,7 +11,8 @@ from typing import Any
 
 from millstream.errors import SourceError
 from millstream.sources.chunk import Chunk, ChunkRead, Reading
-from millstream.sources.columnar import arrow, raw_text, read_column
+from millstream.sources.columnar import arrow, check_column, raw_text, read_column
+from millstream.sources.failure import FileFailure
 from millstream.sources.found import FoundFile
 
 _BATCH_ROWS = 1000
@@ -40,21 +41,21 @@ class HuggingFaceFormat:
     suffixes: tuple[str, ...] = ()
 
     def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
-        """Give tables of rows."""
-        number = start = stop = 0
+        """Give columns of rows, each by itself: a slice would take the whole table along to another process."""
+        number = start = stop = size = 0
         held: list[Any] = []
         for column in self._columns(file, reading.text_field):
             held.append(column)
-            stop += len(column)
-            if sum(each.nbytes for each in held) >= reading.chunk_bytes:
-                yield Chunk(number, start, stop, held)
-                number, start, held = number + 1, stop, []
+            stop, size = stop + len(column), size + column.nbytes
+            if size >= reading.chunk_bytes:
+                yield Chunk(number, start, stop, arrow().concat_arrays(held))
+                number, start, size, held = number + 1, stop, 0, []
         if held:
-            yield Chunk(number, start, stop, held)
+            yield Chunk(number, start, stop, arrow().concat_arrays(held))
 
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
         """Read the rows of a table."""
-        return read_column(arrow().chunked_array(chunk.data), file.name, reading)
+        return read_column(chunk.data, file.name, reading)
 
     def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
         """The text of one row again."""
@@ -69,7 +70,7 @@ class HuggingFaceFormat:
         )
 
     def _columns(self, file: FoundFile, name: str) -> Iterator[Any]:
-        """The column of the text, some rows at a time."""
+        """The column of the text as bytes, some rows at a time."""
         pa = arrow()
         dataset = file.data
         if dataset.column_names is not None and name not in dataset.column_names:
@@ -78,4 +79,13 @@ class HuggingFaceFormat:
             raise SourceError(f"{file.name}: no text in {name!r}: it has {has}", hint=hint)
         for table in dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS):
             column = table.column(name)
-            yield from column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+            if not pa.types.is_null(column.type):  # in rows without a schema: no text at all
+                _check_text(file, table.schema, name)
+            yield column.cast(pa.large_binary()).combine_chunks()
+
+
+def _check_text(file: FoundFile, schema: Any, name: str) -> None:
+    try:
+        check_column(schema, name)
+    except FileFailure as failure:
+        raise SourceError(f"{file.name}: {failure.reason}: {failure.found}", hint=failure.hint) from None
