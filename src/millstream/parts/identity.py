@@ -58,6 +58,11 @@ def join_segments(digests: Iterable[bytes]) -> str:
     return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest()
 
 
+def digest_of(path: Path, size: int) -> str:
+    """The digest of a file of this size, hashed here and now."""
+    return join_segments(digest_segment(path, number) for number in range(segments(size)))
+
+
 def remembered_digest(cache: PartCache, path: Path) -> str | None:
     """The digest of a file that was hashed before and has not been touched since, or None."""
     note = cache.note(touch_of(path))

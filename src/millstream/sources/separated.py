@@ -8,7 +8,7 @@ the first separator, and reads on behind its end up to the next one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -55,7 +55,8 @@ def chunks_of(file: FoundFile, reading: Reading, separator: bytes, what: str) ->
     else:
         cut = partial(_cut_from_front if overlaps else _cut_at_last, separator)
         with decoded(file, reading, layout) as (blocks, start):
-            yield from stream_chunks(blocks, start, reading, cut, separator, what)
+            for chunk in stream_chunks(blocks, start, reading, cut, separator, what):
+                yield replace(chunk, encoding=layout.encoding)
 
 
 def failed_chunk(failure: FileFailure, number: int = 0) -> Chunk:
