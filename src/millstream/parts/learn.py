@@ -16,7 +16,8 @@ from millstream.parts.identity import (
     touch_of,
 )
 from millstream.records import Recipe
-from millstream.sources import Found, FoundFile, Reading, format_named
+from millstream.sources import BadRecord, Found, FoundFile, Reading, format_named
+from millstream.sources.failure import FLEETING
 from millstream.stats.progress import OnProgress, Progress
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, learn_tokenizer, load_tokenizer
 from millstream.tokens.load import is_learned
@@ -36,21 +37,27 @@ def learned_or_loaded(
         if isinstance(known, str):
             path.write_text(known, encoding="utf-8")
             return CharTokenizer.load(path) if wanted == "char" else BPETokenizer.load(path)
-        tokenizer = learn_tokenizer(str(wanted), _texts(found, reading, recipe, progress))
+        lost: list[BadRecord] = []
+        tokenizer = learn_tokenizer(str(wanted), _texts(found, reading, recipe, progress, lost))
         assert isinstance(tokenizer, BPETokenizer | CharTokenizer)
         tokenizer.save(path)
-        if recipe.digest() is not None:
+        if recipe.digest() is not None and all(digests) and not lost:
             cache.put_note(key, path.read_text(encoding="utf-8"))
     return tokenizer
 
 
-def _texts(found: Found, reading: Reading, recipe: Recipe, progress: OnProgress) -> Iterator[str]:
-    """The texts that the recipe leaves; what is bad is counted, or refused, when they are encoded."""
+def _texts(
+    found: Found, reading: Reading, recipe: Recipe, progress: OnProgress, lost: list[BadRecord]
+) -> Iterator[str]:
+    """The texts that the recipe leaves; what is bad is counted, or refused, when they are encoded. `lost` gets what
+    the files would give at another time."""
     pipeline, before = recipe.pipeline(), 0
     for file in found.files:
         format = format_named(file.format)
         for chunk in format.chunks(file, reading):
-            block = pipeline.run(format.read(chunk, file, reading).block).block
+            read = format.read(chunk, file, reading)
+            lost += [bad for bad in read.bad if bad.reason in FLEETING]
+            block = pipeline.run(read.block).block
             for index in range(len(block)):
                 yield block.text_of(index)
             done = before + chunk.behind(file.bytes)

@@ -32,6 +32,7 @@ class CsvFormat:
 
     def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
         """Read the header and cut what follows between records."""
+        number = 0
         try:
             layout = layout_of(file, reading)
             with decoded(file, reading, layout) as (blocks, start):
@@ -42,9 +43,10 @@ class CsvFormat:
                 if rest:
                     blocks.put_back(rest)
                 for chunk in stream_chunks(blocks, start + len(header), reading, self._cut, None, "record", column):
+                    number = chunk.number + 1
                     yield replace(chunk, encoding=layout.encoding)
         except FileFailure as failure:
-            yield failed_chunk(failure)
+            yield failed_chunk(failure, number)
 
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
         """Read the rows of a chunk."""
