@@ -60,7 +60,7 @@ define native
 	@PATH="$(CURDIR)/$(BIN):$$PATH" ctest --test-dir build/tests-$(1) --output-on-failure --parallel 2 --timeout 300
 endef
 
-fuzz: $(VENV)/dev.stamp  ## Search longer for inputs that break something
+fuzz: $(VENV)/dev.stamp  ## Search longer for inputs that break something: laws, parsers, parts and recipes
 	MILLSTREAM_FUZZ=1 $(BIN)/python -m pytest -q -n 2 tests --hypothesis-profile=fuzz
 
 coverage: $(VENV)/dev.stamp  ## Which lines and branches the tests reach

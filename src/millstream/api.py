@@ -24,6 +24,7 @@ from millstream.sources import Reading, Record, discover
 from millstream.sources.chunk import CHUNK_BYTES, MAX_DOCUMENT_BYTES, MAX_EXPANSION
 from millstream.sources.discover import Where
 from millstream.stats.progress import OnProgress
+from millstream.tokens import load_tokenizer
 
 _log = logging.getLogger("millstream.api")
 
@@ -85,6 +86,7 @@ def prepare(
     max_expansion: int = MAX_EXPANSION,
     chunk_bytes: int = CHUNK_BYTES,
     eos: str | int | None = "auto",
+    special_tokens: Literal["text", "ids"] | None = None,
     dtype: str | None = None,
     compress: bool | int = False,
     keep_rejected: bool = False,
@@ -104,7 +106,8 @@ def prepare(
     Face. Text, JSON lines, Parquet, Arrow, CSV and tar files are read, also compressed. `tokenizer` is what
     `load_tokenizer` takes, or "char", "bpe" or "bpe:4096" to learn one from the source; it is kept beside the tokens.
     `documents` says what a document is in a text file: the "file", a "line", or what is between two `separator`s. Each
-    document ends with the `eos` token.
+    document ends with the `eos` token; special tokens that are spelled out in a text are text, unless
+    `special_tokens="ids"`.
 
     `recipe` is a list of steps (names, dicts with a name and settings, functions) or a TOML or YAML file: records are
     cleaned, filtered and deduplicated by it, and what it drops is counted by rule. Bad records raise
@@ -132,6 +135,8 @@ def prepare(
         chunk_bytes=positive("chunk_bytes", chunk_bytes),
     )
     found = discover(source, format=format, include=include, exclude=exclude)
+    if special_tokens is not None:
+        tokenizer = load_tokenizer(tokenizer, special_tokens=special_tokens)
     making = Making(reading, Recipe.of(recipe), tokenizer, eos, dtype, _packing(compress), before, after)
     make, processors = _engine(engine)
     means = Means(

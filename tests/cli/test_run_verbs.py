@@ -35,7 +35,7 @@ def test_explain_shows_files_tokens_and_text_to_people(run: Run, corpus: Path) -
 
     assert code == 0
     assert out.startswith("step 0: ")
-    assert ".txt  document " in out
+    assert ".txt:1  document " in out
     assert "row 1" in out
     assert "row 0" not in out
 

@@ -1,4 +1,4 @@
-"""A file that changes, disappears or cannot be read is an error that names it; other data is never read instead."""
+"""A file that changes, disappears or cannot be read is a bad record that says so; other data is never read instead."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import SourceError
-from millstream.sources import FoundFile, Reading, format_named, read_file
-from sources.samples import judge, see, write
+from millstream.parts.policy import BadRecords
+from millstream.sources import ChunkRead, FoundFile, Reading, format_named, read_file
+from sources.samples import PACKERS, judge, see, write
 
 READING = Reading(documents="line", chunk_bytes=100)
 
@@ -44,27 +45,34 @@ def file(tmp_path: Path) -> FoundFile:
     return write(tmp_path / "a.txt", b"a line of text\n" * 40)
 
 
+def refuse(read: ChunkRead, file: FoundFile, message: str) -> None:
+    """Nothing of a file that fails is used, and who wants an error gets one that says why."""
+    assert not len(read.block)
+    with pytest.raises(SourceError, match=message):
+        BadRecords("error").take(file.name, read.bad)
+
+
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_file_that_changes_between_two_chunks_is_an_error(file: FoundFile, change: Callable[[Path], None]) -> None:
+def test_a_file_that_changes_between_two_chunks_is_a_bad_record(
+    file: FoundFile, change: Callable[[Path], None]
+) -> None:
     reads = read_file(file, READING)
     next(reads)
     change(file.path)
 
-    with pytest.raises(SourceError, match=r"a.txt: this file has changed since it was found"):
-        next(reads)
+    refuse(next(reads), file, r"a.txt:\d+: changed: the file is not as it was found")
 
 
-def test_a_file_that_disappears_is_an_error(file: FoundFile) -> None:
+def test_a_file_that_disappears_is_a_bad_record(file: FoundFile) -> None:
     reads = read_file(file, READING)
     next(reads)
     file.path.unlink()
 
-    with pytest.raises(SourceError, match=r"a.txt: this file is gone; it was there"):
-        next(reads)
+    refuse(next(reads), file, r"a.txt:\d+: gone: the file was there when the files were listed")
 
 
 @pytest.mark.parametrize("change", CHANGES[:3])
-def test_a_file_that_changes_while_a_chunk_is_read_is_an_error(
+def test_what_is_read_of_a_file_while_it_changes_is_not_used(
     file: FoundFile, change: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pread = os.pread
@@ -77,18 +85,21 @@ def test_a_file_that_changes_while_a_chunk_is_read_is_an_error(
     chunk = next(iter(format_named("text").chunks(file, READING)))
     monkeypatch.setattr(os, "pread", meanwhile)
 
-    with pytest.raises(SourceError, match="has changed"):
-        format_named("text").read(chunk, file, READING)
+    refuse(format_named("text").read(chunk, file, READING), file, r"a.txt:1: changed: ")
 
 
-def test_a_file_that_cannot_be_opened_is_an_error(file: FoundFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    def denied(path: object, *_: object) -> int:
-        raise PermissionError(13, "Permission denied", str(path))
+@pytest.mark.parametrize("name", ["a.csv", "a.txt.gz", "a.jsonl.xz"])
+def test_a_stream_whose_file_changes_ends_with_a_chunk_of_its_own_that_says_so(name: str, tmp_path: Path) -> None:
+    content = b'"text"\n' + b'{"text": "a line"}\n' * 40
+    file = write(tmp_path / name, PACKERS[Path(name).suffix if name != "a.csv" else ""](content))
+    numbers, reasons = [], []
+    for chunk in format_named(file.format).chunks(file, READING):
+        os.utime(file.path, ns=(1, 1))
+        numbers.append(chunk.number)
+        reasons += [bad.reason for bad in format_named(file.format).read(chunk, file, READING).bad]
 
-    monkeypatch.setattr(os, "open", denied)
-
-    with pytest.raises(SourceError, match=r"a.txt: cannot be opened: Permission denied"):
-        list(read_file(file, READING))
+    assert numbers == list(range(len(numbers))) and len(numbers) > 1
+    assert reasons[-1] == "changed"
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv", "a.tar", "a.parquet", "a.arrow"])
@@ -97,9 +108,13 @@ def test_a_file_that_may_not_be_read_is_one_bad_record(
     name: str, documents: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = write(tmp_path / name, b"text\nanything\n")
-    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.F_OK)
 
-    with pytest.raises(SourceError, match=rf"{name}:1: unreadable: permission denied"):
+    def denied(path: object, *_: object) -> int:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "open", denied)
+
+    with pytest.raises(SourceError, match=rf"{name}:1: unreadable: it cannot be opened: Permission denied"):
         judge(file, documents=documents)
     assert see(file, documents=documents).reasons == ["unreadable"]
 
@@ -114,9 +129,9 @@ def test_a_disk_that_fails_is_an_error(file: FoundFile, monkeypatch: pytest.Monk
         list(read_file(file, READING))
 
 
-def test_a_folder_in_the_place_of_a_file_is_an_error(file: FoundFile) -> None:
+def test_a_folder_in_the_place_of_a_file_is_a_bad_record(file: FoundFile) -> None:
     file.path.unlink()
     file.path.mkdir()
 
-    with pytest.raises(SourceError, match=r"a.txt: this file has changed"):
-        list(read_file(file, READING))
+    (read,) = read_file(file, READING)
+    refuse(read, file, r"a.txt:1: changed: ")

@@ -142,7 +142,10 @@ def test_a_character_may_lie_across_any_two_blocks(encoding: str, ending: str, m
 def test_what_is_not_valid_in_another_encoding_is_a_bad_record_too() -> None:
     raw = b"\xff\xfe" + "one\n".encode("utf-16-le") + b"\x00\xd8" + "\ntwo".encode("utf-16-le")
 
-    assert read(raw, documents="line").reasons == ["not UTF-8"]
+    (bad,) = read(raw, documents="line").bad
+    assert (bad.reason, bad.start) == ("not UTF-16-LE", 4)
+    assert "byte 4 of the text, counted as UTF-8" in bad.found
+    assert read(raw).reasons == ["not UTF-16-LE"]
     assert read(raw, documents="line", on_invalid="replace").texts == ["one", "\ufffd", "two"]
 
 

@@ -1,4 +1,4 @@
-"""`millstream explain`: which documents a step trains on, and which steps train on a document."""
+"""`millstream explain`: which documents a step trains on, which steps train on a document, and what it was made of."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from millstream.cli.inspect import tokenizer_for
 from millstream.cli.loader import add_run_arguments, open_loader, open_state
 from millstream.errors import LoaderError, StoreError
 from millstream.loaders import PretrainDataLoader, RowOrigin, Span
+from millstream.parts.raw import RawRecord, raw_record
+from millstream.stats.figures import visible
 from millstream.store import TokenStore
 from millstream.store.format import Tokens
+from millstream.store.origin import Origin
 from millstream.tokens import Tokenizer
 
 SUMMARY = "name the documents behind a step, or the steps of a document"
@@ -26,11 +29,14 @@ examples:
   millstream explain corpus --step 41870 --row 3          one row, with its text
   millstream explain corpus --state state.json            the step at which a state was saved
   millstream explain corpus --state state.json --step 7   another step of that run
-  millstream explain corpus --document 17                 the steps that use document 17
+  millstream explain corpus --document 17                 where document 17 is from, and the steps that use it
+  millstream explain corpus --document 17 --raw           and the record it was made from, read again
   millstream explain corpus --step 100 --json | jq '.rows[0].spans'
 """
 
 SHOWN_TOKENS = 40
+SHOWN_OF_DOCUMENT = 200
+SHOWN_CHARACTERS = 2000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_run_arguments(parser)
     parser.add_argument("--row", type=int, help="only this row, with its text")
+    parser.add_argument("--raw", action="store_true", help="with --document: read its raw record again and show it")
+    parser.add_argument("--root", help="the folder of the source files, if they are no longer where they were")
     parser.add_argument("-t", "--tokenizer", help="to show the text, if none lies beside the store")
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
 
@@ -52,10 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain a step, or find the steps of a document."""
     if arguments.step is arguments.document is arguments.state is None:
         raise LoaderError("there is nothing to explain", hint="pass --step, --document or --state")
+    if arguments.raw and arguments.document is None:
+        raise LoaderError("--raw shows the record of one document", hint="pass --document too")
     opened = open_loader if arguments.state is None else open_state
     with TokenStore(arguments.store, dtype=arguments.dtype) as store, opened(store, arguments) as loader:
         if arguments.document is not None:
-            return _steps(loader, store, arguments)
+            return _document(loader, store, arguments)
         step = loader.step if arguments.step is None else arguments.step
         origins = _wanted(loader.explain(step), step, arguments.row)
         tokenizer = tokenizer_for(store, arguments.store, arguments.tokenizer)
@@ -68,7 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     for row in rows:
         for span in row["spans"]:
             tokens = f"{span['start']:,}-{span['stop']:,}"
-            print(f"row {row['row']:<4} {span['file']}  document {span['document']}  tokens {tokens}  {_preview(span)}")
+            file = f"{span['file']}{_line(span['origin'])}"
+            print(f"row {row['row']:<4} {file}  document {span['document']}  tokens {tokens}  {_preview(span)}")
     return 0
 
 
@@ -86,7 +97,7 @@ def _described(origin: RowOrigin, store: TokenStore, tokenizer: Tokenizer | None
     spans = []
     for span in origin.spans:
         text = None if tokenizer is None else tokenizer.decode(tokens_of(store, span)[:most].tolist())
-        spans.append({**asdict(span), "text": text})
+        spans.append({**asdict(span), "origin": _plain(store.origin_of(span.document)), "text": text})
     return {"row": origin.row, "spans": spans}
 
 
@@ -100,18 +111,61 @@ def _preview(span: dict[str, Any]) -> str:
     return "" if span["text"] is None else show.one_line(span["text"], width=48)
 
 
-def _steps(loader: PretrainDataLoader, store: TokenStore, arguments: argparse.Namespace) -> int:
-    if not 0 <= arguments.document < store.documents:
+def _document(loader: PretrainDataLoader, store: TokenStore, arguments: argparse.Namespace) -> int:
+    document = arguments.document
+    if not 0 <= document < store.documents:
         raise StoreError(
-            f"{store.path}: there is no document {arguments.document} among {store.documents}",
+            f"{store.path}: there is no document {document} among {store.documents}",
             hint=f"documents count from 0 to {store.documents - 1}",
         )
-    steps = [int(step) for step in loader.steps_of(arguments.document)]
-    file = store.file_of(arguments.document)
+    raw = raw_record(store, document, arguments.root) if arguments.raw else None
+    facts = {
+        "document": document,
+        "file": store.file_of(document),
+        "origin": _plain(store.origin_of(document)),
+        "text": _text(store, document, tokenizer_for(store, arguments.store, arguments.tokenizer)),
+        "steps": [int(step) for step in loader.steps_of(document)],
+    }
     if arguments.json:
-        show.print_json({"document": arguments.document, "file": file, "steps": steps})
+        show.print_json(facts | ({} if raw is None else {"raw": {"path": str(raw.path), "text": raw.text}}))
         return 0
-    used = show.counted(len(steps), "step")
-    print(f"document {arguments.document} ({file}) is used in {used} of this epoch:")
-    print(" ".join(map(str, steps)))
+    used = show.counted(len(facts["steps"]), "step")
+    print(f"document {document} ({_where(facts['file'], facts['origin'])}) is used in {used} of this epoch:")
+    print(" ".join(map(str, facts["steps"])))
+    if facts["text"] is not None:
+        print(f"\nit begins in the store:\n{_shortened(facts['text'])}")
+    if raw is not None:
+        print(f"\nraw record in {raw.path} ({_checked(raw)}):\n{_shortened(raw.text)}")
     return 0
+
+
+def _text(store: TokenStore, document: int, tokenizer: Tokenizer | None) -> str | None:
+    start, stop = store.document_span(document)
+    ids = store.read(start, min(stop, start + SHOWN_OF_DOCUMENT)).tolist()
+    return None if tokenizer is None else tokenizer.decode(ids)
+
+
+def _plain(origin: Origin | None) -> dict[str, Any] | None:
+    return None if origin is None else asdict(origin)
+
+
+def _where(file: str, origin: dict[str, Any] | None) -> str:
+    """A place as people count it: `a.jsonl:4, bytes 120-340`."""
+    if origin is None or origin["start"] is None:
+        return f"{file}{_line(origin)}"
+    return f"{file}{_line(origin)}, bytes {origin['start']:,}-{origin['stop']:,}"
+
+
+def _line(origin: dict[str, Any] | None) -> str:
+    return "" if origin is None else f":{origin['row'] + 1}"
+
+
+def _checked(raw: RawRecord) -> str:
+    return "the file is unchanged" if raw.hashed else "the file has the size it had; its bytes were not compared"
+
+
+def _shortened(text: str) -> str:
+    """The beginning of a text, without what a terminal would obey."""
+    left = len(text) - SHOWN_CHARACTERS
+    shown = visible(text[:SHOWN_CHARACTERS], keep="\n")
+    return shown if left <= 0 else f"{shown}… and {show.counted(left, 'more character')}"

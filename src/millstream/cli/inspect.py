@@ -59,7 +59,7 @@ def tokenizer_for(store: TokenStore, path: str, wanted: str | None) -> Tokenizer
     description = store.manifest.get("tokenizer")
     if wanted is None:
         return find_tokenizer(path, description)
-    tokenizer = load_tokenizer(wanted)
+    tokenizer = load_tokenizer(wanted, special_tokens=(description or {}).get("special_in_text"))
     check_tokenizer(tokenizer, path, description)
     return tokenizer
 

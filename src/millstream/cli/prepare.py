@@ -63,6 +63,7 @@ def _add_reading(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--max-document-bytes", type=int, default=MAX_DOCUMENT_BYTES, help="default: 256 MiB")
     group.add_argument("--max-expansion", type=int, default=MAX_EXPANSION, help="compressed: at most this many times")
     group.add_argument("--eos", default="auto", help='end token: "auto", "none", or a token (default: auto)')
+    group.add_argument("--special-tokens", choices=("text", "ids"), help="those spelled out in a text (default: text)")
 
 
 def _add_running(group: argparse._ArgumentGroup) -> None:
@@ -117,6 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
             compression=arguments.compression,
             level=arguments.level,
             memory_budget=arguments.memory_budget,
+            special_tokens=arguments.special_tokens,
             dtype=arguments.dtype,
             compress=arguments.compress,
             progress=progress,

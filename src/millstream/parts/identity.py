@@ -1,7 +1,8 @@
 """Which bytes a source file holds: its hash, and a memory of it for as long as the file is not touched.
 
 A file is hashed in segments, so that a large one is hashed by many threads: the digest is the blake2b of its bytes
-or, for files of several segments, the blake2b of the digests of its segments.
+or, for files of several segments, the blake2b of the digests of its segments. A file that cannot be read has none (""):
+whoever reads it reports it, and what is made of it has no name to be found by.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from millstream.errors import SourceError
 from millstream.parts.cache import PartCache, key_of
 
 SEGMENT_BYTES = 64 << 20
@@ -28,7 +28,7 @@ def segments(size: int) -> int:
 
 
 def digest_segment(path: Path, number: int) -> bytes:
-    """Hash one segment of a file."""
+    """Hash one segment of a file; nothing, if it cannot be read."""
     digest = hashlib.blake2b(digest_size=16)
     place, stop = number * SEGMENT_BYTES, (number + 1) * SEGMENT_BYTES
     try:
@@ -39,10 +39,8 @@ def digest_segment(path: Path, number: int) -> bytes:
                 place += len(piece)
         finally:
             os.close(fd)
-    except OSError as error:
-        raise SourceError(
-            f"{path}: cannot be read: {error.strerror}", hint="check its permissions and the disk"
-        ) from None
+    except OSError:
+        return b""
     return digest.digest()
 
 
@@ -53,6 +51,8 @@ def join_segments(digests: Iterable[bytes]) -> str:
     '00000000000000000000000000000000'
     """
     digests = list(digests)
+    if not all(digests):
+        return ""
     if len(digests) == 1:
         return digests[0].hex()
     return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest()
@@ -64,24 +64,30 @@ def identify_object(data: object) -> str:
     return key_of("object", type(data).__qualname__, str(fingerprint) if fingerprint else id(data))
 
 
+def digest_of(path: Path, size: int) -> str:
+    """The digest of a file of this size, hashed here and now."""
+    return join_segments(digest_segment(path, number) for number in range(segments(size)))
+
+
 def remembered_digest(cache: PartCache, path: Path) -> str | None:
     """The digest of a file that was hashed before and has not been touched since, or None."""
-    note = cache.note(touch_of(path))
+    touch = touch_of(path)
+    note = cache.note(touch) if touch else None
     return note.get("blake2b") if isinstance(note, dict) else None
 
 
 def remember_digest(cache: PartCache, path: Path, touch: str, digest: str) -> None:
-    """Remember a digest, unless the file was touched since `touch` was taken."""
-    if touch == touch_of(path):
+    """Remember a digest, unless there is none or the file was touched since `touch` was taken."""
+    if digest and touch == touch_of(path):
         cache.put_note(touch, {"blake2b": digest})
 
 
 def touch_of(path: Path) -> str:
-    """A name for the state of a file: it changes whenever the file is written, replaced or moved."""
+    """A name for the state of a file: it changes whenever the file is written, replaced or moved; "" if it is gone."""
     try:
         stat = path.stat()
-    except OSError as error:
-        raise SourceError(f"{path}: {error.strerror}", hint="it was there when the files were listed") from None
+    except OSError:
+        return ""
     return key_of(
         "touch", str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
     )

@@ -17,7 +17,8 @@ from millstream.parts.identity import (
     touch_of,
 )
 from millstream.records import Recipe
-from millstream.sources import Found, FoundFile, Reading, format_named
+from millstream.sources import BadRecord, Found, FoundFile, Reading, format_named
+from millstream.sources.failure import FLEETING
 from millstream.stats.progress import OnProgress, Progress
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, learn_tokenizer, load_tokenizer
 from millstream.tokens.load import is_learned
@@ -32,28 +33,35 @@ def learned_or_loaded(
     key, known = None, None
     if cache is not None and recipe.digest() is not None:
         digests = [_digest(cache, file) for file in found.files]
-        key = key_of("tokenizer", wanted, digests, str(reading), recipe.digest())
-        known = cache.note(key)
+        if all(digests):  # of a file that cannot be hashed nothing is known
+            key = key_of("tokenizer", wanted, digests, str(reading), recipe.digest())
+            known = cache.note(key)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tokenizer.json")
         if isinstance(known, str):
             path.write_text(known, encoding="utf-8")
             return CharTokenizer.load(path) if wanted == "char" else BPETokenizer.load(path)
-        tokenizer = learn_tokenizer(str(wanted), _texts(found, reading, recipe, progress))
+        lost: list[BadRecord] = []
+        tokenizer = learn_tokenizer(str(wanted), _texts(found, reading, recipe, progress, lost))
         assert isinstance(tokenizer, BPETokenizer | CharTokenizer)
         tokenizer.save(path)
-        if cache is not None and key is not None:
+        if cache is not None and key is not None and not lost:
             cache.put_note(key, path.read_text(encoding="utf-8"))
     return tokenizer
 
 
-def _texts(found: Found, reading: Reading, recipe: Recipe, progress: OnProgress) -> Iterator[str]:
-    """The texts that the recipe leaves; what is bad is counted, or refused, when they are encoded."""
+def _texts(
+    found: Found, reading: Reading, recipe: Recipe, progress: OnProgress, lost: list[BadRecord]
+) -> Iterator[str]:
+    """The texts that the recipe leaves; what is bad is counted, or refused, when they are encoded. `lost` gets what
+    the files would give at another time."""
     pipeline, before = recipe.pipeline(), 0
     for file in found.files:
         format = format_named(file.format)
         for chunk in format.chunks(file, reading):
-            block = pipeline.run(format.read(chunk, file, reading).block).block
+            read = format.read(chunk, file, reading)
+            lost += [bad for bad in read.bad if bad.reason in FLEETING]
+            block = pipeline.run(read.block).block
             for index in range(len(block)):
                 yield block.text_of(index)
             done = before + chunk.behind(file.bytes)

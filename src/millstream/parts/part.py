@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from millstream.compression import LEVEL, compress, decompress
 from millstream.errors import CompressionError, MillstreamError
 from millstream.sources.chunk import BadRecord
+from millstream.sources.failure import FLEETING
 
 MAGIC = b"\x89MLSP\r\n\x1a"
 VERSION = 1
@@ -62,6 +63,11 @@ class Part:
     rejected: list[Rejected] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
     keys: list[NDArray[np.uint64]] = field(default_factory=list)
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the same file would give it again; not, if the file was gone, changed or locked just then."""
+        return FLEETING.isdisjoint(bad.reason for bad in self.bad)
 
 
 def encode_part(part: Part, level: int | None = LEVEL) -> bytes:

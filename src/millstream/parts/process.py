@@ -61,7 +61,9 @@ class Job:
 
     def key(self, file: FoundFile, blake2b: str, chunk: int) -> str | None:
         """The name of a part, or None if it cannot have one."""
-        return None if self.identity is None else key_of("part", self.identity, file.format, blake2b, chunk)
+        return (
+            None if self.identity is None or not blake2b else key_of("part", self.identity, file.format, blake2b, chunk)
+        )
 
 
 def make_part(job: Job, file: FoundFile, chunk: Chunk) -> Part:

@@ -75,6 +75,7 @@ class Run:
             if chunk.context is _KNOWN:
                 raise SourceError(f"{self.files[number].name}: its parts left the cache meanwhile", hint="run again")
             part = self.make(self.job, self.files[number], chunk)
+            key = key if part.lasts else None
             if key is not None and self.cache is not None:
                 self.cache.put(key, part)
         with self._lock:

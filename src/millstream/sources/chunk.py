@@ -19,6 +19,7 @@ CHUNK_BYTES = 8 << 20
 MAX_DOCUMENT_BYTES = 256 << 20
 MAX_EXPANSION = 1000
 MAX_DECODED_BYTES = 1 << 42
+UTF_8 = "utf-8"
 KEPT_BYTES = 1 << 16
 """How much of a bad record is kept aside."""
 
@@ -91,7 +92,7 @@ class Chunk:
     `data` is what `chunks` has decoded already (bytes, members of an archive, a table); without it `read` fetches it
     itself. `context` is what `read` must know besides, such as the column of the text. `bad` says that the file
     cannot be read beyond this chunk. `source_stop` is the byte of the file behind the chunk, where that is not `stop`:
-    it tells how far a reader is.
+    it tells how far a reader is. `encoding` is what `data` was converted from.
     """
 
     number: int
@@ -101,6 +102,7 @@ class Chunk:
     context: Any = None
     bad: BadRecord | None = None
     source_stop: int | None = None
+    encoding: str = UTF_8
 
     def behind(self, file_bytes: int) -> int:
         """The byte of a file of `file_bytes` behind the chunk, as far as that is known.

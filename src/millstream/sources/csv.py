@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from millstream.sources.failure import EMPTY, FileFailure, too_long
 from millstream.sources.found import FoundFile
 from millstream.sources.parsed import Left, finish
 from millstream.sources.separated import failed_chunk, stream_chunks
-from millstream.sources.stream import decoded, raw_bytes
+from millstream.sources.stream import decoded, layout_of, raw_bytes
 
 
 class CsvFormat:
@@ -31,17 +32,21 @@ class CsvFormat:
 
     def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
         """Read the header and cut what follows between records."""
+        number = 0
         try:
-            with decoded(file, reading) as (blocks, start):
+            layout = layout_of(file, reading)
+            with decoded(file, reading, layout) as (blocks, start):
                 header, rest = self._header(blocks, reading.max_document_bytes)
                 if not header:
                     return
                 column = self._column(header, reading.text_field)
                 if rest:
                     blocks.put_back(rest)
-                yield from stream_chunks(blocks, start + len(header), reading, self._cut, None, "record", column)
+                for chunk in stream_chunks(blocks, start + len(header), reading, self._cut, None, "record", column):
+                    number = chunk.number + 1
+                    yield replace(chunk, encoding=layout.encoding)
         except FileFailure as failure:
-            yield failed_chunk(failure)
+            yield failed_chunk(failure, number)
 
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
         """Read the rows of a chunk."""
@@ -51,7 +56,7 @@ class CsvFormat:
         def look(raw: bytes, start: int) -> str | Left | BadRecord:
             return self._text(raw, start, column, reading.text_field)
 
-        read = finish(native, chunk.data, chunk.start, file.name, reading, look, what="record")
+        read = finish(native, chunk.data, chunk.start, file.name, reading, look, what="record", encoding=chunk.encoding)
         return read.ending_badly(chunk.bad)
 
     def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:

@@ -7,6 +7,9 @@ from millstream.sources.chunk import KEPT_BYTES, BadRecord
 TOO_LONG = "too long"
 EMPTY = "empty"
 BLANK = "blank line"
+GONE, CHANGED, UNREADABLE = "gone", "changed", "unreadable"
+FLEETING = frozenset({GONE, CHANGED, UNREADABLE})
+"""Failures that say nothing about the content of a file: what was made of it then must not be found again later."""
 
 
 class FileFailure(Exception):  # noqa: N818 - it says what a file did

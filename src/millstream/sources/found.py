@@ -1,4 +1,4 @@
-"""A file as it was found, and opening it again: a file that has changed since is an error, never other data."""
+"""A file as it was found, and opening it again: a file that has changed since is a failure, never other data."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import SourceError
+from millstream.sources.failure import CHANGED, GONE, UNREADABLE, FileFailure
 
 BLOCK_BYTES = 1 << 20
 
@@ -48,12 +49,11 @@ def opened(file: FoundFile) -> Iterator[int]:
     try:
         handle = os.open(file.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
-        raise SourceError(
-            f"{file.name}: this file is gone; it was there when the files were listed",
-            hint="run again when nobody moves or removes files of the source",
-        ) from None
+        found, hint = "the file was there when the files were listed", "put it back, or list the files anew"
+        raise FileFailure(GONE, found, hint, has_place=False) from None
     except OSError as error:
-        raise SourceError(f"{file.name}: cannot be opened: {error.strerror}", hint="check its permissions") from error
+        found, hint = f"it cannot be opened: {error.strerror}", "look at its owner and mode"
+        raise FileFailure(UNREADABLE, found, hint, has_place=False) from error
     try:
         check_unchanged(file, handle)
         yield handle
@@ -67,8 +67,8 @@ def check_unchanged(file: FoundFile, handle: int) -> None:
     now = os.fstat(handle)
     if (now.st_size, now.st_mtime_ns, now.st_ino) != (file.bytes, file.mtime_ns, file.inode):
         size = f" ({file.bytes:,} bytes then, {now.st_size:,} now)" if now.st_size != file.bytes else ""
-        hint = "run again when nobody writes to it any more"
-        raise SourceError(f"{file.name}: this file has changed since it was found{size}", hint=hint)
+        found, hint = f"the file is not as it was found{size}", "run again when nobody writes to it any more"
+        raise FileFailure(CHANGED, found, hint, has_place=False)
 
 
 def read_at(handle: int, file: FoundFile, start: int, size: int) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from millstream import _core
-from millstream.sources.chunk import KEPT_BYTES, BadRecord, Chunk, ChunkRead, Reading
+from millstream.sources.chunk import KEPT_BYTES, UTF_8, BadRecord, Chunk, ChunkRead, Reading
 from millstream.sources.failure import BLANK, EMPTY
 from millstream.sources.found import FoundFile
 from millstream.sources.parsed import Left, finish
@@ -33,15 +33,15 @@ class JsonlFormat:
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
         """Read the lines of a chunk."""
         found = chunk_bytes(chunk, file, reading, b"\n")
-        return read_lines(found.data, found.start, file.name, reading).ending_badly(found.bad)
+        return read_lines(found.data, found.start, file.name, reading, chunk.encoding).ending_badly(found.bad)
 
     def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
         """One line again."""
         return raw_bytes(file, reading, start, stop)
 
 
-def read_lines(data: bytes | memoryview, start: int, file: str, reading: Reading) -> ChunkRead:
-    """Read whole lines that begin at place `start` of a file.
+def read_lines(data: bytes | memoryview, start: int, file: str, reading: Reading, encoding: str = UTF_8) -> ChunkRead:
+    """Read whole lines that begin at place `start` of a file and were converted from `encoding`.
 
     >>> read = read_lines(b'{"text": "one"}\\n\\n{"text": "two", "id": 2}\\n', 0, "a.jsonl", Reading())
     >>> for record in read.block:
@@ -52,7 +52,11 @@ def read_lines(data: bytes | memoryview, start: int, file: str, reading: Reading
     (3, {'blank line': 1})
     """
     native = _core.parse_jsonl(np.frombuffer(data, np.uint8), reading.text_field)
-    return finish(native, data, start, file, reading, lambda raw, at: text_of(raw, at, reading.text_field))
+
+    def look(raw: bytes, at: int) -> str | Left | BadRecord:
+        return text_of(raw, at, reading.text_field)
+
+    return finish(native, data, start, file, reading, look, encoding=encoding)
 
 
 def text_of(raw: bytes, start: int, name: str) -> str | Left | BadRecord:

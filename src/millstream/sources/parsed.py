@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.sources.chunk import KEPT_BYTES, BadRecord, ChunkRead, Reading
+from millstream.sources.chunk import KEPT_BYTES, UTF_8, BadRecord, ChunkRead, Reading
 from millstream.sources.failure import BLANK, EMPTY, too_long
 from millstream.sources.record import RecordBlock, joined
 
@@ -33,7 +33,15 @@ Look = Callable[[bytes, int], "str | Left | BadRecord"]
 
 
 def finish(
-    native: Native, data: bytes | memoryview, base: int, file: str, reading: Reading, look: Look, *, what: str = "line"
+    native: Native,
+    data: bytes | memoryview,
+    base: int,
+    file: str,
+    reading: Reading,
+    look: Look,
+    *,
+    what: str = "line",
+    encoding: str = UTF_8,
 ) -> ChunkRead:
     """Look again at the odd rows of `data`, which begins at place `base`, and apply the limits."""
     text, ends, rows, starts, stops, odd, row_count, blank, empty = native
@@ -55,7 +63,7 @@ def finish(
         if stop - start > limit:
             seen = too_long(what, base + start, limit, raw)
         else:
-            seen = decoded_look(raw, base + start, reading, look, repaired)
+            seen = decoded_look(raw, base + start, reading, look, repaired, encoding)
         if isinstance(seen, Left):
             skipped[seen.reason] += 1
         elif isinstance(seen, BadRecord):
@@ -69,29 +77,38 @@ def finish(
 
 
 def decoded_look(
-    raw: bytes, start: int, reading: Reading, look: Look, repaired: Counter[str]
+    raw: bytes, start: int, reading: Reading, look: Look, repaired: Counter[str], encoding: str = UTF_8
 ) -> str | Left | BadRecord:
-    """Apply the policy for invalid bytes, then look."""
+    """Apply the policy for invalid bytes, then look. `encoding` is what `raw` was converted from."""
     try:
         raw.decode()
     except UnicodeDecodeError as error:
         if reading.on_invalid == "reject":
-            return invalid(raw, start, error)
+            return invalid(raw, start, error, encoding)
         repaired[REPLACED] += 1
         raw = raw.decode(errors="replace").encode()
     return look(raw, start)
 
 
-def invalid(raw: bytes, start: int, error: UnicodeDecodeError) -> BadRecord:
-    """Say which byte is not UTF-8.
+def invalid(raw: bytes, start: int, error: UnicodeDecodeError, encoding: str = UTF_8) -> BadRecord:
+    """Say which byte is not valid. In a text that was converted it is a mark for what was invalid before.
 
     >>> try: b"ab\\xff".decode()
-    ... except UnicodeDecodeError as error: print(invalid(b"ab\\xff", 100, error).found)
-    byte 102 of the file is 0xff (invalid start byte)
+    ... except UnicodeDecodeError as caught: error = caught
+    >>> invalid(b"ab\\xff", 100, error).found
+    'byte 102 of the file is 0xff (invalid start byte)'
+    >>> invalid(b"ab\\xff", 100, error, "utf-16-le").found
+    'what stands at byte 102 of the text, counted as UTF-8, is no character of this encoding'
     """
-    found = f"byte {start + error.start} of the file is 0x{raw[error.start]:02x} ({error.reason})"
-    hint = 'convert it, e.g. `iconv -f latin1 -t utf-8`; or pass encoding= or on_invalid="replace"'
-    return BadRecord("not UTF-8", 0, start, start + len(raw), found, hint, raw[:KEPT_BYTES])
+    if encoding == UTF_8:
+        found = f"byte {start + error.start} of the file is 0x{raw[error.start]:02x} ({error.reason})"
+        hint = 'convert it, e.g. `iconv -f latin1 -t utf-8`; or pass encoding= or on_invalid="replace"'
+    else:
+        found = (
+            f"what stands at byte {start + error.start} of the text, counted as UTF-8, is no character of this encoding"
+        )
+        hint = 'make the file again from what it was converted from; or pass encoding= or on_invalid="replace"'
+    return BadRecord(f"not {encoding.upper()}", 0, start, start + len(raw), found, hint, raw[:KEPT_BYTES])
 
 
 def _with(block: RecordBlock, added: list[tuple[int, int, int, bytes]]) -> RecordBlock:

@@ -8,7 +8,7 @@ the first separator, and reads on behind its end up to the next one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -54,12 +54,18 @@ def chunks_of(file: FoundFile, reading: Reading, separator: bytes, what: str) ->
         yield from _frame_chunks(layout, reading.chunk_bytes)
     else:
         cut = partial(_cut_from_front if overlaps else _cut_at_last, separator)
-        with decoded(file, reading, layout) as (blocks, start):
-            yield from stream_chunks(blocks, start, reading, cut, separator, what)
+        number = 0
+        try:
+            with decoded(file, reading, layout) as (blocks, start):
+                for chunk in stream_chunks(blocks, start, reading, cut, separator, what):
+                    number = chunk.number + 1
+                    yield replace(chunk, encoding=layout.encoding)
+        except FileFailure as failure:
+            yield failed_chunk(failure, number)
 
 
 def failed_chunk(failure: FileFailure, number: int = 0) -> Chunk:
-    """The only chunk of a file of which nothing can be read."""
+    """The chunk of a file of which nothing more can be read."""
     return Chunk(number, 0, 0, b"", bad=failure.record(0, 0))
 
 
@@ -67,6 +73,14 @@ def chunk_bytes(chunk: Chunk, file: FoundFile, reading: Reading, separator: byte
     """Fetch the records that belong to a chunk."""
     if chunk.data is not None:
         return ChunkBytes(chunk.data, chunk.start, chunk.bad)
+    try:
+        return _fetched(chunk, file, reading, separator)
+    except FileFailure as failure:
+        return ChunkBytes(b"", chunk.start, failure.record(chunk.start, chunk.stop))
+
+
+def _fetched(chunk: Chunk, file: FoundFile, reading: Reading, separator: bytes) -> ChunkBytes:
+    """Read them from the file, as long as it is the one that was found."""
     place, size, width = chunk.start, chunk.stop - chunk.start, len(separator)
     most = size + reading.max_document_bytes + 2 * width
     held: bytes | bytearray = b""

@@ -6,7 +6,6 @@ are places in what comes out.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,7 +40,6 @@ class Layout:
 
 def layout_of(file: FoundFile, reading: Reading) -> Layout:
     """Look at the first bytes of a file, and at the frames of a zstd file."""
-    check_permission(file)
     with opened(file) as handle:
         head = read_at(handle, file, 0, MAGIC_BYTES)
         compression = compression_of(head)
@@ -67,7 +65,6 @@ def layout_of(file: FoundFile, reading: Reading) -> Layout:
 
 def binary_layout(file: FoundFile) -> Layout:
     """The layout of a file that may be compressed, but is not text."""
-    check_permission(file)
     with opened(file) as handle:
         head = read_at(handle, file, 0, MAGIC_BYTES)
     compression = compression_of(head)
@@ -163,12 +160,6 @@ def _slice(blocks: Iterator[bytes], start: int, stop: int) -> bytes:
 def _decompressed(blocks: Iterator[bytes], kind: str, reading: Reading) -> Iterator[bytes]:
     """Without empty blocks: to whoever reads on, an empty block is the end."""
     return filter(None, decompressed(blocks, kind, reading.max_expansion, reading.max_decoded_bytes))
-
-
-def check_permission(file: FoundFile) -> None:
-    """A file that may not be read fails by itself; a run that skips bad input goes on with the next one."""
-    if os.access(file.path, os.F_OK) and not os.access(file.path, os.R_OK):
-        raise FileFailure("unreadable", "permission denied", "look at its owner and mode", has_place=False)
 
 
 def _check_promise(file: FoundFile, head: bytes) -> None:

@@ -13,7 +13,7 @@ from itertools import groupby
 
 import numpy as np
 
-from millstream.sources.chunk import BadRecord, Chunk, ChunkRead, Reading
+from millstream.sources.chunk import UTF_8, BadRecord, Chunk, ChunkRead, Reading
 from millstream.sources.encoding import encoding_of, transcoded
 from millstream.sources.failure import EMPTY, FileFailure, too_long
 from millstream.sources.found import FoundFile
@@ -60,14 +60,34 @@ class TarFormat:
 
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
         """Read the texts of some samples."""
-        rows = _Rows(file.name, reading)
-        for _, sample in groupby(chunk.data, key=lambda member: member.key):
-            rows.add(list(sample))
-        return rows.done().ending_badly(chunk.bad)
+        return _gathered(chunk, file, reading).done().ending_badly(chunk.bad)
 
     def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
-        """The file inside the archive, or its line, again."""
-        return raw_bytes(file, reading, start, stop, binary_layout(file))
+        """The file inside the archive, or its line, again; converted like other files, if it is not UTF-8."""
+        raw = raw_bytes(file, reading, start, stop, binary_layout(file))
+        text, encoding, _ = _as_utf8(raw, reading)
+        if encoding == UTF_8:
+            return raw
+        first = self._first_line(file, reading, start)
+        return text if first is None else text.split(b"\n")[row - first]
+
+    def _first_line(self, file: FoundFile, reading: Reading, start: int) -> int | None:
+        """The row of the first line of the converted lines that begin at place `start`, if there are such."""
+        before = 0
+        for chunk in self.chunks(file, reading):
+            rows = _gathered(chunk, file, reading)
+            if start in rows.converted:
+                return before + rows.converted[start]
+            before += rows.count
+        return None
+
+
+def _gathered(chunk: Chunk, file: FoundFile, reading: Reading) -> _Rows:
+    """The records of a chunk."""
+    rows = _Rows(file.name, reading)
+    for _, sample in groupby(chunk.data, key=lambda member: member.key):
+        rows.add(list(sample))
+    return rows
 
 
 @dataclass(slots=True)
@@ -82,6 +102,8 @@ class _Rows:
     bad: list[BadRecord] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     repaired: Counter[str] = field(default_factory=Counter)
+    converted: dict[int, int] = field(default_factory=dict)
+    """Where lines begin that were not UTF-8, and the row of the first: only the row tells which of them is meant."""
 
     def add(self, sample: list[Member]) -> None:
         """Take the text of one sample."""
@@ -110,14 +132,16 @@ class _Rows:
         if member.data is None:
             self._take(too_long("document", member.start, self.reading.max_document_bytes), member)
             return
-        data, start = _as_utf8(member, self.reading)
+        data, encoding, mark = _as_utf8(member.data, self.reading)
+        start = member.start + mark
         if member.ending.endswith(".jsonl"):
-            self._take_lines(read_lines(data, start, self.file, self.reading))
+            lines = read_lines(data, start, self.file, self.reading, encoding)
+            self._take_lines(lines if encoding == UTF_8 else self._located(lines, member))
         elif not data:
             self._take(Left(EMPTY), member)
         else:
             look = self._json if member.ending.endswith(".json") else _as_it_is
-            self._take(decoded_look(data, start, self.reading, look, self.repaired), member)
+            self._take(decoded_look(data, start, self.reading, look, self.repaired, encoding), member)
 
     def _json(self, raw: bytes, start: int) -> str | Left | BadRecord:
         return text_of(raw, start, self.reading.text_field)
@@ -131,6 +155,14 @@ class _Rows:
             self.texts.append(seen.encode())
             self.origins.append((self.count, member.start, member.stop))
         self.count += 1
+
+    def _located(self, lines: ChunkRead, member: Member) -> ChunkRead:
+        """Lines that were converted: places in what came out are none in the archive, so each has those of its file."""
+        self.converted[member.start] = self.count
+        count, place = len(lines.block), (member.start, member.stop)
+        starts, stops = (np.full(count, each, np.int64) for each in place)
+        bad = [replace(each, start=member.start, stop=member.stop) for each in lines.bad]
+        return replace(lines, block=replace(lines.block, starts=starts, stops=stops), bad=bad)
 
     def _take_lines(self, lines: ChunkRead) -> None:
         lines = lines.counted_from(self.count)
@@ -151,10 +183,9 @@ def _as_it_is(raw: bytes, start: int) -> str | Left | BadRecord:
     return raw.decode()
 
 
-def _as_utf8(member: Member, reading: Reading) -> tuple[bytes, int]:
-    """The text of a member, and the place where it starts."""
-    data = member.data or b""
+def _as_utf8(data: bytes, reading: Reading) -> tuple[bytes, str, int]:
+    """(a text in UTF-8, the encoding it had, the bytes of its byte order mark, if it was UTF-8 before)."""
     encoding, mark = encoding_of(data[:4], reading.encoding)
-    if encoding == "utf-8":
-        return data[mark:], member.start + mark
-    return b"".join(transcoded(iter([data[mark:]]), encoding)), member.start
+    if encoding == UTF_8:
+        return data[mark:], encoding, mark
+    return b"".join(transcoded(iter([data[mark:]]), encoding)), encoding, 0

@@ -18,7 +18,7 @@ from millstream.sources.found import FoundFile
 from millstream.sources.parsed import Left, decoded_look, finish
 from millstream.sources.record import Record, RecordBlock
 from millstream.sources.separated import chunk_bytes, chunks_of
-from millstream.sources.stream import decoded, raw_bytes
+from millstream.sources.stream import decoded, layout_of, raw_bytes
 
 _CODE = ".c .cc .cpp .css .go .h .hpp .html .java .js .lean .pgn .py .rs .sh .sql .ts"
 
@@ -44,7 +44,9 @@ class TextFormat:
         found = chunk_bytes(chunk, file, reading, separator)
         data = np.frombuffer(found.data, np.uint8)
         native = _core.parse_lines(data, separator.decode(), reading.documents == "line")
-        read = finish(native, found.data, found.start, file.name, reading, _as_it_is, what="document")
+        read = finish(
+            native, found.data, found.start, file.name, reading, _as_it_is, what="document", encoding=chunk.encoding
+        )
         return read.ending_badly(found.bad)
 
     def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
@@ -65,7 +67,8 @@ def _whole(file: FoundFile, reading: Reading) -> ChunkRead:
     limit, pieces, size, start = reading.max_document_bytes, [], 0, 0
     read = ChunkRead(empty_block(file.name), 0)
     try:
-        with decoded(file, reading) as (blocks, start):
+        layout = layout_of(file, reading)
+        with decoded(file, reading, layout) as (blocks, start):
             for block in blocks:
                 pieces.append(block)
                 size += len(block)
@@ -78,7 +81,7 @@ def _whole(file: FoundFile, reading: Reading) -> ChunkRead:
     if not raw:
         return ChunkRead(read.block, 1, skipped={EMPTY: 1})
     repaired: Counter[str] = Counter()
-    text = decoded_look(raw, start, reading, _as_it_is, repaired)
+    text = decoded_look(raw, start, reading, _as_it_is, repaired, layout.encoding)
     if isinstance(text, BadRecord):
         return read.ending_badly(text)
     assert isinstance(text, str)

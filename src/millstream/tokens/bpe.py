@@ -31,6 +31,7 @@ class BPETokenizer:
         self.eos_id = adapted.eos_id
         self.pad_id = adapted.pad_id
         self.fingerprint = adapted.fingerprint
+        self.special_in_text = adapted.special_in_text
         self.name = f"bpe-{adapted.vocab_size}"
 
     @classmethod

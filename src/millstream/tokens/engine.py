@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict, get_args
 
 import numpy as np
 
@@ -22,11 +22,20 @@ from millstream.tokens.cut import STRETCH, pieces, survives_cuts
 from millstream.tokens.flat import Ends, FlatIds, Text, join_ids, join_texts, split_ids
 from millstream.tokens.probe import probe_texts
 from millstream.tokens.screen import ScreenedEngine, misordered_marks
-from millstream.tokens.tokenizer import Ids
+from millstream.tokens.tokenizer import Ids, fingerprint_of
 
 EngineChoice = Literal["auto", "reference", "gigatoken"]
+SpecialInText = Literal["text", "ids"]
+"""What special tokens are that are spelled out in a text: its letters, or their own ids."""
 _log = logging.getLogger("millstream.tokens")
 _proving = threading.Lock()
+
+
+class How(TypedDict, total=False):
+    """How texts are encoded: by whom, and what is made of special tokens in them."""
+
+    engine: EngineChoice
+    special_in_text: SpecialInText
 
 
 class FastEngine(Protocol):
@@ -60,10 +69,13 @@ class EngineTokenizer(ABC):
     reference: str
     """The name of the library whose ids are right by definition."""
 
-    def __init__(self, engine: EngineChoice) -> None:
-        if engine not in ("auto", "reference", "gigatoken"):
+    def __init__(self, engine: EngineChoice = "auto", special_in_text: SpecialInText = "text") -> None:
+        if engine not in get_args(EngineChoice):
             raise TokenizerError(f"engine={engine!r} is unknown", hint='choose "auto", "reference" or "gigatoken"')
+        if special_in_text not in get_args(SpecialInText):
+            raise TokenizerError(f"special_tokens={special_in_text!r} is unknown", hint='choose "text" or "ids"')
         self._wanted = engine
+        self.special_in_text = special_in_text
         self._chosen: Chosen | None = None
         self._cuts: bool | None = None
 
@@ -98,6 +110,10 @@ class EngineTokenizer(ABC):
         """The ids of many documents that lie end to end, and where each document ends."""
         fast = self._choose().fast
         return self._reference_flat(text, ends) if fast is None else fast.encode_flat(text, ends)
+
+    def _marked(self, fingerprint: str) -> str:
+        """The fingerprint of a vocabulary, and of what special tokens in a text become."""
+        return fingerprint if self.special_in_text == "text" else fingerprint_of([fingerprint, self.special_in_text])
 
     def __getstate__(self) -> dict[str, Any]:
         """An engine is proven anew where it is unpickled."""

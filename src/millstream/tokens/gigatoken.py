@@ -79,16 +79,18 @@ class _Worker:
         return encoded.content.data, np.asarray(encoded.offsets.data[1:], np.int64)
 
 
-def from_definition(definition: str) -> GigatokenEngine:
-    """An engine for a `tokenizer.json`. Special tokens in a text are text, so it does not hear of them."""
+def from_definition(definition: str, *, finds_special: bool = False) -> GigatokenEngine:
+    """An engine for a `tokenizer.json`. Where special tokens in a text are text, it does not hear of them."""
     content = json.loads(definition)
-    content["added_tokens"] = [token for token in content.get("added_tokens") or [] if not token["special"]]
+    added = content.get("added_tokens") or []
+    content["added_tokens"] = [token for token in added if finds_special or not token["special"]]
     plain = json.dumps(content, ensure_ascii=False)
     return GigatokenEngine(lambda: load_hf_json(plain))
 
 
-def from_ranks(ranks: Mapping[bytes, int], scheme: str) -> GigatokenEngine:
-    """An engine for the mergeable ranks of a tiktoken encoding and the scheme that splits its words."""
+def from_ranks(ranks: Mapping[bytes, int], scheme: str, special: Mapping[str, int]) -> GigatokenEngine:
+    """An engine for the mergeable ranks of a tiktoken encoding, the scheme that splits its words, and the special
+    tokens that it finds in a text."""
     lines = [
         b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in sorted(ranks.items(), key=lambda each: each[1])
     ]
@@ -98,7 +100,7 @@ def from_ranks(ranks: Mapping[bytes, int], scheme: str) -> GigatokenEngine:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "ranks.tiktoken"
             path.write_bytes(content)
-            return _Bpe.from_tiktoken(path, scheme, {})
+            return _Bpe.from_tiktoken(path, scheme, dict(special))
 
     return GigatokenEngine(build)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from millstream.errors import MissingExtra, TokenizerError
-from millstream.tokens.engine import EngineChoice, EngineTokenizer, FastEngine
-from millstream.tokens.tokenizer import Ids, fingerprint_of
+from millstream.tokens.engine import EngineTokenizer, FastEngine, How
+from millstream.tokens.tokenizer import HUGGINGFACE_FORMAT, Ids, fingerprint_of
 
 try:
     import tokenizers
@@ -32,7 +32,8 @@ PAD_NAMES = ("<|pad|>", "<pad>", "[PAD]", "<|padding|>", "<|finetune_right_pad_i
 class HuggingFaceTokenizer(EngineTokenizer):
     """A `tokenizers.Tokenizer`, without what would change documents in silence.
 
-    It works on a copy: truncation and padding are off, nothing is added, special tokens in a text are text.
+    It works on a copy: truncation and padding are off, nothing is added, special tokens in a text are text unless
+    asked for as ids.
     """
 
     reference = "tokenizers"
@@ -44,41 +45,38 @@ class HuggingFaceTokenizer(EngineTokenizer):
         name: str,
         eos: str | int | None = None,
         pad: str | int | None = None,
-        engine: EngineChoice = "auto",
+        **how: Unpack[How],
     ) -> None:
-        super().__init__(engine)
+        super().__init__(**how)
         self.name = name
         self._definition = _definition(tokenizer)
-        self._tokenizer = tokenizers.Tokenizer.from_str(self._definition)
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        self._tokenizer.encode_special_tokens = True
+        self._tokenizer = self._bare()
         self._special = {
             token.content: id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
         }
         self.vocab_size: int = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
         self.eos_id = self._pick(eos, EOS_NAMES)
         self.pad_id = self._pick(pad, PAD_NAMES)
-        self.fingerprint = _fingerprint(self._definition)
+        self.fingerprint = self._marked(_fingerprint(self._definition))
 
     @classmethod
-    def from_object(cls, tokenizer: Any, *, engine: EngineChoice = "auto") -> HuggingFaceTokenizer:
+    def from_object(cls, tokenizer: Any, **how: Unpack[How]) -> HuggingFaceTokenizer:
         """Adapt a `tokenizers.Tokenizer`, or a tokenizer of transformers; a slow one is converted first."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None and hasattr(tokenizer, "convert_ids_to_tokens"):
             backend = _converted(tokenizer)
         if backend is None:
-            return cls(tokenizer, name="tokenizers", engine=engine)
+            return cls(tokenizer, name="tokenizers", **how)
         return cls(
             backend,
             name=str(getattr(tokenizer, "name_or_path", "") or "transformers"),
             eos=getattr(tokenizer, "eos_token_id", None),
             pad=getattr(tokenizer, "pad_token_id", None),
-            engine=engine,
+            **how,
         )
 
     @classmethod
-    def from_file(cls, path: str | Path, *, engine: EngineChoice = "auto") -> HuggingFaceTokenizer:
+    def from_file(cls, path: str | Path, **how: Unpack[How]) -> HuggingFaceTokenizer:
         """Read a `tokenizer.json`; a `tokenizer_config.json` beside it names the special tokens."""
         path = Path(path)
         try:
@@ -91,7 +89,14 @@ class HuggingFaceTokenizer(EngineTokenizer):
         config = _config(path.parent / "tokenizer_config.json")
         parent = path.resolve().parent.name
         name = parent if path.name == "tokenizer.json" and parent else path.stem
-        return cls(tokenizer, name=name, eos=config.get("eos_token"), pad=config.get("pad_token"), engine=engine)
+        return cls(tokenizer, name=name, eos=config.get("eos_token"), pad=config.get("pad_token"), **how)
+
+    @classmethod
+    def from_content(cls, content: Mapping[str, Any], **how: Unpack[How]) -> HuggingFaceTokenizer:
+        """Build it from what `save` wrote for a tokenizer that finds special tokens in texts."""
+        tokenizer = tokenizers.Tokenizer.from_str(json.dumps(content["tokenizer"]))
+        how.setdefault("special_in_text", content["special_in_text"])
+        return cls(tokenizer, name=content["name"], eos=content["eos"], pad=content["pad"], **how)
 
     def encode(self, text: str) -> list[int]:
         """The ids of one text."""
@@ -109,8 +114,30 @@ class HuggingFaceTokenizer(EngineTokenizer):
         return id
 
     def save(self, path: str | Path) -> None:
-        """Write it as a `tokenizer.json`."""
-        Path(path).write_text(self._definition, encoding="utf-8")
+        """Write it as a `tokenizer.json`; one that finds special tokens in texts, which such a file cannot say, as a
+        JSON file that `load_tokenizer` reads."""
+        content = self._definition if self.special_in_text == "text" else json.dumps(self._content())
+        Path(path).write_text(content, encoding="utf-8")
+
+    def _content(self) -> dict[str, Any]:
+        kept = {"name": self.name, "eos": self.eos_id, "pad": self.pad_id, "special_in_text": self.special_in_text}
+        return {"format": HUGGINGFACE_FORMAT, "version": 1, **kept, "tokenizer": json.loads(self._definition)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The library's own pickles forget what special tokens in a text are."""
+        return {**super().__getstate__(), "_tokenizer": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._tokenizer = self._bare()
+
+    def _bare(self) -> Any:
+        """A copy of the tokenizer that changes no document in silence."""
+        tokenizer = tokenizers.Tokenizer.from_str(self._definition)
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = self.special_in_text == "text"
+        return tokenizer
 
     def _reference_batch(self, texts: Sequence[str]) -> list[Ids]:
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
@@ -119,7 +146,7 @@ class HuggingFaceTokenizer(EngineTokenizer):
     def _fast_engine(self) -> FastEngine:
         from millstream.tokens import gigatoken
 
-        return gigatoken.from_definition(self._definition)
+        return gigatoken.from_definition(self._definition, finds_special=self.special_in_text == "ids")
 
     def _probe_tokens(self) -> list[str]:
         return [token.content for token in self._tokenizer.get_added_tokens_decoder().values()]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import MillstreamError, TokenizerError
-from millstream.tokens.load import load_tokenizer
+from millstream.tokens.load import load_tokenizer, special_in_text
 from millstream.tokens.tokenizer import Tokenizer
 
 
@@ -29,12 +29,13 @@ def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     >>> sorted(describe_tokenizer(CharTokenizer("abc")))
     ['eos', 'fingerprint', 'name', 'vocab_size']
     """
-    return {
+    described = {
         "name": tokenizer.name,
         "fingerprint": tokenizer.fingerprint,
         "vocab_size": tokenizer.vocab_size,
         "eos": tokenizer.eos_id,
     }
+    return described if special_in_text(tokenizer) == "text" else described | {"special_in_text": "ids"}
 
 
 def tokenizer_path(store: str | os.PathLike[str]) -> Path:
@@ -62,7 +63,8 @@ def find_tokenizer(store: str | os.PathLike[str], description: Mapping[str, Any]
         return None
     path = tokenizer_path(store)
     try:
-        tokenizer = load_tokenizer(path if path.is_file() else str(description.get("name")))
+        kept = description.get("special_in_text")
+        tokenizer = load_tokenizer(path if path.is_file() else str(description.get("name")), special_tokens=kept)
     except MillstreamError:
         return None
     return tokenizer if tokenizer.fingerprint == description.get("fingerprint") else None

@@ -12,13 +12,15 @@ from millstream.errors import TokenizerError
 from millstream.tokens.bpe import BPETokenizer
 from millstream.tokens.char import FORMAT as CHAR_FORMAT
 from millstream.tokens.char import CharTokenizer
-from millstream.tokens.engine import EngineChoice
-from millstream.tokens.tokenizer import SENTENCEPIECE_FORMAT, TIKTOKEN_FORMAT, Tokenizer
+from millstream.tokens.engine import EngineChoice, How, SpecialInText
+from millstream.tokens.tokenizer import HUGGINGFACE_FORMAT, SENTENCEPIECE_FORMAT, TIKTOKEN_FORMAT, Tokenizer
 
 _BPE_SIZE = 8192
 
 
-def load_tokenizer(tokenizer: object, *, engine: EngineChoice = "auto") -> Tokenizer:
+def load_tokenizer(
+    tokenizer: object, *, engine: EngineChoice = "auto", special_tokens: SpecialInText | None = None
+) -> Tokenizer:
     """Make a Tokenizer of what people have at hand.
 
     * a path: a `tokenizer.json` (Hugging Face, or saved by one of ours) or its folder, or a SentencePiece `.model`
@@ -30,17 +32,41 @@ def load_tokenizer(tokenizer: object, *, engine: EngineChoice = "auto") -> Token
     Documents are encoded by the fastest engine that is proven to give the same ids: `engine="reference"` keeps to
     the tokenizer's own library, `engine="gigatoken"` refuses what cannot be encoded fast.
 
+    Special tokens that are spelled out in a text are text. With `special_tokens="ids"` they become their ids, so that
+    "<|endoftext|>" ends what is before it: only for texts that nobody else could write to. It is part of the
+    fingerprint, and a tokenizer that was saved keeps to it.
+
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "tokenizer.json"
     >>> CharTokenizer("abc").save(path)
     >>> load_tokenizer(path).encode("cab")
     [2, 0, 1]
     """
+    how: How = {"engine": engine}
+    if special_tokens is not None:
+        how["special_in_text"] = special_tokens
     if isinstance(tokenizer, str | os.PathLike):
-        return _by_name(os.fspath(tokenizer), engine)
-    if isinstance(tokenizer, Tokenizer):
-        return tokenizer
-    return _from_object(tokenizer, engine)
+        loaded = _by_name(os.fspath(tokenizer), how)
+    elif isinstance(tokenizer, Tokenizer):
+        loaded = tokenizer
+    else:
+        loaded = _from_object(tokenizer, how)
+    if special_tokens is not None and special_in_text(loaded) != special_tokens:
+        raise TokenizerError(
+            f"{loaded.name}: its special tokens in a text are {special_in_text(loaded)}, not {special_tokens}",
+            hint=f"load it from its file, or from the object of its library, with special_tokens={special_tokens!r}",
+        )
+    return loaded
+
+
+def special_in_text(tokenizer: Tokenizer) -> SpecialInText:
+    """What a tokenizer makes of special tokens in a text.
+
+    >>> special_in_text(CharTokenizer("abc"))
+    'text'
+    """
+    found: SpecialInText = getattr(tokenizer, "special_in_text", "text")
+    return found
 
 
 def learn_tokenizer(wanted: str, texts: Iterable[str]) -> Tokenizer:
@@ -74,19 +100,19 @@ def _size(wanted: str) -> int:
     return int(size)
 
 
-def _from_object(tokenizer: object, engine: EngineChoice) -> Tokenizer:
+def _from_object(tokenizer: object, how: How) -> Tokenizer:
     if hasattr(tokenizer, "encode_ordinary") and hasattr(tokenizer, "n_vocab"):
         from millstream.tokens.tiktoken import TiktokenTokenizer
 
-        return TiktokenTokenizer(tokenizer, engine=engine)
+        return TiktokenTokenizer(tokenizer, **how)
     if hasattr(tokenizer, "serialized_model_proto"):
         from millstream.tokens.sentencepiece import SentencePieceTokenizer
 
-        return SentencePieceTokenizer.from_object(tokenizer, engine=engine)
+        return SentencePieceTokenizer.from_object(tokenizer, **how)
     if any(hasattr(tokenizer, name) for name in ("encode_batch", "backend_tokenizer", "convert_ids_to_tokens")):
         from millstream.tokens.huggingface import HuggingFaceTokenizer
 
-        return HuggingFaceTokenizer.from_object(tokenizer, engine=engine)
+        return HuggingFaceTokenizer.from_object(tokenizer, **how)
     kind = type(tokenizer).__name__
     raise TokenizerError(
         f"an object of type {kind} is not a tokenizer that is known here",
@@ -94,12 +120,12 @@ def _from_object(tokenizer: object, engine: EngineChoice) -> Tokenizer:
     )
 
 
-def _by_name(name: str, engine: EngineChoice) -> Tokenizer:
+def _by_name(name: str, how: How) -> Tokenizer:
     path = Path(name)
     if path.is_dir():
         path = _in_folder(path)
     if path.is_file():
-        return _from_file(path, engine)
+        return _from_file(path, how)
     if is_learned(name):
         raise TokenizerError(
             f"{name!r} has to be learned from texts first",
@@ -107,14 +133,14 @@ def _by_name(name: str, engine: EngineChoice) -> Tokenizer:
         )
     ranks, colon, pattern = name.rpartition(":")
     if colon and Path(ranks).is_file():
-        return _from_ranks(Path(ranks), pattern, engine)
+        return _from_ranks(Path(ranks), pattern, how)
     if path.suffix or len(path.parts) > 1:
         raise TokenizerError(
             f"{name}: there is no such file", hint="Hugging Face models: download their tokenizer.json first"
         )
     from millstream.tokens.tiktoken import TiktokenTokenizer
 
-    return TiktokenTokenizer.from_name(name, engine=engine)
+    return TiktokenTokenizer.from_name(name, **how)
 
 
 def _in_folder(folder: Path) -> Path:
@@ -127,19 +153,19 @@ def _in_folder(folder: Path) -> Path:
     )
 
 
-def _from_ranks(path: Path, pattern: str | None, engine: EngineChoice) -> Tokenizer:
+def _from_ranks(path: Path, pattern: str | None, how: How) -> Tokenizer:
     from millstream.tokens.tiktoken import TiktokenTokenizer
 
-    return TiktokenTokenizer.from_file(path, pattern, engine=engine)
+    return TiktokenTokenizer.from_file(path, pattern, **how)
 
 
-def _from_file(path: Path, engine: EngineChoice) -> Tokenizer:
+def _from_file(path: Path, how: How) -> Tokenizer:
     if path.suffix == ".tiktoken":
-        return _from_ranks(path, None, engine)
+        return _from_ranks(path, None, how)
     if path.suffix == ".model":
         from millstream.tokens.sentencepiece import SentencePieceTokenizer
 
-        return SentencePieceTokenizer.from_file(path, engine=engine)
+        return SentencePieceTokenizer.from_file(path, **how)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -155,23 +181,27 @@ def _from_file(path: Path, engine: EngineChoice) -> Tokenizer:
     if kind == CHAR_FORMAT:
         return CharTokenizer.from_content(content, str(path))
     if kind is not None:
-        return _saved(content, path, engine)
+        return _saved(content, path, how)
     from millstream.tokens.huggingface import HuggingFaceTokenizer
 
-    return HuggingFaceTokenizer.from_file(path, engine=engine)
+    return HuggingFaceTokenizer.from_file(path, **how)
 
 
-def _saved(content: dict[str, Any], path: Path, engine: EngineChoice) -> Tokenizer:
+def _saved(content: dict[str, Any], path: Path, how: How) -> Tokenizer:
     """A tokenizer of another library, as its adapter saved it."""
     try:
         if content["format"] == TIKTOKEN_FORMAT and content["version"] == 1:
             from millstream.tokens.tiktoken import TiktokenTokenizer
 
-            return TiktokenTokenizer.from_content(content, engine=engine)
+            return TiktokenTokenizer.from_content(content, **how)
         if content["format"] == SENTENCEPIECE_FORMAT and content["version"] == 1:
             from millstream.tokens.sentencepiece import SentencePieceTokenizer
 
-            return SentencePieceTokenizer.from_content(content, engine=engine)
+            return SentencePieceTokenizer.from_content(content, **how)
+        if content["format"] == HUGGINGFACE_FORMAT and content["version"] == 1:
+            from millstream.tokens.huggingface import HuggingFaceTokenizer
+
+            return HuggingFaceTokenizer.from_content(content, **how)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TokenizerError(
             f"{path}: this saved tokenizer is damaged: {error}", hint="copy it again, or prepare the store again"

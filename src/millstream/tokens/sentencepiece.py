@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from millstream.errors import MissingExtra, TokenizerError
-from millstream.tokens.engine import EngineChoice, EngineTokenizer, FastEngine
+from millstream.tokens.engine import EngineTokenizer, FastEngine, How
 from millstream.tokens.tokenizer import SENTENCEPIECE_FORMAT, Ids
 
 try:
@@ -20,47 +20,55 @@ try:
 except ImportError as error:
     raise MissingExtra.of("sentencepiece", "tokenizers") from error
 
+_PIECES, _TYPE = 1, 3  # fields of a model and of a piece
+_CONTROL, _USER_DEFINED = 3, 4  # types of a piece
+
 
 class SentencePieceTokenizer(EngineTokenizer):
-    """A SentencePiece model. Control symbols in a text are text; symbols that the model's user defined are found."""
+    """A SentencePiece model. Symbols that the model's user defined are found in a text; control symbols are text there,
+    unless asked for as ids: then they are treated like the user's."""
 
     reference = "sentencepiece"
 
-    def __init__(self, model: bytes, *, name: str, engine: EngineChoice = "auto") -> None:
-        super().__init__(engine)
+    def __init__(self, model: bytes, *, name: str, **how: Unpack[How]) -> None:
+        super().__init__(**how)
         self.name = name
-        self._model = model
-        self._processor: Any = _processor(model)
-        self.vocab_size: int = self._processor.vocab_size()
-        self.eos_id = _known(self._processor.eos_id())
-        self.pad_id = _known(self._processor.pad_id())
-        self.fingerprint = hashlib.blake2b(model, digest_size=16).hexdigest()
+        self._own_model = model
+        own: Any = _processor(model)
+        self.vocab_size: int = own.vocab_size()
+        self.eos_id = _known(own.eos_id())
+        self.pad_id = _known(own.pad_id())
+        self.fingerprint = self._marked(hashlib.blake2b(model, digest_size=16).hexdigest())
+        self._model = model if self.special_in_text == "text" else with_control_symbols_found(model)
+        self._processor: Any = _processor(self._model)
 
     @classmethod
-    def from_file(cls, path: str | Path, *, engine: EngineChoice = "auto") -> SentencePieceTokenizer:
+    def from_file(cls, path: str | Path, **how: Unpack[How]) -> SentencePieceTokenizer:
         """Read a `.model` file."""
         path = Path(path)
         try:
-            return cls(path.read_bytes(), name=path.stem, engine=engine)
+            return cls(path.read_bytes(), name=path.stem, **how)
         except (RuntimeError, TypeError) as error:
             raise TokenizerError(
                 f"{path}: not a SentencePiece model: {error}", hint="pass the .model file that the trainer wrote"
             ) from error
 
     @classmethod
-    def from_object(cls, processor: Any, *, engine: EngineChoice = "auto") -> SentencePieceTokenizer:
+    def from_object(cls, processor: Any, **how: Unpack[How]) -> SentencePieceTokenizer:
         """Adapt a `SentencePieceProcessor`; its settings for sampling and extra ids do not count."""
-        return cls(processor.serialized_model_proto(), name="sentencepiece", engine=engine)
+        return cls(processor.serialized_model_proto(), name="sentencepiece", **how)
 
     @classmethod
-    def from_content(cls, content: Mapping[str, Any], *, engine: EngineChoice = "auto") -> SentencePieceTokenizer:
+    def from_content(cls, content: Mapping[str, Any], **how: Unpack[How]) -> SentencePieceTokenizer:
         """Build it from what `save` wrote."""
-        return cls(base64.b64decode(content["model"]), name=content["name"], engine=engine)
+        how.setdefault("special_in_text", content.get("special_in_text", "text"))
+        return cls(base64.b64decode(content["model"]), name=content["name"], **how)
 
     def save(self, path: str | Path) -> None:
         """Write it as a JSON file that `load_tokenizer` reads."""
-        model = base64.b64encode(self._model).decode()
-        content = {"format": SENTENCEPIECE_FORMAT, "version": 1, "name": self.name, "model": model}
+        model = base64.b64encode(self._own_model).decode()
+        kept = {"name": self.name, "special_in_text": self.special_in_text, "model": model}
+        content = {"format": SENTENCEPIECE_FORMAT, "version": 1, **kept}
         Path(path).write_text(json.dumps(content), encoding="utf-8")
 
     def encode(self, text: str) -> list[int]:
@@ -115,6 +123,40 @@ def _user_defined(model: Any) -> list[str]:
     """Pieces that look like tokens of their own; which ones are, the library does not say."""
     pieces = (model.id_to_piece(id) for id in range(model.vocab_size()) if not model.is_byte(id))
     return [piece for piece in pieces if len(piece) > 2 and piece[0] in "<[" and piece[-1] in ">]"]
+
+
+def with_control_symbols_found(model: bytes) -> bytes:
+    """The same model, whose control symbols are symbols of the user: the library finds those in a text."""
+    changed = bytearray(model)
+    for start, stop in _fields(model, 0, len(model), _PIECES):
+        for place, _ in _fields(model, start, stop, _TYPE):
+            if model[place] == _CONTROL:
+                changed[place] = _USER_DEFINED
+    return bytes(changed)
+
+
+def _fields(message: bytes, at: int, stop: int, wanted: int) -> Iterator[tuple[int, int]]:
+    """Where the values of one field of a protobuf message lie; of the others only the lengths are read."""
+    while at < stop:
+        key, at = _varint(message, at)
+        kind, length = key & 7, 0
+        if kind == 2:
+            length, at = _varint(message, at)
+        elif kind == 0:
+            length = _varint(message, at)[1] - at
+        else:
+            length = {1: 8, 5: 4}[kind]
+        if key >> 3 == wanted:
+            yield at, at + length
+        at += length
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while message[at] & 0x80:
+        value |= (message[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+    return value | message[at] << shift, at + 1
 
 
 def _known(id: int) -> int | None:

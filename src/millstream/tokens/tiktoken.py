@@ -6,10 +6,10 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from millstream.errors import MissingExtra, TokenizerError
-from millstream.tokens.engine import EngineChoice, EngineTokenizer, FastEngine, NoFastEngine
+from millstream.tokens.engine import EngineTokenizer, FastEngine, How, NoFastEngine
 from millstream.tokens.patterns import pattern_named, scheme_of
 from millstream.tokens.tokenizer import TIKTOKEN_FORMAT, Ids, fingerprint_of
 
@@ -30,13 +30,13 @@ def encoding_names() -> list[str]:
 
 
 class TiktokenTokenizer(EngineTokenizer):
-    """A `tiktoken.Encoding`. Special tokens in a text are text."""
+    """A `tiktoken.Encoding`. Special tokens in a text are text, unless asked for as ids."""
 
     pad_id = None
     reference = "tiktoken"
 
-    def __init__(self, encoding: Any, *, engine: EngineChoice = "auto") -> None:
-        super().__init__(engine)
+    def __init__(self, encoding: Any, **how: Unpack[How]) -> None:
+        super().__init__(**how)
         self._encoding = encoding
         self.name: str = encoding.name
         self.vocab_size: int = encoding.n_vocab
@@ -45,13 +45,13 @@ class TiktokenTokenizer(EngineTokenizer):
         except KeyError:
             self.eos_id = None
         ranks = {token.hex(): rank for token, rank in encoding._mergeable_ranks.items()}
-        self.fingerprint = fingerprint_of([encoding._pat_str, ranks, encoding._special_tokens])
+        self.fingerprint = self._marked(fingerprint_of([encoding._pat_str, ranks, encoding._special_tokens]))
 
     @classmethod
-    def from_name(cls, name: str, *, engine: EngineChoice = "auto") -> TiktokenTokenizer:
+    def from_name(cls, name: str, **how: Unpack[How]) -> TiktokenTokenizer:
         """Load an encoding by name; tiktoken fetches its vocabulary at the first use."""
         try:
-            return cls(tiktoken.get_encoding(name), engine=engine)
+            return cls(tiktoken.get_encoding(name), **how)
         except ValueError as error:
             known = ", ".join(encoding_names())
             raise TokenizerError(f"tiktoken has no encoding {name!r}", hint=f"it has {known}") from error
@@ -68,7 +68,7 @@ class TiktokenTokenizer(EngineTokenizer):
         pattern: str | None = None,
         *,
         special_tokens: Mapping[str, int] | None = None,
-        engine: EngineChoice = "auto",
+        **how: Unpack[How],
     ) -> TiktokenTokenizer:
         """Read a file of mergeable ranks. `pattern` is how it splits words: a name, or else the file is named so.
 
@@ -84,13 +84,15 @@ class TiktokenTokenizer(EngineTokenizer):
                 f"{path}: not a file of mergeable ranks: {error}", hint="each line holds a token in base64 and its rank"
             ) from error
         special = {"<|endoftext|>": 1 + max(ranks.values(), default=-1)} if special_tokens is None else special_tokens
-        return cls(_encoding(path.stem, regex, ranks, special), engine=engine)
+        return cls(_encoding(path.stem, regex, ranks, special), **how)
 
     @classmethod
-    def from_content(cls, content: Mapping[str, Any], *, engine: EngineChoice = "auto") -> TiktokenTokenizer:
+    def from_content(cls, content: Mapping[str, Any], **how: Unpack[How]) -> TiktokenTokenizer:
         """Build it from what `save` wrote."""
         ranks = {base64.b64decode(token): rank for token, rank in content["ranks"].items()}
-        return cls(_encoding(content["name"], content["pattern"], ranks, content["special_tokens"]), engine=engine)
+        how.setdefault("special_in_text", content.get("special_in_text", "text"))
+        encoding = _encoding(content["name"], content["pattern"], ranks, content["special_tokens"])
+        return cls(encoding, **how)
 
     def save(self, path: str | Path) -> None:
         """Write it as a JSON file that `load_tokenizer` reads."""
@@ -101,6 +103,7 @@ class TiktokenTokenizer(EngineTokenizer):
             "name": self.name,
             "pattern": encoding._pat_str,
             "special_tokens": encoding._special_tokens,
+            "special_in_text": self.special_in_text,
             "ranks": {base64.b64encode(token).decode(): rank for token, rank in encoding._mergeable_ranks.items()},
         }
         Path(path).write_text(json.dumps(content), encoding="utf-8")
@@ -137,14 +140,16 @@ class TiktokenTokenizer(EngineTokenizer):
         scheme = scheme_of(self._encoding._pat_str)
         if scheme is None:
             raise NoFastEngine("gigatoken does not know the pattern that splits words here")
-        return gigatoken.from_ranks(self._encoding._mergeable_ranks, scheme)
+        special = self._encoding._special_tokens if self.special_in_text == "ids" else {}
+        return gigatoken.from_ranks(self._encoding._mergeable_ranks, scheme, special)
 
     def _probe_tokens(self) -> list[str]:
         return list(self._encoding._special_tokens)
 
     def _encode(self, text: str) -> Ids:
+        found: Any = "all" if self.special_in_text == "ids" else set()
         try:
-            ids: Ids = self._encoding.encode_to_numpy(text, disallowed_special=())
+            ids: Ids = self._encoding.encode_to_numpy(text, allowed_special=found, disallowed_special=())
         except BaseException as error:
             # A panic of its Rust core is not an Exception; a run of spaces too long for its stack is a ValueError.
             if type(error).__name__ != "PanicException" and not isinstance(error, ValueError):

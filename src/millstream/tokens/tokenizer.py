@@ -1,7 +1,7 @@
 """What a tokenizer is here.
 
-Special tokens that are spelled out in a text are plain text: a document that contains "<|endoftext|>" must
-not end there. Special ids only get into a row when Millstream puts them there.
+Special tokens that are spelled out in a text are plain text, unless asked for as ids: a document that contains
+"<|endoftext|>" must not end there. Special ids only get into a row when Millstream puts them there.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from millstream.errors import TokenizerError
 Ids = NDArray[np.uint32]
 TIKTOKEN_FORMAT = "millstream tiktoken"
 SENTENCEPIECE_FORMAT = "millstream sentencepiece"
+HUGGINGFACE_FORMAT = "millstream huggingface"
 """What the first key of a saved tokenizer says; here, so that a file can be told without its library."""
 
 

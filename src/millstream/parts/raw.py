@@ -1,0 +1,126 @@
+"""A document of a store -> the raw record it was made from, read again from its source file.
+
+The store keeps the row and the bytes of every document, the manifest how files were read, and the size and hash of
+each. So the record is read by the same rules, and a file that is no longer the same is refused, never quoted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from millstream.errors import SourceError, StoreError
+from millstream.parts.identity import digest_of
+from millstream.parts.report import read_report
+from millstream.sources import FoundFile, Reading
+from millstream.sources import raw_record as read_again
+from millstream.sources.huggingface import HuggingFaceFormat
+from millstream.sources.record import NO_BYTES
+from millstream.store import TokenStore
+from millstream.store.origin import Origin
+
+HASHED_BYTES = 1 << 30
+"""Files up to this size are hashed before they are quoted; of larger ones only the size is compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawRecord:
+    """What a source file says at the origin of a document: the line, the row, the member, before any step of a recipe.
+
+    `hashed` tells whether the whole file was compared with its hash, or only its size.
+    """
+
+    origin: Origin
+    path: Path
+    bytes: bytes
+    hashed: bool
+
+    @property
+    def text(self) -> str:
+        """The record for people; bytes that are not UTF-8 are spelled out.
+
+        >>> RawRecord(Origin("a.txt", 0, 0, 3), Path("a.txt"), b"ab\\xff", hashed=True).text
+        'ab\\\\xff'
+        """
+        return self.bytes.decode("utf-8", "backslashreplace")
+
+
+def raw_record(
+    store: TokenStore, document: int, root: str | Path | None = None, *, hashed: bool | None = None
+) -> RawRecord:
+    """Read the record again that a document was made from.
+
+    `root` is the folder that holds the source files; without it, the one that the report of the store names. Files of
+    more than a gibibyte are only hashed if `hashed` says so.
+
+    >>> import tempfile
+    >>> from millstream import TokenStore, prepare
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.jsonl").write_text('{"text": "the mill", "id": 7}\\n')
+    >>> report = prepare(folder / "a.jsonl", folder / "corpus", tokenizer="char")
+    >>> raw_record(TokenStore(report.path), 0).text
+    '{"text": "the mill", "id": 7}'
+    """
+    origin = store.origin_of(document)
+    if origin is None:
+        raise StoreError(
+            f"{store.path}: does not say where its documents came from",
+            hint="stores made by `prepare` do; where it has no .org file, that was not copied with it",
+        )
+    source, format, reading = _described(store, origin.file)
+    if format == HuggingFaceFormat.name:
+        raise SourceError(f"{origin.file}: was a data set in memory, not a file", hint=f"its row is {origin.row}")
+    path = _root(store, root) / _inside(origin.file)
+    hashed = source["bytes"] <= HASHED_BYTES if hashed is None else hashed
+    file = _unchanged(path, origin.file, format, source, hashed=hashed)
+    start, stop = (NO_BYTES if place is None else place for place in (origin.start, origin.stop))
+    return RawRecord(origin, path, read_again(file, reading, origin.row, start, stop), hashed)
+
+
+def _described(store: TokenStore, file: str) -> tuple[Mapping[str, Any], str, Reading]:
+    """What the manifest says of a file: size and hash, its format, and how it was read."""
+    sources, recipe = store.manifest["sources"], store.manifest["recipe"]
+    try:
+        place = next(place for place, source in enumerate(sources) if source["path"] == file)
+        return sources[place], str(recipe["formats"][place]), Reading(**recipe["reading"])
+    except (KeyError, IndexError, TypeError):
+        raise StoreError(
+            f"{store.path}: its manifest does not say how {file} was read", hint="prepare the store again"
+        ) from None
+
+
+def _root(store: TokenStore, root: str | Path | None) -> Path:
+    if root is not None:
+        return Path(root)
+    report = read_report(store.path)
+    if report is None or report.get("fingerprint") != store.fingerprint or not isinstance(report.get("root"), str):
+        raise SourceError(f"{store.path}: has no report that says where its files were", hint="pass root=")
+    return Path(report["root"])
+
+
+def _inside(name: str) -> PurePosixPath:
+    """A name that stays below its root; anybody may have written a manifest."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise StoreError(f"{name!r} leads out of the folder of the source files", hint="its manifest was tampered with")
+    return path
+
+
+def _unchanged(path: Path, name: str, format: str, source: Mapping[str, Any], *, hashed: bool) -> FoundFile:
+    """The file, if it still is the one that the store was made from."""
+    hint = "pass root= to say where the file of that time is"
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise SourceError(
+            f"{path}: the file that the document came from is gone: {error.strerror}", hint=hint
+        ) from None
+    if status.st_size != source["bytes"]:
+        found = f"it had {source['bytes']:,} bytes then and has {status.st_size:,} now"
+        raise SourceError(f"{path}: the file has changed since the store was made: {found}", hint=hint)
+    if hashed and digest_of(path, status.st_size) != source["blake2b"]:
+        found = "it has the same size and other bytes"
+        raise SourceError(f"{path}: the file has changed since the store was made: {found}", hint=hint)
+    return FoundFile(path, name, format, status.st_size, status.st_mtime_ns, status.st_ino)
