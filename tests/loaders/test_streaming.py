@@ -342,7 +342,7 @@ def test_a_changed_file_is_an_error_and_not_other_data(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.jsonl", [json.dumps({"text": "one of the words"})] * 9)
     with stream(path) as loader:
         write_lines(path, [json.dumps({"text": "one of the birds"})] * 10)
-        with pytest.raises(SourceError, match="changed since it was found"):
+        with pytest.raises(SourceError, match="changed: the file is not as it was found"):
             loader.next()
 
 
