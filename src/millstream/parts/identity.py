@@ -59,9 +59,15 @@ def join_segments(digests: Iterable[bytes]) -> str:
 
 
 def identify_object(data: object) -> str:
-    """Name what an object of another library holds: a data set of Hugging Face knows its own fingerprint."""
+    """Name what an object of another library holds: a data set of Hugging Face knows its own fingerprint.
+
+    What has none cannot be named, and is not cached: "".
+
+    >>> identify_object(range(3))
+    ''
+    """
     fingerprint = getattr(data, "_fingerprint", None)
-    return key_of("object", type(data).__qualname__, str(fingerprint) if fingerprint else id(data))
+    return key_of("object", type(data).__qualname__, str(fingerprint)) if fingerprint else ""
 
 
 def digest_of(path: Path, size: int) -> str:
