@@ -18,6 +18,7 @@ PUBLIC = [
     "BatchPool",
     "BatchQueue",
     "BudgetError",
+    "BusyError",
     "CharTokenizer",
     "ClosedError",
     "CompletionTracker",

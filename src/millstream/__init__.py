@@ -25,6 +25,7 @@ from millstream.batches import (
 from millstream.errors import (
     BatchError,
     BudgetError,
+    BusyError,
     ClosedError,
     CompressionError,
     FingerprintError,
@@ -55,6 +56,7 @@ __all__ = [
     "BatchPool",
     "BatchQueue",
     "BudgetError",
+    "BusyError",
     "CharTokenizer",
     "ClosedError",
     "CompletionTracker",

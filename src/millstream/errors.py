@@ -6,7 +6,8 @@ MillstreamError
 ├── RecipeError        a step, a setting or a recipe that cannot work
 ├── TokenizerError     a tokenizer that is missing, unknown or unfit
 ├── StoreError         a token file or store that is damaged, foreign or unfinished
-│   └── FingerprintError   the data is not the data that a state was saved for
+│   ├── FingerprintError   the data is not the data that a state was saved for
+│   └── BusyError          another process is making this store
 ├── OrderError         an impossible order: ranks, weights, positions
 ├── BatchError         arrays that do not fit together
 ├── LoaderError        settings or calls that cannot work
@@ -98,6 +99,20 @@ class FingerprintError(StoreError):
     >>> example_loader().load_state_dict(state)
     Traceback (most recent call last):
     millstream.errors.FingerprintError: ...: the data of 'data' is not the data that the state was saved for ...
+    """
+
+
+class BusyError(StoreError):
+    """Another process is making this store.
+
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> from millstream.store.staging import staged
+    >>> output = Path(mkdtemp(), "corpus")
+    >>> with staged(output) as first, staged(output) as second:
+    ...     pass
+    Traceback (most recent call last):
+    millstream.errors.BusyError: ...
     """
 
 

@@ -11,7 +11,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any
 
-from millstream.errors import LoaderError, StoreError
+from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.parts.cache import default_cache_dir, key_of
 from millstream.parts.identity import identify_object, touch_of
 from millstream.parts.policy import OnBad
@@ -21,7 +21,6 @@ from millstream.records import Recipe
 from millstream.sources import Found, FoundFile, Reading, discover, format_of
 from millstream.store import TokenStore
 from millstream.store.format import MAGIC
-from millstream.store.staging import staging_folder
 
 _WAIT_S = 0.1
 _DISCOVERY = ("format", "include", "exclude")
@@ -87,7 +86,13 @@ def prepared_store(path: Any, tokenizer: Any, raw: RawSettings, cache_dir: Path 
     wanted = tokenizer if isinstance(tokenizer, str) else tokenizer.fingerprint
     identity = [asdict(reading), recipe.digest(), wanted, raw.eos, raw.on_bad]
     root = default_cache_dir() if cache_dir is None else cache_dir
-    output = root / "stores" / key_of("store", [_touch(file) for file in found.files], identity)
+    touches = [_touch(file) for file in found.files]
+    if not all(touches):
+        raise LoaderError(
+            f"what {described(path)} holds cannot be told without reading it, so nothing can be cached",
+            hint="prepare() it into a store of your own, or pass streaming=True",
+        )
+    output = root / "stores" / key_of("store", touches, identity)
     making = Making(reading, recipe, tokenizer, raw.eos)
     means = Means(workers=cpus(), on_bad=raw.on_bad, resume=True, cache_dir=root / "parts")
     while not output.exists():
@@ -95,10 +100,11 @@ def prepared_store(path: Any, tokenizer: Any, raw: RawSettings, cache_dir: Path 
             _log.info("preparing %d files into %s", len(found.files), output)
             outcome = prepare_store(found, output, making, means)
             write_report(output, report_of(outcome, found, means))
-        except StoreError:
-            if not (output.exists() or staging_folder(output).exists()):
-                raise
+        except BusyError:
             time.sleep(_WAIT_S)  # another rank prepares it
+        except StoreError:
+            if not output.exists():
+                raise
     return output
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from millstream.errors import StoreError
+from millstream.errors import BusyError, StoreError
 from millstream.store import disk
 
 COMPANIONS = (".idx", ".sum", ".json", ".org", ".tokenizer.json", ".report.json", ".report.html")
@@ -109,7 +109,7 @@ def _locked(folder: Path, output: Path) -> Iterator[None]:
         except BlockingIOError:
             same = False
         if not same:  # taken, or removed by the process that has just finished with it
-            raise StoreError(f"{output}: another process is preparing this store", hint="wait for it to end")
+            raise BusyError(f"{output}: another process is preparing this store", hint="wait for it to end")
         yield
     finally:
         os.close(handle)
