@@ -88,11 +88,11 @@ void register_sources(nb::module_& m) {
     if (separator.empty()) throw std::invalid_argument("the separator is empty");
     return unlocked([&] { return millstream::parse_lines(view(data), separator, trim); });
   }, "data"_a, "separator"_a, "trim"_a, "The texts between separators; the same columns as of `parse_jsonl`.");
-  m.def("parse_csv", [](Raw data, char delimiter, std::size_t column) {
+  m.def("parse_csv", [](Raw data, char delimiter, std::size_t column, std::size_t most) {
     return unlocked([&] {
-      return with_delimiter(delimiter, [&](auto csv) { return decltype(csv)::parse(view(data), column); });
+      return with_delimiter(delimiter, [&](auto csv) { return decltype(csv)::parse(view(data), column, most); });
     });
-  }, "data"_a, "delimiter"_a, "column"_a, "The texts in one column of a table; the same columns as of `parse_jsonl`.");
+  }, "data"_a, "delimiter"_a, "column"_a, "most"_a, "The texts in one column of a table; the same columns as of `parse_jsonl`.");
   m.def("cut_separated", [](Raw data, const std::string& separator) {
     if (separator.empty()) throw std::invalid_argument("the separator is empty");
     nb::gil_scoped_release released;

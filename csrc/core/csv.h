@@ -51,8 +51,9 @@ struct Csv {
     return stop;
   }
 
-  // The text of a record is field `column`. Odd: a record without that field, with an open quote, or not UTF-8.
-  static Columns parse(Bytes data, std::size_t column) {
+  // The text of a record is field `column`. Odd: a record without that field, with more than `most` fields, with an
+  // open quote, or not UTF-8.
+  static Columns parse(Bytes data, std::size_t column, std::size_t most) {
     Columns columns(data.size());
     const std::uint8_t* at = data.data();
     const std::uint8_t* const end = at + data.size();
@@ -64,16 +65,17 @@ struct Csv {
         continue;
       }
       std::uint8_t* out = columns.writing();
-      bool open = false, found = false;
+      bool open = false, found = false, many = false;
       for (std::size_t index = 0;; ++index) {
         at = field(at, end, index == column ? &out : nullptr, open);
         found = found || index == column;
+        many = index >= most;
         if (at == end || *at != delimiter) break;
         ++at;
       }
       const auto size = static_cast<std::size_t>(at - first);
       const std::int64_t start = first - data.data(), stop = at - data.data();
-      if (open || !found || !is_utf8(first, size))
+      if (open || !found || many || !is_utf8(first, size))
         columns.leave_odd(start, stop);
       else if (out == columns.writing())
         columns.leave_empty();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,23 @@ def test_names_are_taken_once() -> None:
     with pytest.raises(RecipeError, match="has no name"):
         register_processor(DataProcessor)
     assert {"c4_quality", "exact_dedup", "language", "pii"} <= set(known_processors())
+
+
+LETTERS = 2
+
+
+def first_letters(record: Record) -> Record:
+    return replace(record, text=record.text[:LETTERS])
+
+
+def first_two(record: Record) -> Record:
+    return replace(record, text=record.text[:2])
+
+
+def test_functions_are_told_apart_by_their_code_and_not_cached_when_other_values_decide() -> None:
+    one, five = (lambda record: replace(record, text="a")), (lambda record: replace(record, text="b"))
+
+    assert Recipe.of([one]).digest() != Recipe.of([five]).digest()
+    assert Recipe.of([first_two]).digest() is not None
+    assert Recipe.of([first_letters]).digest() is None
+    assert Recipe.of([first_letters]).uncacheable() == ["first_letters"]

@@ -39,7 +39,9 @@ def test_what_the_csv_module_writes_comes_back_row_by_row(
     out = io.StringIO(newline="")
     # With another line end the module forgets quotes that its own reader needs.
     quoting: Any = csv.QUOTE_MINIMAL if end == "\r\n" else csv.QUOTE_ALL
-    csv.writer(out, delimiter=delimiter, lineterminator=end, quoting=quoting).writerows([["id", "text"], *rows])
+    csv.writer(out, delimiter=delimiter, lineterminator=end, quoting=quoting).writerows(
+        [["id", "text", "more", "most"], *rows]
+    )
     name = ("a.csv" if delimiter == "," else "a.tsv") + ending
 
     seen = read(PACKERS[ending](out.getvalue().encode()), name, chunk_bytes=chunk_bytes)
@@ -65,10 +67,10 @@ def test_any_text_is_cut_as_the_csv_module_cuts_it(body: str, chunk_bytes: int) 
     complete = rows[:-1] if is_open else rows
     assert seen.rows == len(rows)
     assert [(record.row, record.text) for record in seen.records] == [
-        (place, row[1]) for place, row in enumerate(complete) if len(row) > 1 and row[1]
+        (place, row[1]) for place, row in enumerate(complete) if len(row) == 2 and row[1]
     ]
     assert seen.skipped["blank line"] == sum(not row for row in complete)
-    assert len(seen.bad) - is_open == sum(len(row) == 1 for row in complete)
+    assert len(seen.bad) - is_open == sum(len(row) not in (0, 2) for row in complete)
 
 
 BAD = {
@@ -122,3 +124,11 @@ def test_a_byte_order_mark_is_not_part_of_the_first_name() -> None:
     (record,) = read(b"\xef\xbb\xbftext\nhi\n").records
 
     assert (record.text, record.start, record.stop) == ("hi", 8, 10)
+
+
+@pytest.mark.parametrize("row", ["1,hello, world and more", '1,"hello",x,y'])
+def test_a_row_with_more_fields_than_columns_is_bad_and_not_cut(tmp_path: Path, row: str) -> None:
+    seen = see(write(tmp_path / "a.csv", f"id,text\n{row}\n2,fine\n3\n".encode()))
+
+    assert seen.texts == ["fine"]
+    assert seen.reasons == ["too many fields", "no text in 'text'"]

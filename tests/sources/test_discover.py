@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from millstream.api import prepare
 from millstream.errors import SourceError
 from millstream.sources import discover
 
@@ -175,3 +176,17 @@ def test_a_folder_that_cannot_be_listed_is_an_error(folder: Path, monkeypatch: p
 
     with pytest.raises(SourceError, match="cannot be listed: Permission denied"):
         discover(folder)
+
+
+def test_what_prepare_itself_made_is_no_raw_data(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("words")
+    prepare(tmp_path / "a.txt", tmp_path / "corpus", "char", cache=False)
+    prepare(tmp_path / "a.txt", tmp_path / "data.bin", "char", cache=False)
+    (tmp_path / "data.bin.rejected.jsonl").write_text("{}")
+
+    found = discover(tmp_path)
+
+    assert [file.name for file in found.files] == ["a.txt"]
+    assert found.skipped["store"] == 1
+    with pytest.raises(SourceError, match="this is a store, not raw files"):
+        discover(tmp_path / "corpus")

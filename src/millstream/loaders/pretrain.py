@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-from millstream.errors import LoaderError
+from millstream.errors import LoaderError, SourceError
 from millstream.loaders.member import Documents, Member, RowShape
 from millstream.loaders.raw import RawSettings, described, is_raw, prepared_store
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve, whole
@@ -151,6 +153,8 @@ def _streaming(
     length = row_length(chunk_size, seq_len, settings)
     if tokenizer is None:
         raise LoaderError("a stream of raw files needs a tokenizer", hint="pass tokenizer='gpt2', a file or an object")
+    if isinstance(path, str | os.PathLike) and not os.path.lexists(path) and not glob.has_magic(os.fspath(path)):
+        raise SourceError(f"{path}: there is no such file or folder", hint="check the name")
     if dtype is not None or not is_raw(path):
         raise LoaderError(f"{described(path)}: these are tokens, not raw files", hint="leave out streaming=True")
     _check_choice("documents", documents, ("attend", "isolate", "row"))

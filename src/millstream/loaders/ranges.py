@@ -7,6 +7,7 @@ list of ranges depends on the files and the settings alone, so every rank deals 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -29,6 +30,10 @@ RANGE_BYTES = 256 << 10
 LEAST_RANGE_BYTES = 4 << 10
 RANGES_PER_LANE = 4
 _LOOKS, _LOOK_BYTES = 64, 4096
+
+_UNEVEN = 2.5
+_USUAL_EXPANSION = 4
+log = logging.getLogger("millstream.loaders")
 
 
 def streaming_bytes(total_bytes: int) -> int:
@@ -61,6 +66,24 @@ class Ranges:
         self._ends = np.cumsum(counts, dtype=np.int64)
         self.count = int(self._ends[-1])
         self.lanes = lanes_for(self.count)
+        self._warn_of_uneven_lanes(counts)
+
+    def _warn_of_uneven_lanes(self, counts: list[int]) -> None:
+        """Say so when short lanes would come round again and again before the longest one ends."""
+        sizes = [
+            file.bytes * (_USUAL_EXPANSION if file.path.suffix.lower() in COMPRESSED else 1) / count
+            for file, count in zip(self.files, counts, strict=True)
+        ]
+        lanes = np.bincount(np.arange(self.count) % self.lanes, np.repeat(sizes, counts), minlength=self.lanes)
+        shortest, longest = float(lanes.min()), float(lanes.max())
+        if longest > _UNEVEN * max(shortest, 1):
+            log.warning(
+                "the lanes of this stream hold about %.3g to %.3g bytes: the shortest comes %d times while the longest "
+                "goes by once (a compressed file is one lane's alone); prepare() uses every document once",
+                shortest,
+                longest,
+                round(longest / max(shortest, 1)),
+            )
 
     def in_lane(self, lane: int) -> int:
         """How many ranges a lane has."""

@@ -7,6 +7,7 @@ not written twice.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from millstream.parts.cache import key_of
 from millstream.parts.process import Job
 from millstream.sources import FoundFile
 from millstream.store import disk
+
+log = logging.getLogger("millstream.parts")
 
 NAME = ".bookmark.json"
 _VERSION = 1
@@ -64,6 +67,7 @@ def load_bookmark(folder: Path, identity: str | None) -> Bookmark | None:
     try:
         content = json.loads((folder / NAME).read_bytes())
         if content.pop("version") != _VERSION or identity is None or content["identity"] != identity:
+            log.warning("the unfinished run was making something else, or of other files: it is begun anew")
             return None
         return Bookmark(**content)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

@@ -10,6 +10,7 @@ import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass
+from types import CodeType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -152,8 +153,9 @@ class GlobalStep(DataProcessor):
 class FunctionProcessor(DataProcessor):
     """A user's function `record -> Record | list[Record] | Reject`.
 
-    It is known by its module, its name and its source. Where the source cannot be read, or the function carries values
-    of its surroundings along, its identity is None: results are not cached.
+    It is known by its module, its name and its compiled code. If it takes values from its surroundings (a closure,
+    defaults, globals that are not modules or names imported from other modules), its identity is None: results are
+    not cached.
 
     >>> def keep(record):
     ...     return record
@@ -176,18 +178,34 @@ class FunctionProcessor(DataProcessor):
         return {"function": f"{getattr(self.function, '__module__', '?')}:{self.label}"}
 
     def identity(self) -> dict[str, Any] | None:
-        """Module, name and source of the function."""
-        if not inspect.isfunction(self.function) or self.function.__closure__ or self.function.__defaults__:
-            return None  # other values than the source's own may decide
-        try:
-            source = inspect.getsource(self.function)
-        except (OSError, TypeError):
+        """Module, name and code of the function."""
+        function = self.function
+        if not inspect.isfunction(function) or function.__closure__ or function.__defaults__ or function.__kwdefaults__:
+            return None  # other values than the code's own may decide
+        names = _names_in(function.__code__) & function.__globals__.keys()
+        if not all(_comes_from_elsewhere(function.__globals__[name], function.__module__) for name in names):
             return None
-        return {
-            "version": self.version,
-            **self.settings(),
-            "source": hashlib.blake2b(source.encode(), digest_size=16).hexdigest(),
-        }
+        digest = hashlib.blake2b(repr(_code_facts(function.__code__)).encode(), digest_size=16)
+        return {"version": self.version, **self.settings(), "code": digest.hexdigest()}
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """The names of globals and attributes that a function, or a function inside it, uses."""
+    inner = (_names_in(each) for each in code.co_consts if isinstance(each, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def _comes_from_elsewhere(value: object, module: str) -> bool:
+    """Whether a global is a module, or a function or class of another module: none that the user edits between runs."""
+    if inspect.ismodule(value):
+        return True
+    return (inspect.isroutine(value) or inspect.isclass(value)) and getattr(value, "__module__", module) != module
+
+
+def _code_facts(code: CodeType) -> tuple[Any, ...]:
+    """What a function does, without where it stands."""
+    constants = tuple(_code_facts(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts)
+    return code.co_code, code.co_names, code.co_varnames, constants
 
 
 def label_of(processor: DataProcessor) -> str:

@@ -21,6 +21,8 @@ from millstream.sources.parsed import Left, finish
 from millstream.sources.separated import failed_chunk, stream_chunks
 from millstream.sources.stream import decoded, layout_of, raw_bytes
 
+MANY = 1 << 40
+
 
 class CsvFormat:
     """Tables with one delimiter."""
@@ -39,10 +41,10 @@ class CsvFormat:
                 header, rest = self._header(blocks, reading.max_document_bytes)
                 if not header:
                     return
-                column = self._column(header, reading.text_field)
+                place = self._place(header, reading.text_field)
                 if rest:
                     blocks.put_back(rest)
-                for chunk in stream_chunks(blocks, start + len(header), reading, self._cut, None, "record", column):
+                for chunk in stream_chunks(blocks, start + len(header), reading, self._cut, None, "record", place):
                     number = chunk.number + 1
                     yield replace(chunk, encoding=layout.encoding)
         except FileFailure as failure:
@@ -50,11 +52,11 @@ class CsvFormat:
 
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
         """Read the rows of a chunk."""
-        column = chunk.context or 0
-        native = _core.parse_csv(np.frombuffer(chunk.data, np.uint8), self.delimiter, column)
+        column, fields = chunk.context or (0, 1)
+        native = _core.parse_csv(np.frombuffer(chunk.data, np.uint8), self.delimiter, column, fields)
 
         def look(raw: bytes, start: int) -> str | Left | BadRecord:
-            return self._text(raw, start, column, reading.text_field)
+            return self._text(raw, start, column, fields, reading.text_field)
 
         read = finish(native, chunk.data, chunk.start, file.name, reading, look, what="record", encoding=chunk.encoding)
         return read.ending_badly(chunk.bad)
@@ -78,8 +80,8 @@ class CsvFormat:
                 raise FileFailure(bad.reason, bad.found, bad.hint)
         return held, b""
 
-    def _column(self, header: bytes, name: str) -> int:
-        """The place of the column of the text."""
+    def _place(self, header: bytes, name: str) -> tuple[int, int]:
+        """The number of the column of the text, and how many columns there are."""
         lines = io.StringIO(header.decode(errors="replace"), newline="")
         try:
             names = next(csv.reader(lines, delimiter=self.delimiter), [])
@@ -91,14 +93,18 @@ class CsvFormat:
             raise FileFailure(
                 f"no text in {name!r}", found, "pass text_field= to name the column of the text", has_place=False
             )
-        return names.index(name)
+        return names.index(name), len(names)
 
-    def _text(self, raw: bytes, start: int, column: int, name: str) -> str | Left | BadRecord:
-        """Look at a record that was not valid UTF-8, or has no such field."""
-        text, *_, odd, _, _, empty = _core.parse_csv(np.frombuffer(raw, np.uint8), self.delimiter, column)
+    def _text(self, raw: bytes, start: int, column: int, fields: int, name: str) -> str | Left | BadRecord:
+        """Look at a record that was not valid UTF-8, has no such field, or more fields than there are columns."""
+        data = np.frombuffer(raw, np.uint8)
+        text, *_, odd, _, _, empty = _core.parse_csv(data, self.delimiter, column, fields)
         if not len(odd):
             return Left(EMPTY) if empty else text.tobytes().decode()
-        if self._cut(raw + b"\n", 0, len(raw) + 1):
+        if not len(_core.parse_csv(data, self.delimiter, column, MANY)[5]):
+            reason, found = "too many fields", f"the first row has {fields}, and this one more"
+            hint = "a field that holds the delimiter is put in quotes"
+        elif self._cut(raw + b"\n", 0, len(raw) + 1):
             reason, found = f"no text in {name!r}", f"it has no field number {column + 1}"
             hint = "each row has as many fields as the first"
         else:

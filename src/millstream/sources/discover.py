@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -41,6 +42,10 @@ class Found:
         return [file.described() for file in self.files]
 
 
+# What lies beside a store and would be read as data: reports, and records that were kept out of it.
+_OUR_OWN = re.compile(r"\.report\.(html|json)$|\.(quarantine|rejected)\.jsonl(\.zst)?$")
+
+
 @dataclass(frozen=True, slots=True)
 class _Choice:
     """Which files of a folder are wanted."""
@@ -56,6 +61,8 @@ class _Choice:
             return "not included"
         if _matches(name, self.exclude):
             return "excluded"
+        if _OUR_OWN.search(name):
+            return "made by prepare"
         if self.format is None and format_of(path) is None:
             return "unknown kind"
         if not path.exists():
@@ -137,6 +144,8 @@ def _nothing(wanted: list[tuple[Any, float | None]], skipped: Counter[str]) -> S
 def _expand(where: str, choice: _Choice, skipped: Counter[str]) -> Iterator[tuple[Path, Path]]:
     """(root, file) for each file that one entry stands for."""
     path = Path(where)
+    if path.is_dir() and is_store(path):
+        raise SourceError(f"{where}: this is a store, not raw files", hint="load it with PretrainDataLoader")
     if path.is_dir():
         yield from ((path, file) for file in _walk(path, choice, skipped))
     elif path.exists():
@@ -159,6 +168,10 @@ def _walk(folder: Path, choice: _Choice, skipped: Counter[str]) -> Iterator[Path
     """The readable files below a folder. Links are followed; a folder that was seen is not entered again."""
     seen = {_identity(folder)}
     for here, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
+        if is_store(Path(here)):
+            skipped["store"] += 1
+            folders.clear()
+            continue
         for name in list(folders):
             identity = None if name.startswith(".") else _identity(Path(here, name))
             if identity is None or identity in seen:
@@ -173,6 +186,15 @@ def _walk(folder: Path, choice: _Choice, skipped: Counter[str]) -> Iterator[Path
                 yield path
             else:
                 skipped[reason] += 1
+
+
+def is_store(folder: Path) -> bool:
+    """Whether a folder is a store of ours: its tokens and its report are no raw data."""
+    try:
+        with (folder / "manifest.json").open("rb") as file:
+            return b'"format": "millstream store"' in file.read(4096)
+    except OSError:
+        return False
 
 
 def _patterns(given: Patterns) -> tuple[str, ...]:
