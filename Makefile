@@ -77,7 +77,7 @@ bench: $(PEERS)/stamp  ## Compare with the machine's limit and with other loader
 	$(PEERS)/bin/python benchmarks/raw_stream.py
 
 oracles: $(ORACLES)/stamp  ## Compare with what other libraries themselves say (installs them)
-	$(ORACLES)/bin/python -m pytest -q -m oracle tests/oracles -W 'ignore::UserWarning' -W 'ignore::DeprecationWarning'
+	MILLSTREAM_ORACLES=1 $(ORACLES)/bin/python -m pytest -q -m oracle tests/oracles -W 'ignore::UserWarning' -W 'ignore::DeprecationWarning'
 
 build: $(VENV)/dev.stamp  ## Build a wheel into dist/
 	$(BIN)/pip wheel --no-deps -w dist .

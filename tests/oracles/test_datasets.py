@@ -14,9 +14,10 @@ from millstream import TokenStore, prepare
 from millstream.errors import SourceError
 from millstream.sources import Reading, discover, format_named
 from millstream.tokens import CharTokenizer
+from oracles.asked import asked
 
 pytestmark = pytest.mark.oracle
-datasets = pytest.importorskip("datasets")
+datasets = asked("datasets")
 
 TEXTS = [f"row {number}: " + "the mill by the stream " * (number % 7) for number in range(3000)]
 TOKENIZER = CharTokenizer.train(TEXTS)

@@ -22,9 +22,10 @@ from millstream.errors import RecipeError, SourceError
 from millstream.records import Reject
 from millstream.sources import Chunk, ChunkRead, FoundFile, Reading, Record, RecordFormat, register_format
 from millstream.tokens import BPETokenizer, CharTokenizer
+from oracles.asked import asked
 
 pytestmark = pytest.mark.oracle
-ray = pytest.importorskip("ray")
+ray = asked("ray")
 
 NODE = "MILLSTREAM_TEST_NODE"
 

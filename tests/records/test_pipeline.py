@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -174,7 +175,7 @@ def test_masks_are_pure_and_leave_private_addresses() -> None:
 
 
 def test_languages_are_told_apart() -> None:
-    pytest.importorskip("py3langid")
+    importlib.import_module("py3langid")
     english = "The water of the river turns the wheel of the old mill, and the miller looks at it."
     german = "Das Wasser des Flusses dreht das Rad der alten Mühle, und der Müller sieht ihm dabei zu."
 

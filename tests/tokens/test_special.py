@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import pickle
@@ -30,7 +31,7 @@ def hugging_face() -> Any:
 
 
 def sentencepiece(kind: str = "bpe") -> Any:
-    library = pytest.importorskip("sentencepiece")
+    library = importlib.import_module("sentencepiece")
     written = io.BytesIO()
     library.SentencePieceTrainer.train(
         sentence_iterator=iter(["the mill by the stream grinds the grain", "a stream of words, 1234"] * 20),
@@ -138,7 +139,7 @@ def test_a_store_keeps_to_the_way_of_its_tokenizer(library: Any, output: str, tm
 
 
 def test_a_tokenizer_that_is_found_by_name_keeps_to_its_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tiktoken = pytest.importorskip("tiktoken")
+    tiktoken = importlib.import_module("tiktoken")
     monkeypatch.setattr(tiktoken, "get_encoding", lambda name: gpt2_encoding())
     tokenizer = load_tokenizer("gpt2", special_tokens="ids")
 

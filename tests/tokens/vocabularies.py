@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import tokenizers
 
 SPLIT = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
@@ -43,5 +42,5 @@ def gpt2_ranks() -> dict[bytes, int]:
 
 def gpt2_encoding() -> Any:
     """GPT-2 as a tiktoken encoding."""
-    tiktoken = pytest.importorskip("tiktoken")
+    tiktoken = importlib.import_module("tiktoken")
     return tiktoken.Encoding("gpt2", pat_str=SPLIT, mergeable_ranks=gpt2_ranks(), special_tokens={EOS: 50256})

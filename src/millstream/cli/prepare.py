@@ -76,7 +76,7 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--keep-rejected", action="store_true", help="keep every record that the recipe drops")
     group.add_argument("--compression", choices=("zstd", "none"), default="zstd", help="of cache and kept records")
     group.add_argument("--level", type=int, default=LEVEL, help=f"of the compression (default: {LEVEL})")
-    group.add_argument("--chunk-bytes", type=int, default=CHUNK_BYTES, help="work is cut into (default: 8 MiB)")
+    group.add_argument("--chunk-bytes", type=int, default=CHUNK_BYTES, help="work is cut into (default: 4 MiB)")
     group.add_argument("--memory-budget", help="e.g. 2GB (default: what the workers need)")
     packed = {"nargs": "?", "type": int, "const": True, "default": False, "metavar": "LEVEL"}
     group.add_argument("--compress", help="pack the tokens of the store with zstd", **packed)  # type: ignore[arg-type]

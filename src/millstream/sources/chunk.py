@@ -15,7 +15,7 @@ import numpy as np
 from millstream.errors import SourceError
 from millstream.sources.record import RecordBlock
 
-CHUNK_BYTES = 8 << 20
+CHUNK_BYTES = 4 << 20
 MAX_DOCUMENT_BYTES = 256 << 20
 MAX_EXPANSION = 1000
 MAX_DECODED_BYTES = 1 << 42
