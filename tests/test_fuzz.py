@@ -32,7 +32,7 @@ LINES = b"".join(json.dumps({"text": f"line {n} é", "id": n}).encode() + b"\n" 
 TABLE = b"id,text\n" + b"".join(b'%d,"a ""quoted"" text\n%d"\n' % (n, n) for n in range(40))
 RECIPE = '[[steps]]\nname = "length"\nmin_words = 5\n\n[[steps]]\nname = "exact_dedup"\n'
 KNOWN = {"not JSON", "not an object", "no text in 'text'", "not UTF-8", "not Unicode", "truncated", "damaged"}
-KNOWN |= {"expands too far", "too long", "open quote", "no header", "unsafe name"}
+KNOWN |= {"expands too far", "too long", "open quote", "too many fields", "no header", "unsafe name"}
 KNOWN |= {f"not UTF-{size}-{end}" for size, end in itertools.product((16, 32), ("LE", "BE"))}
 FAILED = {"truncated", "damaged", "expands too far"}
 
