@@ -36,7 +36,7 @@ class _Ahead:
 
 
 class LaneFeed:
-    """Reads some lanes with some threads, each lane `ahead_tokens` ahead and all of them in `budget_bytes`."""
+    """Reads some lanes with some threads, each lane `ahead_tokens` ahead, and none beyond what a row needs once all hold `budget_bytes`."""
 
     def __init__(
         self, readers: Mapping[int, LaneReader], *, threads: int, ahead_tokens: int, budget_bytes: int | None

@@ -112,7 +112,8 @@ def _by_need(run: StreamRun) -> list[int]:
 
 
 def _share(budget: int | None, threads: int, lanes: int, job: Job) -> int | None:
-    """What lanes may hold of a budget: the rest is for the chunks that threads are at."""
+    """Up to where a budget is for reading ahead: the rest is for the chunks that threads are at, and for one chunk of
+    each lane, which is read when a row needs it however full the lanes are."""
     if budget is None:
         return None
     chunk_bytes = job.reading.chunk_bytes
@@ -123,7 +124,7 @@ def _share(budget: int | None, threads: int, lanes: int, job: Job) -> int | None
             f" and {lanes} lanes {least:,}",
             hint=f"pass memory_budget={working + least} or more, fewer threads, or reading={{'chunk_bytes': …}}",
         )
-    return budget - working
+    return budget - working - least
 
 
 def _kept_aside(settings: LoaderSettings, on_bad: OnBad, sample: int) -> KeptAside | None:
