@@ -36,7 +36,8 @@ class _Ahead:
 
 
 class LaneFeed:
-    """Reads some lanes with some threads, each lane `ahead_tokens` ahead, and none beyond what a row needs once all hold `budget_bytes`."""
+    """Reads some lanes with some threads, each lane `ahead_tokens` ahead; once all of them hold `budget_bytes`, only
+    what a row waits for."""
 
     def __init__(
         self, readers: Mapping[int, LaneReader], *, threads: int, ahead_tokens: int, budget_bytes: int | None
