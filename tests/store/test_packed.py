@@ -135,9 +135,14 @@ def test_any_changed_byte_of_a_packed_body_is_found_and_its_block_is_named(
     tokens = int(TokenStore(packed_path).layout.table[int(file.stem), 1])
     table = len(whole) - 8 * -(-tokens // 16)
     place = data.draw(st.integers(64, table - 1))
+    before = TokenStore(packed_path)[:].tolist()
     try:
         file.write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
         damages = TokenStore(packed_path).verify().damages
+        if not damages:  # the one bit of a frame that zstd does not use: nothing was changed
+            assert flip == 0x10
+            assert TokenStore(packed_path)[:].tolist() == before
+            return
         assert [each.file for each in damages] == [str(file)]
         (damage,) = damages
         assert damage.start is not None and damage.stop is not None
