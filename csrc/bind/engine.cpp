@@ -1,4 +1,5 @@
 // bind/engine.cpp: stores, feeds, batches and the ring for millstream.batches.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -37,7 +38,8 @@ void make_store_files(StoreFiles* self, const std::string& directory, const std:
   StoreLayout layout;
   layout.directory = directory;
   layout.file = file;
-  layout.dtype = named<Dtype>(dtype, {{"uint16", Dtype::uint16}, {"uint32", Dtype::uint32}, {"int32", Dtype::int32}}, "dtype");
+  layout.dtype = named<Dtype>(dtype, {{"uint16", Dtype::uint16}, {"uint32", Dtype::uint32}, {"int32", Dtype::int32},
+                                {"weighted", Dtype::weighted}}, "dtype");
   layout.header_bytes = header_bytes;
   layout.table = table.data();
   layout.shards = table.shape(0);
@@ -53,17 +55,57 @@ void make_store_files(StoreFiles* self, const std::string& directory, const std:
   new (self) StoreFiles{std::move(table), std::move(shards)};
 }
 
-void make_feed(Feed* self, const std::vector<const StoreFiles*>& stores, const std::vector<std::uint32_t>& id_limits,
-               const Plan& plan, std::size_t length, const std::string& labels, const std::string& documents,
+// Documents packed into bins. Counting them takes a pass over all lengths, once.
+struct StorePacking {
+  std::shared_ptr<const Packing> packing;
+  PackingFacts facts;
+};
+
+void make_packing(StorePacking* self, const StoreFiles& store, std::uint64_t window_documents, std::uint32_t capacity,
+                  std::optional<std::uint64_t> key) {
+  nb::gil_scoped_release unlocked;
+  auto packing = std::make_shared<const Packing>(store.shards, window_documents, capacity, key);
+  auto facts = count_bins(*packing);
+  new (self) StorePacking{std::move(packing), std::move(facts)};
+}
+
+PackedWindow window_of(const StorePacking& self, std::uint64_t number) {
+  PackedWindow window;
+  Packer packer(self.packing->capacity());
+  self.packing->plan(number, window, packer);
+  return window;
+}
+
+std::vector<std::uint64_t> documents_of(const StorePacking& self, std::uint64_t sample) {
+  if (!self.facts.windows.has(sample)) throw nb::index_error("the packing has no such sample");
+  const auto window = window_of(self, sample / self.facts.windows.rows);
+  std::vector<std::uint64_t> documents;
+  for (const auto item : window.bins[sample % self.facts.windows.rows]) documents.push_back(window.documents[item].number);
+  return documents;
+}
+
+// None for a document without tokens, which lies in no bin.
+std::optional<std::uint64_t> sample_of(const StorePacking& self, std::uint64_t document) {
+  const auto [number, place] = self.packing->place_of(document);
+  const auto window = window_of(self, number);
+  for (std::size_t bin = 0; bin < window.bins.count(); ++bin)
+    if (std::ranges::find(window.bins[bin], place) != window.bins[bin].end()) return number * self.facts.windows.rows + bin;
+  return std::nullopt;
+}
+
+void make_source(FeedSource* self, const StoreFiles& store, std::uint32_t id_limit, const std::string& documents,
+                 const StorePacking* packing) {
+  const auto kind = named<Documents>(documents, {{"attend", Documents::attend}, {"isolate", Documents::isolate},
+                                                 {"row", Documents::row}, {"packed", Documents::packed}}, "documents");
+  new (self) FeedSource{store.shards, id_limit, kind, packing == nullptr ? nullptr : packing->packing,
+                        packing == nullptr ? 1 : packing->facts.most_documents};
+}
+
+void make_feed(Feed* self, std::vector<FeedSource> sources, const Plan& plan, std::size_t length, const std::string& labels,
                std::int64_t pad_id, std::size_t id_bytes) {
-  if (stores.size() != id_limits.size()) throw std::invalid_argument("one id limit per store");
-  std::vector<FeedSource> sources;
-  for (std::size_t i = 0; i < stores.size(); ++i) sources.push_back({stores[i]->shards, id_limits[i]});
   FeedShape shape;
   shape.length = length;
   shape.labels = named<Labels>(labels, {{"next", Labels::next}, {"same", Labels::same}}, "labels");
-  shape.documents = named<Documents>(
-      documents, {{"attend", Documents::attend}, {"isolate", Documents::isolate}, {"row", Documents::row}}, "documents");
   shape.pad_id = pad_id;
   shape.id_bytes = id_bytes;
   new (self) Feed(std::move(sources), plan, shape);
@@ -151,9 +193,30 @@ void register_feed(nb::module_& m) {
       .def_prop_ro("tokens", [](const StoreFiles& self) { return self.shards->tokens(); })
       .def_prop_ro("documents", [](const StoreFiles& self) { return self.shards->documents(); });
 
+  nb::class_<StorePacking>(m, "Packing", "Documents of a store in bins of a capacity, window by window.")
+      .def("__init__", &make_packing, "store"_a, "window_documents"_a, "capacity"_a, "key"_a = nb::none(),
+           nb::keep_alive<1, 2>())
+      .def_prop_ro("samples", [](const StorePacking& self) { return self.facts.windows.samples(); }, "Bins of all windows.")
+      .def_prop_ro("window_documents", [](const StorePacking& self) { return self.facts.windows.rows; })
+      .def_prop_ro("bins",
+                   [](const StorePacking& self) { return self.facts.windows.bins; }, "Bins of each window.")
+      .def_prop_ro("facts",
+                   [](const StorePacking& self) {
+                     const auto& facts = self.facts;
+                     return std::tuple(facts.tokens, facts.cut, facts.empty, facts.most_documents);
+                   },
+                   "Tokens that lie in bins, tokens that fit none, empty documents, most documents of a bin.")
+      .def("documents", &documents_of, "sample"_a, nb::call_guard<nb::gil_scoped_release>(), "Documents of a bin, in order.")
+      .def("sample_of", &sample_of, "document"_a, nb::call_guard<nb::gil_scoped_release>(),
+           "The bin that holds a document; None where it is empty.");
+
+  nb::class_<FeedSource>(m, "FeedSource", "A store, and how its documents become rows.")
+      .def("__init__", &make_source, "store"_a, "id_limit"_a, "documents"_a, "packing"_a.none() = nb::none(),
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 5>());
+
   nb::class_<Feed>(m, "Feed", "A plan joined with the stores it speaks of.")
-      .def("__init__", &make_feed, "stores"_a, "id_limits"_a, "plan"_a, "length"_a, "labels"_a, "documents"_a, "pad_id"_a,
-           "id_bytes"_a, nb::keep_alive<1, 2>())
+      .def("__init__", &make_feed, "sources"_a, "plan"_a, "length"_a, "labels"_a, "pad_id"_a, "id_bytes"_a,
+           nb::keep_alive<1, 2>())
       .def("batch_bytes", [](const Feed& feed, std::size_t rows) { return feed.layout(rows).bytes(); }, "rows"_a,
            "Bytes of the buffer of a batch of so many rows.")
       .def("scratch_bytes", &Ring::scratch_bytes, "clock"_a, "threads"_a, "Bytes that so many threads need besides buffers.");
@@ -195,6 +258,17 @@ void register_batch(nb::module_& m) {
                    },
                    nb::sig("def segment_starts(self) -> numpy.typing.NDArray[numpy.int32]"),
                    "Starts of the segments in the flattened rows, and their end.")
+      .def_prop_ro("weights",
+                   [](nb::handle_t<Batch> self) -> nb::object {
+                     const auto& batch = nb::cast<const Batch&>(self);
+                     const auto& layout = batch.layout();
+                     if (!batch.facts.fractional) return nb::none();
+                     return nb::cast(nb::ndarray<nb::numpy, float, nb::ndim<2>, nb::c_contig>(
+                         batch.weights(), {layout.rows, layout.length}, self));
+                   },
+                   nb::sig("def weights(self) -> numpy.typing.NDArray[numpy.float32] | None"),
+                   "What each target weighs in the loss; None where all weigh 0 or 1.")
+      .def_prop_ro("targets", [](const Batch& batch) { return batch.facts.targets; }, "Targets that weigh anything.")
       .def_prop_ro("isolated", [](const Batch& batch) { return batch.layout().isolated; })
       .def_prop_ro("nbytes", [](const Batch& batch) { return batch.layout().bytes(); })
       .def_prop_ro("facts",

@@ -10,6 +10,7 @@
 #include "bind/module.h"
 #include "core/clock.h"
 #include "core/order.h"
+#include "core/pack.h"
 #include "core/plan.h"
 
 using namespace nb::literals;
@@ -40,15 +41,27 @@ void register_order(nb::module_& m) {
   m.attr("order_version") = order_version;
   m.def("derive", &derive, "key"_a, "word"_a, "The key of something named by `word` under `key`.");
 
+  m.def("pack",
+        [](const Array<const std::uint32_t>& lengths, std::uint32_t capacity, std::size_t window, const Array<std::uint32_t>& bins) {
+          if (lengths.size() != bins.size()) throw std::invalid_argument("`bins` has another length");
+          if (window == 0) throw std::invalid_argument("a window holds at least one item");
+          nb::gil_scoped_release unlocked;
+          return pack_windows(view(lengths), capacity, window, view(bins));
+        },
+        "lengths"_a, "capacity"_a, "window"_a, "bins"_a,
+        "Write the bin of each item into `bins` (those of length 0 get 2^32 - 1), and give the number of bins.");
+
   nb::class_<OrderSpec>(m, "OrderSpec", "A shuffle of some number of samples under a key.")
       .def("__init__",
            [](OrderSpec* self, const std::string& shuffle, std::uint64_t samples, std::uint64_t key, std::uint64_t block_samples,
-              std::uint64_t group_blocks) {
-             const OrderSpec spec{shuffle_named(shuffle), samples, key, block_samples, group_blocks};
+              std::uint64_t group_blocks, std::optional<std::vector<std::uint32_t>> window_bins, std::uint64_t window_rows) {
+             OrderSpec spec{shuffle_named(shuffle), samples, key, block_samples, group_blocks};
+             if (window_bins) spec.windows = std::make_shared<Windows>(Windows{std::move(*window_bins), window_rows});
              EpochOrder(spec, 0);  // refuses what cannot be
              new (self) OrderSpec(spec);
            },
-           "shuffle"_a, "samples"_a, "key"_a = 0, "block_samples"_a = 1, "group_blocks"_a = 1)
+           "shuffle"_a, "samples"_a, "key"_a = 0, "block_samples"_a = 1, "group_blocks"_a = 1,
+           "window_bins"_a = nb::none(), "window_rows"_a = 1)
       .def_ro("samples", &OrderSpec::samples)
       .def("at",
            [](const OrderSpec& spec, std::uint64_t epoch, const Words& positions, const OutWords& out) {
@@ -60,7 +73,9 @@ void register_order(nb::module_& m) {
       .def("inverse",
            [](const OrderSpec& spec, std::uint64_t epoch, const Words& samples, const OutWords& out) {
              nb::gil_scoped_release unlocked;
-             check(view(samples), out.size(), spec.samples);
+             if (samples.size() != out.size()) throw std::invalid_argument("`out` has another length");
+             if (!std::ranges::all_of(view(samples), [&](auto sample) { return spec.has(sample); }))
+               throw std::out_of_range("the order has no such sample");
              EpochOrder(spec, epoch).inverse(view(samples), view(out));
            },
            "epoch"_a, "samples"_a, "out"_a, "Write the position of each sample in an epoch into `out`.");

@@ -31,7 +31,7 @@ class ReadAhead {
   // Called by whoever starts to fill `step`; only one thread at a time does the work, the others go on. What is wrong with
   // the data of a later step is not told here, but when that step is filled.
   void before(std::uint64_t step, const std::atomic<bool>& stopping) {
-    if (feed_.shape().documents == Documents::row) return;  // where a document lies is known only from its index
+    if (std::ranges::any_of(feed_.sources(), &FeedSource::whole_documents)) return;  // only an index knows where they lie
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) return;
     next_step_ = std::max(next_step_, step + 1);

@@ -14,8 +14,6 @@
 
 namespace millstream {
 
-inline constexpr int no_loss = -100;
-
 struct Segment {
   const void* tokens;
   std::uint32_t count;
@@ -50,27 +48,46 @@ struct SegmentStarts {
   }
 };
 
+// What is known of a row, or of its targets: those that a model learns from, after its labels are shifted where it does that.
+struct RowFacts {
+  std::size_t tokens = 0;   // real ones
+  std::size_t targets = 0;  // that weigh anything
+  bool fractional = false;  // some weigh neither 0 nor 1
+};
+
+// Tokens without a weight weigh 1.
 template <typename In, typename Out>
-void write_labels(const Segment& segment, Labels labels, bool isolated, Out* out) {
-  const auto* const tokens = static_cast<const In*>(segment.tokens);
-  if (labels == Labels::same) {
-    widen(tokens, out, segment.count);
-    if (isolated) out[0] = no_loss;  // its predecessor is in another segment
-    return;
-  }
-  widen(tokens + 1, out, segment.count - 1 + segment.followed);
-  if (!segment.followed) out[segment.count - 1] = no_loss;
+TargetFacts write_targets(const In* tokens, Out* out, std::size_t count) {
+  widen(tokens, out, count);
+  return {count, false};
 }
 
-// Writes one row and returns how many of its tokens are real. Segments must not be longer than the row in sum.
 template <typename In, typename Out>
-std::size_t assemble_row(std::span<const Segment> segments, const RowFormat& format, const RowSpace<Out>& row,
-                         std::size_t row_start, SegmentStarts* starts) {
-  std::size_t filled = 0;
+TargetFacts write_labels(const Segment& segment, Labels labels, bool isolated, Out* out) {
+  const auto* const tokens = static_cast<const In*>(segment.tokens);
+  if (labels == Labels::same) {
+    auto facts = write_targets(tokens + 1, out + 1, segment.count - 1);  // nothing predicts the first
+    if (isolated) out[0] = no_loss;                                       // its predecessor is in another segment
+    else facts.fractional = write_targets(tokens, out, 1).fractional || facts.fractional;
+    return facts;
+  }
+  const auto facts = write_targets(tokens + 1, out, segment.count - 1 + segment.followed);
+  if (!segment.followed) out[segment.count - 1] = no_loss;
+  return facts;
+}
+
+// Writes one row. Segments must not be longer than the row in sum.
+template <typename In, typename Out>
+RowFacts assemble_row(std::span<const Segment> segments, const RowFormat& format, const RowSpace<Out>& row,
+                      std::size_t row_start, SegmentStarts* starts) {
+  RowFacts facts;
+  auto& filled = facts.tokens;
   for (const auto& segment : segments) {
     if (segment.count == 0) continue;
     widen(static_cast<const In*>(segment.tokens), row.inputs + filled, segment.count);
-    write_labels<In>(segment, format.labels, starts != nullptr, row.labels + filled);
+    const auto targets = write_labels<In>(segment, format.labels, starts != nullptr, row.labels + filled);
+    facts.targets += targets.count;
+    facts.fractional = facts.fractional || targets.fractional;
     if (starts != nullptr) {
       std::iota(row.positions + filled, row.positions + filled + segment.count, Out{0});
       starts->add(row_start + filled, segment.count);
@@ -84,7 +101,29 @@ std::size_t assemble_row(std::span<const Segment> segments, const RowFormat& for
     std::fill_n(row.positions + filled, rest, Out{0});
     for (auto place = filled; place < format.length; ++place) starts->add(row_start + place, 1);
   }
-  return filled;
+  return facts;
+}
+
+inline float weight_of(const Weighted& token) { return weight_table[token.code()]; }
+template <typename In>
+float weight_of(const In&) {
+  return 1.0F;
+}
+
+// Writes what each target of a row weighs, aligned with its labels.
+template <typename In>
+void weigh_row(std::span<const Segment> segments, const RowFormat& format, bool isolated, float* weights) {
+  std::size_t filled = 0;
+  for (const auto& segment : segments) {
+    const auto* const tokens = static_cast<const In*>(segment.tokens);
+    const std::size_t ahead = format.labels == Labels::next ? 1 : 0;
+    for (std::size_t i = 0; i < segment.count; ++i) {
+      const bool targeted = ahead == 1 ? i + 1 < segment.count || segment.followed : i > 0 || !isolated;
+      weights[filled + i] = targeted ? weight_of(tokens[i + ahead]) : 0.0F;
+    }
+    filled += segment.count;
+  }
+  std::fill_n(weights + filled, format.length - filled, 0.0F);
 }
 
 }  // namespace millstream

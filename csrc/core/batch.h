@@ -16,7 +16,8 @@ struct BatchLayout {
   std::size_t length = 0;
   std::size_t id_bytes = 8;  // 4 or 8
   bool isolated = false;     // with position ids and segment starts
-  bool documents = false;    // each row is a document, which may have been cut
+  bool documents = false;    // rows hold whole documents, which may have been cut
+  bool weighted = false;     // targets may have weights of their own
 
   std::size_t columns() const { return isolated ? 3 : 2; }
   std::size_t column_bytes() const { return aligned(rows * length * id_bytes); }
@@ -24,9 +25,10 @@ struct BatchLayout {
   std::size_t sources_offset() const { return lengths_offset() + rows * sizeof(std::int32_t); }
   std::size_t cuts_offset() const { return sources_offset() + rows * sizeof(std::int32_t); }
   std::size_t starts_offset() const { return aligned(cuts_offset() + (documents ? rows * sizeof(std::int64_t) : 0)); }
-  std::size_t bytes() const {
+  std::size_t weights_offset() const {
     return aligned(starts_offset() + (isolated ? (rows * length + 1) * sizeof(std::int32_t) : 0));
   }
+  std::size_t bytes() const { return aligned(weights_offset() + (weighted ? rows * length * sizeof(float) : 0)); }
 
  private:
   static std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -42,6 +44,8 @@ struct BatchFacts {
   std::uint64_t cut = 0;     // tokens that did not fit their row
   std::uint64_t segments = 0;
   std::uint64_t longest_segment = 0;
+  std::uint64_t targets = 0;  // that weigh anything in the loss
+  bool fractional = false;    // some weigh neither 0 nor 1: their weights are written down
 };
 
 // A buffer on loan from a pool; it goes back when the last tensor over it is gone.
@@ -61,6 +65,7 @@ class Batch {
   std::int32_t* sources() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.sources_offset()); }
   std::int64_t* cuts() const { return reinterpret_cast<std::int64_t*>(data_ + layout_.cuts_offset()); }
   std::int32_t* starts() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.starts_offset()); }
+  float* weights() const { return reinterpret_cast<float*>(data_ + layout_.weights_offset()); }
 
   BatchFacts facts;
 

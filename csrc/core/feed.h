@@ -11,6 +11,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,11 +22,6 @@
 #include "core/shards.h"
 
 namespace millstream {
-
-struct FeedSource {
-  std::shared_ptr<Shards> shards;
-  std::uint32_t id_limit = 0;  // 0: ids were checked when the store was opened
-};
 
 struct FeedScratch {
   PlanScratch plan;
@@ -39,6 +35,12 @@ class Feed {
     if (sources_.size() != plan_.courses().size()) throw std::invalid_argument("a feed needs one store per course");
     if (std::ranges::any_of(sources_, [](const auto& source) { return source.shards == nullptr; }))
       throw std::invalid_argument("a feed needs its stores open");
+    for (const auto& source : sources_) {
+      if ((source.documents == Documents::packed) != (source.packing != nullptr))
+        throw std::invalid_argument("packed rows need a packing, others have none");
+      if (source.packing && source.packing->capacity() > shape_.length)
+        throw std::invalid_argument("the bins of a packing are longer than the rows");
+    }
     if (shape_.id_bytes != 4 && shape_.id_bytes != 8) throw std::invalid_argument("ids have 4 or 8 bytes");
     if (shape_.length == 0 || shape_.length > (std::size_t{1} << 30)) throw std::invalid_argument("rows of 1 to 2^30 tokens");
   }
@@ -50,19 +52,25 @@ class Feed {
   BatchLayout layout(std::size_t rows) const {
     constexpr std::size_t most_tokens = (std::size_t{1} << 31) - 1;  // segment starts are 32 bits wide
     if (rows > most_tokens / shape_.length) throw std::invalid_argument("a batch has less than 2^31 tokens");
-    return {rows, shape_.length, shape_.id_bytes, shape_.documents == Documents::isolate, shape_.documents == Documents::row};
+    return {.rows = rows,
+            .length = shape_.length,
+            .id_bytes = shape_.id_bytes,
+            .isolated = std::ranges::any_of(sources_, &FeedSource::isolated),
+            .documents = std::ranges::any_of(sources_, &FeedSource::whole_documents),
+            .weighted = std::ranges::any_of(sources_, [](const auto& source) { return source.shards->dtype() == Dtype::weighted; })};
   }
 
   // What a FeedScratch may grow to when batches of so many rows are filled.
   std::size_t scratch_bytes(std::size_t rows) const {
-    std::size_t block_bytes = 0;
+    std::size_t block_bytes = 0, packing_bytes = 0;
     bool joins = false;
     for (const auto& source : sources_) {
       block_bytes = std::max(block_bytes, source.shards->block_bytes());
-      joins = joins || (source.shards->count() > 1 && shape_.documents != Documents::row);
+      joins = joins || (source.shards->count() > 1 && !source.whole_documents());
+      if (source.packing) packing_bytes += source.packing->bytes() + rows * source.most_documents * sizeof(Segment);
     }
-    return plan_.scratch_bytes(rows) + RowScratch::bytes(rows, shape_, joins || block_bytes > 0) +
-           DecodedBlocks::bytes(block_bytes);
+    return plan_.scratch_bytes(rows) + RowScratch::bytes(rows, shape_, isolates(), joins || block_bytes > 0) +
+           DecodedBlocks::bytes(block_bytes) + packing_bytes;
   }
 
   // Fills `batch` with `own` rows from position `first` of the phase on; its remaining rows become filler. Returns early,
@@ -84,12 +92,18 @@ class Feed {
   static constexpr std::size_t rows_ahead = 8;
   static constexpr std::size_t bytes_ahead = 512;  // of a row; then the hardware has understood
 
+  // Whether some rows are cut where documents end.
+  bool isolates() const {
+    return std::ranges::any_of(sources_, [](const auto& source) { return source.documents == Documents::isolate; });
+  }
+
   void find_rows(BatchFacts& facts, Finders& finders, FeedScratch& scratch, const std::atomic<bool>& stopping) const {
-    scratch.row.reset(scratch.plan.rows.size(), shape_);
+    scratch.row.reset(scratch.plan.rows.size(), shape_, isolates());
+    scratch.row.planned.resize(sources_.size());
     for (const auto& [source, sample] : scratch.plan.rows) {
       if (stopping.load(std::memory_order_relaxed)) return;
       auto& finder = finders[source];
-      if (!finder) finder.emplace(*sources_[source].shards, shape_, scratch.row);
+      if (!finder) finder.emplace(sources_[source], source, shape_, scratch.row);
       scratch.row.rows.push_back(finder->find(sample));
       facts.cut += scratch.row.rows.back().cut;
       if (scratch.row.rows.size() <= rows_ahead) prefetch(scratch.row.rows.back().whole.tokens);
@@ -108,6 +122,8 @@ class Feed {
         if (row + rows_ahead < rows) prefetch(scratch.row.rows[row + rows_ahead].whole.tokens);
         write_row<Out>(batch, row, scratch, &starts);
       }
+      if (batch.facts.fractional)
+        for (std::size_t row = 0; row < rows; ++row) number = row, weigh(batch, row, scratch);
     });
     if (!alive) throw sources_[scratch.plan.rows[number].source].shards->shrunk(scratch.row.rows[number].shard);
     for (auto filler = rows; filler < batch.layout().rows; ++filler) write_filler<Out>(batch, filler, &starts);
@@ -129,52 +145,80 @@ class Feed {
     return {inputs, inputs + column, batch.layout().isolated ? inputs + 2 * column : nullptr};
   }
 
+  // Calls `work` with a token of the type that a source is stored in.
+  template <typename Work>
+  auto as_stored(std::uint32_t source, const Work& work) const {
+    switch (sources_[source].shards->dtype()) {
+      case Dtype::uint16: return work(std::uint16_t{});
+      case Dtype::uint32: return work(std::uint32_t{});
+      case Dtype::weighted: return work(Weighted{});
+      default: return work(std::int32_t{});
+    }
+  }
+
   template <typename Out>
   void write_row(Batch& batch, std::size_t number, FeedScratch& scratch, SegmentStarts* starts) const {
     const auto source = scratch.plan.rows[number].source;
-    std::size_t tokens = 0;
-    switch (sources_[source].shards->dtype()) {
-      case Dtype::uint16: tokens = write_from<std::uint16_t, Out>(batch, number, scratch.row, source, starts); break;
-      case Dtype::uint32: tokens = write_from<std::uint32_t, Out>(batch, number, scratch.row, source, starts); break;
-      default: tokens = write_from<std::int32_t, Out>(batch, number, scratch.row, source, starts);
-    }
+    const auto facts = as_stored(source, [&](auto token) {
+      using In = decltype(token);
+      const auto& row = scratch.row.rows[number];
+      const auto segments = segments_of<In>(row, scratch.row);
+      for (const auto& segment : row.documents > 0 ? segments : std::span(&row.whole, 1))
+        check_ids<Out>(static_cast<const In*>(segment.tokens), segment.count + segment.followed, source, row.shard);
+      auto* const kept = batch.layout().isolated ? starts : nullptr;
+      return assemble_row<In, Out>(segments, format(), space_of<Out>(batch, number), number * shape_.length, kept);
+    });
     batch.sources()[number] = static_cast<std::int32_t>(source);
-    batch.lengths()[number] = static_cast<std::int32_t>(tokens);
+    batch.lengths()[number] = static_cast<std::int32_t>(facts.tokens);
     if (batch.layout().documents) batch.cuts()[number] = static_cast<std::int64_t>(scratch.row.rows[number].cut);
-    batch.facts.tokens += tokens;
+    batch.facts.tokens += facts.tokens;
+    batch.facts.targets += facts.targets;
+    batch.facts.fractional = batch.facts.fractional || facts.fractional;
   }
 
-  template <typename In, typename Out>
-  std::size_t write_from(Batch& batch, std::size_t number, RowScratch& scratch, std::uint32_t source,
-                         SegmentStarts* starts) const {
-    const auto& row = scratch.rows[number];
-    check_ids<Out>(static_cast<const In*>(row.whole.tokens), row.whole.count + row.whole.followed, source, row.shard);
-    const RowFormat format{shape_.length, shape_.labels, shape_.pad_id};
-    const auto space = space_of<Out>(batch, number);
-    const auto start = number * shape_.length;
-    if (!batch.layout().isolated) return assemble_row<In, Out>({&row.whole, 1}, format, space, start, nullptr);
-    cut_row(row, sizeof(In), std::span(scratch.boundaries).subspan(row.first_boundary, row.boundaries), scratch.segments);
-    return assemble_row<In, Out>(scratch.segments, format, space, start, starts);
+  void weigh(Batch& batch, std::size_t number, FeedScratch& scratch) const {
+    as_stored(scratch.plan.rows[number].source, [&](auto token) {
+      using In = decltype(token);
+      const auto segments = segments_of<In>(scratch.row.rows[number], scratch.row);
+      weigh_row<In>(segments, format(), batch.layout().isolated, batch.weights() + number * shape_.length);
+    });
   }
+
+  template <typename In>
+  std::span<const Segment> segments_of(const FoundRow& row, RowScratch& scratch) const {
+    if (row.documents > 0) return std::span(scratch.documents).subspan(row.first_document, row.documents);
+    if (row.boundaries == 0) return {&row.whole, 1};
+    cut_row(row, sizeof(In), std::span(scratch.boundaries).subspan(row.first_boundary, row.boundaries), scratch.segments);
+    return scratch.segments;
+  }
+
+  RowFormat format() const { return {shape_.length, shape_.labels, shape_.pad_id}; }
 
   template <typename Out>
   void write_filler(Batch& batch, std::size_t number, SegmentStarts* starts) const {
-    const RowFormat format{shape_.length, shape_.labels, shape_.pad_id};
     auto* const kept = batch.layout().isolated ? starts : nullptr;
-    assemble_row<std::uint16_t, Out>({}, format, space_of<Out>(batch, number), number * shape_.length, kept);
+    assemble_row<std::uint16_t, Out>({}, format(), space_of<Out>(batch, number), number * shape_.length, kept);
+    if (batch.facts.fractional) std::fill_n(batch.weights() + number * shape_.length, shape_.length, 0.0F);
     batch.sources()[number] = -1;
     batch.lengths()[number] = 0;
     if (batch.layout().documents) batch.cuts()[number] = 0;
   }
 
+  template <typename In>
+  static std::string id_text(std::uint32_t id) {
+    if constexpr (std::is_same_v<In, Weighted>) return std::to_string(id);
+    else return std::to_string(static_cast<In>(id));
+  }
+
   template <typename Out, typename In>
   void check_ids(const In* tokens, std::size_t count, std::uint32_t source, std::size_t shard) const {
     // Ids as wide as those of the batch could turn negative in it, whatever the store says of itself.
-    constexpr std::uint32_t any_fits = sizeof(In) < sizeof(Out) ? 0 : std::uint32_t{1} << 31;
+    constexpr bool fits = sizeof(In) < sizeof(Out) || std::is_same_v<In, Weighted>;
+    constexpr std::uint32_t any_fits = fits ? 0 : std::uint32_t{1} << 31;
     const auto limit = sources_[source].id_limit == 0 ? any_fits : sources_[source].id_limit;
     if (limit == 0) return;
     if (const auto top = largest(tokens, count); top >= limit)
-      throw IdError(sources_[source].shards->path(shard) + ": holds the id " + std::to_string(static_cast<In>(top)) +
+      throw IdError(sources_[source].shards->path(shard) + ": holds the id " + id_text<In>(top) +
                     ", but the vocabulary ends at " + std::to_string(limit - 1));
   }
 

@@ -35,6 +35,25 @@ MILLSTREAM_WIDEN(std::int32_t, std::int64_t)
 MILLSTREAM_WIDEN(std::int32_t, std::int32_t)
 #undef MILLSTREAM_WIDEN
 
+#define MILLSTREAM_WEIGHTED(Out)                                                                                \
+  MILLSTREAM_VECTORISED void widen(const Weighted* __restrict in, Out* __restrict out, std::size_t count) {     \
+    for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<Out>(in[i].id());                              \
+  }                                                                                                             \
+  MILLSTREAM_VECTORISED TargetFacts write_targets(const Weighted* __restrict in, Out* __restrict out,           \
+                                                  std::size_t count) {                                          \
+    std::uint32_t weighing = 0, fractional = 0;                                                                 \
+    for (std::size_t i = 0; i < count; ++i) {                                                                   \
+      const std::uint32_t code = in[i].code(), weighs = code != 0;                                              \
+      weighing += weighs;                                                                                       \
+      fractional |= weighs & static_cast<std::uint32_t>(code != Weighted::whole);                               \
+      out[i] = weighs != 0 ? static_cast<Out>(in[i].id()) : Out{no_loss};                                       \
+    }                                                                                                           \
+    return {weighing, fractional != 0};                                                                         \
+  }
+MILLSTREAM_WEIGHTED(std::int64_t)
+MILLSTREAM_WEIGHTED(std::int32_t)
+#undef MILLSTREAM_WEIGHTED
+
 #define MILLSTREAM_LARGEST(In)                                                                       \
   MILLSTREAM_VECTORISED std::uint32_t largest(const In* in, std::size_t count) {                     \
     std::uint32_t top = 0;                                                                           \
@@ -45,6 +64,12 @@ MILLSTREAM_LARGEST(std::uint16_t)
 MILLSTREAM_LARGEST(std::uint32_t)
 MILLSTREAM_LARGEST(std::int32_t)
 #undef MILLSTREAM_LARGEST
+
+MILLSTREAM_VECTORISED std::uint32_t largest(const Weighted* in, std::size_t count) {
+  std::uint32_t top = 0;
+  for (std::size_t i = 0; i < count; ++i) top = std::max(top, in[i].id());
+  return top;
+}
 
 MILLSTREAM_VECTORISED void least_hashes(const std::uint32_t* values, std::size_t count,
                                         const std::uint32_t* __restrict factors,

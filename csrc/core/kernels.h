@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/weights.h"
+
 namespace millstream {
 
 // An alternating Feistel network on low_bits + high_bits bits (at most 32 each).
@@ -58,11 +60,26 @@ void widen(const std::uint32_t* in, std::int64_t* out, std::size_t count);
 void widen(const std::uint32_t* in, std::int32_t* out, std::size_t count);
 void widen(const std::int32_t* in, std::int64_t* out, std::size_t count);
 void widen(const std::int32_t* in, std::int32_t* out, std::size_t count);
+void widen(const Weighted* in, std::int64_t* out, std::size_t count);  // the ids
+void widen(const Weighted* in, std::int32_t* out, std::size_t count);
+
+// What targets weigh: how many weigh anything at all, and whether any weighs neither 0 nor 1.
+struct TargetFacts {
+  std::size_t count = 0;
+  bool fractional = false;
+};
+
+inline constexpr int no_loss = -100;
+
+// out[i] = the id of in[i], or `no_loss` where it weighs nothing.
+TargetFacts write_targets(const Weighted* in, std::int64_t* out, std::size_t count);
+TargetFacts write_targets(const Weighted* in, std::int32_t* out, std::size_t count);
 
 // The largest id, read as unsigned, so that a negative id is larger than any vocabulary.
 std::uint32_t largest(const std::uint16_t* in, std::size_t count);
 std::uint32_t largest(const std::uint32_t* in, std::size_t count);
 std::uint32_t largest(const std::int32_t* in, std::size_t count);
+std::uint32_t largest(const Weighted* in, std::size_t count);
 
 // minima[j] = the least of minima[j] and factors[j] * x + offsets[j] (mod 2^32) over all x of `values`.
 void least_hashes(const std::uint32_t* values, std::size_t count, const std::uint32_t* factors,

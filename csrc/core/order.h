@@ -5,15 +5,19 @@
 //         group, so a disk or an object store sees large reads; only the last block may be short, and wherever the
 //         permutation puts it, the arithmetic below knows.
 // none:   the identity.
+//
+// Rows that were packed lie in windows (core/windows.h): those are permuted, then the bins in each, unless there is no shuffle.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
 
 #include "core/permute.h"
+#include "core/windows.h"
 
 namespace millstream {
 
@@ -25,6 +29,9 @@ struct OrderSpec {
   std::uint64_t key = 0;           // of (seed, source name)
   std::uint64_t block_samples = 1;  // local: neighbours that stay together until their group is shuffled
   std::uint64_t group_blocks = 1;   // local: blocks that are shuffled into each other
+  std::shared_ptr<const Windows> windows = nullptr;  // of packed rows; then samples are bins
+
+  bool has(std::uint64_t sample) const { return windows ? windows->has(sample) : sample < samples; }
 };
 
 // One epoch of an order. Not for sharing between threads: it remembers the last group.
@@ -35,6 +42,11 @@ class EpochOrder {
     if (spec.block_samples == 0 || spec.group_blocks == 0)
       throw std::invalid_argument("a local shuffle needs blocks and groups of at least one");
     const auto key = derive(spec.key, epoch);
+    if (spec.windows) {
+      if (spec.samples != spec.windows->samples()) throw std::invalid_argument("the windows do not have so many bins");
+      packed_.emplace(spec.windows, spec.shuffle == Shuffle::none ? std::nullopt : std::optional(key));
+      return;
+    }
     if (spec.shuffle == Shuffle::global) whole_.emplace(spec.samples, key);
     if (spec.shuffle == Shuffle::local) {
       const auto blocks = (spec.samples - 1) / spec.block_samples + 1;
@@ -47,6 +59,7 @@ class EpochOrder {
   std::uint64_t epoch() const { return epoch_; }
 
   std::uint64_t at(std::uint64_t position) {
+    if (packed_) return packed_->at(position);
     if (spec_.shuffle == Shuffle::none) return position;
     if (spec_.shuffle == Shuffle::global) return whole_->at(position);
     const auto& group = group_of(position);
@@ -56,6 +69,7 @@ class EpochOrder {
   }
 
   std::uint64_t inverse(std::uint64_t sample) {
+    if (packed_) return packed_->inverse(sample);
     if (spec_.shuffle == Shuffle::none) return sample;
     if (spec_.shuffle == Shuffle::global) return whole_->inverse(sample);
     const auto slot = whole_->inverse(sample / spec_.block_samples);
@@ -65,12 +79,12 @@ class EpochOrder {
   }
 
   void at(std::span<const std::uint64_t> positions, std::span<std::uint64_t> out) {
-    if (spec_.shuffle == Shuffle::global) return whole_->at(positions, out);
+    if (whole_ && spec_.shuffle == Shuffle::global) return whole_->at(positions, out);
     std::ranges::transform(positions, out.begin(), [this](auto position) { return at(position); });
   }
 
   void inverse(std::span<const std::uint64_t> samples, std::span<std::uint64_t> out) {
-    if (spec_.shuffle == Shuffle::global) return whole_->inverse(samples, out);
+    if (whole_ && spec_.shuffle == Shuffle::global) return whole_->inverse(samples, out);
     std::ranges::transform(samples, out.begin(), [this](auto sample) { return inverse(sample); });
   }
 
@@ -114,6 +128,7 @@ class EpochOrder {
 
   OrderSpec spec_;
   std::uint64_t epoch_;
+  std::optional<WindowOrder> packed_;
   std::optional<Permutation> whole_;  // of samples (global) or of blocks (local)
   std::uint64_t last_samples_ = 0;    // in the last, maybe short, block
   std::uint64_t last_slot_ = 0;       // where that block stands in this epoch

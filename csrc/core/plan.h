@@ -65,7 +65,11 @@ class Plan {
   std::size_t scratch_bytes(std::size_t count) const {
     constexpr auto per_row = sizeof(Mixture::Place) + 2 * sizeof(std::uint64_t) + sizeof(std::size_t) + sizeof(RowPlan);
     const auto tables = mixture_ ? mixture_->places() * (2 * sizeof(Mixture::Place) + sizeof(std::uint32_t)) : 0;
-    return courses_.size() * sizeof(PlanScratch::Orders) + count * per_row + tables;
+    std::size_t windows = 0;
+    for (const auto& course : courses_)
+      for (const auto* order : {&course.order, &course.begun})
+        if (order->windows) windows += WindowOrder::bytes(*order->windows);
+    return courses_.size() * sizeof(PlanScratch::Orders) + count * per_row + tables + windows;
   }
 
   bool mixed() const { return mixture_.has_value(); }

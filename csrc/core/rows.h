@@ -1,10 +1,12 @@
 // core/rows.h: sample of a store -> where its tokens lie in memory, cut at documents if asked. Nothing is copied yet, except
-// for the few samples that cross shards and for those that lie in packed shards.
+// for the few samples that cross shards and for those that lie in compressed shards.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,56 +15,79 @@
 #include "core/assemble.h"
 #include "core/blocks.h"
 #include "core/guard.h"
+#include "core/packing.h"
 #include "core/shards.h"
 
 namespace millstream {
 
-enum class Documents : std::uint8_t { attend, isolate, row };
+// How documents meet in a row. `packed`: whole documents side by side, as a packing says.
+enum class Documents : std::uint8_t { attend, isolate, row, packed };
+
+struct FeedSource {
+  std::shared_ptr<Shards> shards;
+  std::uint32_t id_limit = 0;  // 0: ids were checked when the store was opened
+  Documents documents = Documents::attend;
+  std::shared_ptr<const Packing> packing = nullptr;
+  std::size_t most_documents = 1;  // in a row of that packing
+
+  bool isolated() const { return documents == Documents::isolate || documents == Documents::packed; }
+  bool whole_documents() const { return documents == Documents::row || documents == Documents::packed; }
+};
 
 struct FeedShape {
   std::size_t length = 0;
   Labels labels = Labels::next;
-  Documents documents = Documents::attend;
   std::int64_t pad_id = 0;
   std::size_t id_bytes = 8;
 };
 
-// A row's tokens, contiguous in memory, and where in them documents begin.
+// Where a row's tokens lie: contiguous in memory, and then where in them documents begin; or, where whole documents were packed,
+// in several places.
 struct FoundRow {
-  Segment whole;
+  Segment whole;  // of packed documents, the first
   std::size_t shard = 0;
   std::size_t first_boundary = 0, boundaries = 0;  // in RowScratch::boundaries; only where documents are isolated
-  std::uint64_t cut = 0;                           // tokens of a document that do not fit into its row
+  std::size_t first_document = 0, documents = 0;   // in RowScratch::documents; only where they are packed
+  std::uint64_t cut = 0;                           // tokens of documents that do not fit into the row
 };
 
 // What a thread keeps between batches.
 struct RowScratch {
+  // The window of a packing that rows were last found in: the order of an epoch stays in it for a while.
+  struct Planned {
+    Packer packer;
+    PackedWindow window;
+  };
+
   std::vector<FoundRow> rows;
   std::vector<std::uint32_t> boundaries;
-  std::vector<std::byte> joined;  // samples that cross shards, brought together, or were unpacked
+  std::vector<Segment> documents;
+  std::vector<std::optional<Planned>> planned;  // by source
+  std::vector<std::byte> joined;  // samples that cross shards, brought together, or were decompressed
   std::size_t joined_bytes = 0;   // in use
   std::size_t row_bytes = 0, most_joined_bytes = 0;
   std::vector<Segment> segments;
   DecodedBlocks blocks;
 
   // Room for a batch, so that what was found stays where it is.
-  void reset(std::size_t most_rows, const FeedShape& shape) {
+  void reset(std::size_t most_rows, const FeedShape& shape, bool isolates) {
     rows.clear();
     rows.reserve(most_rows);
     boundaries.clear();
+    documents.clear();
     row_bytes = joined_row_bytes(shape.length);
     joined_bytes = 0;
     most_joined_bytes = most_rows * row_bytes;
-    if (shape.documents != Documents::isolate) return;
+    if (!isolates) return;
     boundaries.reserve(most_rows * (shape.length + 1));
     segments.reserve(shape.length + 2);
   }
 
-  // What it may grow to, without its blocks; `joins` where samples may cross shards, or are unpacked.
-  static std::size_t bytes(std::size_t most_rows, const FeedShape& shape, bool joins) {
+  // What it may grow to, without blocks and windows; `joins` where samples may cross shards, or are decompressed.
+  static std::size_t bytes(std::size_t most_rows, const FeedShape& shape, bool isolates, bool joins) {
     const auto found = most_rows * sizeof(FoundRow);
     const auto together = joins ? most_rows * joined_row_bytes(shape.length) : 0;
-    if (shape.documents != Documents::isolate) return found + together;
+    if (!isolates) return found + together;
     return found + together + most_rows * (shape.length + 1) * sizeof(std::uint32_t) + (shape.length + 2) * sizeof(Segment);
   }
 
@@ -79,11 +104,12 @@ struct RowScratch {
 // Finds rows of one store. What it found may be read for as long as it lives.
 class RowFinder {
  public:
-  RowFinder(Shards& shards, const FeedShape& shape, RowScratch& scratch)
-      : shards_(shards), shape_(shape), scratch_(scratch), reader_(shards) {}
+  RowFinder(const FeedSource& source, std::size_t number, const FeedShape& shape, RowScratch& scratch)
+      : source_(source), number_(number), shards_(*source.shards), shape_(shape), scratch_(scratch), reader_(shards_) {}
 
   FoundRow find(std::uint64_t sample) {
-    if (shape_.documents == Documents::row) return find_document(sample);
+    if (source_.documents == Documents::row) return find_document(sample);
+    if (source_.documents == Documents::packed) return find_bin(sample);
     FoundRow found;
     found.first_boundary = scratch_.boundaries.size();
     found.whole = find_window(sample, found.shard);
@@ -96,20 +122,12 @@ class RowFinder {
     return DataError(shards_.path(0) + ": the store has no row " + std::to_string(sample));
   }
 
-  DataError wrong_table(std::size_t shard) const {
-    return DataError(shards_.path(shard) + ": the table that describes this shard contradicts itself");
-  }
-
-  DataError damaged_index(std::size_t shard) const {
-    return DataError(shards_.path(shard) + ": its document index is damaged");
-  }
-
   FoundRow find_document(std::uint64_t sample) {
     if (sample >= shards_.documents()) throw behind_the_end(sample);
     const auto number = shards_.shard_of_document(sample);
     const auto facts = shards_.row(number);
     const auto document = sample - facts.first_document;
-    if (document >= facts.documents) throw wrong_table(number);
+    if (document >= facts.documents) throw shards_.contradiction(number);
     const auto& shard = reader_.at(number);
     std::uint64_t start = 0, stop = 0;
     const bool alive = survives([&] {
@@ -117,11 +135,41 @@ class RowFinder {
       stop = shard.end(document);
     });
     if (!alive) throw shards_.shrunk(number);
-    if (start > stop || stop > shard.token_count) throw damaged_index(number);
+    if (start > stop || stop > shard.token_count) throw shards_.damaged_index(number);
     const auto count = std::min<std::uint64_t>(stop - start, shape_.length);
     const auto cut = stop - start - count;
     const auto* const tokens = tokens_at(number, shard, start, count + (cut > 0));
-    return {{tokens, static_cast<std::uint32_t>(count), cut > 0}, number, 0, 0, cut};
+    return {.whole = {tokens, static_cast<std::uint32_t>(count), cut > 0}, .shard = number, .cut = cut};
+  }
+
+  FoundRow find_bin(std::uint64_t sample) {
+    const auto& packing = *source_.packing;
+    auto& planned = scratch_.planned[number_];
+    if (!planned) planned.emplace(Packer(packing.capacity()));
+    const auto window = sample / packing.window_documents(), bin = sample % packing.window_documents();
+    if (planned->window.number != window) packing.plan(window, planned->window, planned->packer);
+    if (bin >= planned->window.bins.count()) throw behind_the_end(sample);
+    FoundRow found;
+    found.first_document = scratch_.documents.size();
+    auto* join = static_cast<std::byte*>(nullptr);
+    for (const auto item : planned->window.bins[bin]) add_document(planned->window.documents[item], found, join);
+    found.documents = scratch_.documents.size() - found.first_document;
+    found.whole = scratch_.documents[found.first_document];
+    return found;
+  }
+
+  // Adds a document to a row; `join` is where the row's next decompressed document goes, if there was one.
+  void add_document(const PackedDocument& document, FoundRow& row, std::byte*& join) {
+    const auto& shard = reader_.at(document.shard);
+    const auto* tokens = shard.tokens + document.start * shard.token_width;
+    if (shard.tokens == nullptr) {
+      if (join == nullptr) join = scratch_.join_next();
+      scratch_.blocks.copy(shards_, document.shard, shard, document.start, document.count, join);
+      tokens = std::exchange(join, join + document.count * shard.token_width);
+    }
+    if (row.first_document == scratch_.documents.size()) row.shard = document.shard;
+    scratch_.documents.push_back({tokens, document.count, false});
+    row.cut += document.cut;
   }
 
   Segment find_window(std::uint64_t sample, std::size_t& number) {
@@ -131,7 +179,7 @@ class RowFinder {
     const auto inputs = static_cast<std::uint32_t>(std::min<std::uint64_t>(total, shape_.length));
     number = shards_.shard_of_token(first);
     const auto start = first - shards_.first_token(number);
-    if (start >= shards_.tokens_of(number)) throw wrong_table(number);
+    if (start >= shards_.tokens_of(number)) throw shards_.contradiction(number);
     if (total > shards_.tokens_of(number) - start) return {bring_together(first, total, number), inputs, total > inputs};
     const auto& shard = reader_.at(number);
     find_boundaries(number, shard, start, total, 0);
@@ -151,15 +199,15 @@ class RowFinder {
     const auto token_bytes = width(shards_.dtype());
     auto* const window = scratch_.join_next();
     for (std::uint64_t done = 0; done < total; ++number) {
-      if (number == shards_.count()) throw wrong_table(number - 1);
+      if (number == shards_.count()) throw shards_.contradiction(number - 1);
       const auto start = first + done - shards_.first_token(number);
-      if (start > shards_.tokens_of(number)) throw wrong_table(number);
+      if (start > shards_.tokens_of(number)) throw shards_.contradiction(number);
       const auto take = std::min(total - done, shards_.tokens_of(number) - start);
       if (take == 0) continue;
       const auto& shard = reader_.at(number);
       auto* const to = window + done * token_bytes;
       copy_tokens(number, shard, start, take, to);
-      if (done > 0 && shape_.documents == Documents::isolate)
+      if (done > 0 && source_.documents == Documents::isolate)
         scratch_.boundaries.push_back(static_cast<std::uint32_t>(done));  // a document never crosses shards
       find_boundaries(number, shard, start, take, done);
       done += take;
@@ -176,7 +224,7 @@ class RowFinder {
   // Where documents begin behind the first of [start, start + count) of a shard, counted from the window's first token.
   void find_boundaries(std::size_t number, const Shards::Shard& shard, std::uint64_t start, std::uint64_t count,
                        std::uint64_t shift) {
-    if (shape_.documents != Documents::isolate) return;
+    if (source_.documents != Documents::isolate) return;
     auto& found = scratch_.boundaries;  // with room for all: nothing is allocated inside the guard
     bool damaged = false;
     const bool alive = survives([&] {
@@ -190,9 +238,11 @@ class RowFinder {
       }
     });
     if (!alive) throw shards_.shrunk(number);
-    if (damaged) throw damaged_index(number);
+    if (damaged) throw shards_.damaged_index(number);
   }
 
+  const FeedSource& source_;
+  const std::size_t number_;  // of that source in its feed
   Shards& shards_;
   const FeedShape& shape_;
   RowScratch& scratch_;

@@ -175,9 +175,17 @@ class Shards {
     return layout_.directory + "/" + name(shard) + ".bin";
   }
 
+  std::uint64_t first_document(std::size_t shard) const { return layout_.table[shard * 8 + 2]; }
+
   DataError shrunk(std::size_t shard) const {
     return DataError(path(shard) + ": became shorter, or unreadable, while it was being read");
   }
+
+  DataError contradiction(std::size_t shard) const {
+    return DataError(path(shard) + ": the table that describes this shard contradicts itself");
+  }
+
+  DataError damaged_index(std::size_t shard) const { return DataError(path(shard) + ": its document index is damaged"); }
 
   // Access to mapped shards: what `at` returned stays mapped for as long as the Reader lives.
   class Reader {

@@ -14,7 +14,8 @@
 
 namespace millstream {
 
-enum class Dtype : std::uint32_t { uint16 = 1, uint32 = 2, int32 = 3 };
+// `weighted` tokens say what they weigh in the loss: an id of 24 bits, and the code of its weight above them (weights.h).
+enum class Dtype : std::uint32_t { uint16 = 1, uint32 = 2, int32 = 3, weighted = 4 };
 
 inline constexpr std::size_t frame_bytes = 64;
 inline constexpr std::uint32_t format_version = 1;
@@ -23,8 +24,12 @@ inline std::size_t width(Dtype dtype) { return dtype == Dtype::uint16 ? 2 : 4; }
 
 // 1 + the largest id that a dtype can hold.
 inline std::uint64_t id_limit(Dtype dtype) {
-  if (dtype == Dtype::uint16) return std::uint64_t{1} << 16;
-  return std::uint64_t{1} << (dtype == Dtype::uint32 ? 32 : 31);
+  switch (dtype) {
+    case Dtype::uint16: return std::uint64_t{1} << 16;
+    case Dtype::uint32: return std::uint64_t{1} << 32;
+    case Dtype::weighted: return std::uint64_t{1} << 24;
+    default: return std::uint64_t{1} << 31;
+  }
 }
 
 struct Frame {
@@ -84,8 +89,8 @@ inline char check_magic(std::span<const std::byte> bytes, char expected_kind) {
 }
 
 inline void check_tokens(const Frame& frame) {
-  if (frame.dtype < 1 || frame.dtype > 3)
-    refuse("dtype code " + std::to_string(frame.dtype) + " is unknown (1 = uint16, 2 = uint32, 3 = int32)");
+  if (frame.dtype < 1 || frame.dtype > 4)
+    refuse("dtype code " + std::to_string(frame.dtype) + " is unknown (1 = uint16, 2 = uint32, 3 = int32, 4 = weighted)");
   if (frame.bound > id_limit(static_cast<Dtype>(frame.dtype)))
     refuse("ids below " + std::to_string(frame.bound) + " do not fit the dtype");
   if ((frame.bound == 0) != (frame.count == 0))

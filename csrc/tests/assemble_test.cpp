@@ -59,8 +59,8 @@ void check_row(const std::vector<Segment>& segments, const RowFormat& format, bo
   std::vector<std::int32_t> offsets(format.length + 1, -1);
   SegmentStarts starts{offsets.data()};
   const RowSpace<Out> space{inputs.data(), labels.data(), isolated ? positions.data() : nullptr};
-  const auto tokens = assemble_row<In, Out>(segments, format, space, row_start, isolated ? &starts : nullptr);
-  CHECK(tokens == expected.tokens);
+  const auto facts = assemble_row<In, Out>(segments, format, space, row_start, isolated ? &starts : nullptr);
+  CHECK(facts.tokens == expected.tokens && !facts.fractional);
   for (std::size_t i = 0; i < format.length; ++i) {
     CHECK(inputs[i] == value_of<Out>(expected.inputs[i]));
     CHECK(labels[i] == value_of<Out>(expected.labels[i]));

@@ -20,7 +20,7 @@ OrderSpec some_order(Random& random, std::uint64_t samples) {
 // A run over some of the stores, of which the test knows every row.
 struct Run {
   std::vector<const TestStore*> stores;
-  FeedShape shape;
+  RowShape shape;
   std::shared_ptr<Feed> feed;
   Clock clock;
   bool pad_last = false;
@@ -48,7 +48,7 @@ Run some_run(Random& random, const std::vector<std::unique_ptr<TestStore>>& stor
     const auto samples = store.samples(run.shape, random.chance(2));
     if (samples == 0) continue;
     run.stores.push_back(&store);
-    sources.push_back({store.open(random.chance(2) ? 16'384 : random.between(1, 3)), 0});
+    sources.push_back({store.open(random.chance(2) ? 16'384 : random.between(1, 3)), 0, run.shape.documents});
     const auto order = some_order(random, samples);
     courses.push_back({order, order, 1, random.below(3), random.below(samples + 1)});
     quotas.push_back(random.between(1, 9));
@@ -68,9 +68,16 @@ Run some_run(Random& random, const std::vector<std::unique_ptr<TestStore>>& stor
 
 std::vector<std::unique_ptr<TestStore>> some_stores(Random& random) {
   std::vector<std::unique_ptr<TestStore>> stores;
-  for (const auto dtype : {Dtype::uint16, Dtype::uint32, Dtype::int32, Dtype::uint16})
-    stores.push_back(
-        std::make_unique<TestStore>(dtype, some_shards(random, random.between(1, 12)), random.chance(2) ? 16 : 0));
+  for (const auto dtype : {Dtype::uint16, Dtype::uint32, Dtype::int32, Dtype::weighted}) {
+    // Words of 32 bits are ids of 24 and codes of weights; half of the weighted stores know no weight but 0 and 1.
+    const bool fractional = dtype == Dtype::weighted && random.chance(2);
+    auto shards = some_shards(random, random.between(1, 12), fractional ? std::uint64_t{1} << 32 : 60'000);
+    if (dtype == Dtype::weighted && !fractional)
+      for (auto& shard : shards)
+        for (auto& document : shard)
+          for (auto& token : document) token |= random.chance(2) ? Weighted::whole << 24 : 0;
+    stores.push_back(std::make_unique<TestStore>(dtype, shards, random.chance(2) ? 16 : 0));
+  }
   return stores;
 }
 
@@ -99,9 +106,9 @@ void random_runs_give_the_obvious_batches() {
 void the_ranks_of_an_epoch_cover_the_store_once() {
   Random random{4};
   const TestStore store(Dtype::uint16, some_shards(random, 20));
-  const FeedShape shape{4, Labels::next, Documents::attend, 0, 8};
+  const RowShape shape{4, Labels::next, Documents::attend, 0, 8};
   const auto samples = store.samples(shape);
-  const Feed feed({{store.open(), 0}}, plain_plan(samples, Shuffle::local), shape);
+  const Feed feed({{store.open(), 0, shape.documents}}, plain_plan(samples, Shuffle::local), shape);
   std::vector<int> used(samples);
   for (std::uint64_t rank = 0; rank < 3; ++rank) {
     const Clock clock{samples, samples, 6, rank * 2, 2, false};
@@ -125,11 +132,11 @@ void threads_mix_stores_that_have_too_many_shards() {
   Random random{6};
   std::vector<std::unique_ptr<TestStore>> stores;
   for (int i = 0; i < 2; ++i) stores.push_back(std::make_unique<TestStore>(Dtype::uint16, some_shards(random, 40)));
-  const FeedShape shape{5, Labels::next, Documents::isolate, 0, 8};
+  const RowShape shape{5, Labels::next, Documents::isolate, 0, 8};
   std::vector<FeedSource> sources;
   std::vector<Course> courses;
   for (const auto& store : stores) {
-    sources.push_back({store->open(2), 0});
+    sources.push_back({store->open(2), 0, shape.documents});
     const OrderSpec order{Shuffle::global, store->samples(shape), 3, 1, 1};
     courses.push_back({order, order, 1, 0, 0});
   }
@@ -152,8 +159,8 @@ void threads_mix_stores_that_have_too_many_shards() {
 void a_stopped_fill_returns_early() {
   Random random{8};
   const TestStore store(Dtype::uint16, some_shards(random, 5));
-  const FeedShape shape{3, Labels::next, Documents::isolate, 0, 8};
-  const Feed feed({{store.open(), 0}}, plain_plan(store.samples(shape)), shape);
+  const RowShape shape{3, Labels::next, Documents::isolate, 0, 8};
+  const Feed feed({{store.open(), 0, shape.documents}}, plain_plan(store.samples(shape)), shape);
   const auto layout = feed.layout(4);
   const auto pool = std::make_shared<Pool>(layout.bytes(), std::make_shared<Budget>(), 0);
   Batch batch(pool, pool->try_take(), layout);

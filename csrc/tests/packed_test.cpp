@@ -57,9 +57,9 @@ std::vector<std::byte> read_file(const std::string& path) {
 }
 
 // Reads every row of a store; says what went wrong. Rows that are given must be right.
-std::string complaint(const TestStore& store, const FeedShape& shape) {
+std::string complaint(const TestStore& store, const RowShape& shape) {
   try {
-    const Feed feed({{store.open(), 0}}, plain_plan(store.samples(shape)), shape);
+    const Feed feed({{store.open(), 0, shape.documents}}, plain_plan(store.samples(shape)), shape);
     for (std::uint64_t row = 0; row < store.samples(shape); ++row)
       check_batch(*filled(feed, row, 1, 1), {expected_row(store, shape, row)});
     return "";
@@ -72,7 +72,7 @@ void any_damage_is_an_error_that_names_the_file_or_does_not_matter() {
   Random random;
   const auto store = one_packed_shard(random);
   const auto whole = read_file(store.bin(0));
-  const FeedShape shape{.length = 24};
+  const RowShape shape{.length = 24};
   CHECK(complaint(store, shape).empty());
   int named = 0;
   for (int round = 0; round < 1500; ++round) {
@@ -93,9 +93,9 @@ void any_damage_is_an_error_that_names_the_file_or_does_not_matter() {
 void a_file_that_shrinks_or_changes_under_a_ring_is_an_error() {
   Random random;
   const auto store = one_packed_shard(random);
-  const FeedShape shape{.length = 24};
+  const RowShape shape{.length = 24};
   install_guard();
-  const Feed feed({{store.open(), 0}}, plain_plan(store.samples(shape)), shape);
+  const Feed feed({{store.open(), 0, shape.documents}}, plain_plan(store.samples(shape)), shape);
   (void)filled(feed, 0, 1, 1);
   std::filesystem::resize_file(store.bin(0), 0);
   try {
@@ -111,17 +111,17 @@ void threads_share_packed_stores_within_the_budget() {
   Random random;
   const auto packed = one_packed_shard(random);
   const TestStore mixed(Dtype::uint32, some_shards(random, 9), 32), plain(Dtype::uint16, some_shards(random, 3));
-  const FeedShape shape{.length = 7};
+  const RowShape shape{.length = 7};
   std::vector<FeedSource> sources;
   std::vector<Course> courses;
   const std::vector<const TestStore*> stores{&packed, &mixed, &plain};
   for (const auto* store : stores) {
     const OrderSpec order{Shuffle::global, std::max<std::uint64_t>(store->samples(shape, true), 1), 5, 4, 3};
-    sources.push_back({store->open(), 0});
+    sources.push_back({store->open(), 0, shape.documents});
     courses.push_back({order, order, 1, 0, 0});
   }
   const auto feed = std::make_shared<Feed>(sources, Plan(courses, Mixture({2, 3, 1}, 8)), shape);
-  const Feed without({{plain.open(), 0}}, plain_plan(3), shape);
+  const Feed without({{plain.open(), 0, shape.documents}}, plain_plan(3), shape);
   CHECK(feed->scratch_bytes(4) > without.scratch_bytes(4) + 16 * 32 * 4);
   const Clock clock{0, 600, 4, 0, 4, false};
   const auto pool = std::make_shared<Pool>(feed->layout(4).bytes(), std::make_shared<Budget>(), 5);

@@ -63,9 +63,9 @@ Run small_run(Documents documents = Documents::isolate, std::uint64_t rows = 5, 
   Random random{17};
   Run run;
   run.store = std::make_unique<TestStore>(Dtype::uint16, some_shards(random, 25));
-  const FeedShape shape{6, Labels::next, documents, 0, 8};
+  const RowShape shape{6, Labels::next, documents, 0, 8};
   const auto samples = run.store->samples(shape);
-  run.feed = std::make_shared<Feed>(std::vector<FeedSource>{{run.store->open(most_mapped), 0}},
+  run.feed = std::make_shared<Feed>(std::vector<FeedSource>{{run.store->open(most_mapped), 0, documents}},
                                     plain_plan(samples, Shuffle::global), shape);
   run.clock = {samples, samples, 2 * rows, rows, rows, false};
   return run;
@@ -75,8 +75,8 @@ Run small_run(Documents documents = Documents::isolate, std::uint64_t rows = 5, 
 Run slow_run(std::uint64_t rows) {
   Run run;
   run.store = std::make_unique<TestStore>(Dtype::uint16, std::vector<TestStore::Shard>{{TestStore::Document(40'001, 7u)}});
-  const FeedShape shape{2000, Labels::next, Documents::attend, 0, 8};
-  run.feed = std::make_shared<Feed>(std::vector<FeedSource>{{run.store->open(), 0}}, plain_plan(20), shape);
+  const RowShape shape{2000, Labels::next, Documents::attend, 0, 8};
+  run.feed = std::make_shared<Feed>(std::vector<FeedSource>{{run.store->open(), 0, shape.documents}}, plain_plan(20), shape);
   run.clock = {std::uint64_t{1} << 40, std::uint64_t{1} << 40, rows, 0, rows, false};
   return run;
 }
@@ -289,8 +289,8 @@ void a_failure_arrives_in_its_turn_and_stays() {
       for (const std::size_t broken : {0u, 7u, 30u}) {
         Run run;
         run.store = std::make_unique<TestStore>(Dtype::uint16, shards);
-        const FeedShape shape{5, Labels::next, Documents::attend, 0, 8};
-        run.feed = std::make_shared<Feed>(std::vector<FeedSource>{{run.store->open(), 0}}, plain_plan(59 * 64), shape);
+        const RowShape shape{5, Labels::next, Documents::attend, 0, 8};
+        run.feed = std::make_shared<Feed>(std::vector<FeedSource>{{run.store->open(), 0, shape.documents}}, plain_plan(59 * 64), shape);
         run.clock = {59 * 64, 59 * 64, 64, 0, 64, false};
         std::filesystem::remove(run.store->bin(broken));
         const auto ring = run.ring(threads, depth);
@@ -312,8 +312,8 @@ void a_long_wait_costs_nothing() {
   for (std::uint32_t i = 0; i < 60; ++i) shards.push_back({TestStore::Document(5 * 64, i)});
   Run run;
   run.store = std::make_unique<TestStore>(Dtype::uint16, shards);
-  const FeedShape shape{5, Labels::next, Documents::attend, 0, 8};
-  run.feed = std::make_shared<Feed>(std::vector<FeedSource>{{run.store->open(), 0}}, plain_plan(59 * 64), shape);
+  const RowShape shape{5, Labels::next, Documents::attend, 0, 8};
+  run.feed = std::make_shared<Feed>(std::vector<FeedSource>{{run.store->open(), 0, shape.documents}}, plain_plan(59 * 64), shape);
   run.clock = {59 * 64, 59 * 64, 64, 0, 64, false};
   const auto stalled = run.store->bin(30);
   std::filesystem::remove(stalled);

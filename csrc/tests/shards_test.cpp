@@ -28,11 +28,11 @@ std::string complaint(const std::function<void()>& act) {
 
 bool mentions(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-Feed feed_of(std::shared_ptr<Shards> shards, std::uint64_t samples, const FeedShape& shape, std::uint32_t limit = 0) {
-  return {{{std::move(shards), limit}}, plain_plan(samples), shape};
+Feed feed_of(std::shared_ptr<Shards> shards, std::uint64_t samples, const RowShape& shape, std::uint32_t limit = 0) {
+  return {{{std::move(shards), limit, shape.documents}}, plain_plan(samples), shape};
 }
 
-void check_all_rows(const TestStore& store, const FeedShape& shape, std::size_t most_mapped, bool pad_tail) {
+void check_all_rows(const TestStore& store, const RowShape& shape, std::size_t most_mapped, bool pad_tail) {
   const auto samples = store.samples(shape, pad_tail);
   if (samples == 0) return;
   const auto feed = feed_of(store.open(most_mapped), samples, shape);
@@ -48,7 +48,7 @@ void rows_of_small_shards_are_the_obvious_ones() {
       const TestStore store(dtype, some_shards(random, random.between(1, 30)));
       for (const auto documents : all_documents)
         for (const auto labels : {Labels::next, Labels::same}) {
-          const FeedShape shape{random.between(1, 25), labels, documents, 7, random.chance(2) ? 4u : 8u};
+          const RowShape shape{random.between(1, 25), labels, documents, 7, random.chance(2) ? 4u : 8u};
           check_all_rows(store, shape, random.chance(2) ? 16'384 : random.between(1, 4), random.chance(2));
         }
     }
@@ -94,7 +94,7 @@ void threads_share_two_mappings() {
     const auto work = [&](std::uint64_t seed) {
       Random own{seed};
       for (int batch = 0; batch < 25; ++batch) {
-        const FeedShape shape{own.between(1, 12), Labels::next, all_documents[own.below(3)], 7, 8};
+        const RowShape shape{own.between(1, 12), Labels::next, all_documents[own.below(3)], 7, 8};
         const auto samples = store.samples(shape), count = own.between(1, 20);
         const auto feed = feed_of(shards, samples, shape);
         const auto first = own.below(samples);
@@ -112,7 +112,7 @@ void threads_share_two_mappings() {
 void stores_share_one_limit_of_mappings() {
   Random random{6};
   const TestStore one(Dtype::uint16, some_shards(random, 30)), other(Dtype::uint32, some_shards(random, 30));
-  const FeedShape shape{5, Labels::next, Documents::isolate, 7, 8};
+  const RowShape shape{5, Labels::next, Documents::isolate, 7, 8};
   const auto mapped = std::make_shared<Shards::Mapped>(4);
   for (int round = 0; round < 3; ++round) {
     const auto look_at = [&](const TestStore& store, const Feed& feed) {
@@ -139,7 +139,7 @@ void ids_that_no_batch_can_hold_are_refused() {
     std::fstream file(store.bin(0), std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(frame_bytes + 2 * sizeof id);
     file.write(reinterpret_cast<const char*>(&id), sizeof id).flush();
-    const FeedShape shape{4, Labels::next, Documents::attend, 0, id_bytes};
+    const RowShape shape{4, Labels::next, Documents::attend, 0, id_bytes};
     return complaint([&] { (void)filled(feed_of(store.open(), 1, shape, limit), 0, 1, 1); });
   };
   constexpr std::uint32_t too_large = std::uint32_t{1} << 31;
@@ -154,7 +154,7 @@ void ids_that_no_batch_can_hold_are_refused() {
 std::string complaint_of(const TestStore& store, Documents documents, std::uint32_t limit = 0) {
   return complaint([&] {
     for (const std::size_t length : {6u, 2u}) {
-      const FeedShape shape{length, Labels::next, documents, 0, 8};
+      const RowShape shape{length, Labels::next, documents, 0, 8};
       const auto samples = store.samples(shape);
       (void)filled(feed_of(store.open(), samples, shape, limit), 0, samples, samples);
     }
@@ -268,7 +268,7 @@ void a_table_that_lies_is_an_error_or_harmless() {
     auto layout = good.layout();
     layout.table = table.data();
     if (random.chance(3)) layout.index = IndexKind::none;
-    const FeedShape shape{random.between(1, 30), Labels::next, all_documents[random.below(3)], 0, 8};
+    const RowShape shape{random.between(1, 30), Labels::next, all_documents[random.below(3)], 0, 8};
     const auto sample = random.chance(2) ? random.below(30) : lies[random.below(lies.size())];
     (void)complaint([&] {
       const auto shards = std::make_shared<Shards>(layout);
@@ -281,7 +281,7 @@ void a_sample_behind_the_end_is_an_error() {
   const auto store = four_shards();
   for (const auto documents : all_documents)
     for (const std::uint64_t sample : {std::uint64_t{24}, std::uint64_t{100}, std::uint64_t{1} << 61, std::uint64_t{1} << 62}) {
-      const FeedShape shape{4, Labels::next, documents, 0, 8};
+      const RowShape shape{4, Labels::next, documents, 0, 8};
       const auto feed = feed_of(store.open(), (std::uint64_t{1} << 62) + 1, shape);
       CHECK(!complaint([&] { (void)filled(feed, sample, 1, 1); }).empty());
     }
@@ -374,7 +374,7 @@ void a_file_that_shrinks_under_its_mapping_is_an_error() {
   std::vector<TestStore::Shard> shards(1);
   shards[0].emplace_back(20'000, 5u);
   const TestStore store(Dtype::uint32, shards);
-  const FeedShape shape{1000, Labels::next, Documents::attend, 0, 8};
+  const RowShape shape{1000, Labels::next, Documents::attend, 0, 8};
   const auto feed = feed_of(store.open(), store.samples(shape), shape);
   (void)filled(feed, 0, 1, 1);
   std::filesystem::resize_file(store.bin(0), 4096);

@@ -51,6 +51,17 @@ inline std::vector<std::byte> framed(const millstream::Frame& frame) {
   return {bytes.begin(), bytes.end()};
 }
 
+// The shape of a batch in which all sources are cut into rows in the same way.
+struct RowShape {
+  std::size_t length = 0;
+  millstream::Labels labels = millstream::Labels::next;
+  millstream::Documents documents = millstream::Documents::attend;
+  std::int64_t pad_id = 0;
+  std::size_t id_bytes = 8;
+
+  operator millstream::FeedShape() const { return {length, labels, pad_id, id_bytes}; }
+};
+
 // A store whose contents the test knows by heart.
 class TestStore {
  public:
@@ -94,11 +105,16 @@ class TestStore {
   }
 
   // Rows of a shape that this store gives.
-  std::uint64_t samples(const millstream::FeedShape& shape, bool pad_tail = false) const {
+  std::uint64_t samples(const RowShape& shape, bool pad_tail = false) const {
     if (shape.documents == millstream::Documents::row) return ends.size();
     const auto inputs = tokens.empty() ? 0 : tokens.size() - 1;
     return pad_tail ? (inputs + shape.length - 1) / shape.length : inputs / shape.length;
   }
+
+  bool weighted() const { return dtype_ == millstream::Dtype::weighted; }
+  std::int64_t id(std::uint64_t token) const { return tokens[token] % (weighted() ? 1u << 24 : ~0u); }
+  float weight(std::uint64_t token) const { return weighted() ? millstream::weight_table[tokens[token] >> 24] : 1.0F; }
+  std::int64_t target(std::uint64_t token) const { return weight(token) == 0.0F ? millstream::no_loss : id(token); }
 
   std::uint64_t document_of(std::uint64_t token) const {
     std::uint64_t document = 0;
@@ -127,7 +143,8 @@ class TestStore {
     std::uint64_t bound = 0;
     std::vector<std::uint64_t> local_ends;
     for (const auto& document : documents) {
-      for (const auto token : document) bound = std::max<std::uint64_t>(bound, token + std::uint64_t{1});
+      for (const auto token : document)
+        bound = std::max<std::uint64_t>(bound, (weighted() ? token % (1u << 24) : token) + std::uint64_t{1});
       tokens.insert(tokens.end(), document.begin(), document.end());
       ends.push_back(tokens.size());
       local_ends.push_back(tokens.size() - first_token);
@@ -176,43 +193,66 @@ inline std::vector<TestStore::Shard> some_shards(Random& random, std::size_t cou
 
 struct ExpectedRow {
   std::vector<std::int64_t> inputs, labels, positions;
+  std::vector<float> weights;
   std::vector<std::size_t> segments;  // where they start in the row
-  std::uint64_t tokens = 0, cut = 0;
+  std::uint64_t tokens = 0, cut = 0, targets = 0;
 
-  void add(std::int64_t input, std::int64_t label, bool starts) {
+  void add(std::int64_t input, std::int64_t label, float weight, bool starts) {
     if (starts) segments.push_back(inputs.size());
     positions.push_back(starts ? 0 : positions.back() + 1);
     inputs.push_back(input);
     labels.push_back(label);
+    weights.push_back(weight);
   }
-  void pad(const millstream::FeedShape& shape) {
+  void pad(const RowShape& shape) {
     tokens = inputs.size();
-    while (inputs.size() < shape.length) add(shape.pad_id, millstream::no_loss, true);
+    while (inputs.size() < shape.length) add(shape.pad_id, millstream::no_loss, 0.0F, true);
   }
 };
 
+// Adds tokens [begin, stop) of a store to a row; they may look at what lies before `limit`.
+inline void add_tokens(ExpectedRow& row, const TestStore& store, const RowShape& shape, bool isolate, std::uint64_t begin,
+                       std::uint64_t stop, std::uint64_t limit) {
+  using millstream::Labels, millstream::no_loss;
+  for (auto place = begin; place < stop; ++place) {
+    const bool first = place == begin || (isolate && store.document_of(place) != store.document_of(place - 1));
+    bool has_next = place + 1 < limit;
+    if (has_next && isolate) has_next = store.document_of(place + 1) == store.document_of(place);
+    const bool same = shape.labels == Labels::same, targeted = same ? !(isolate && first) : has_next;
+    const auto target = same ? place : place + 1;
+    row.add(store.id(place), targeted ? store.target(target) : no_loss, targeted ? store.weight(target) : 0.0F, first);
+    row.targets += row.labels.back() != no_loss && !(same && first);
+  }
+}
+
 // What a sample must become, by the definitions of DESIGN.md and nothing else.
-inline ExpectedRow expected_row(const TestStore& store, const millstream::FeedShape& shape, std::uint64_t sample) {
-  using millstream::Documents, millstream::Labels, millstream::no_loss;
+inline ExpectedRow expected_row(const TestStore& store, const RowShape& shape, std::uint64_t sample) {
+  using millstream::Documents;
   const bool isolate = shape.documents == Documents::isolate, whole = shape.documents == Documents::row;
   const auto begin = !whole ? sample * shape.length : sample == 0 ? 0 : store.ends[sample - 1];
   const auto limit = whole ? store.ends[sample] : store.tokens.size();  // of what may be looked at
   const auto stop = std::min<std::uint64_t>(begin + shape.length, limit);
   ExpectedRow row;
-  for (auto place = begin; place < stop; ++place) {
-    const bool first = place == begin || (isolate && store.document_of(place) != store.document_of(place - 1));
-    bool has_next = place + 1 < limit;
-    if (has_next && isolate) has_next = store.document_of(place + 1) == store.document_of(place);
-    std::int64_t label = has_next ? std::int64_t{store.tokens[place + 1]} : no_loss;
-    if (shape.labels == Labels::same) label = isolate && first ? no_loss : std::int64_t{store.tokens[place]};
-    row.add(store.tokens[place], label, first);
-  }
+  add_tokens(row, store, shape, isolate, begin, stop, limit);
   if (whole) row.cut = limit - stop;
   row.pad(shape);
   return row;
 }
 
-inline ExpectedRow filler_row(const millstream::FeedShape& shape) {
+// A row of whole documents, each of which sees only itself.
+inline ExpectedRow packed_row(const TestStore& store, const RowShape& shape, const std::vector<std::uint64_t>& documents) {
+  ExpectedRow row;
+  for (const auto document : documents) {
+    const auto begin = document == 0 ? 0 : store.ends[document - 1];
+    const auto stop = std::min<std::uint64_t>(begin + shape.length, store.ends[document]);
+    add_tokens(row, store, shape, true, begin, stop, stop);
+    row.cut += store.ends[document] - stop;
+  }
+  row.pad(shape);
+  return row;
+}
+
+inline ExpectedRow filler_row(const RowShape& shape) {
   ExpectedRow row;
   row.pad(shape);
   return row;
@@ -224,7 +264,11 @@ void check_rows_as(const millstream::Batch& batch, const std::vector<ExpectedRow
   const auto column = layout.column_bytes() / sizeof(Out);
   const auto* const ids = reinterpret_cast<const Out*>(batch.data());
   std::vector<std::int64_t> starts;
-  std::uint64_t tokens = 0, cut = 0;
+  std::uint64_t tokens = 0, cut = 0, targets = 0;
+  bool fractional = false;
+  for (const auto& row : rows)
+    for (const auto weight : row.weights) fractional = fractional || (weight != 0.0F && weight != 1.0F);
+  CHECK(batch.facts.fractional == fractional);
   for (std::size_t number = 0; number < rows.size(); ++number) {
     const auto& row = rows[number];
     const auto* const inputs = ids + number * layout.length;
@@ -232,14 +276,16 @@ void check_rows_as(const millstream::Batch& batch, const std::vector<ExpectedRow
       CHECK(inputs[i] == static_cast<Out>(row.inputs[i]));
       CHECK(inputs[column + i] == static_cast<Out>(row.labels[i]));
       CHECK(!layout.isolated || inputs[2 * column + i] == static_cast<Out>(row.positions[i]));
+      CHECK(!fractional || batch.weights()[number * layout.length + i] == row.weights[i]);
     }
     CHECK(batch.lengths()[number] == static_cast<std::int32_t>(row.tokens));
     CHECK(!layout.documents || batch.cuts()[number] == static_cast<std::int64_t>(row.cut));
     for (const auto start : row.segments) starts.push_back(static_cast<std::int64_t>(number * layout.length + start));
     tokens += row.tokens;
     cut += row.cut;
+    targets += row.targets;
   }
-  CHECK(batch.facts.tokens == tokens && batch.facts.cut == cut);
+  CHECK(batch.facts.tokens == tokens && batch.facts.cut == cut && batch.facts.targets == targets);
   if (!layout.isolated) return;
   CHECK(batch.facts.segments == starts.size());
   starts.push_back(static_cast<std::int64_t>(layout.rows * layout.length));

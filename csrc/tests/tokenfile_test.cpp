@@ -86,7 +86,7 @@ void a_lie_with_a_valid_check_is_refused() {
 }
 
 void a_frame_that_would_not_parse_is_not_written() {
-  CHECK_THROWS(encode_frame({'T', 4, 1, 64, 1, 0, 1}), std::runtime_error);
+  CHECK_THROWS(encode_frame({'T', 5, 1, 64, 1, 0, 1}), std::runtime_error);
   CHECK_THROWS(encode_frame({'T', 1, 1, 64, 1 << 20, 0, 1}), std::runtime_error);
 }
 

@@ -158,10 +158,15 @@ order_version: int = 1
 def derive(key: int, word: int) -> int:
     """The key of something named by `word` under `key`."""
 
+def pack(lengths: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], capacity: int, window: int, bins: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu')]) -> int:
+    """
+    Write the bin of each item into `bins` (those of length 0 get 2^32 - 1), and give the number of bins.
+    """
+
 class OrderSpec:
     """A shuffle of some number of samples under a key."""
 
-    def __init__(self, shuffle: str, samples: int, key: int = 0, block_samples: int = 1, group_blocks: int = 1) -> None: ...
+    def __init__(self, shuffle: str, samples: int, key: int = 0, block_samples: int = 1, group_blocks: int = 1, window_bins: Sequence[int] | None = None, window_rows: int = 1) -> None: ...
 
     @property
     def samples(self) -> int: ...
@@ -234,10 +239,43 @@ class StoreFiles:
     @property
     def documents(self) -> int: ...
 
+class Packing:
+    """Documents of a store in bins of a capacity, window by window."""
+
+    def __init__(self, store: StoreFiles, window_documents: int, capacity: int, key: int | None = None) -> None: ...
+
+    @property
+    def samples(self) -> int:
+        """Bins of all windows."""
+
+    @property
+    def window_documents(self) -> int: ...
+
+    @property
+    def bins(self) -> list[int]:
+        """Bins of each window."""
+
+    @property
+    def facts(self) -> tuple[int, int, int, int]:
+        """
+        Tokens that lie in bins, tokens that fit none, empty documents, most documents of a bin.
+        """
+
+    def documents(self, sample: int) -> list[int]:
+        """Documents of a bin, in order."""
+
+    def sample_of(self, document: int) -> int | None:
+        """The bin that holds a document; None where it is empty."""
+
+class FeedSource:
+    """A store, and how its documents become rows."""
+
+    def __init__(self, store: StoreFiles, id_limit: int, documents: str, packing: Packing | None = None) -> None: ...
+
 class Feed:
     """A plan joined with the stores it speaks of."""
 
-    def __init__(self, stores: Sequence[StoreFiles], id_limits: Sequence[int], plan: Plan, length: int, labels: str, documents: str, pad_id: int, id_bytes: int) -> None: ...
+    def __init__(self, sources: Sequence[FeedSource], plan: Plan, length: int, labels: str, pad_id: int, id_bytes: int) -> None: ...
 
     def batch_bytes(self, rows: int) -> int:
         """Bytes of the buffer of a batch of so many rows."""
@@ -274,6 +312,14 @@ class Batch:
     @property
     def segment_starts(self) -> numpy.typing.NDArray[numpy.int32]:
         """Starts of the segments in the flattened rows, and their end."""
+
+    @property
+    def weights(self) -> numpy.typing.NDArray[numpy.float32] | None:
+        """What each target weighs in the loss; None where all weigh 0 or 1."""
+
+    @property
+    def targets(self) -> int:
+        """Targets that weigh anything."""
 
     @property
     def isolated(self) -> bool: ...

@@ -1,0 +1,146 @@
+// core/packing.h: documents of a store -> windows -> bins. Only lengths are read; the tokens stay where they are.
+//
+// Windows are cut from an order of the documents that does not depend on the epoch: keyed, or as they lie in the file. What a
+// bin holds follows from the lengths in its window, so any thread can work it out again.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "core/guard.h"
+#include "core/pack.h"
+#include "core/permute.h"
+#include "core/shards.h"
+#include "core/windows.h"
+
+namespace millstream {
+
+struct PackedDocument {
+  std::uint64_t number = 0;
+  std::uint64_t start = 0;  // in its shard
+  std::uint64_t cut = 0;    // tokens that do not fit a bin
+  std::uint32_t shard = 0;
+  std::uint32_t count = 0;
+};
+
+struct PackedWindow {
+  std::uint64_t number = ~0ULL;
+  std::vector<PackedDocument> documents;
+  std::vector<std::uint32_t> lengths;
+  Bins bins;
+};
+
+class Packing {
+ public:
+  Packing(std::shared_ptr<Shards> shards, std::uint64_t window_documents, std::uint32_t capacity,
+          std::optional<std::uint64_t> key)
+      : shards_(std::move(shards)), window_documents_(window_documents), capacity_(capacity) {
+    if (window_documents_ == 0 || window_documents_ > most_window) throw std::invalid_argument("windows of 1 to 2^20 documents");
+    if (capacity_ == 0 || capacity_ > most_capacity) throw std::invalid_argument("bins hold 1 to 2^20 tokens");
+    if (key && shards_->documents() > 0) members_.emplace(shards_->documents(), *key);
+  }
+
+  std::uint32_t capacity() const { return capacity_; }
+  std::uint64_t window_documents() const { return window_documents_; }
+  std::uint64_t windows() const { return (shards_->documents() + window_documents_ - 1) / window_documents_; }
+
+  // What a thread needs to plan windows.
+  std::size_t bytes() const {
+    const auto items = std::min(window_documents_, shards_->documents());
+    return Packer::bytes(capacity_, items) + items * (sizeof(PackedDocument) + 12);
+  }
+
+  void plan(std::uint64_t number, PackedWindow& window, Packer& packer) const {
+    window.number = ~0ULL;  // until it is whole
+    const auto first = number * window_documents_;
+    if (first >= shards_->documents()) throw std::out_of_range("a packing has no window " + std::to_string(number));
+    const auto count = std::min(window_documents_, shards_->documents() - first);
+    window.documents.resize(count);
+    window.lengths.resize(count);
+    look_up(first, window.documents);
+    std::ranges::transform(window.documents, window.lengths.begin(), &PackedDocument::count);
+    packer.pack(window.lengths, window.bins);
+    window.number = number;
+  }
+
+  // Window and place in it of a document.
+  std::pair<std::uint64_t, std::uint64_t> place_of(std::uint64_t document) const {
+    const auto place = members_ ? members_->inverse(document) : document;
+    return {place / window_documents_, place % window_documents_};
+  }
+
+  static constexpr std::uint64_t most_window = std::uint64_t{1} << 20;
+
+ private:
+  // Where the documents lie. Shards are mapped first: nothing is opened inside the guard.
+  void look_up(std::uint64_t first, std::span<PackedDocument> documents) const {
+    Shards::Reader reader(*shards_);
+    std::vector<const Shards::Shard*> mapped(documents.size());
+    for (std::size_t i = 0; i < documents.size(); ++i) {
+      auto& document = documents[i];
+      document.number = members_ ? members_->at(first + i) : first + i;
+      document.shard = static_cast<std::uint32_t>(shards_->shard_of_document(document.number));
+      const auto facts = shards_->row(document.shard);
+      if (document.number - facts.first_document >= facts.documents) throw shards_->contradiction(document.shard);
+      mapped[i] = &reader.at(document.shard);
+    }
+    volatile std::size_t number = 0;  // readable after a jump out of the reading
+    const bool alive = survives([&] {
+      for (std::size_t i = 0; i < documents.size(); ++i) {
+        number = i;
+        auto& document = documents[i];
+        const auto local = document.number - shards_->first_document(document.shard);
+        document.start = local == 0 ? 0 : mapped[i]->end(local - 1);
+        document.cut = mapped[i]->end(local);  // its end, until all are known
+      }
+    });
+    if (!alive) throw shards_->shrunk(documents[number].shard);
+    for (std::size_t i = 0; i < documents.size(); ++i) settle(documents[i], mapped[i]->token_count);
+  }
+
+  void settle(PackedDocument& document, std::uint64_t tokens) const {
+    const auto stop = document.cut;
+    if (document.start > stop || stop > tokens) throw shards_->damaged_index(document.shard);
+    document.count = static_cast<std::uint32_t>(std::min<std::uint64_t>(stop - document.start, capacity_));
+    document.cut = stop - document.start - document.count;
+  }
+
+  std::shared_ptr<Shards> shards_;
+  std::uint64_t window_documents_;
+  std::uint32_t capacity_;
+  std::optional<Permutation> members_;
+};
+
+// How many bins each window has, and what the fullest bin holds.
+struct PackingFacts {
+  Windows windows;
+  std::uint64_t tokens = 0, cut = 0, empty = 0;
+  std::size_t most_documents = 0;  // in a bin
+};
+
+inline PackingFacts count_bins(const Packing& packing) {
+  PackingFacts facts;
+  facts.windows.rows = packing.window_documents();
+  Packer packer(packing.capacity());
+  PackedWindow window;
+  for (std::uint64_t number = 0; number < packing.windows(); ++number) {
+    packing.plan(number, window, packer);
+    facts.windows.bins.push_back(static_cast<std::uint32_t>(window.bins.count()));
+    for (std::size_t bin = 0; bin < window.bins.count(); ++bin)
+      facts.most_documents = std::max(facts.most_documents, window.bins[bin].size());
+    for (const auto& document : window.documents) {
+      facts.tokens += document.count;
+      facts.cut += document.cut;
+      facts.empty += document.count == 0;
+    }
+  }
+  return facts;
+}
+
+}  // namespace millstream
