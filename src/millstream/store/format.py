@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from millstream import _core
 from millstream.errors import StoreError
+from millstream.store.weights import ID_BITS, WEIGHTED
 
 FRAME_BYTES = 64
 BLOCK_BYTES = 1 << 20
 MAGIC = b"\x89MLS"
-DTYPES = {"uint16": 1, "uint32": 2, "int32": 3}
+DTYPES = {"uint16": 1, "uint32": 2, "int32": 3, "weighted": 4}
 COPY_AGAIN = "the store is damaged or was not copied whole; copy it again, or restore it"
 SUFFIX = {"T": ".bin", "D": ".idx", "C": ".sum", "S": ".tab", "O": ".org"}
 
@@ -31,21 +32,21 @@ Words = NDArray[np.uint64]
 def token_dtype(name: str) -> np.dtype[Any]:
     """Turn a dtype's name into numpy's dtype (the core builds on little-endian machines only).
 
-    >>> token_dtype("uint16")
-    dtype('uint16')
+    >>> token_dtype("uint16"), token_dtype("weighted")
+    (dtype('uint16'), dtype('uint32'))
     """
     if name not in DTYPES:
         raise StoreError(f"dtype {name!r} cannot be stored", hint=f"use one of {', '.join(DTYPES)}")
-    return np.dtype(name)
+    return np.dtype(np.uint32 if name == WEIGHTED else name)
 
 
 def id_limit(dtype: str) -> int:
     """Say 1 + the largest id that a dtype can hold.
 
-    >>> id_limit("uint16"), id_limit("int32")
-    (65536, 2147483648)
+    >>> id_limit("uint16"), id_limit("int32"), id_limit("weighted")
+    (65536, 2147483648, 16777216)
     """
-    return int(np.iinfo(token_dtype(dtype)).max) + 1
+    return 1 << ID_BITS if dtype == WEIGHTED else int(np.iinfo(token_dtype(dtype)).max) + 1
 
 
 def shard_name(number: int) -> str:

@@ -15,6 +15,7 @@ from millstream.store.column import START_AGAIN, Column
 from millstream.store.format import BLOCK_BYTES, Frame, Words, shard_name, token_dtype, xxh64
 from millstream.store.packing import PackedColumn, Packing
 from millstream.store.table import Row
+from millstream.store.weights import WEIGHTED, ids_of
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,8 @@ class GrowingShard:
         """Add documents: their tokens, and their ends counted from the first of these tokens."""
         self._ends.extend((ends + self.tokens).astype(np.uint64))
         if len(tokens):
-            self.bound = max(self.bound, int(tokens.max()) + 1)
+            ids = ids_of(tokens) if self._dtype == WEIGHTED else tokens
+            self.bound = max(self.bound, int(ids.max()) + 1)
         self._tokens.extend(tokens)
 
     def sums(self) -> Words:

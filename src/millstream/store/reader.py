@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -21,7 +21,7 @@ from millstream.errors import StoreError
 from millstream.store.bodies import Report
 from millstream.store.disk import reported
 from millstream.store.foreign import foreign_fingerprint
-from millstream.store.format import Tokens, Words, token_dtype
+from millstream.store.format import Tokens, Words, id_limit, token_dtype
 from millstream.store.index import VERIFY
 from millstream.store.layout import Layout
 from millstream.store.mapped import Shards, place
@@ -30,6 +30,7 @@ from millstream.store.origin import Origin, Origins, origins_path
 from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, FIRST_TOKEN, TOKENS, total
 from millstream.store.verify import Progress, verify_store
 from millstream.store.versions import Diff, Version, compare, history
+from millstream.store.weights import WEIGHTED, ids_of, weights_of
 
 
 class TokenStore:
@@ -63,6 +64,7 @@ class TokenStore:
         self._first_tokens: Words = np.ascontiguousarray(self.layout.table[:, FIRST_TOKEN])
         self._first_documents: Words = np.ascontiguousarray(self.layout.table[:, FIRST_DOCUMENT])
         self._shards = Shards(self.layout)
+        self._ids: Callable[[Tokens], Tokens] = ids_of if self.dtype == WEIGHTED else _as_they_are
 
     def __len__(self) -> int:
         return self._tokens
@@ -70,7 +72,7 @@ class TokenStore:
     def __iter__(self) -> Iterator[int]:
         for shard in range(len(self.layout.table)):
             for run in self._shards.tokens(shard).runs():
-                yield from run.tolist()
+                yield from self._ids(run).tolist()
 
     def __repr__(self) -> str:
         return f"TokenStore({str(self.path)!r}, {self._tokens} tokens, {self.documents} documents, {self.dtype})"
@@ -90,10 +92,11 @@ class TokenStore:
     def __getitem__(self, where: slice) -> Tokens: ...
     def __getitem__(self, where: SupportsIndex | slice) -> int | Tokens:
         if isinstance(where, slice):
-            return self._slice(range(self._tokens)[where])
+            return self._ids(self._slice(range(self._tokens)[where]))
         index = self._inside(operator.index(where), self._tokens, "token")
         shard = place(self._first_tokens, index)
-        return self._shards.tokens(shard).at(index - int(self._first_tokens[shard]))
+        token = self._shards.tokens(shard).at(index - int(self._first_tokens[shard]))
+        return token % id_limit(WEIGHTED) if self.dtype == WEIGHTED else token
 
     def _slice(self, wanted: range) -> Tokens:
         rising = wanted if wanted.step > 0 else wanted[::-1]
@@ -116,9 +119,27 @@ class TokenStore:
         >>> TokenStore(path, dtype="uint16").read(2, 5).tolist()
         [2, 3, 4]
         """
+        return self._ids(self._read(start, stop))
+
+    def _read(self, start: int, stop: int) -> Tokens:
         if not 0 <= start <= stop <= self._tokens:
             raise IndexError(f"tokens [{start}, {stop}) are not inside this store of {self._tokens}")
         return self._copy(range(start, stop))
+
+    def weights(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Say what tokens [start, stop) weigh in the loss: 1 each, unless the store holds their weights.
+
+        >>> import tempfile
+        >>> from millstream.store import TokenStoreWriter
+        >>> path = Path(tempfile.mkdtemp(), "chats")
+        >>> with TokenStoreWriter(path, dtype="weighted") as writer:
+        ...     writer.append([10, 11, 12], weights=[0, 1, 0.5])
+        >>> store = TokenStore(path)
+        >>> store[:].tolist(), store.weights(0, 3).tolist()
+        ([10, 11, 12], [0.0, 1.0, 0.5])
+        """
+        tokens = self._read(start, stop)
+        return weights_of(tokens) if self.dtype == WEIGHTED else np.ones(len(tokens), np.float32)
 
     def _copy(self, rising: range) -> Tokens:
         whole, done = np.empty(len(rising), token_dtype(self.dtype)), 0
@@ -230,6 +251,10 @@ class TokenStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _as_they_are(tokens: Tokens) -> Tokens:
+    return tokens
 
 
 def reopen(path: Path, dtype: str, version: str | None) -> TokenStore:

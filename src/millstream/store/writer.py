@@ -25,6 +25,7 @@ from millstream.store.manifest import vocabulary
 from millstream.store.session import Session, totals
 from millstream.store.settings import checked_settings
 from millstream.store.start import Start, places_of, start
+from millstream.store.weights import WEIGHTED, WHOLE, codes_of, weigh
 
 STAGE_BYTES = 1 << 20
 STAGE_DOCUMENTS = 1 << 16
@@ -37,6 +38,8 @@ class TokenStoreWriter:
 
     `documents` and `tokens` count the whole store that will be sealed: a caller who resumes goes on with
     document number `documents`. Not for use by several threads at once.
+
+    With dtype="weighted" each token also has its weight in the loss, 1 unless told otherwise.
 
     `compress=True`, or a level of zstd, packs the tokens in blocks of 4096; a store has the same fingerprint however it
     is packed, and `packing` counts what it gave and cost.
@@ -99,10 +102,10 @@ class TokenStoreWriter:
         self._stage = np.empty(STAGE_BYTES // self._dtype.itemsize, self._dtype)
         self._stage_fill, self._stage_ends = 0, list[int]()
 
-    def append(self, ids: ArrayLike) -> None:
+    def append(self, ids: ArrayLike, weights: ArrayLike | None = None) -> None:
         """Add one document: a list or an integer array of ids, of any length, 0 included."""
         array = as_integers(ids, self.documents)
-        self._check(array, np.array([len(array)]))
+        array = self._checked(array, np.array([len(array)]), weights)
         with self._at_work() as session:
             if self._stage_fill + len(array) > len(self._stage) or len(self._stage_ends) == STAGE_DOCUMENTS:
                 self._unstage(session)
@@ -115,8 +118,11 @@ class TokenStoreWriter:
         self.documents += 1
         self.tokens += len(array)
 
-    def extend(self, tokens: ArrayLike, ends: ArrayLike) -> None:
-        """Add many documents at once: their tokens one after another, and the place where each ends."""
+    def extend(self, tokens: ArrayLike, ends: ArrayLike, weights: ArrayLike | None = None) -> None:
+        """Add many documents at once: their tokens one after another, and the place where each ends.
+
+        `weights` are numbers, or their codes (store/weights.py) as an array of uint8.
+        """
         array = as_integers(tokens, self.documents)
         bounds = as_integers(ends, self.documents)
         last = int(bounds[-1]) if len(bounds) else 0
@@ -125,15 +131,29 @@ class TokenStoreWriter:
                 f"document ends must rise to {len(array)}, the number of tokens; they end at {last}",
                 hint="ends count tokens from the first of these documents; the last end is the number of tokens",
             )
-        self._check(array, bounds)
+        array = self._checked(array, bounds, weights)
         with self._at_work() as session:
             self._unstage(session)
             session.write(array.astype(self._dtype, copy=False), bounds.astype(np.int64))
         self.documents += len(bounds)
         self.tokens += len(array)
 
-    def _check(self, array: NDArray[Any], ends: NDArray[Any]) -> None:
+    def _checked(self, array: NDArray[Any], ends: NDArray[Any], weights: ArrayLike | None) -> NDArray[Any]:
+        """Check ids, and join them with their weights where they have some."""
         refuse_outside(array, ends, first=self.documents, dtype=self.dtype, limit=self._limit)
+        if self.dtype != WEIGHTED:
+            if weights is not None:
+                raise StoreError(
+                    f"a store of {self.dtype} has no room for weights", hint=f'write it with dtype="{WEIGHTED}"'
+                )
+            return array
+        given = np.full(len(array), WHOLE, np.uint8) if weights is None else np.asarray(weights)
+        if given.shape != array.shape:
+            raise StoreError(
+                f"document {self.documents}: {len(array)} ids have weights of shape {given.shape}",
+                hint="pass one weight for each id",
+            )
+        return weigh(array, given if given.dtype == np.uint8 else codes_of(given))
 
     @contextmanager
     def _at_work(self) -> Iterator[Session]:

@@ -1,0 +1,79 @@
+"""Weighted tokens: one word holds an id and what it weighs in the loss (csrc/core/weights.h, docs/formats.md).
+
+Weights are written as codes: hundredths up to 1, tenths up to 10, whole numbers up to 75. What people write down is
+exact; anything else is rounded to the nearest, and counted by whoever rounds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from millstream.errors import StoreError
+
+WEIGHTED = "weighted"
+ID_BITS = 24
+_ID_MASK = np.uint32((1 << ID_BITS) - 1)
+_HUNDREDTHS = np.concatenate([np.arange(101), 100 + 10 * np.arange(1, 91), 1000 + 100 * np.arange(1, 66)])
+WEIGHTS: NDArray[np.float64] = _HUNDREDTHS / 100
+"""What each of the 256 codes weighs."""
+WHOLE = 100
+"""The code of weight 1."""
+
+Codes = NDArray[np.uint8]
+Tokens = NDArray[np.uint32]
+
+
+def codes_of(weights: ArrayLike) -> Codes:
+    """Give the codes of some weights, each the nearest there is; none but 0 becomes 0.
+
+    >>> codes_of([0, 1, 0.5, 2, 0.001]).tolist()
+    [0, 100, 50, 110, 1]
+    """
+    wanted = np.asarray(weights, np.float64)
+    if not wanted.size:
+        return np.empty(0, np.uint8)
+    bad = ~((wanted >= 0) & (wanted <= WEIGHTS[-1]))  # also what is no number
+    if bad.any():
+        raise StoreError(
+            f"{wanted[bad.argmax()]} is no weight that a store can hold",
+            hint=f"weights lie between 0 and {WEIGHTS[-1]:g}",
+        )
+    above = np.searchsorted(WEIGHTS, wanted).clip(1, len(WEIGHTS) - 1)
+    nearer_below = wanted - WEIGHTS[above - 1] < WEIGHTS[above] - wanted
+    codes = np.where(nearer_below, above - 1, above)
+    return np.where(wanted > 0, np.maximum(codes, 1), 0).astype(np.uint8)
+
+
+def weigh(ids: NDArray[Any], codes: Codes) -> Tokens:
+    """Join ids and codes.
+
+    >>> weigh(np.array([7]), np.array([100], np.uint8)).tolist() == [100 << 24 | 7]
+    True
+    """
+    return ids.astype(np.uint32) | codes.astype(np.uint32) << np.uint32(ID_BITS)
+
+
+def ids_of(tokens: NDArray[Any]) -> Tokens:
+    """Take the ids out of weighted tokens.
+
+    >>> ids_of(weigh(np.array([7]), np.array([100], np.uint8))).tolist()
+    [7]
+    """
+    return tokens & _ID_MASK
+
+
+def weight_codes(tokens: NDArray[Any]) -> Codes:
+    """Take the codes out of weighted tokens."""
+    return (tokens >> np.uint32(ID_BITS)).astype(np.uint8)
+
+
+def weights_of(tokens: NDArray[Any]) -> NDArray[np.float32]:
+    """Say what weighted tokens weigh.
+
+    >>> weights_of(weigh(np.array([7, 8]), codes_of([0.25, 0]))).tolist()
+    [0.25, 0.0]
+    """
+    return WEIGHTS.astype(np.float32)[weight_codes(tokens)]
