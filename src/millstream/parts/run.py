@@ -84,8 +84,8 @@ class Run:
         return Made(number, part, key)
 
     def _chunks(self, file: FoundFile, digest: str) -> Iterator[Chunk]:
-        """The chunks of a file; if all their parts are known, without reading it."""
-        if self.job.identity is None or self.cache is None:
+        """The chunks of a file; if all their parts are known, without reading it. What has no digest is not known."""
+        if not digest or self.job.identity is None or self.cache is None:
             yield from format_named(file.format).chunks(file, self.job.reading)
             return
         key = key_of("chunks", self.job.identity[1], file.format, digest)
