@@ -12,8 +12,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laws import examples
 from millstream.compression import ZstdReader, compress, decompress
 from millstream.errors import CompressionError
+from mutations import mutated
 
 HEADER = 4 + 1 + 2  # bytes of a frame: magic number, descriptor and the size of 256 bytes and more
 
@@ -63,9 +65,18 @@ def test_a_frame_that_would_be_too_large_is_refused_before_it_is_decoded() -> No
         decompress(compress(bytes(1_000_000)), limit=10)
 
 
-@given(st.binary(max_size=200))
-def test_arbitrary_bytes_are_refused_or_decoded_but_never_crash(raw: bytes) -> None:
+FRAMES = [
+    pack.compress(content)
+    for pack in (zstandard.ZstdCompressor(write_checksum=True), zstandard.ZstdCompressor(19, write_content_size=False))
+    for content in (b"", b"mill" * 1000, bytes(range(256)) * 9)
+]
+
+
+@given(st.binary(max_size=200) | st.builds(mutated, st.sampled_from(FRAMES), st.integers(0, 2**63)))
+@examples(300)
+def test_arbitrary_bytes_are_refused_or_decoded_to_what_zstd_says(raw: bytes) -> None:
     with contextlib.suppress(CompressionError):
-        ZstdReader(io.BytesIO(raw)).readall()
+        ours = ZstdReader(io.BytesIO(raw)).readall()
+        assert ours == zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True).read()
     with contextlib.suppress(CompressionError):
-        decompress(raw, limit=1000)
+        assert decompress(raw, limit=4000) == zstandard.ZstdDecompressor().decompress(raw, allow_extra_data=False)
