@@ -121,7 +121,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=asked.scratch) as folder:
         sizes, rounds = rounds_of(tokens, Path(folder), asked.seconds)
     facts = machine.facts(["numpy", "millstream"])
-    about = "; ".join(f"{key} {value}" for key, value in facts.items())
+    about = machine.one_line(facts)
     what = f"{len(tokens):,} tokens of {store.dtype} in batches of {ROWS} x {LENGTH}, one thread, warm files."
     lines = ["# Packed stores", "", about, "", what, "", *table(sizes, rounds)]
     RESULTS.joinpath("compressed.md").write_text("\n".join(lines) + "\n")

@@ -22,8 +22,8 @@ import numpy as np
 
 import machine
 from millstream.records import MinhashDedup, fold
-from millstream.sources import Record, RecordBlock
-from prose import documents
+from millstream.sources import RecordBlock
+from prose import documents, records
 
 WORDS, BANDS, ROWS = 5, 14, 8
 HASHES = BANDS * ROWS
@@ -55,7 +55,7 @@ def shingles(text: str) -> set[str]:
 
 
 def millstream(texts: list[str]) -> Bands:
-    block = RecordBlock.of([Record(text, "bench", row, 0, 0) for row, text in enumerate(texts)], "bench")
+    block = RecordBlock.of(records(texts), "bench")
     return [list(row) for row in MinhashDedup(WORDS, BANDS, ROWS).keys(block).tolist()]
 
 
@@ -151,7 +151,7 @@ def heading(texts: list[str], truth: Truth) -> list[str]:
     return [
         "# Near-duplicates",
         "",
-        "; ".join(f"{name} {value}" for name, value in facts.items()),
+        machine.one_line(facts),
         "",
         f"{len(texts)} documents, {size:.1f} MB, one thread. Planted pairs by Jaccard similarity: {pairs}.",
         "Found: the share of planted pairs that meet; theory: the mean of 1 - (1 - s^8)^14 over them.",

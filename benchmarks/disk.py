@@ -222,7 +222,7 @@ def main() -> None:
             reading = measure()
             by_name.setdefault(reading.what, []).append(reading)
 
-    lines = ["# Disk, cold", "", "; ".join(f"{k} {v}" for k, v in machine.facts([]).items()), ""]
+    lines = ["# Disk, cold", "", machine.one_line(machine.facts([])), ""]
     lines += ["| what | MB/s | best | reads/s | CPU us per read |", "|---|---:|---:|---:|---:|"]
     for what, readings in by_name.items():
         rates = [reading.mb_per_s for reading in readings]

@@ -33,8 +33,8 @@ from millstream.records import (
     words,
 )
 from millstream.records.processor import DataProcessor
-from millstream.sources import Record, RecordBlock
-from prose import documents
+from millstream.sources import RecordBlock
+from prose import documents, records
 
 FILTERS = "datatrove.pipeline.filters"
 RULES: tuple[tuple[DataProcessor, str, str], ...] = (
@@ -57,8 +57,8 @@ def cpu_seconds(work: Callable[[], object], rounds: int) -> float:
 
 
 def blocks(texts: list[str]) -> list[RecordBlock]:
-    records = [Record(text, "bench", row, 0, 0) for row, text in enumerate(texts)]
-    return [RecordBlock.of(records[i : i + BLOCK], "bench") for i in range(0, len(records), BLOCK)]
+    given = records(texts)
+    return [RecordBlock.of(given[i : i + BLOCK], "bench") for i in range(0, len(given), BLOCK)]
 
 
 def ours(steps: list[DataProcessor], given: list[RecordBlock], *, dedup: bool) -> Callable[[], int]:
@@ -120,7 +120,7 @@ def main() -> None:
     lines = [
         "# Quality rules",
         "",
-        "; ".join(f"{name} {value}" for name, value in facts.items()),
+        machine.one_line(facts),
         "",
         f"{len(texts)} documents, {sum(len(text.encode()) for text in texts) / 1e6:.1f} MB. MB per CPU second.",
         "",

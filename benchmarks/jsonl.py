@@ -134,7 +134,7 @@ def main() -> None:
     rows = ({"id": n, "text": text, "meta": {"url": "https://a.b/c", "score": 0.5}} for n, text in enumerate(pieces))
     data = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows).encode()
     facts = machine.facts(["orjson", "msgspec", "pysimdjson", "millstream"])
-    print("; ".join(f"{name} {value}" for name, value in facts.items()))
+    print(machine.one_line(facts))
     print("\n| parser | GB per CPU-s | x json |\n|---|---:|---:|")
     base = rate(python_json(data), len(data), given.rounds)
     for name, make in PARSERS.items():

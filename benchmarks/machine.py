@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -58,3 +58,8 @@ def facts(packages: Iterable[str]) -> dict[str, str]:
         "load average": f"{os.getloadavg()[0]:.1f}",
     }
     return found | {package: version(package) for package in packages}
+
+
+def one_line(facts: Mapping[str, object]) -> str:
+    """Say facts in one line of a report."""
+    return "; ".join(f"{name} {value}" for name, value in facts.items())

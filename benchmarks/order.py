@@ -97,7 +97,7 @@ def main() -> None:
     given = parser.parse_args()
     print(f"{given.rows} rows, {given.batch} indices at a time")
     facts = machine.facts(["grain", "numpy", "millstream"])
-    print("; ".join(f"{name} {value}" for name, value in facts.items()))
+    print(machine.one_line(facts))
     print("| way | first batch s | CPU ns per index | private MB |\n|---|---:|---:|---:|")
     for name, make in WAYS:
         try:

@@ -131,7 +131,7 @@ def markdown(samples: Samples, sizes: dict[str, float], counts: dict[str, int], 
         return median(each[what] for each in samples[label(name, where, workers)])
 
     size = sizes["corpus"]
-    lines = ["# Preparing a corpus", "", "; ".join(f"{name} {value}" for name, value in facts.items()), ""]
+    lines = ["# Preparing a corpus", "", machine.one_line(facts), ""]
     lines += [
         f"{counts['documents']:,} documents, {size:.0f} MB of text ({counts['prose'] / 1e6:.0f} MB prose, "
         f"{counts['code'] / 1e6:.0f} MB code) in JSONL.zst files, GPT-2's vocabulary; "

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
+from millstream.sources import Record
+
 SUFFIXES = {".md", ".rst", ".txt"}
 SHORTEST, LONGEST = 400, 200_000
 
@@ -27,6 +29,11 @@ def documents(megabytes: float) -> list[str]:
             if size >= megabytes * 1e6:
                 break
     return found
+
+
+def records(texts: list[str]) -> list[Record]:
+    """Documents as a source would give them."""
+    return [Record(text, "bench", row, 0, 0) for row, text in enumerate(texts)]
 
 
 def _files(folder: Path) -> Iterator[str]:

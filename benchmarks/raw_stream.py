@@ -134,7 +134,7 @@ def main() -> None:
         if given.corpus is None:
             path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts(200_000_000)), "utf-8")
         facts = machine.facts(["torch", "tokenizers", "gigatoken", "millstream"])
-        print("; ".join(f"{name} {value}" for name, value in facts.items()))
+        print(machine.one_line(facts))
         print(
             "\n| round | IterableDataset, Mtok/s | stream, Mtok/s | ratio | first batch, s |\n|---|---:|---:|---:|---:|"
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from contestants import Entry, Kind
+from machine import one_line
 from measure import Sample
 
 Shape = tuple[int, int]
@@ -169,7 +170,7 @@ def verdict(entries: Iterable[Entry], results: Mapping[str, list[Outcome]]) -> s
 
 def markdown(entries: list[Entry], results: Results, facts: Mapping[str, str]) -> str:
     """Give the whole result as Markdown."""
-    lines = ["# Loader benchmark", "", "; ".join(f"{name} {value}" for name, value in facts.items()), ""]
+    lines = ["# Loader benchmark", "", one_line(facts), ""]
     for (seq, batch), by_name in results.items():
         lines += [f"## {seq} x {batch}", "", verdict(entries, by_name), ""]
         lines += ["| " + " | ".join(COLUMNS) + " |", "|---|" + "---:|" * (len(COLUMNS) - 1)]
@@ -218,4 +219,4 @@ def show(entries: list[Entry], results: Results, facts: Mapping[str, str]) -> No
             style = {"ours": "bold green", "limit": "cyan"}.get(row.kind, "red" if row.error else "")
             table.add_row(*row.cells(), style=style)
         console.print(table)
-    console.print("; ".join(f"{name} {value}" for name, value in facts.items()), style="dim")
+    console.print(one_line(facts), style="dim")

@@ -76,7 +76,7 @@ inline std::optional<std::uint64_t> zstd_content_size(std::span<const std::byte>
   return size;
 }
 
-// Decodes frames into memory of exactly their size.
+// Decodes frames of ours into memory of exactly their size. Their header is as the compressor writes it, to the bit.
 class ZstdDecompressor {
  public:
   ZstdDecompressor() : context_(ZSTD_createDCtx()) {
@@ -84,15 +84,18 @@ class ZstdDecompressor {
   }
 
   void operator()(std::span<const std::byte> frame, std::span<std::byte> out) {
-    const auto size = detail::zstd_checked(
-        ZSTD_decompressDCtx(context_.get(), out.data(), out.size(), frame.data(), frame.size()));
-    if (size != out.size()) throw ZstdError("the frame holds another number of bytes than was said");
+    if (zstd_content_size(frame) != out.size())
+      throw ZstdError("the frame holds another number of bytes than was said");
+    if ((frame[descriptor] & unused_bit) != std::byte{0}) throw ZstdError("a bit is set that no writer sets");
+    detail::zstd_checked(ZSTD_decompressDCtx(context_.get(), out.data(), out.size(), frame.data(), frame.size()));
   }
 
   // What it takes besides its arguments.
   std::size_t bytes() const { return ZSTD_sizeof_DCtx(context_.get()); }
 
  private:
+  static constexpr std::size_t descriptor = 4;  // where it lies in a frame, behind the magic number
+  static constexpr std::byte unused_bit{0x10};  // zstd ignores it, and no checksum covers it
   std::unique_ptr<ZSTD_DCtx, detail::ZstdFree> context_;
 };
 

@@ -57,6 +57,9 @@ void damage_is_an_exception() {
   damaged[damaged.size() / 2] ^= std::byte{4};
   CHECK_THROWS((ZstdDecompressor()(damaged, out), 0), ZstdError);
   CHECK_THROWS((ZstdDecompressor()(frame, short_out), 0), ZstdError);
+  std::vector<std::byte> marked(frame.begin(), frame.end());
+  marked[4] ^= std::byte{0x10};  // the bit of the header that zstd itself does not look at
+  CHECK_THROWS((ZstdDecompressor()(marked, out), 0), ZstdError);
   CHECK_THROWS(zstd_content_size(out), ZstdError);
   CHECK_THROWS(ZstdCompressor(1000), std::invalid_argument);
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,43 +13,18 @@ from hypothesis import strategies as st
 
 from laws import APART, Data, Ranks, Row, Work, examples, make_store, rows_of
 from millstream import MixedDataLoader, OrderError, PretrainDataLoader, RowOrigin, TokenStore
+from stretches import Stretch, runs
 
 DOCUMENTS = [37, 5, 60, 24]
 INPUTS = sum(DOCUMENTS) - 1
 LONGEST = 24
 
 
-@dataclass(frozen=True)
-class Change:
-    """What a run does from some step on, and for how many steps."""
-
-    steps: int
-    ranks: int
-    rows: int
-    """Of each rank."""
-    places: tuple[int, int, int]
-    """Of each source in a block: 0 takes it out."""
-    factor: int
-    """By which rows become shorter."""
-
-
-changes = st.lists(
-    st.builds(
-        Change,
-        steps=st.integers(0, 6),
-        ranks=st.integers(1, 3),
-        rows=st.integers(1, 4),
-        places=st.tuples(*[st.integers(0, 3)] * 3).filter(any),
-        factor=st.sampled_from([1, 1, 2, 3]),
-    ),
-    min_size=1,
-    max_size=8,
-)
 ALL_SIX = [
-    Change(steps=3, ranks=1, rows=4, places=(2, 2, 0), factor=1),
-    Change(steps=4, ranks=3, rows=2, places=(0, 1, 3), factor=2),  # one added, one dropped, other weights, rows, ranks
-    Change(steps=5, ranks=2, rows=3, places=(3, 0, 1), factor=3),  # and all of it once more; the dropped one returns
-    Change(steps=6, ranks=1, rows=1, places=(1, 1, 1), factor=1),
+    Stretch(steps=3, ranks=1, rows=4, quotas=(2, 2, 0), factor=1),
+    Stretch(steps=4, ranks=3, rows=2, quotas=(0, 1, 3), factor=2),  # one added, one dropped, other weights, rows, ranks
+    Stretch(steps=5, ranks=2, rows=3, quotas=(3, 0, 1), factor=3),  # and all of it once more; the dropped one returns
+    Stretch(steps=6, ranks=1, rows=1, quotas=(1, 1, 1), factor=1),
 ]
 
 
@@ -84,7 +58,7 @@ def data_of(stores: dict[str, TokenStore], places: tuple[int, ...]) -> Data:
 
 @pytest.mark.parametrize("names", [["data"], ["a", "b", "c"]], ids=["pretrain", "mixed"])
 @given(
-    changes=changes,
+    changes=runs(least_steps=0),
     documents=st.sampled_from(["attend", "isolate", "row"]),
     tail=st.sampled_from(["drop", "pad"]),
     seed=st.integers(0, 3),
@@ -97,7 +71,7 @@ def data_of(stores: dict[str, TokenStore], places: tuple[int, ...]) -> Data:
 def test_a_run_whose_recipe_changes_repeats_nothing_and_loses_nothing(
     names: list[str],
     tmp_path_factory: pytest.TempPathFactory,
-    changes: list[Change],
+    changes: list[Stretch],
     documents: str,
     tail: str,
     seed: int,
@@ -108,7 +82,7 @@ def test_a_run_whose_recipe_changes_repeats_nothing_and_loses_nothing(
     kind: dict[str, Any] = {"documents": documents, "tail": tail, "seed": seed, "epoch_size": 50}
     kind["cache_dir"] = tmp_path_factory.getbasetemp() / "phases"  # of runs that outgrow their state
     for change in changes:
-        data, work = data_of(stores, change.places), Work(1, 2, change.ranks)
+        data, work = data_of(stores, change.quotas), Work(1, 2, change.ranks)
         wanted = length if length % change.factor else length // change.factor
         with Ranks(data, work, change.rows * change.ranks, chunk_size=wanted, **kind) as run:
             if not _goes_on(run, state):
@@ -152,10 +126,10 @@ def _goes_on(run: Ranks, state: dict[str, Any] | None) -> bool:
 
 def test_the_written_example_makes_all_six_changes_at_once() -> None:
     before, after = ALL_SIX[:2]
-    kept = [(old, new) for old, new in zip(before.places, after.places, strict=True) if old and new]
+    kept = [(old, new) for old, new in zip(before.quotas, after.quotas, strict=True) if old and new]
 
-    assert any(not old and new for old, new in zip(before.places, after.places, strict=True))
-    assert any(old and not new for old, new in zip(before.places, after.places, strict=True))
+    assert any(not old and new for old, new in zip(before.quotas, after.quotas, strict=True))
+    assert any(old and not new for old, new in zip(before.quotas, after.quotas, strict=True))
     assert all(old != new for old, new in kept)
     assert after.factor > 1
     assert before.ranks != after.ranks

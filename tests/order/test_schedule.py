@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from millstream.errors import OrderError
 from millstream.order import Recipe, SampleOrder, Schedule, Share
 from millstream.order.shuffle import LOCAL_GROUP_BLOCKS, local_blocks
+from stretches import Stretch, runs
 
 TOKENS = {"a": 240, "b": 96, "c": 131}
 """Input tokens of each source."""
@@ -48,37 +49,13 @@ class Tape:
         return first // length
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """What a run does for some steps."""
-
-    steps: int
-    ranks: int
-    rows: int
-    quotas: tuple[int, int, int]
-    factor: int
-
-    def recipe(self, seed: int, length: int) -> Recipe:
-        shares = {
-            name: Share(TOKENS[name] // length, SHUFFLES[name], quota)
-            for name, quota in zip(TOKENS, self.quotas, strict=True)
-            if quota
-        }
-        return Recipe(seed, length, self.ranks * self.rows, shares, self.ranks, epoch_size=50)
-
-
-stretches = st.lists(
-    st.builds(
-        Stretch,
-        steps=st.integers(1, 9),
-        ranks=st.integers(1, 3),
-        rows=st.integers(1, 5),
-        quotas=st.tuples(*[st.integers(0, 4)] * 3).filter(any),
-        factor=st.sampled_from([1, 1, 1, 2, 3]),
-    ),
-    min_size=1,
-    max_size=6,
-)
+def recipe_of(stretch: Stretch, seed: int, length: int) -> Recipe:
+    shares = {
+        name: Share(TOKENS[name] // length, SHUFFLES[name], quota)
+        for name, quota in zip(TOKENS, stretch.quotas, strict=True)
+        if quota
+    }
+    return Recipe(seed, length, stretch.ranks * stretch.rows, shares, stretch.ranks, epoch_size=50)
 
 
 def lived(run: list[Stretch], seed: int) -> Iterator[tuple[Schedule, int, int]]:
@@ -86,14 +63,14 @@ def lived(run: list[Stretch], seed: int) -> Iterator[tuple[Schedule, int, int]]:
     schedule, step, length = None, 0, 24
     for stretch in run:
         length = length // stretch.factor if length % stretch.factor == 0 else length
-        recipe = stretch.recipe(seed, length)
+        recipe = recipe_of(stretch, seed, length)
         schedule = Schedule.start(recipe) if schedule is None else schedule.change(recipe, step)
         for _ in range(stretch.steps):
             yield schedule, step, length
             step += 1
 
 
-@given(run=stretches, seed=st.integers(0, 3))
+@given(run=runs(least_steps=1), seed=st.integers(0, 3))
 @settings(max_examples=150)
 def test_every_row_is_the_next_one_of_its_source_through_any_changes(run: list[Stretch], seed: int) -> None:
     tapes = {name: Tape(name, seed) for name in TOKENS}
@@ -107,7 +84,7 @@ def test_every_row_is_the_next_one_of_its_source_through_any_changes(run: list[S
         assert samples.tolist() == [tapes[name].read(length) for name in names]
 
 
-@given(run=stretches, seed=st.integers(0, 3))
+@given(run=runs(least_steps=1), seed=st.integers(0, 3))
 def test_the_past_stays_as_it_was_and_ranks_only_cut_it(run: list[Stretch], seed: int) -> None:
     history = []
     for schedule, step, _ in lived(run, seed):
@@ -122,7 +99,7 @@ def test_the_past_stays_as_it_was_and_ranks_only_cut_it(run: list[Stretch], seed
         assert schedule.rows(step)[1].tolist() == samples
 
 
-@given(run=stretches, seed=st.integers(0, 3))
+@given(run=runs(least_steps=1), seed=st.integers(0, 3))
 def test_steps_follow_each_other_and_never_straddle_epochs(run: list[Stretch], seed: int) -> None:
     """The offset counts rows of the present length: where rows become shorter, it grows by the same factor."""
     epoch, offset, present = 0, 0, 24
@@ -137,7 +114,7 @@ def test_steps_follow_each_other_and_never_straddle_epochs(run: list[Stretch], s
         epoch, offset = place.epoch, place.offset + place.rows
 
 
-@given(run=stretches, seed=st.integers(0, 3), name=st.sampled_from(list(TOKENS)), first=st.integers(0, 95))
+@given(run=runs(least_steps=1), seed=st.integers(0, 3), name=st.sampled_from(list(TOKENS)), first=st.integers(0, 95))
 def test_the_steps_of_some_tokens_are_those_that_used_them(
     run: list[Stretch], seed: int, name: str, first: int
 ) -> None:
@@ -155,11 +132,11 @@ def test_the_steps_of_some_tokens_are_those_that_used_them(
         assert found == sorted(used.get(epoch, set()))
 
 
-@given(run=stretches, step=st.integers(0, 60))
+@given(run=runs(least_steps=1), step=st.integers(0, 60))
 def test_changing_to_what_it_does_already_changes_nothing(run: list[Stretch], step: int) -> None:
     *_, (schedule, _, length) = lived(run, seed=0)
     step = max(step, schedule.phases[-1].step)
-    again = schedule.change(run[-1].recipe(0, length), step)
+    again = schedule.change(recipe_of(run[-1], 0, length), step)
 
     assert again == schedule
 

@@ -45,7 +45,7 @@ def file(tmp_path: Path) -> FoundFile:
     return write(tmp_path / "a.txt", b"a line of text\n" * 40)
 
 
-def refuse(read: ChunkRead, file: FoundFile, message: str) -> None:
+def assert_refused(read: ChunkRead, file: FoundFile, message: str) -> None:
     """Nothing of a file that fails is used, and who wants an error gets one that says why."""
     assert not len(read.block)
     with pytest.raises(SourceError, match=message):
@@ -60,7 +60,7 @@ def test_a_file_that_changes_between_two_chunks_is_a_bad_record(
     next(reads)
     change(file.path)
 
-    refuse(next(reads), file, r"a.txt:\d+: changed: the file is not as it was found")
+    assert_refused(next(reads), file, r"a.txt:\d+: changed: the file is not as it was found")
 
 
 def test_a_file_that_disappears_is_a_bad_record(file: FoundFile) -> None:
@@ -68,7 +68,7 @@ def test_a_file_that_disappears_is_a_bad_record(file: FoundFile) -> None:
     next(reads)
     file.path.unlink()
 
-    refuse(next(reads), file, r"a.txt:\d+: gone: the file was there when the files were listed")
+    assert_refused(next(reads), file, r"a.txt:\d+: gone: the file was there when the files were listed")
 
 
 @pytest.mark.parametrize("change", CHANGES[:3])
@@ -78,6 +78,7 @@ def test_what_is_read_of_a_file_while_it_changes_is_not_used(
     pread = os.pread
 
     def meanwhile(handle: int, size: int, start: int) -> bytes:
+        monkeypatch.setattr(os, "pread", pread)
         data = pread(handle, size, start)
         change(file.path)
         return data
@@ -85,7 +86,7 @@ def test_what_is_read_of_a_file_while_it_changes_is_not_used(
     chunk = next(iter(format_named("text").chunks(file, READING)))
     monkeypatch.setattr(os, "pread", meanwhile)
 
-    refuse(format_named("text").read(chunk, file, READING), file, r"a.txt:1: changed: ")
+    assert_refused(format_named("text").read(chunk, file, READING), file, r"a.txt:1: changed: ")
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.txt.gz", "a.jsonl.xz"])
@@ -134,4 +135,4 @@ def test_a_folder_in_the_place_of_a_file_is_a_bad_record(file: FoundFile) -> Non
     file.path.mkdir()
 
     (read,) = read_file(file, READING)
-    refuse(read, file, r"a.txt:1: changed: ")
+    assert_refused(read, file, r"a.txt:1: changed: ")

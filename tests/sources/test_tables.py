@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
@@ -18,7 +16,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import SourceError
 from millstream.sources import Reading, discover, format_named, raw_record, read_file
-from sources.samples import PACKERS, judge, see, write
+from sources.samples import PACKERS, Dataset, judge, see, write
 
 texts_or_none = st.lists(st.none() | st.text(st.characters(codec="utf-8"), max_size=20), max_size=30)
 KINDS = [pa.string(), pa.large_string(), pa.binary(), pa.dictionary(pa.int32(), pa.string()), pa.string_view()]
@@ -133,24 +131,6 @@ def test_damage_inside_a_row_group_costs_that_chunk_only(tmp_path: Path) -> None
     assert [record.row for record in seen.records] == [*range(100), *range(200, 300)]
     assert seen.reasons == ["damaged"]
     assert "rows 101 to 200 are lost" in seen.bad[0].found
-
-
-class Dataset:
-    """What a `datasets.Dataset` and an `IterableDataset` show of themselves."""
-
-    column_names = ("id", "text")
-    features = None
-    builder_name, config_name, split = "wiki", "en", "train"
-
-    def __init__(self, texts: list[str | None]) -> None:
-        self.table = pa.table({"id": range(len(texts)), "text": pa.array(texts, pa.string())})
-
-    def with_format(self, kind: str) -> Dataset:
-        assert kind == "arrow"
-        return self
-
-    def iter(self, batch_size: int) -> Iterator[Any]:
-        return iter(self.table.slice(at, 7) for at in range(0, len(self.table), 7))
 
 
 @given(texts_or_none, st.sampled_from([1, 50, 1 << 20]))

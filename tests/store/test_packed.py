@@ -130,19 +130,15 @@ def test_a_mixture_of_plain_and_packed_sources_is_that_of_plain_ones(tmp_path: P
 def test_any_changed_byte_of_a_packed_body_is_found_and_its_block_is_named(
     packed_path: Path, data: st.DataObject, flip: int
 ) -> None:
+    """Of blocks that zstd leaves as they are: what it compresses has bits that say nothing."""
     file = packed_path / data.draw(st.sampled_from(["00000.bin", "00001.bin"]))
     whole = file.read_bytes()
     tokens = int(TokenStore(packed_path).layout.table[int(file.stem), 1])
     table = len(whole) - 8 * -(-tokens // 16)
     place = data.draw(st.integers(64, table - 1))
-    before = TokenStore(packed_path)[:].tolist()
     try:
         file.write_bytes(whole[:place] + bytes([whole[place] ^ flip]) + whole[place + 1 :])
         damages = TokenStore(packed_path).verify().damages
-        if not damages:  # the one bit of a frame that zstd does not use: nothing was changed
-            assert flip == 0x10
-            assert TokenStore(packed_path)[:].tolist() == before
-            return
         assert [each.file for each in damages] == [str(file)]
         (damage,) = damages
         assert damage.start is not None and damage.stop is not None

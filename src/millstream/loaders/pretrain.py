@@ -6,6 +6,7 @@ import glob
 import os
 import tempfile
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
@@ -71,8 +72,12 @@ class PretrainDataLoader(StoreDataLoader):
     kind = "pretrain"
 
     def __new__(cls, *given: Any, streaming: bool = False, **named: Any) -> Any:
-        """Make a loader over a store, or over raw files."""
-        return _streaming(*given, **named) if streaming else super().__new__(cls)
+        """Make a loader over a store, or over raw files, which takes the same arguments."""
+        if not streaming:
+            return super().__new__(cls)
+        asked = signature(cls.__init__).bind(cls, *given, **named)
+        asked.apply_defaults()
+        return _streaming(**asked.arguments)
 
     def __init__(
         self,
@@ -132,30 +137,16 @@ PretrainDataLoader.register(StreamDataLoader)
 
 
 def _streaming(
-    path: Any,
-    *,
-    chunk_size: int | None = None,
-    seq_len: int | None = None,
-    tokenizer: Any = None,
-    documents: Documents = "attend",
-    tail: Literal["drop", "pad"] = "drop",
-    dtype: str | None = None,
-    name: str = "data",
-    pad_id: int | None = None,
-    recipe: Any = None,
-    on_bad: OnBad = "error",
-    eos: str | int | None = "auto",
-    reading: Mapping[str, Any] | None = None,
-    **shared: Unpack[SharedKeywords],
+    path: Any, tokenizer: Any, documents: Documents, tail: Literal["drop", "pad"], shared: SharedKeywords, **asked: Any
 ) -> StreamDataLoader:
     """Open a stream over raw files."""
     settings = resolve(shared)
-    length = row_length(chunk_size, seq_len, settings)
+    length = row_length(asked["chunk_size"], asked["seq_len"], settings)
     if tokenizer is None:
         raise LoaderError("a stream of raw files needs a tokenizer", hint="pass tokenizer='gpt2', a file or an object")
     if isinstance(path, str | os.PathLike) and not os.path.lexists(path) and not glob.has_magic(os.fspath(path)):
         raise SourceError(f"{path}: there is no such file or folder", hint="check the name")
-    if dtype is not None or not is_raw(path):
+    if asked["dtype"] is not None or not is_raw(path):
         raise LoaderError(f"{described(path)}: these are tokens, not raw files", hint="leave out streaming=True")
     _check_choice("documents", documents, ("attend", "isolate", "row"))
     if documents == "row" or tail != "drop":
@@ -164,9 +155,10 @@ def _streaming(
             hint="leave it out, or leave out streaming=True",
         )
     loaded = load_tokenizer(tokenizer)
-    shape = RowShape(length, documents, tail, padding_id(pad_id, loaded, settings))
-    stream = Stream.open(path, loaded, RawSettings(recipe, on_bad, eos, reading or {}), settings, name)
-    return StreamDataLoader(stream, shape, settings, on_bad=on_bad, threads=shared.get("threads"))
+    shape = RowShape(length, documents, tail, padding_id(asked["pad_id"], loaded, settings))
+    raw = RawSettings(asked["recipe"], asked["on_bad"], asked["eos"], asked["reading"] or {})
+    stream = Stream.open(path, loaded, raw, settings, asked["name"])
+    return StreamDataLoader(stream, shape, settings, on_bad=raw.on_bad, threads=shared.get("threads"))
 
 
 def _samples(store: TokenStore, shape: RowShape) -> int:

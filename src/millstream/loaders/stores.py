@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,25 +12,23 @@ from typing import Any
 from millstream._core import Batch
 from millstream.batches import TrainingBatch
 from millstream.batches.engine import Engine, EngineSettings, closed_error
-from millstream.errors import BudgetError, LoaderError
+from millstream.errors import BudgetError
 from millstream.loaders import explain as explaining
-from millstream.loaders.agreement import Agreement
-from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.delivery import Delivery
-from millstream.loaders.loader import DataLoader
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.run import Run
+from millstream.loaders.running import RunningLoader, no_workers
 from millstream.loaders.settings import LoaderSettings, positive
 from millstream.order import Schedule
-from millstream.stats import Profile
-from millstream.tensors import accept_as_torch_dataset, inside_torch_worker
+from millstream.tensors import inside_torch_worker
 
 
-class StoreDataLoader(DataLoader):
+class StoreDataLoader(RunningLoader):
     """What PretrainDataLoader and MixedDataLoader have in common."""
 
     kind = "store"
+    _run: Run
     names_rows = False
     """Whether `metadata["source"]` names the source of each row."""
 
@@ -41,21 +40,19 @@ class StoreDataLoader(DataLoader):
         *,
         epoch_size: int | None = None,
     ) -> None:
-        self.settings = settings
-        self.shape = shape
+        super().__init__(shape, settings)
         self._run = Run(self.kind, members, shape, settings, epoch_size)
         self._delivery = Delivery(shape, settings, names_rows=self.names_rows)
-        accept_as_torch_dataset(StoreDataLoader)
-        self._callbacks = Callbacks(settings.callbacks)
         self._engine = Engine(
             EngineSettings(settings.threads, settings.prefetch, settings.memory_budget, settings.pad_last)
         )
-        self._profile = Profile()
-        self._closed = False
-        self._agreement = Agreement(settings.rank, settings.world_size)
         self._cut_tokens = 0
 
     # The run
+
+    @property
+    def _turn(self) -> AbstractContextManager[Any]:
+        return self._engine.turn  # a forked child has another
 
     def _jumped(self) -> None:
         """Go on elsewhere: what was counted of the rows so far is not about the rows that come."""
@@ -76,7 +73,7 @@ class StoreDataLoader(DataLoader):
     def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
         """Give the next `batch_size` rows of this rank, as one step of the run."""
         start = time.perf_counter_ns()
-        with self._engine.turn:
+        with self._turn:
             run = self._run
             schedule, step, native = run.schedule, run.step, None
             rows = self.settings.batch_size if batch_size is None else batch_size
@@ -142,58 +139,23 @@ class StoreDataLoader(DataLoader):
             yield self.next()
         self._callbacks.epoch_ended(epoch)
 
-    @property
-    def epoch(self) -> int:
-        """The epoch of the next step."""
-        return self._run.epoch
-
-    @property
-    def step(self) -> int:
-        """The number of the next step."""
-        return self._run.step
-
     def get_num_batches(self) -> int:
         """Say how many batches an epoch has, at the present batch size."""
         return int(self._run.clock.steps_in(self._run.phase.size))
 
-    def reset(self) -> None:
-        """Go back to the very beginning of the run."""
-        with self._engine.turn:
-            self._run.restart()
-            self._jumped()
-
     def seek(self, step: int) -> None:
         """Go to a step of the run, in either direction, at no cost."""
-        with self._engine.turn:
+        with self._turn:
             self._run.follow(self.settings.batch_size, step)
             self._jumped()
 
     def prefetch(self, batches: int) -> None:
         """Keep this many batches ready from now on, and start filling them."""
         depth = positive("prefetch", batches)
-        with self._engine.turn:
+        with self._turn:
             self._engine.stop()
             self._engine.settings = replace(self._engine.settings, prefetch=depth)
             self._start()
-
-    def __reduce__(self) -> Any:
-        raise no_workers()
-
-    # State
-
-    def state_dict(self) -> dict[str, Any]:
-        """Describe where the run stands: readable JSON, equal on all ranks, loadable on any number of them."""
-        return self._run.state()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a state was saved, with this loader's own batch size, ranks, weights and sources."""
-        with self._engine.turn:
-            self._run.resume(state)
-            self._jumped()
-
-    def commit(self, state: Mapping[str, Any]) -> None:
-        """Say that a state is safely saved. A store keeps everything, so there is nothing to let go of."""
-        self._run.check(state)
 
     # Explaining
 
@@ -266,11 +228,3 @@ class StoreDataLoader(DataLoader):
     def __repr__(self) -> str:
         sources = ", ".join(f"{name}: {len(member.store)} tokens" for name, member in self._run.members.items())
         return f"{type(self).__name__}({sources}; rows of {self.shape.length}, step {self._run.step})"
-
-
-def no_workers() -> LoaderError:
-    """Say that a loader does not go to other processes: each would give all rows again."""
-    return LoaderError(
-        "a Millstream loader stays in the process of the trainer, and does not go to workers of torch's DataLoader",
-        hint="pass num_workers=0: Millstream's own threads do the work; elsewhere open the store and load_state_dict()",
-    )

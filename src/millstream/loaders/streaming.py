@@ -9,7 +9,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import astuple
 from typing import Any
 
@@ -17,25 +18,21 @@ from millstream._core import order_version
 from millstream.batches import TrainingBatch
 from millstream.batches.engine import Counters, closed_error
 from millstream.errors import LoaderError
-from millstream.loaders.agreement import Agreement
-from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.lane_source import LaneSource
-from millstream.loaders.loader import DataLoader
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin
+from millstream.loaders.running import RunningLoader, no_workers
 from millstream.loaders.settings import LoaderSettings, positive
-from millstream.loaders.stores import no_workers
 from millstream.loaders.stream import Stream
 from millstream.loaders.stream_explain import samples_of
 from millstream.loaders.stream_rows import RowColumns
 from millstream.loaders.stream_run import StreamRun
 from millstream.loaders.transforms import PerRow, transform_batch, transform_rows
 from millstream.parts.policy import OnBad
-from millstream.stats import Profile
-from millstream.tensors import accept_as_torch_dataset, backend, inside_torch_worker
+from millstream.tensors import backend, inside_torch_worker
 
 
-class StreamDataLoader(DataLoader):
+class StreamDataLoader(RunningLoader):
     """Rows of raw files, tokenised by threads while training runs; see docs/streaming.md.
 
     >>> import tempfile, pathlib
@@ -49,26 +46,28 @@ class StreamDataLoader(DataLoader):
     ('the mill', 'mill.txt')
     """
 
+    _run: StreamRun
+
     def __init__(
         self, stream: Stream, shape: RowShape, settings: LoaderSettings, *, on_bad: OnBad, threads: int | None
     ) -> None:
-        self.settings, self.shape, self.stream = settings, shape, stream
+        super().__init__(shape, settings)
+        self.stream = stream
         self._run = StreamRun(stream, settings, shape.length, {"documents": shape.documents})
         self._on_bad, self._threads, self._prefetch = on_bad, threads, settings.prefetch
         self._backend = backend(settings.framework)
-        accept_as_torch_dataset(StreamDataLoader)
         self._row_transforms = [each for each in settings.transforms if isinstance(each, PerRow)]
         self._batch_transforms = [each for each in settings.transforms if not isinstance(each, PerRow)]
-        self._callbacks = Callbacks(settings.callbacks)
-        self._agreement = Agreement(settings.rank, settings.world_size)
-        self._profile = Profile()
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         self._source: LaneSource | None = None
         self._process = os.getpid()
         self._past = Counters()
-        self._closed = False
 
     # The run
+
+    @property
+    def _turn(self) -> AbstractContextManager[Any]:
+        return self._lock
 
     def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
         """Give the next `batch_size` rows of this rank, as one step of the run."""
@@ -162,25 +161,9 @@ class StreamDataLoader(DataLoader):
                 yield self.next()
         self._callbacks.epoch_ended(epoch)
 
-    @property
-    def epoch(self) -> int:
-        """The epoch of the next step: how often this rank has read all its lanes to the end."""
-        return self._run.epoch
-
-    @property
-    def step(self) -> int:
-        """The number of the next step."""
-        return self._run.step
-
     def get_num_batches(self) -> int:
         """Say how many batches the present epoch has; raises UnknownLength until every lane was read to its end."""
         return self._run.steps_of_epoch()
-
-    def reset(self) -> None:
-        """Go back to the very beginning of the run."""
-        with self._turn:
-            self._run.restart()
-            self._jumped()
 
     def seek(self, step: int) -> None:
         """Go to a step that the log knows."""
@@ -207,29 +190,10 @@ class StreamDataLoader(DataLoader):
             self._last_wish.detach()
             source.close()
 
-    def __reduce__(self) -> Any:
-        raise no_workers()
-
     @property
     def member(self) -> Member:
         """A stream takes no part in a mixture: its lanes have an order of their own."""
         raise LoaderError("a stream cannot be mixed", hint="leave out streaming=True: the files are prepared once")
-
-    # State
-
-    def state_dict(self) -> dict[str, Any]:
-        """Describe where the run stands. Each rank knows the places of its own lanes: see `merge_states`."""
-        return self._run.state()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a state was saved, with this loader's own batch size and ranks."""
-        with self._turn:
-            self._run.resume(state)
-            self._jumped()
-
-    def commit(self, state: Mapping[str, Any]) -> None:
-        """Say that a state is safely saved. Raw files stay where they are, so there is nothing to let go of."""
-        self._run.check(state)
 
     # Explaining
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from millstream.parts.cache import PartCache, key_of
+from millstream.sources import FoundFile
 
 SEGMENT_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
@@ -75,17 +77,28 @@ def digest_of(path: Path, size: int) -> str:
     return join_segments(digest_segment(path, number) for number in range(segments(size)))
 
 
-def remembered_digest(cache: PartCache, path: Path) -> str | None:
-    """The digest of a file that was hashed before and has not been touched since, or None."""
-    touch = touch_of(path)
-    note = cache.note(touch) if touch else None
-    return note.get("blake2b") if isinstance(note, dict) else None
+def digesting(
+    file: FoundFile, cache: PartCache | None, begin: Callable[..., Callable[[], bytes]] = partial
+) -> Callable[[], str]:
+    """Begin to hash a file, unless its digest is known; the call that is given waits for it, and remembers it.
 
+    `begin` starts a call elsewhere, and gives what waits for its result; without it the hashing waits to be asked for.
+    """
+    if file.data is not None:
+        return partial(identify_object, file.data)
+    touch = touch_of(file.path)
+    note = None if cache is None or not touch else cache.note(touch)
+    if isinstance(note, dict) and (known := note.get("blake2b")):
+        return lambda: known
+    hashes = [begin(digest_segment, file.path, number) for number in range(segments(file.bytes))]
 
-def remember_digest(cache: PartCache, path: Path, touch: str, digest: str) -> None:
-    """Remember a digest, unless there is none or the file was touched since `touch` was taken."""
-    if digest and touch == touch_of(path):
-        cache.put_note(touch, {"blake2b": digest})
+    def finish() -> str:
+        digest = join_segments(wait() for wait in hashes)
+        if cache is not None and digest and touch == touch_of(file.path):
+            cache.put_note(touch, {"blake2b": digest})
+        return digest
+
+    return finish
 
 
 def touch_of(path: Path) -> str:

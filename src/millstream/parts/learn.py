@@ -7,17 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from millstream.parts.cache import PartCache, key_of
-from millstream.parts.identity import (
-    digest_segment,
-    identify_object,
-    join_segments,
-    remember_digest,
-    remembered_digest,
-    segments,
-    touch_of,
-)
+from millstream.parts.identity import digesting
 from millstream.records import Recipe
-from millstream.sources import BadRecord, Found, FoundFile, Reading, format_named
+from millstream.sources import BadRecord, Found, Reading, format_named
 from millstream.sources.failure import FLEETING
 from millstream.stats.progress import OnProgress, Progress
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, learn_tokenizer, load_tokenizer
@@ -32,7 +24,7 @@ def learned_or_loaded(
         return load_tokenizer(wanted)
     key, known = None, None
     if cache is not None and recipe.digest() is not None:
-        digests = [_digest(cache, file) for file in found.files]
+        digests = [digesting(file, cache)() for file in found.files]
         if all(digests):  # of a file that cannot be hashed nothing is known
             key = key_of("tokenizer", wanted, digests, str(reading), recipe.digest())
             known = cache.note(key)
@@ -68,14 +60,3 @@ def _texts(
             progress(Progress("learn tokenizer", done, found.bytes, "bytes"))
         before += file.bytes
     progress(Progress("learn tokenizer", found.bytes, found.bytes, "bytes"))
-
-
-def _digest(cache: PartCache, file: FoundFile) -> str:
-    if file.data is not None:
-        return identify_object(file.data)
-    known = remembered_digest(cache, file.path)
-    if known is None:
-        touch = touch_of(file.path)
-        known = join_segments(digest_segment(file.path, number) for number in range(segments(file.bytes)))
-        remember_digest(cache, file.path, touch, known)
-    return known

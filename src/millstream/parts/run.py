@@ -5,21 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
 
 from millstream.errors import SourceError
 from millstream.parts.cache import PartCache, key_of
-from millstream.parts.identity import (
-    digest_segment,
-    identify_object,
-    join_segments,
-    remember_digest,
-    remembered_digest,
-    segments,
-    touch_of,
-)
+from millstream.parts.identity import digesting
 from millstream.parts.part import Part
 from millstream.parts.pool import Workers, in_order
 from millstream.parts.process import Job, make_part
@@ -84,8 +75,8 @@ class Run:
         return Made(number, part, key)
 
     def _chunks(self, file: FoundFile, digest: str) -> Iterator[Chunk]:
-        """The chunks of a file; if all their parts are known, without reading it."""
-        if self.job.identity is None or self.cache is None:
+        """The chunks of a file; if all their parts are known, without reading it. What has no digest is not known."""
+        if not digest or self.job.identity is None or self.cache is None:
             yield from format_named(file.format).chunks(file, self.job.reading)
             return
         key = key_of("chunks", self.job.identity[1], file.format, digest)
@@ -103,31 +94,14 @@ class Run:
         """The digest of each file, in order; files that come next are hashed meanwhile."""
         waiting: deque[Callable[[], str]] = deque()
         for file in self.files:
-            waiting.append(self._hashing(file))
+            waiting.append(digesting(file, self.cache, self._begun))
             if len(waiting) > self.workers.count:
                 yield waiting.popleft()()
         while waiting:
             yield waiting.popleft()()
 
-    def _hashing(self, file: FoundFile) -> Callable[[], str]:
-        """Begin to hash a file, unless its digest is known; the call that is given waits for it."""
-        if file.data is not None:
-            return lambda: identify_object(file.data)
-        known = None if self.cache is None else remembered_digest(self.cache, file.path)
-        if known is not None:
-            return lambda: known
-        touch = touch_of(file.path)
-        hashes: list[Future[bytes]] = [
-            self.workers.submit(digest_segment, file.path, number) for number in range(segments(file.bytes))
-        ]
-
-        def finish() -> str:
-            digest = join_segments(each.result() for each in hashes)
-            if self.cache is not None:
-                remember_digest(self.cache, file.path, touch, digest)
-            return digest
-
-        return finish
+    def _begun(self, call: Callable[..., bytes], *arguments: object) -> Callable[[], bytes]:
+        return self.workers.submit(call, *arguments).result
 
 
 _KNOWN = object()  # marks a chunk whose part is in the cache: nothing was read for it

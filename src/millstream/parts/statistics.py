@@ -90,11 +90,11 @@ class Statistics:
         self.lengths = (np.asarray(self.lengths) + bins[:LENGTH_BINS]).tolist()
 
     def tick(self, source_bytes: int, tokens: int) -> None:
-        """Note how far the run is; of a long one, every other note is forgotten now and then."""
+        """Note how far the run is; of a long one, every other note but the newest is forgotten now and then."""
         self.source_bytes = source_bytes
         self.pace.append((round(time.perf_counter() - self.started, 3), source_bytes, tokens))
         if len(self.pace) > MOST_SAMPLES:
-            self.pace = self.pace[::2]
+            self.pace = [*self.pace[:-1:2], self.pace[-1]]
 
     @property
     def documents(self) -> int:

@@ -7,6 +7,7 @@ document. Words are ours (`words`): a limit of None is switched off. Ratios are 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,23 +52,14 @@ class GopherQuality(BlockProcessor):
 
     def process_block(self, block: RecordBlock) -> ProcessedBlock:
         """Judge each record."""
-        verdicts = np.zeros(len(block), np.uint8)
-        _core.gopher_quality(
-            block.text,
-            block.ends,
-            min_words=_low(self.min_words),
-            max_words=_high(self.max_words),
-            min_mean_word_length=_low(self.min_mean_word_length),
-            max_mean_word_length=_high(self.max_mean_word_length),
-            max_symbol_ratio=_high(self.max_symbol_ratio),
-            max_bullet_lines=_high(self.max_bullet_lines),
-            max_ellipsis_lines=_high(self.max_ellipsis_lines),
-            min_alphabetic_words=_low(self.min_alphabetic_words),
+        return _judged(
+            self,
+            block,
+            _core.gopher_quality,
+            _core.gopher_quality_reasons(),
             min_stop_words=self.min_stop_words or 0,
             stop_words=list(self.stop_words),
-            verdicts=verdicts,
         )
-        return ProcessedBlock.judged(block, verdicts, _core.gopher_quality_reasons())
 
 
 @dataclass(frozen=True)
@@ -85,21 +77,16 @@ class GopherRepetition(BlockProcessor):
 
     def process_block(self, block: RecordBlock) -> ProcessedBlock:
         """Judge each record."""
-        verdicts = np.zeros(len(block), np.uint8)
-        _core.gopher_repetition(
-            block.text,
-            block.ends,
-            max_repeated_lines=_high(self.max_repeated_lines),
-            max_repeated_paragraphs=_high(self.max_repeated_paragraphs),
-            max_repeated_line_characters=_high(self.max_repeated_line_characters),
-            max_repeated_paragraph_characters=_high(self.max_repeated_paragraph_characters),
-            top_n_grams=[(n, float(limit)) for n, limit in self.top_n_grams],
-            repeated_n_grams=[(n, float(limit)) for n, limit in self.repeated_n_grams],
-            verdicts=verdicts,
-        )
         top = [f"one {n}-gram is too much of the text" for n, _ in self.top_n_grams]
         repeated = [f"too much text in repeated {n}-grams" for n, _ in self.repeated_n_grams]
-        return ProcessedBlock.judged(block, verdicts, [*_core.gopher_repetition_reasons(), *top, *repeated])
+        return _judged(
+            self,
+            block,
+            _core.gopher_repetition,
+            [*_core.gopher_repetition_reasons(), *top, *repeated],
+            top_n_grams=[(n, float(limit)) for n, limit in self.top_n_grams],
+            repeated_n_grams=[(n, float(limit)) for n, limit in self.repeated_n_grams],
+        )
 
 
 @dataclass(frozen=True)
@@ -121,20 +108,15 @@ class FineWebQuality(BlockProcessor):
 
     def process_block(self, block: RecordBlock) -> ProcessedBlock:
         """Judge each record."""
-        verdicts = np.zeros(len(block), np.uint8)
-        _core.fineweb_quality(
-            block.text,
-            block.ends,
-            min_punctuated_lines=_low(self.min_punctuated_lines),
+        return _judged(
+            self,
+            block,
+            _core.fineweb_quality,
+            _core.fineweb_quality_reasons(),
             keep_if_none_punctuated=self.keep_if_none_punctuated,
-            max_short_lines=_high(self.max_short_lines),
             short_line_characters=self.short_line_characters,
-            max_repeated_characters=_high(self.max_repeated_characters),
-            max_newlines_per_word=_high(self.max_newlines_per_word),
             line_ends=[ord(each) for each in self.line_ends],
-            verdicts=verdicts,
         )
-        return ProcessedBlock.judged(block, verdicts, _core.fineweb_quality_reasons())
 
 
 @dataclass(frozen=True)
@@ -185,9 +167,17 @@ class C4Quality(BlockProcessor):
         return replace(judged, notes={f"lines left out: {reason}": count for reason, count in notes})
 
 
-def _low(limit: float | None) -> float:
-    return -math.inf if limit is None else float(limit)
+def _judged(
+    step: BlockProcessor, block: RecordBlock, judge: Callable[..., None], reasons: list[str], **settings: object
+) -> ProcessedBlock:
+    """Let a native rule judge each record by the limits of a step (min_…, max_…) and its other settings."""
+    verdicts = np.zeros(len(block), np.uint8)
+    limits = {name: _limit(name, value) for name, value in vars(step).items() if name.startswith(("min_", "max_"))}
+    judge(block.text, block.ends, verdicts=verdicts, **(limits | settings))
+    return ProcessedBlock.judged(block, verdicts, reasons)
 
 
-def _high(limit: float | None) -> float:
-    return math.inf if limit is None else float(limit)
+def _limit(name: str, value: float | None) -> float:
+    if value is None:
+        return -math.inf if name.startswith("min_") else math.inf
+    return float(value)

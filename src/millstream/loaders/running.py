@@ -1,0 +1,112 @@
+"""RunningLoader: a loader that stands at a step of a run, and goes elsewhere in it. Over stores or over raw files."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from millstream.errors import LoaderError
+from millstream.loaders.agreement import Agreement
+from millstream.loaders.callbacks import Callbacks
+from millstream.loaders.loader import DataLoader
+from millstream.loaders.member import RowShape
+from millstream.loaders.settings import LoaderSettings
+from millstream.stats import Profile
+from millstream.tensors import accept_as_torch_dataset
+
+
+class Standing(Protocol):
+    """A run that stands at its next step."""
+
+    step: int
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next step."""
+        ...
+
+    def restart(self) -> None:
+        """Stand at the very beginning."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Describe where it stands."""
+        ...
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Stand where a state says."""
+        ...
+
+    def check(self, state: Mapping[str, Any]) -> object:
+        """Refuse a state of another run."""
+        ...
+
+
+class RunningLoader(DataLoader):
+    """What the loaders over stores and over raw files have in common."""
+
+    _run: Standing
+
+    def __init__(self, shape: RowShape, settings: LoaderSettings) -> None:
+        self.settings, self.shape = settings, shape
+        self._callbacks = Callbacks(settings.callbacks)
+        self._agreement = Agreement(settings.rank, settings.world_size)
+        self._profile = Profile()
+        self._closed = False
+        accept_as_torch_dataset(RunningLoader)
+
+    @property
+    @abstractmethod
+    def _turn(self) -> AbstractContextManager[Any]:
+        """Who has it moves the run; the others wait."""
+
+    @abstractmethod
+    def _jumped(self) -> None:
+        """Let go of what was made for the steps that would have come."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next step; of raw files, how often this rank has read all its lanes to the end."""
+        return self._run.epoch
+
+    @property
+    def step(self) -> int:
+        """The number of the next step."""
+        return self._run.step
+
+    def reset(self) -> None:
+        """Go back to the very beginning of the run."""
+        with self._turn:
+            self._run.restart()
+            self._jumped()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Describe where the run stands: readable JSON, loadable on any number of ranks.
+
+        Over stores it is equal on all ranks; over raw files each rank knows the places of its own lanes: see
+        `merge_states`.
+        """
+        return self._run.state()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where a state was saved, with this loader's own batch size, ranks, weights and sources."""
+        with self._turn:
+            self._run.resume(state)
+            self._jumped()
+
+    def commit(self, state: Mapping[str, Any]) -> None:
+        """Say that a state is safely saved. The data stays where it is, so there is nothing to let go of."""
+        self._run.check(state)
+
+    def __reduce__(self) -> Any:
+        raise no_workers()
+
+
+def no_workers() -> LoaderError:
+    """Say that a loader does not go to other processes: each would give all rows again."""
+    return LoaderError(
+        "a Millstream loader stays in the process of the trainer, and does not go to workers of torch's DataLoader",
+        hint="pass num_workers=0: Millstream's own threads do the work; elsewhere open the store and load_state_dict()",
+    )

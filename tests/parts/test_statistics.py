@@ -1,0 +1,22 @@
+"""The numbers of a run: few, however long it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from millstream.parts import statistics
+from millstream.parts.statistics import Statistics
+
+
+@pytest.mark.parametrize("most", [2, 5, 8])
+def test_a_long_run_keeps_few_notes_and_always_the_first_and_the_newest(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics, "MOST_SAMPLES", most)
+    run = Statistics.of([])
+
+    for number in range(100):
+        run.tick(10 * number, number)
+        tokens = [tokens for _, _, tokens in run.pace]
+        assert tokens[0] == 0 and tokens[-1] == number
+        assert len(tokens) <= most and tokens == sorted(set(tokens))
