@@ -44,7 +44,7 @@ class EpochOrder {
     const auto key = derive(spec.key, epoch);
     if (spec.windows) {
       if (spec.samples != spec.windows->samples()) throw std::invalid_argument("the windows do not have so many bins");
-      packed_.emplace(spec.windows, spec.shuffle == Shuffle::none ? std::nullopt : std::optional(key));
+      packed_ = std::make_unique<WindowOrder>(spec.windows, spec.shuffle == Shuffle::none ? std::nullopt : std::optional(key));
       return;
     }
     if (spec.shuffle == Shuffle::global) whole_.emplace(spec.samples, key);
@@ -128,7 +128,7 @@ class EpochOrder {
 
   OrderSpec spec_;
   std::uint64_t epoch_;
-  std::optional<WindowOrder> packed_;
+  std::unique_ptr<WindowOrder> packed_;  // few have one, and all would have to make room for it
   std::optional<Permutation> whole_;  // of samples (global) or of blocks (local)
   std::uint64_t last_samples_ = 0;    // in the last, maybe short, block
   std::uint64_t last_slot_ = 0;       // where that block stands in this epoch

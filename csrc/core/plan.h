@@ -68,7 +68,7 @@ class Plan {
     std::size_t windows = 0;
     for (const auto& course : courses_)
       for (const auto* order : {&course.order, &course.begun})
-        if (order->windows) windows += WindowOrder::bytes(*order->windows);
+        if (order->windows) windows += sizeof(WindowOrder) + WindowOrder::bytes(*order->windows);
     return courses_.size() * sizeof(PlanScratch::Orders) + count * per_row + tables + windows;
   }
 

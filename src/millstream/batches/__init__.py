@@ -3,7 +3,7 @@
 from millstream.batches.batch import TrainingBatch
 from millstream.batches.completion import CompletionTracker
 from millstream.batches.distribute import Balancer, distribute, register_balancer
-from millstream.batches.engine import Engine, EngineSettings, FeedSource
+from millstream.batches.engine import Engine, EngineSettings
 from millstream.batches.pool import BatchPool, PoolStats
 from millstream.batches.queue import BatchQueue, QueueStats
 from millstream.batches.topology import Topology
@@ -15,7 +15,6 @@ __all__ = [
     "CompletionTracker",
     "Engine",
     "EngineSettings",
-    "FeedSource",
     "PoolStats",
     "QueueStats",
     "Topology",

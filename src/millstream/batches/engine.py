@@ -9,7 +9,7 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from millstream._core import (
@@ -19,8 +19,9 @@ from millstream._core import (
     Clock,
     DataError,
     Feed,
+    FeedSource,
     IdError,
-    Plan,
+    Packing,
     Ring,
     RingClosed,
     StoreFiles,
@@ -38,14 +39,6 @@ class EngineSettings:
     """Batches kept ready; None: at least 8, and as many small ones as fill 1 MiB, up to 64."""
     memory_budget: int | None = None
     pad_last: bool = False
-
-
-@dataclass(frozen=True)
-class FeedSource:
-    """A store as the engine sees it; `id_limit` is 0 where its ids were checked when it was opened."""
-
-    layout: Layout
-    id_limit: int = 0
 
 
 def store_files(layout: Layout) -> StoreFiles:
@@ -66,20 +59,17 @@ def store_files(layout: Layout) -> StoreFiles:
     )
 
 
-def make_feed(
-    sources: Iterable[FeedSource],
-    plan: Plan,
-    length: int,
-    labels: str,
-    documents: str,
-    pad_id: int,
-    id_bytes: int,
-) -> Feed:
-    """Join a plan with the stores it speaks of."""
-    listed = list(sources)
-    files = [store_files(source.layout) for source in listed]
-    limits = [source.id_limit for source in listed]
-    return Feed(files, limits, plan, length, labels, documents, pad_id, id_bytes)
+def feed_source(layout: Layout, id_limit: int, documents: str, packing: Packing | None = None) -> FeedSource:
+    """Tell the engine how a store becomes rows; `id_limit` is 0 where its ids were checked when it was opened."""
+    return FeedSource(store_files(layout), id_limit, documents, packing)
+
+
+def packing_of(layout: Layout, window_documents: int, capacity: int, key: int | None) -> Packing:
+    """Pack the documents of a store into bins: one pass over their lengths."""
+    try:
+        return Packing(store_files(layout), window_documents, capacity, key)
+    except DataError as error:
+        raise data_error(error) from None
 
 
 @dataclass

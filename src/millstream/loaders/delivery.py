@@ -17,14 +17,15 @@ from millstream.tensors import backend
 class Delivery:
     """Finishes batches. This runs for every batch: keep it lean."""
 
-    def __init__(self, shape: RowShape, settings: LoaderSettings, *, names_rows: bool) -> None:
+    def __init__(self, shape: RowShape, settings: LoaderSettings, *, names_rows: bool, whole_documents: bool) -> None:
         self._shape = shape
         self._settings = settings
         self._names_rows = names_rows
         self._backend = backend(settings.framework)
         self._row_transforms = [t for t in settings.transforms if isinstance(t, PerRow)]
         self._batch_transforms = [t for t in settings.transforms if not isinstance(t, PerRow)]
-        self._extras = shape.documents != "attend" or names_rows or settings.pad_last
+        self._extras = whole_documents or shape.documents != "attend" or names_rows or settings.pad_last
+        self._whole_documents = whole_documents
         self.id_bytes: int = self._backend.ID_BYTES
 
     def batch(self, native: Batch, phase: Phase, step: int) -> TrainingBatch:
@@ -65,7 +66,7 @@ class Delivery:
             batch.metadata["source"] = [names[number] for number in native.sources.tolist()]
         if self._settings.pad_last:
             batch.metadata["filler"] = [False] * rows + [True] * filler
-        if self._shape.documents == "row":
+        if self._whole_documents:
             batch.metadata["cut_tokens"] = native.cuts.tolist()
 
     def transformed(self, batch: TrainingBatch) -> TrainingBatch:

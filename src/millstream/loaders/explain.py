@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millstream.errors import LoaderError
-from millstream.loaders.member import Member, RowShape
+from millstream.loaders.member import Member
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.run import Run
 
@@ -14,7 +14,7 @@ def origins_of(step: int, run: Run) -> list[RowOrigin]:
     rank = run.settings.rank if phase.ranks == run.settings.world_size else None
     names, samples = run.schedule.rows(step, rank)
     return [
-        RowOrigin(row, name, sample, *_spans_and_text(_member(name, run), name, sample, run.shape, phase.row_length))
+        RowOrigin(row, name, sample, *_spans_and_text(_member(name, run), name, sample, phase.row_length))
         for row, (name, sample) in enumerate(zip(names, samples.tolist(), strict=True))
     ]
 
@@ -28,21 +28,27 @@ def _member(name: str, run: Run) -> Member:
     return run.members[name]
 
 
-def _spans_and_text(
-    member: Member, name: str, sample: int, shape: RowShape, length: int
-) -> tuple[tuple[Span, ...], str | None]:
+def _spans_and_text(member: Member, name: str, sample: int, length: int) -> tuple[tuple[Span, ...], str | None]:
     store, tokenizer = member.store, member.text_tokenizer
-    if shape.documents == "row":
-        start, stop = store.document_span(sample)
-        stop = min(stop, start + length)
-    else:
-        start = sample * length
-        stop = min(start + length, len(store))
+    stretches = [(start, min(stop, start + length)) for start, stop in _stretches(member, sample, length)]
     spans = tuple(
         Span(name, int(document), int(first), int(last), store.file_of(int(document)))
+        for start, stop in stretches
         for document, first, last in zip(*store.spans_of(start, stop), strict=True)
     )
-    return spans, None if tokenizer is None else tokenizer.decode(store.read(start, stop).tolist())
+    if tokenizer is None:
+        return spans, None
+    return spans, tokenizer.decode([token for start, stop in stretches for token in store.read(start, stop).tolist()])
+
+
+def _stretches(member: Member, sample: int, length: int) -> list[tuple[int, int]]:
+    """Where the inputs of a row lie in the store: [start, stop) each, before they are cut to the length of the row."""
+    store = member.store
+    if member.packing is not None:
+        return [store.document_span(document) for document in member.packing.documents(sample)]
+    if member.shape.documents == "row":
+        return [store.document_span(sample)]
+    return [(sample * length, len(store))]
 
 
 def steps_of(document: int, source: str | None, run: Run) -> list[int]:
@@ -56,12 +62,15 @@ def steps_of(document: int, source: str | None, run: Run) -> list[int]:
         source = next(iter(members))
     if source not in members:
         raise LoaderError(f"there is no source {source!r}", hint=f"there are {', '.join(members)}")
-    store = members[source].store
+    member = members[source]
+    store = member.store
     if not 0 <= document < store.documents:
         raise LoaderError(f"{store.path}: there is no document {document} among {store.documents}")
     start, stop = store.document_span(document)
     if start == stop:
         return []
-    if run.shape.documents == "row":
+    if member.packing is not None:
+        document = member.packing.sample_of(document) or 0  # it has tokens, so it lies in a bin
+    if member.shape.whole_documents:
         return run.schedule.steps_of(source, None, range(document, document + 1), run.epoch)
     return run.schedule.steps_of(source, (start, stop), range(0), run.epoch)

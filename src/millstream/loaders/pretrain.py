@@ -119,7 +119,7 @@ class PretrainDataLoader(StoreDataLoader):
             check_tokenizer(loaded, str(store.path), store.manifest.get("tokenizer"))
         shape = RowShape(length, documents, tail, padding_id(pad_id, loaded, settings))
         share = Share(_samples(store, shape), settings.shuffle)
-        member = Member(store, share, id_limit(store, loaded, settings), loaded)
+        member = Member(store, share, shape, id_limit(store, loaded, settings), loaded)
         super().__init__({name: member}, shape, settings)
 
     @property

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import partial
+from functools import cached_property
 from typing import Any
 
 from millstream._core import Clock, Feed, order_version
-from millstream.batches.engine import FeedSource, make_feed
+from millstream.batches.engine import feed_source
 from millstream.errors import LoaderError
 from millstream.loaders import state as states
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.phases import dump_run, load_run
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import Phase, Recipe, Schedule
+from millstream.order.windows import Windows
 
 MOST_BATCH_TOKENS = 2**31
 
@@ -43,7 +44,7 @@ class Run:
 
     def restart(self) -> None:
         """Stand at the very beginning."""
-        self.stand(Schedule.start(self._recipe(self.settings.batch_size)), 0)
+        self.stand(Schedule.start(self._recipe(self.settings.batch_size), self._windows), 0)
         self._earlier_data: dict[str, Any] = {}  # of sources that were taken out, and may return
         self._missing: dict[str, Any] = {}
 
@@ -70,7 +71,7 @@ class Run:
             ranks=settings.world_size,
             drop_last=settings.drop_last,
             epoch_size=self._epoch_size,
-            splittable=self.shape.documents != "row",
+            splittable=not any(member.shape.whole_documents for member in self.members.values()),
             padded=self.shape.tail == "pad",
         )
 
@@ -78,10 +79,17 @@ class Run:
         """Give what the engine needs to fill the batches of the present phase."""
         shape = self.shape
         members = [self.members[name] for name in self.phase.active]
-        sources = [FeedSource(member.store.layout, member.id_limit) for member in members]
-        plan = self.phase.plan(self.schedule.seed)
-        feed = make_feed(sources, plan, shape.length, self.settings.labels, shape.documents, shape.pad_id, id_bytes)
+        sources = [
+            feed_source(member.store.layout, member.id_limit, member.shape.documents, member.packing)
+            for member in members
+        ]
+        plan = self.phase.plan(self.schedule.seed, self._windows)
+        feed = Feed(sources, plan, shape.length, self.settings.labels, shape.pad_id, id_bytes)
         return feed, self.clock, self.rows
+
+    @cached_property
+    def _windows(self) -> dict[str, Windows]:
+        return {name: member.windows for name, member in self.members.items() if member.windows is not None}
 
     @property
     def epoch(self) -> int:
@@ -111,10 +119,10 @@ class Run:
         phases, data, missing = load_run(state, self.settings.cache_dir, self.settings.seed)
         states.check_data(data, phases, {name: member.store for name, member in self.members.items()})
         for name, member in self.members.items():
-            states.check_samples(phases, name, partial(self.shape.samples_of, member.store))
+            states.check_samples(phases, name, member.samples_of)
         if self.kind == "pretrain":
             states.check_source(phases, next(iter(self.members)))
-        schedule = Schedule(self.settings.seed, phases)
+        schedule = Schedule(self.settings.seed, phases, self._windows)
         states.check_place(state, schedule.place(step))
         self.follow(self.settings.batch_size, step, schedule)
         self._earlier_data, self._missing = data, missing
@@ -125,7 +133,9 @@ class Run:
 
     @property
     def _row_facts(self) -> dict[str, Any]:
-        return {"documents": self.shape.documents, "tail": self.shape.tail}
+        facts: dict[str, Any] = {"documents": self.shape.documents, "tail": self.shape.tail}
+        others = {name: member.shape.documents for name, member in self.members.items()}
+        return facts if set(others.values()) == {self.shape.documents} else {**facts, "documents": others}
 
     def fingerprint(self) -> dict[str, Any]:
         """Say what all ranks must have in common."""
@@ -141,7 +151,7 @@ class Run:
             **{f"places of {name!r}": member.share.quota for name, member in self.members.items()},
             **{key: getattr(settings, key) for key in shared},
             "chunk_size": shape.length,
-            "documents": shape.documents,
+            "documents": self._row_facts["documents"],
             "tail": shape.tail,
             "pad_id": shape.pad_id,
             "epoch_size": self._epoch_size,
@@ -152,9 +162,9 @@ class Run:
     def epoch_losses(self) -> dict[str, int]:
         """Count what every epoch leaves out."""
         found: dict[str, int] = {}
-        if self.shape.documents != "row":
-            for name, member in self.members.items():
-                found[f"tail_tokens:{name}"] = self.shape.tail_tokens(member.store, member.share.samples)
+        for name, member in self.members.items():
+            if not member.shape.whole_documents:
+                found[f"tail_tokens:{name}"] = member.shape.tail_tokens(member.store, member.share.samples)
         if self.settings.drop_last:
             found["dropped_rows"] = self.phase.size % self.phase.global_rows
         return found

@@ -42,7 +42,8 @@ class StoreDataLoader(RunningLoader):
     ) -> None:
         super().__init__(shape, settings)
         self._run = Run(self.kind, members, shape, settings, epoch_size)
-        self._delivery = Delivery(shape, settings, names_rows=self.names_rows)
+        whole = any(member.shape.whole_documents for member in members.values())
+        self._delivery = Delivery(shape, settings, names_rows=self.names_rows, whole_documents=whole)
         self._engine = Engine(
             EngineSettings(settings.threads, settings.prefetch, settings.memory_budget, settings.pad_last)
         )

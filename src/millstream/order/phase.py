@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from millstream._core import Clock, Course, OrderSpec, Plan, derive
 from millstream.errors import OrderError
 from millstream.order.shuffle import LOCAL_GROUP_BLOCKS, Shuffle, local_blocks, source_key
+from millstream.order.windows import NO_WINDOWS, Windows
 
 LONGEST_RUN = 2**62
 """Samples of a run: what the native arithmetic counts without overflow."""
@@ -25,6 +26,8 @@ class Share:
     samples: int
     shuffle: Shuffle = "global"
     quota: int = 1
+    packed: bool = False
+    """Whether samples are bins of documents: rows of another length are other bins."""
 
     def begin(self) -> Standing:
         """Stand at the very beginning."""
@@ -120,13 +123,14 @@ class Phase:
     def shares(self) -> dict[str, Share]:
         """What the recipe of this phase says of its sources."""
         standings = {name: self.sources[name] for name in self.active}
-        return {name: Share(s.samples, s.shuffle, s.quota) for name, s in standings.items()}
+        return {name: Share(s.samples, s.shuffle, s.quota) for name, s in standings.items()}  # packed or not
 
     def follows(self, recipe: Recipe) -> bool:
         """Whether this phase already does what the recipe asks for."""
         settings = (self.global_rows, self.ranks, self.row_length, self.drop_last, self.epoch_size)
         wanted = (recipe.global_rows, recipe.ranks, recipe.row_length, recipe.drop_last, recipe.epoch_size)
-        return settings == wanted and list(self.shares.items()) == list(recipe.sources.items())
+        shares = [(name, replace(share, packed=False)) for name, share in recipe.sources.items()]
+        return settings == wanted and list(self.shares.items()) == shares
 
     def clock(self, rank: int | None = None) -> Clock:
         """Give the clock that cuts this phase into steps, as seen by one rank (None: by all together)."""
@@ -138,28 +142,46 @@ class Phase:
             )
         return Clock(self.left, self.size, self.global_rows, (rank or 0) * rows, rows, self.drop_last)
 
-    def plan(self, seed: int) -> Plan:
-        """Give the plan that names source and sample at each position of this phase."""
+    def plan(self, seed: int, windows: Mapping[str, Windows] = NO_WINDOWS) -> Plan:
+        """Give the plan that names source and sample at each position of this phase.
+
+        Who does not know the windows of a packed source still learns how often it is used, and where.
+        """
         names = self.active
-        courses = [self._course(name, seed) for name in names]
+        courses = [self._course(name, seed, windows) for name in names]
         if len(names) == 1:
             return Plan(courses)
         key = derive(source_key(seed, "\0mix"), self.mixed_since)
         return Plan(courses, [self.sources[name].quota for name in names], key, self.mixed)
 
-    def order(self, name: str, epoch: int, seed: int) -> tuple[OrderSpec, int]:
+    def order(
+        self, name: str, epoch: int, seed: int, windows: Mapping[str, Windows] = NO_WINDOWS
+    ) -> tuple[OrderSpec, int]:
         """Give the order of a source in one of its epochs, and into how many rows each of its samples is cut."""
         standing = self.sources[name]
+        if name in windows:
+            return _packed_order(name, standing, seed, windows[name], self.row_length), 1
         split = standing.split if epoch == standing.epoch else 1
         samples = standing.begun if epoch == standing.epoch else standing.samples
         blocks = local_blocks(self.row_length * split)
         return OrderSpec(standing.shuffle, samples, source_key(seed, name), blocks, LOCAL_GROUP_BLOCKS), split
 
-    def _course(self, name: str, seed: int) -> Course:
+    def _course(self, name: str, seed: int, windows: Mapping[str, Windows]) -> Course:
         standing = self.sources[name]
-        begun, split = self.order(name, standing.epoch, seed)
-        later, _ = self.order(name, standing.epoch + 1, seed)
+        begun, split = self.order(name, standing.epoch, seed, windows)
+        later, _ = self.order(name, standing.epoch + 1, seed, windows)
         return Course(later, begun, split, standing.epoch, standing.offset)
+
+
+def _packed_order(name: str, standing: Standing, seed: int, windows: Windows, row_length: int) -> OrderSpec:
+    if (windows.capacity, windows.samples) != (row_length, standing.samples):
+        raise OrderError(
+            f"{name!r} was packed into {standing.samples} rows of {row_length} tokens then, "
+            f"and into {windows.samples} of {windows.capacity} now",
+            hint=f"only a loader with rows of {row_length} tokens knows what those held",
+        )
+    key = source_key(seed, name)
+    return OrderSpec(standing.shuffle, standing.samples, key, window_bins=list(windows.bins), window_rows=windows.rows)
 
 
 def first_phase(recipe: Recipe) -> Phase:
@@ -223,12 +245,12 @@ def _continued(
     standing = replace(standing, quota=share.quota)
     if standing.offset == 0:
         return replace(standing, samples=share.samples, shuffle=share.shuffle, begun=share.samples, split=1)
-    if factor is None:
+    if factor is None or (share.packed and phase.row_length != recipe.row_length):
         raise OrderError(
             f"rows of {phase.row_length} tokens cannot become rows of {recipe.row_length} "
             f"in the middle of an epoch of {name!r}",
             hint="change it when the epoch has ended"
-            if recipe.padded
+            if recipe.padded or share.packed
             else f"use a length that divides {phase.row_length}, or change it when the epoch has ended",
         )
     if standing.shuffle != share.shuffle:

@@ -6,8 +6,8 @@ position, the same on every rank.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import SupportsIndex
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from millstream.errors import OrderError
 from millstream.order.phase import LONGEST_RUN, Phase, Recipe, first_phase, next_phase
 from millstream.order.shuffle import Words
+from millstream.order.windows import NO_WINDOWS, Windows
 
 
 @dataclass(frozen=True)
@@ -48,21 +49,23 @@ class Schedule:
 
     seed: int
     phases: tuple[Phase, ...]
+    windows: Mapping[str, Windows] = field(default_factory=dict)
+    """Of the sources whose rows are packed."""
 
     @classmethod
-    def start(cls, recipe: Recipe) -> Schedule:
+    def start(cls, recipe: Recipe, windows: Mapping[str, Windows] = NO_WINDOWS) -> Schedule:
         """Begin a run with this recipe."""
-        return cls(recipe.seed, (first_phase(recipe),))
+        return cls(recipe.seed, (first_phase(recipe),), windows)
 
     def change(self, recipe: Recipe, step: int) -> Schedule:
         """Follow `recipe` from `step` on; what lies before stays as it was, what lay behind is forgotten."""
         phase = self.phase_at(step)
         past = tuple(earlier for earlier in self.phases if earlier.step < step)
         if past and past[-1].follows(recipe):  # also when a phase without steps lay in between
-            return Schedule(self.seed, past)
+            return Schedule(self.seed, past, self.windows)
         if not phase.follows(recipe):
             phase = next_phase(phase, recipe, step)
-        return Schedule(self.seed, (*past, phase))
+        return Schedule(self.seed, (*past, phase), self.windows)
 
     def phase_at(self, step: int) -> Phase:
         """Give the phase that a step belongs to."""
@@ -90,7 +93,7 @@ class Schedule:
         phase = self.phase_at(step)
         place = self.place(step, rank)
         sources, samples = np.empty(place.own, np.uint64), np.empty(place.own, np.uint64)
-        phase.plan(self.seed).rows(place.first, sources, samples)
+        phase.plan(self.seed, self.windows).rows(place.first, sources, samples)
         names = phase.active
         return [names[int(source)] for source in sources], samples
 
@@ -139,8 +142,8 @@ class Schedule:
         epoch, last = standing.after(start).epoch, standing.after(stop - 1).epoch
         wanted = np.array(list(samples), np.uint64)
         while epoch <= last:
-            order, split = phase.order(name, epoch, self.seed)
-            inside = wanted[wanted < order.samples * split]
+            order, split = phase.order(name, epoch, self.seed, self.windows)
+            inside = wanted if name in self.windows else wanted[wanted < order.samples * split]
             positions = np.empty_like(inside)
             order.inverse(epoch, inside // np.uint64(split), positions)
             shift = -standing.offset if epoch == standing.epoch else standing.left

@@ -1,0 +1,27 @@
+"""Windows of packed rows: how many bins each has. Bin b of window w is sample w * rows + b, whatever comes before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The bins of each window of a source, packed to rows of `capacity` tokens.
+
+    >>> Windows((3, 2), rows=4, capacity=128).samples
+    5
+    """
+
+    bins: tuple[int, ...] = field(repr=False)
+    rows: int
+    capacity: int
+
+    @property
+    def samples(self) -> int:
+        """Bins of all windows."""
+        return sum(self.bins)
+
+
+NO_WINDOWS: Mapping[str, Windows] = {}
