@@ -102,8 +102,9 @@ void make_source(FeedSource* self, const StoreFiles& store, std::uint32_t id_lim
 }
 
 void make_feed(Feed* self, std::vector<FeedSource> sources, const Plan& plan, std::size_t length, const std::string& labels,
-               std::int64_t pad_id, std::size_t id_bytes) {
+               std::int64_t pad_id, std::size_t id_bytes, const std::string& mean_of) {
   FeedShape shape;
+  shape.mean = named<MeanOf>(mean_of, {{"targets", MeanOf::targets}, {"segments", MeanOf::segments}}, "mean");
   shape.length = length;
   shape.labels = named<Labels>(labels, {{"next", Labels::next}, {"same", Labels::same}}, "labels");
   shape.pad_id = pad_id;
@@ -173,10 +174,11 @@ nb::object take(RingHandle& handle) {
 
 // Threads within a budget that the caller keeps for its next ring.
 void make_ring(RingHandle* self, std::shared_ptr<Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
-               std::size_t depth, std::shared_ptr<Budget> budget, bool pad_last) {
+               std::size_t depth, std::shared_ptr<Budget> budget, bool pad_last, std::uint64_t steps_per_update) {
   if (threads == 0 || depth == 0) throw std::invalid_argument("a ring needs a thread and a slot");
   const auto pool = std::make_shared<Pool>(feed->layout(clock.rank_rows).bytes(), std::move(budget), depth + 1);
-  new (self) RingHandle(std::make_unique<Ring>(std::move(feed), clock, first_step, threads, depth, pool, pad_last));
+  new (self) RingHandle(std::make_unique<Ring>(std::move(feed), clock, first_step, threads, depth, pool, pad_last,
+                                              steps_per_update));
 }
 
 void register_errors(nb::module_& m) {
@@ -216,7 +218,7 @@ void register_feed(nb::module_& m) {
 
   nb::class_<Feed>(m, "Feed", "A plan joined with the stores it speaks of.")
       .def("__init__", &make_feed, "sources"_a, "plan"_a, "length"_a, "labels"_a, "pad_id"_a, "id_bytes"_a,
-           nb::keep_alive<1, 2>())
+           "mean_of"_a = "targets", nb::keep_alive<1, 2>())
       .def("batch_bytes", [](const Feed& feed, std::size_t rows) { return feed.layout(rows).bytes(); }, "rows"_a,
            "Bytes of the buffer of a batch of so many rows.")
       .def("scratch_bytes", &Ring::scratch_bytes, "clock"_a, "threads"_a, "Bytes that so many threads need besides buffers.");
@@ -269,6 +271,12 @@ void register_batch(nb::module_& m) {
                    nb::sig("def weights(self) -> numpy.typing.NDArray[numpy.float32] | None"),
                    "What each target weighs in the loss; None where all weigh 0 or 1.")
       .def_prop_ro("targets", [](const Batch& batch) { return batch.facts.targets; }, "Targets that weigh anything.")
+      .def_prop_ro("step_weight",
+                   [](const Batch& batch) {
+                     const auto& weight = batch.facts.step_weight;
+                     return std::tuple(weight.targets, weight.hundredths, weight.segments);
+                   },
+                   "Targets of a whole update on all ranks, what they weigh in hundredths, and segments that have any.")
       .def_prop_ro("isolated", [](const Batch& batch) { return batch.layout().isolated; })
       .def_prop_ro("nbytes", [](const Batch& batch) { return batch.layout().bytes(); })
       .def_prop_ro("facts",
@@ -287,7 +295,7 @@ void register_ring(nb::module_& m) {
 
   nb::class_<RingHandle>(m, "Ring", "Threads that fill batches ahead of the trainer, handed over in order.")
       .def("__init__", &make_ring, "feed"_a, "clock"_a, "first_step"_a, "threads"_a, "depth"_a, "budget"_a,
-           "pad_last"_a = false, nb::keep_alive<1, 2>())
+           "pad_last"_a = false, "steps_per_update"_a = 0, nb::keep_alive<1, 2>())
       .def("take", &take, nb::sig("def take(self) -> Batch | None"), "The next batch; None when the user holds every buffer.")
       .def("close", [](RingHandle& self) { self.ring->close(); }, nb::call_guard<nb::gil_scoped_release>(),
            "Stop the threads, and let go of all buffers that are not in the user's hands.")

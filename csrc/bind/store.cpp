@@ -8,6 +8,7 @@
 #include "core/narrow.h"
 #include "core/packed.h"
 #include "core/tokenfile.h"
+#include "core/weights.h"
 
 using namespace nb::literals;
 
@@ -56,6 +57,12 @@ void narrow(Array<const std::uint32_t> ids, Array<const std::int64_t> ends, std:
   millstream::narrow_documents<T>(view(ids), view(ends), eos, view(out));
 }
 
+void weigh_documents(Array<const std::uint32_t> tokens, Array<const std::int64_t> ends, Array<std::uint64_t> words) {
+  if (ends.size() != words.size()) throw std::invalid_argument("`words` has another length");
+  nb::gil_scoped_release unlocked;
+  millstream::weigh_documents(view(tokens), view(ends), view(words));
+}
+
 }  // namespace
 
 void register_store(nb::module_& m) {
@@ -68,6 +75,8 @@ void register_store(nb::module_& m) {
     millstream::hash_blocks(std::as_bytes(view(data)), block_bytes, view(out));
   }, "data"_a, "block_bytes"_a, "out"_a, "Put the XXH64 of each block of `data` into `out`.");
   constexpr auto narrowing = "Copy documents into `out`, each followed by `eos` if there is one.";
+  m.def("weigh_documents", &weigh_documents, "tokens"_a, "ends"_a, "words"_a,
+        "Write what the targets of each document weigh: their number, and above it their weight in hundredths.");
   m.def("narrow_documents", &narrow<std::uint16_t>, "ids"_a, "ends"_a, "eos"_a.none(), "out"_a, narrowing);
   m.def("narrow_documents", &narrow<std::uint32_t>, "ids"_a, "ends"_a, "eos"_a.none(), "out"_a, narrowing);
   m.def("narrow_documents", &narrow<std::int32_t>, "ids"_a, "ends"_a, "eos"_a.none(), "out"_a, narrowing);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <numeric>
 #include <span>
+#include <type_traits>
 
 #include "core/kernels.h"
 
@@ -22,10 +23,14 @@ struct Segment {
 
 enum class Labels : std::uint8_t { next, same };
 
+// What a loss is a mean of: of targets, or of segments, each of which is a mean of its own targets.
+enum class MeanOf : std::uint8_t { targets, segments };
+
 struct RowFormat {
   std::size_t length;
   Labels labels;
   std::int64_t pad_id;
+  MeanOf mean = MeanOf::targets;
 };
 
 // Where one row goes. `positions` is null unless the batch isolates its segments.
@@ -104,22 +109,39 @@ RowFacts assemble_row(std::span<const Segment> segments, const RowFormat& format
   return facts;
 }
 
-inline float weight_of(const Weighted& token) { return weight_table[token.code()]; }
+// Weighs the targets of a segment, as they are delivered. Tokens without a weight weigh 1.
 template <typename In>
-float weight_of(const In&) {
-  return 1.0F;
+DocumentWeight weigh_targets(const Segment& segment, Labels labels) {
+  const auto stop = segment.count + (segment.followed && labels == Labels::next);
+  DocumentWeight weight;
+  if constexpr (std::is_same_v<In, Weighted>)
+    for (std::size_t i = 1; i < stop; ++i) weight.add(static_cast<const Weighted*>(segment.tokens)[i]);
+  else if (stop > 1)
+    weight = {stop - 1, (stop - 1) * Weighted::whole};
+  return weight;
+}
+
+template <typename In>
+float weight_of(const In& token) {
+  if constexpr (std::is_same_v<In, Weighted>) return weight_table[token.code()];
+  else return 1.0F;
 }
 
 // Writes what each target of a row weighs, aligned with its labels.
 template <typename In>
 void weigh_row(std::span<const Segment> segments, const RowFormat& format, bool isolated, float* weights) {
   std::size_t filled = 0;
+  const std::size_t ahead = format.labels == Labels::next ? 1 : 0;
   for (const auto& segment : segments) {
     const auto* const tokens = static_cast<const In*>(segment.tokens);
-    const std::size_t ahead = format.labels == Labels::next ? 1 : 0;
+    double share = 1.0;
+    if (format.mean == MeanOf::segments) {
+      const auto all = weigh_targets<In>(segment, format.labels).hundredths;
+      share = all == 0 ? 0.0 : 100.0 / static_cast<double>(all);
+    }
     for (std::size_t i = 0; i < segment.count; ++i) {
       const bool targeted = ahead == 1 ? i + 1 < segment.count || segment.followed : i > 0 || !isolated;
-      weights[filled + i] = targeted ? weight_of(tokens[i + ahead]) : 0.0F;
+      weights[filled + i] = targeted ? static_cast<float>(share * static_cast<double>(weight_of(tokens[i + ahead]))) : 0.0F;
     }
     filled += segment.count;
   }

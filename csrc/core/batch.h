@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/pool.h"
+#include "core/weights.h"
 
 namespace millstream {
 
@@ -34,6 +35,18 @@ struct BatchLayout {
   static std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 };
 
+// What the targets of some rows weigh together: what sums of losses are divided by.
+struct StepWeight {
+  std::uint64_t targets = 0, hundredths = 0;
+  std::uint64_t segments = 0;  // that have a target
+
+  void add(const DocumentWeight& weight) {
+    targets += weight.targets;
+    hundredths += weight.hundredths;
+    segments += weight.hundredths > 0;
+  }
+};
+
 struct BatchFacts {
   std::uint64_t step = 0;    // of the clock that made it
   std::uint64_t epoch = 0;   // since the phase began
@@ -46,6 +59,7 @@ struct BatchFacts {
   std::uint64_t longest_segment = 0;
   std::uint64_t targets = 0;  // that weigh anything in the loss
   bool fractional = false;    // some weigh neither 0 nor 1: their weights are written down
+  StepWeight step_weight;     // of all rows that one update of the model sees, on all ranks; where it was asked for
 };
 
 // A buffer on loan from a pool; it goes back when the last tensor over it is gone.

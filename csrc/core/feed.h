@@ -57,7 +57,9 @@ class Feed {
             .id_bytes = shape_.id_bytes,
             .isolated = std::ranges::any_of(sources_, &FeedSource::isolated),
             .documents = std::ranges::any_of(sources_, &FeedSource::whole_documents),
-            .weighted = std::ranges::any_of(sources_, [](const auto& source) { return source.shards->dtype() == Dtype::weighted; })};
+            .weighted = shape_.mean == MeanOf::segments || std::ranges::any_of(sources_, [](const auto& source) {
+                          return source.shards->dtype() == Dtype::weighted;
+                        })};
   }
 
   // What a FeedScratch may grow to when batches of so many rows are filled.
@@ -73,13 +75,30 @@ class Feed {
            DecodedBlocks::bytes(block_bytes) + packing_bytes;
   }
 
+  // Adds up what the targets of `count` rows from position `first` on weigh.
+  void weigh(std::uint64_t first, std::uint64_t count, StepWeight& weight, FeedScratch& scratch,
+             const std::atomic<bool>& stopping) const {
+    plan_.rows(first, count, scratch.plan);
+    Finders finders(sources_.size());
+    BatchFacts facts;
+    find_rows(facts, finders, scratch, stopping, RowFinder::For::weighing);
+    if (stopping) return;
+    volatile std::size_t number = 0;
+    const bool alive = survives([&] {
+      for (std::size_t row = 0; row < scratch.row.rows.size(); ++row) number = row, add_weight(row, weight, scratch);
+    });
+    if (!alive) throw shrunk(number, scratch);
+  }
+
   // Fills `batch` with `own` rows from position `first` of the phase on; its remaining rows become filler. Returns early,
   // with a batch that nobody may use, when `stopping` is set.
   void fill(std::uint64_t first, std::uint64_t own, Batch& batch, FeedScratch& scratch,
             const std::atomic<bool>& stopping) const {
     if (own > batch.layout().rows) throw std::invalid_argument("more rows than the batch has room for");
     plan_.rows(first, own, scratch.plan);
-    batch.facts = {.rows = own, .filler = batch.layout().rows - own};
+    batch.facts = {};
+    batch.facts.rows = own;
+    batch.facts.filler = batch.layout().rows - own;
     Finders finders(sources_.size());  // what they find stays mapped while they live
     find_rows(batch.facts, finders, scratch, stopping);
     if (stopping) return;
@@ -92,22 +111,51 @@ class Feed {
   static constexpr std::size_t rows_ahead = 8;
   static constexpr std::size_t bytes_ahead = 512;  // of a row; then the hardware has understood
 
+  // Calls `work` with a token of the type that a source is stored in.
+  template <typename Work>
+  auto as_stored(std::uint32_t source, const Work& work) const {
+    switch (sources_[source].shards->dtype()) {
+      case Dtype::uint16: return work(std::uint16_t{});
+      case Dtype::uint32: return work(std::uint32_t{});
+      case Dtype::weighted: return work(Weighted{});
+      default: return work(std::int32_t{});
+    }
+  }
+
   // Whether some rows are cut where documents end.
   bool isolates() const {
     return std::ranges::any_of(sources_, [](const auto& source) { return source.documents == Documents::isolate; });
   }
 
-  void find_rows(BatchFacts& facts, Finders& finders, FeedScratch& scratch, const std::atomic<bool>& stopping) const {
+  void find_rows(BatchFacts& facts, Finders& finders, FeedScratch& scratch, const std::atomic<bool>& stopping,
+                 RowFinder::For purpose = RowFinder::For::copying) const {
     scratch.row.reset(scratch.plan.rows.size(), shape_, isolates());
     scratch.row.planned.resize(sources_.size());
     for (const auto& [source, sample] : scratch.plan.rows) {
       if (stopping.load(std::memory_order_relaxed)) return;
       auto& finder = finders[source];
-      if (!finder) finder.emplace(sources_[source], source, shape_, scratch.row);
+      if (!finder) finder.emplace(sources_[source], source, shape_, scratch.row, purpose);
       scratch.row.rows.push_back(finder->find(sample));
       facts.cut += scratch.row.rows.back().cut;
       if (scratch.row.rows.size() <= rows_ahead) prefetch(scratch.row.rows.back().whole.tokens);
     }
+  }
+
+  DataError shrunk(std::size_t row, const FeedScratch& scratch) const {
+    return sources_[scratch.plan.rows[row].source].shards->shrunk(scratch.row.rows[row].shard);
+  }
+
+  // Adds what the targets of a found row weigh: as its index says, else by looking at its tokens.
+  void add_weight(std::size_t number, StepWeight& weight, FeedScratch& scratch) const {
+    const auto& row = scratch.row.rows[number];
+    if (row.weight) return weight.add(*row.weight);
+    as_stored(scratch.plan.rows[number].source, [&](auto token) {
+      const auto segments = segments_of<decltype(token)>(row, scratch.row);
+      for (std::size_t i = 0; i < segments.size(); ++i) {
+        const auto known = row.documents > 0 ? scratch.row.weights[row.first_document + i] : std::nullopt;
+        weight.add(known ? *known : weigh_targets<decltype(token)>(segments[i], shape_.labels));
+      }
+    });
   }
 
   // Copies all rows under one guard: entering it costs as much as a short row.
@@ -125,7 +173,7 @@ class Feed {
       if (batch.facts.fractional)
         for (std::size_t row = 0; row < rows; ++row) number = row, weigh(batch, row, scratch);
     });
-    if (!alive) throw sources_[scratch.plan.rows[number].source].shards->shrunk(scratch.row.rows[number].shard);
+    if (!alive) throw shrunk(number, scratch);
     for (auto filler = rows; filler < batch.layout().rows; ++filler) write_filler<Out>(batch, filler, &starts);
     if (batch.layout().isolated) starts.starts[starts.count] = static_cast<std::int32_t>(batch.layout().rows * shape_.length);
     batch.facts.segments = starts.count;
@@ -145,17 +193,6 @@ class Feed {
     return {inputs, inputs + column, batch.layout().isolated ? inputs + 2 * column : nullptr};
   }
 
-  // Calls `work` with a token of the type that a source is stored in.
-  template <typename Work>
-  auto as_stored(std::uint32_t source, const Work& work) const {
-    switch (sources_[source].shards->dtype()) {
-      case Dtype::uint16: return work(std::uint16_t{});
-      case Dtype::uint32: return work(std::uint32_t{});
-      case Dtype::weighted: return work(Weighted{});
-      default: return work(std::int32_t{});
-    }
-  }
-
   template <typename Out>
   void write_row(Batch& batch, std::size_t number, FeedScratch& scratch, SegmentStarts* starts) const {
     const auto source = scratch.plan.rows[number].source;
@@ -173,7 +210,7 @@ class Feed {
     if (batch.layout().documents) batch.cuts()[number] = static_cast<std::int64_t>(scratch.row.rows[number].cut);
     batch.facts.tokens += facts.tokens;
     batch.facts.targets += facts.targets;
-    batch.facts.fractional = batch.facts.fractional || facts.fractional;
+    batch.facts.fractional = batch.facts.fractional || facts.fractional || shape_.mean == MeanOf::segments;
   }
 
   void weigh(Batch& batch, std::size_t number, FeedScratch& scratch) const {
@@ -192,7 +229,7 @@ class Feed {
     return scratch.segments;
   }
 
-  RowFormat format() const { return {shape_.length, shape_.labels, shape_.pad_id}; }
+  RowFormat format() const { return {shape_.length, shape_.labels, shape_.pad_id, shape_.mean}; }
 
   template <typename Out>
   void write_filler(Batch& batch, std::size_t number, SegmentStarts* starts) const {

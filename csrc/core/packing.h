@@ -25,6 +25,7 @@ struct PackedDocument {
   std::uint64_t number = 0;
   std::uint64_t start = 0;  // in its shard
   std::uint64_t cut = 0;    // tokens that do not fit a bin
+  std::uint64_t weight_word = 0;
   std::uint32_t shard = 0;
   std::uint32_t count = 0;
 };
@@ -98,6 +99,7 @@ class Packing {
         const auto local = document.number - shards_->first_document(document.shard);
         document.start = local == 0 ? 0 : mapped[i]->end(local - 1);
         document.cut = mapped[i]->end(local);  // its end, until all are known
+        if (mapped[i]->knows_weights()) document.weight_word = mapped[i]->weight_word(local);
       }
     });
     if (!alive) throw shards_->shrunk(documents[number].shard);

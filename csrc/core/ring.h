@@ -52,12 +52,13 @@ class Ring {
   enum class Outcome { ready, waiting, starved, closed };  // starved: the user holds all that there is room for
 
   Ring(std::shared_ptr<const Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
-       std::size_t depth, std::shared_ptr<Pool> pool, bool pad_last)
+       std::size_t depth, std::shared_ptr<Pool> pool, bool pad_last, std::uint64_t steps_per_update = 0)
       : feed_(std::move(feed)),
         clock_(clock),
         pool_(std::move(pool)),
         scratch_(std::in_place, pool_->budget(), scratch_bytes(*feed_, clock, threads)),
         pad_last_(pad_last),
+        steps_per_update_(steps_per_update),
         thread_count_(threads),
         ahead_(*feed_, clock, first_step),
         slots_(depth),
@@ -187,6 +188,17 @@ class Ring {
   // for a thread may have handed over the last one and gone to wait in between.
   bool starved(const Slot& slot) const { return pool_->starving(thread_count_) && !slot.ready.load(); }
 
+  // What all rows weigh that one update of the model sees. A batch's worth at a time: that is what the scratch has room for.
+  StepWeight weigh_update(std::uint64_t update, FeedScratch& scratch) const {
+    StepWeight weight;
+    for (auto ticket = update * steps_per_update_; ticket < (update + 1) * steps_per_update_; ++ticket) {
+      const auto step = clock_.step(ticket);
+      for (std::uint64_t done = 0; done < step.rows; done += clock_.rank_rows)
+        feed_->weigh(step.position + done, std::min(clock_.rank_rows, step.rows - done), weight, scratch, stopping_);
+    }
+    return weight;
+  }
+
   bool fill(std::uint64_t ticket, Slot& slot, Loan& buffer, FeedScratch& scratch) {
     const auto start = now_ns();
     fill_start_ns_.store(start, std::memory_order_relaxed);
@@ -194,8 +206,10 @@ class Ring {
     auto& batch = slot.batch.emplace(pool_, buffer.get(), feed_->layout(pad_last_ ? clock_.rank_rows : step.own));
     (void)buffer.release();
     ahead_.before(ticket, stopping_);
+    const auto weight = steps_per_update_ == 0 ? StepWeight{} : weigh_update(ticket / steps_per_update_, scratch);
     feed_->fill(step.first, step.own, batch, scratch, stopping_);
     if (stopping_.load()) return false;  // it may have stopped in the middle
+    batch.facts.step_weight = weight;
     batch.facts.step = ticket;
     batch.facts.epoch = step.epoch;
     batch.facts.place = step.offset + step.first - step.position;
@@ -308,6 +322,7 @@ class Ring {
   std::shared_ptr<Pool> pool_;
   std::optional<Reservation> scratch_;  // of the threads, while there are any
   const bool pad_last_;
+  const std::uint64_t steps_per_update_;  // 0: nobody asked what they weigh
   const std::size_t thread_count_;
   ReadAhead ahead_;
 

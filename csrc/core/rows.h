@@ -39,6 +39,7 @@ struct FeedShape {
   Labels labels = Labels::next;
   std::int64_t pad_id = 0;
   std::size_t id_bytes = 8;
+  MeanOf mean = MeanOf::targets;
 };
 
 // Where a row's tokens lie: contiguous in memory, and then where in them documents begin; or, where whole documents were packed,
@@ -49,6 +50,7 @@ struct FoundRow {
   std::size_t first_boundary = 0, boundaries = 0;  // in RowScratch::boundaries; only where documents are isolated
   std::size_t first_document = 0, documents = 0;   // in RowScratch::documents; only where they are packed
   std::uint64_t cut = 0;                           // tokens of documents that do not fit into the row
+  std::optional<DocumentWeight> weight;            // of a document that is a row, where its index says so
 };
 
 // What a thread keeps between batches.
@@ -62,7 +64,8 @@ struct RowScratch {
   std::vector<FoundRow> rows;
   std::vector<std::uint32_t> boundaries;
   std::vector<Segment> documents;
-  std::vector<std::optional<Planned>> planned;  // by source
+  std::vector<std::optional<DocumentWeight>> weights;  // of those documents, where an index says so
+  std::vector<std::optional<Planned>> planned;         // by source
   std::vector<std::byte> joined;  // samples that cross shards, brought together, or were decompressed
   std::size_t joined_bytes = 0;   // in use
   std::size_t row_bytes = 0, most_joined_bytes = 0;
@@ -75,6 +78,7 @@ struct RowScratch {
     rows.reserve(most_rows);
     boundaries.clear();
     documents.clear();
+    weights.clear();
     row_bytes = joined_row_bytes(shape.length);
     joined_bytes = 0;
     most_joined_bytes = most_rows * row_bytes;
@@ -101,11 +105,15 @@ struct RowScratch {
   static std::size_t joined_row_bytes(std::size_t length) { return ((length + 1) * sizeof(std::uint32_t) + 7) / 8 * 8; }
 };
 
-// Finds rows of one store. What it found may be read for as long as it lives.
+// Finds rows of one store. What it found may be read for as long as it lives. Who only wants to weigh rows gets no tokens of
+// documents whose index says what they weigh.
 class RowFinder {
  public:
-  RowFinder(const FeedSource& source, std::size_t number, const FeedShape& shape, RowScratch& scratch)
-      : source_(source), number_(number), shards_(*source.shards), shape_(shape), scratch_(scratch), reader_(shards_) {}
+  enum class For : std::uint8_t { copying, weighing };
+
+  RowFinder(const FeedSource& source, std::size_t number, const FeedShape& shape, RowScratch& scratch, For purpose = For::copying)
+      : source_(source), number_(number), shards_(*source.shards), shape_(shape), scratch_(scratch), purpose_(purpose),
+        reader_(shards_) {}
 
   FoundRow find(std::uint64_t sample) {
     if (source_.documents == Documents::row) return find_document(sample);
@@ -129,17 +137,20 @@ class RowFinder {
     const auto document = sample - facts.first_document;
     if (document >= facts.documents) throw shards_.contradiction(number);
     const auto& shard = reader_.at(number);
-    std::uint64_t start = 0, stop = 0;
+    std::uint64_t start = 0, stop = 0, weight_word = 0;
     const bool alive = survives([&] {
       start = document == 0 ? 0 : shard.end(document - 1);
       stop = shard.end(document);
+      if (shard.knows_weights()) weight_word = shard.weight_word(document);
     });
     if (!alive) throw shards_.shrunk(number);
     if (start > stop || stop > shard.token_count) throw shards_.damaged_index(number);
     const auto count = std::min<std::uint64_t>(stop - start, shape_.length);
     const auto cut = stop - start - count;
-    const auto* const tokens = tokens_at(number, shard, start, count + (cut > 0));
-    return {.whole = {tokens, static_cast<std::uint32_t>(count), cut > 0}, .shard = number, .cut = cut};
+    FoundRow found{.whole = {nullptr, static_cast<std::uint32_t>(count), cut > 0}, .shard = number, .cut = cut, .weight = {}};
+    if (cut == 0 && shard.knows_weights()) found.weight = DocumentWeight::of(weight_word);
+    if (purpose_ == For::copying || !found.weight) found.whole.tokens = tokens_at(number, shard, start, count + (cut > 0));
+    return found;
   }
 
   FoundRow find_bin(std::uint64_t sample) {
@@ -161,14 +172,19 @@ class RowFinder {
   // Adds a document to a row; `join` is where the row's next decompressed document goes, if there was one.
   void add_document(const PackedDocument& document, FoundRow& row, std::byte*& join) {
     const auto& shard = reader_.at(document.shard);
-    const auto* tokens = shard.tokens + document.start * shard.token_width;
-    if (shard.tokens == nullptr) {
+    std::optional<DocumentWeight> weight;
+    if (document.cut == 0 && shard.knows_weights()) weight = DocumentWeight::of(document.weight_word);
+    const std::byte* tokens = nullptr;
+    if (shard.tokens != nullptr) {
+      tokens = shard.tokens + document.start * shard.token_width;
+    } else if (purpose_ == For::copying || !weight) {
       if (join == nullptr) join = scratch_.join_next();
       scratch_.blocks.copy(shards_, document.shard, shard, document.start, document.count, join);
       tokens = std::exchange(join, join + document.count * shard.token_width);
     }
     if (row.first_document == scratch_.documents.size()) row.shard = document.shard;
     scratch_.documents.push_back({tokens, document.count, false});
+    scratch_.weights.push_back(weight);
     row.cut += document.cut;
   }
 
@@ -246,6 +262,7 @@ class RowFinder {
   Shards& shards_;
   const FeedShape& shape_;
   RowScratch& scratch_;
+  const For purpose_;
   Shards::Reader reader_;
 };
 

@@ -100,17 +100,22 @@ class Shards {
     PackedTokens packed;
     std::uint64_t token_count = 0, document_count = 1;
     const std::byte* ends = nullptr;        // our index
+    std::size_t end_words = 1;              // 2 where it also says what documents weigh
     const std::byte* pointers = nullptr;    // Megatron's
     const std::byte* boundaries = nullptr;  // Megatron's
     std::uint64_t sequences = 0;
     std::size_t token_width = 2;
 
     std::uint64_t end(std::uint64_t document) const {
-      if (ends != nullptr) return load(ends, document);
+      if (ends != nullptr) return load(ends, document * end_words);
       if (pointers == nullptr || document + 1 >= document_count) return token_count;
       const auto sequence = load(boundaries, document + 1);
       return sequence < sequences ? load(pointers, sequence) / token_width : token_count;
     }
+
+    // Whether the index says what documents weigh, and what it says.
+    bool knows_weights() const { return ends != nullptr && end_words == 2; }
+    std::uint64_t weight_word(std::uint64_t document) const { return load(ends, document * 2 + 1); }
 
     // The document that holds `token`; empty ones hold none. `document_count` if the index ends before it.
     std::uint64_t document_at(std::uint64_t token) const {
@@ -298,7 +303,9 @@ class Shards {
     const auto bytes = shard.index_file->bytes();
     shard.document_count = facts.documents;
     if (layout_.index == IndexKind::ends) {
-      const auto frame = frame_of(where, bytes, 'D');
+      const bool weighed = layout_.dtype == Dtype::weighted;
+      const auto frame = frame_of(where, bytes, weighed ? 'E' : 'D');
+      shard.end_words = weighed ? 2 : 1;
       if (frame.count != facts.documents || frame.tag != facts.tag)
         throw DataError(where + ": is not the index that the store's table describes");
       shard.ends = bytes.data() + 64;

@@ -33,7 +33,8 @@ inline std::uint64_t id_limit(Dtype dtype) {
 }
 
 struct Frame {
-  char kind = 'T';  // 'T' tokens, 'Z' packed tokens, 'D' document ends, 'C' checksums, 'S' shard table, 'O' origins
+  // 'T' tokens, 'Z' packed tokens, 'D' document ends, 'E' document ends and weights, 'C' checksums, 'S' shard table, 'O' origins
+  char kind = 'T';
   std::uint32_t dtype = 0;
   std::uint64_t count = 0, offset = frame_bytes, bound = 0, tag = 0, documents = 0;
   std::uint32_t block = 0;  // tokens in a block of packed tokens
@@ -48,6 +49,7 @@ inline std::string name_of(char kind) {
     case 'T': return "token file";
     case 'Z': return "packed token file";
     case 'D': return "document index";
+    case 'E': return "weighed document index";
     case 'C': return "checksum file";
     case 'S': return "shard table";
     case 'O': return "table of origins";
@@ -126,7 +128,12 @@ inline void check_fields(const Frame& frame) {
 // Bytes of one entry of the body.
 inline std::size_t entry_bytes(const Frame& frame) {
   if (frame.kind == 'T') return width(static_cast<Dtype>(frame.dtype));
-  return frame.kind == 'S' ? 64 : frame.kind == 'O' ? 24 : 8;
+  switch (frame.kind) {
+    case 'S': return 64;
+    case 'O': return 24;
+    case 'E': return 16;
+    default: return 8;
+  }
 }
 
 namespace frame {

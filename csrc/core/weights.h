@@ -5,7 +5,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <stdexcept>
 
 namespace millstream {
 
@@ -31,5 +34,38 @@ inline constexpr auto weight_table = [] {
   for (std::uint32_t code = 0; code < 256; ++code) table[code] = static_cast<float>(hundredths(code) / 100.0);
   return table;
 }();
+
+// What the targets of a document weigh together. Its first token is no target: nothing predicts it. In a document index it is
+// one word, the count below and the sum above.
+struct DocumentWeight {
+  std::uint64_t targets = 0;     // that weigh anything
+  std::uint64_t hundredths = 0;  // that they weigh
+
+  static constexpr std::uint64_t most = (std::uint64_t{1} << 32) - 1;
+  static DocumentWeight of(std::uint64_t word) { return {word & most, word >> 32}; }
+
+  void add(const Weighted& token) {
+    targets += token.code() != 0;
+    hundredths += millstream::hundredths(token.code());
+  }
+  std::uint64_t word() const {
+    if (hundredths > most) throw std::length_error("a document weighs more than 42,949,672");
+    return hundredths << 32 | targets;
+  }
+};
+
+// Weighs documents that lie end to end: document i is tokens[ends[i - 1] .. ends[i]).
+inline void weigh_documents(std::span<const std::uint32_t> tokens, std::span<const std::int64_t> ends,
+                            std::span<std::uint64_t> words) {
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    const auto end = static_cast<std::size_t>(ends[i]);
+    if (end < begin || end > tokens.size()) throw std::invalid_argument("document ends fall, or lie beyond the last token");
+    DocumentWeight weight;
+    for (auto place = begin + 1; place < end; ++place) weight.add({tokens[place]});
+    words[i] = weight.word();
+    begin = end;
+  }
+}
 
 }  // namespace millstream

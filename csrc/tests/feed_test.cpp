@@ -86,7 +86,10 @@ void check_steps(const Run& run, Random& random, int steps) {
     const auto step = run.clock.step(random.below(40));
     const auto rows = run.pad_last ? run.clock.rank_rows : step.own;
     const auto batch = filled(*run.feed, step.first, step.own, rows);
-    check_batch(*batch, run.expected(step));
+    const auto expected = run.expected(step);
+    check_batch(*batch, expected);
+    check_weight(*run.feed, step.first, {expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(step.own)},
+                 run.shape.labels);
     CHECK(batch->facts.rows == step.own && batch->facts.filler == rows - step.own);
     for (auto filler = step.own; filler < rows; ++filler) CHECK(batch->sources()[filler] == -1);
   }

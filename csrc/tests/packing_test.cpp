@@ -64,6 +64,7 @@ void packed_rows_hold_every_document_once() {
       rows.push_back(packed_row(store, run.shape, documents));
     }
     check_batch(*filled(*run.feed, 0, run.samples, run.samples), rows);
+    check_weight(*run.feed, 0, rows, run.shape.labels);
     for (std::uint64_t document = 0; document < store.ends.size(); ++document) {
       const auto start = document == 0 ? 0 : store.ends[document - 1];
       CHECK(seen.count(document) == (store.ends[document] > start));

@@ -136,6 +136,13 @@ class TestStore {
     return bytes;
   }
 
+  // What the document index says of the weights of a document.
+  std::uint64_t weight_word(const Document& document) const {
+    millstream::DocumentWeight weight;
+    for (std::size_t i = 1; i < document.size(); ++i) weight.add({document[i]});
+    return weight.word();
+  }
+
   void add(const Shard& documents) {
     const auto number = shards();
     const std::uint64_t tag = number * 1000 + 17;
@@ -161,8 +168,11 @@ class TestStore {
     if (block != 0) body = packed(body, block * millstream::width(dtype_));
     bytes.insert(bytes.end(), body.begin(), body.end());
     write_file(bin(number), bytes);
-    bytes = framed({'D', 0, documents.size(), 64, documents.empty() ? 0 : count, tag, 0});
-    for (const auto end : local_ends) append(bytes, end);
+    bytes = framed({weighted() ? 'E' : 'D', 0, documents.size(), 64, documents.empty() ? 0 : count, tag, 0});
+    for (std::size_t i = 0; i < local_ends.size(); ++i) {
+      append(bytes, local_ends[i]);
+      if (weighted()) append(bytes, weight_word(documents[i]));
+    }
     write_file(index(number), bytes);
     for (const std::uint64_t word :
          {std::uint64_t{first_token}, std::uint64_t{count}, std::uint64_t{first_document},
@@ -313,6 +323,28 @@ inline std::unique_ptr<millstream::Batch> filled(const millstream::Feed& feed, s
   millstream::FeedScratch scratch;
   feed.fill(first, own, *batch, scratch, std::atomic<bool>(false));
   return batch;
+}
+
+// What rows weigh, by the labels and weights that they must have. Weights are hundredths, so floats of them are exact enough.
+inline void check_weight(const millstream::Feed& feed, std::uint64_t first, const std::vector<ExpectedRow>& rows,
+                         millstream::Labels labels) {
+  millstream::StepWeight expected, found;
+  for (const auto& row : rows) {
+    auto starts = row.segments;
+    starts.push_back(row.inputs.size());
+    for (std::size_t segment = 0; segment + 1 < starts.size(); ++segment) {
+      millstream::DocumentWeight weight;
+      for (auto i = starts[segment]; i < starts[segment + 1]; ++i) {
+        if (row.labels[i] == millstream::no_loss || (labels == millstream::Labels::same && i == starts[segment])) continue;
+        ++weight.targets;
+        weight.hundredths += static_cast<std::uint64_t>(row.weights[i] * 100 + 0.5F);
+      }
+      expected.add(weight);
+    }
+  }
+  millstream::FeedScratch scratch;
+  feed.weigh(first, rows.size(), found, scratch, std::atomic<bool>(false));
+  CHECK(found.targets == expected.targets && found.hundredths == expected.hundredths && found.segments == expected.segments);
 }
 
 // A plan that goes through one store again and again.

@@ -120,6 +120,11 @@ def xxh64(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', d
 def hash_blocks(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], block_bytes: int, out: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
     """Put the XXH64 of each block of `data` into `out`."""
 
+def weigh_documents(tokens: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], words: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """
+    Write what the targets of each document weigh: their number, and above it their weight in hundredths.
+    """
+
 @overload
 def narrow_documents(ids: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], eos: int | None, out: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 
@@ -275,7 +280,7 @@ class FeedSource:
 class Feed:
     """A plan joined with the stores it speaks of."""
 
-    def __init__(self, sources: Sequence[FeedSource], plan: Plan, length: int, labels: str, pad_id: int, id_bytes: int) -> None: ...
+    def __init__(self, sources: Sequence[FeedSource], plan: Plan, length: int, labels: str, pad_id: int, id_bytes: int, mean_of: str = 'targets') -> None: ...
 
     def batch_bytes(self, rows: int) -> int:
         """Bytes of the buffer of a batch of so many rows."""
@@ -322,6 +327,12 @@ class Batch:
         """Targets that weigh anything."""
 
     @property
+    def step_weight(self) -> tuple[int, int, int]:
+        """
+        Targets of a whole update on all ranks, what they weigh in hundredths, and segments that have any.
+        """
+
+    @property
     def isolated(self) -> bool: ...
 
     @property
@@ -345,7 +356,7 @@ class Budget:
 class Ring:
     """Threads that fill batches ahead of the trainer, handed over in order."""
 
-    def __init__(self, feed: Feed, clock: Clock, first_step: int, threads: int, depth: int, budget: Budget, pad_last: bool = False) -> None: ...
+    def __init__(self, feed: Feed, clock: Clock, first_step: int, threads: int, depth: int, budget: Budget, pad_last: bool = False, steps_per_update: int = 0) -> None: ...
 
     def take(self) -> Batch | None:
         """The next batch; None when the user holds every buffer."""

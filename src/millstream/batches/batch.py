@@ -23,7 +23,7 @@ MASKS = ("attention_mask", "loss_mask")
 ROW_FACTS = ("source", "filler", "cut_tokens")
 """Entries of the metadata that hold one value per row."""
 MODEL_FIELDS = ("input_ids", "attention_mask", "labels", "position_ids")
-FIELDS = (*COLUMNS, *MASKS, "cu_seqlens", "max_seqlen")
+FIELDS = (*COLUMNS, *MASKS, "loss_weights", "cu_seqlens", "max_seqlen", "seq_idx")
 
 
 class TrainingBatch:
@@ -38,7 +38,7 @@ class TrainingBatch:
 
     __slots__ = (
         "_attention_mask", "_lengths", "_loss_mask", "_native", "cu_seqlens", "framework", "input_ids",
-        "labels", "max_seqlen", "metadata", "position_ids",
+        "labels", "loss_weights", "max_seqlen", "metadata", "position_ids",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +51,7 @@ class TrainingBatch:
         position_ids: Any = None,
         cu_seqlens: Any = None,
         max_seqlen: int | None = None,
+        loss_weights: Any = None,
         metadata: dict[str, Any] | None = None,
         native: Batch | None = None,
     ) -> None:
@@ -62,6 +63,8 @@ class TrainingBatch:
         self.position_ids = position_ids
         self.cu_seqlens = cu_seqlens
         self.max_seqlen = max_seqlen
+        self.loss_weights = loss_weights
+        """What each label weighs in the loss; None where all weigh 0 or 1, as `loss_mask` says."""
         self._attention_mask = self._loss_mask = None
         if metadata is None:
             rows, length = (int(size) for size in input_ids.shape)
@@ -100,6 +103,21 @@ class TrainingBatch:
             self._loss_mask = backend(self.framework).from_numpy(counts.astype(np.float32))
         return self._loss_mask
 
+    @property
+    def seq_idx(self) -> Any:
+        """The number of each position's segment in its row, for models that scan (Mamba); None for rows of one."""
+        if self.cu_seqlens is None:
+            return None
+        segments = self._segments()
+        return backend(self.framework).from_numpy((segments - segments[:, :1]).astype(np.int32))
+
+    def _segments(self) -> npt.NDArray[np.int64]:
+        """The number of each position's segment in the batch."""
+        rows, length = self._numpy("input_ids").shape
+        starts = np.zeros(rows * length + 1, np.int64)
+        starts[self._numpy("cu_seqlens")] = 1
+        return np.cumsum(starts[:-1]).reshape(rows, length)
+
     def dense_attention_mask(self) -> Any:
         """Build the causal mask (rows, 1, length, length): True where a query may see a key of its own segment.
 
@@ -109,14 +127,12 @@ class TrainingBatch:
         >>> batch.dense_attention_mask().tolist()
         [[[[True, False], [False, True]]]]
         """
-        rows, length = self._numpy("input_ids").shape
+        length = self._numpy("input_ids").shape[1]
         causal = np.tri(length, dtype=bool)
         if self.cu_seqlens is None:
             mask = causal & (self._attention().astype(bool)[:, None, :] | np.eye(length, dtype=bool))
         else:
-            starts = np.zeros(rows * length + 1, np.int64)
-            starts[backend(self.framework).to_numpy(self.cu_seqlens)] = 1
-            segment = np.cumsum(starts[:-1]).reshape(rows, length)
+            segment = self._segments()
             mask = causal & (segment[:, :, None] == segment[:, None, :])
         return backend(self.framework).from_numpy(mask[:, None])
 
@@ -192,9 +208,10 @@ class TrainingBatch:
             _check(array.dtype.kind in "iu", f"{name} are {array.dtype}, not integers")
         _check(bool((ids >= 0).all()), "there are negative ids")
         _check(bool(((labels >= 0) | (labels == NO_LOSS)).all()), f"a label is negative but not {NO_LOSS}")
-        if self.position_ids is not None:
-            shape = self._numpy("position_ids").shape
-            _check(shape == ids.shape, f"position_ids have shape {shape}, ids {ids.shape}")
+        for name in ("position_ids", "loss_weights"):
+            if getattr(self, name) is not None:
+                shape = self._numpy(name).shape
+                _check(shape == ids.shape, f"{name} have shape {shape}, ids {ids.shape}")
         if self.lengths is not None:
             fits = self.lengths.shape == ids.shape[:1] and bool(
                 ((self.lengths >= 0) & (self.lengths <= ids.shape[1])).all()
@@ -215,7 +232,7 @@ class TrainingBatch:
 
     def release(self) -> None:
         """Let go of the tensors; the buffer returns to the pool when no other tensor looks at it."""
-        self.input_ids = self.labels = self.position_ids = self.cu_seqlens = None
+        self.input_ids = self.labels = self.position_ids = self.cu_seqlens = self.loss_weights = None
         self._lengths = self._native = self._attention_mask = self._loss_mask = None
 
     def to(self, target: str) -> TrainingBatch:
@@ -237,6 +254,7 @@ class TrainingBatch:
             lengths=None if self.lengths is None else self.lengths.copy(),
             position_ids=None if self.position_ids is None else field("position_ids"),
             cu_seqlens=None if self.cu_seqlens is None else field("cu_seqlens"),
+            loss_weights=None if self.loss_weights is None else field("loss_weights"),
             max_seqlen=self.max_seqlen,
             metadata={key: list(value) if isinstance(value, list) else value for key, value in self.metadata.items()},
         )
@@ -258,6 +276,7 @@ class TrainingBatch:
             framework=self.framework,
             lengths=lengths,
             position_ids=None if self.position_ids is None else self.position_ids[start:stop],
+            loss_weights=None if self.loss_weights is None else self.loss_weights[start:stop],
             cu_seqlens=starts,
             max_seqlen=longest,
             metadata={
@@ -280,7 +299,7 @@ class TrainingBatch:
 
     def _kind(self) -> tuple[object, ...]:
         """What batches must have in common to be merged."""
-        fields = [name for name in ("position_ids", "cu_seqlens") if getattr(self, name) is not None]
+        fields = [name for name in ("position_ids", "cu_seqlens", "loss_weights") if getattr(self, name) is not None]
         facts = [fact for fact in ROW_FACTS if fact in self.metadata]
         return self.framework, tuple(self._tensor("input_ids").shape[1:]), *fields, *facts
 

@@ -39,6 +39,8 @@ class EngineSettings:
     """Batches kept ready; None: at least 8, and as many small ones as fill 1 MiB, up to 64."""
     memory_budget: int | None = None
     pad_last: bool = False
+    steps_per_update: int = 0
+    """Steps whose targets are weighed together; 0: none are weighed."""
 
 
 def store_files(layout: Layout) -> StoreFiles:
@@ -123,7 +125,16 @@ class Engine:
         settings = self.settings
         depth = self._depth(feed.batch_bytes(rows), feed.scratch_bytes(clock, settings.threads))
         try:
-            self._ring = Ring(feed, clock, first_step, settings.threads, depth, self._budget, settings.pad_last)
+            self._ring = Ring(
+                feed,
+                clock,
+                first_step,
+                settings.threads,
+                depth,
+                self._budget,
+                settings.pad_last,
+                settings.steps_per_update,
+            )
         except BudgetFull:
             raise self._in_use() from None
 

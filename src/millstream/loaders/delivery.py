@@ -7,6 +7,7 @@ from typing import Any
 from millstream._core import Batch
 from millstream.batches import TrainingBatch
 from millstream.batches.batch import COLUMNS
+from millstream.loaders.loss import LossMean
 from millstream.loaders.member import RowShape
 from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.transforms import PerRow, transform_batch, transform_rows
@@ -17,14 +18,24 @@ from millstream.tensors import backend
 class Delivery:
     """Finishes batches. This runs for every batch: keep it lean."""
 
-    def __init__(self, shape: RowShape, settings: LoaderSettings, *, names_rows: bool, whole_documents: bool) -> None:
+    def __init__(
+        self,
+        shape: RowShape,
+        settings: LoaderSettings,
+        *,
+        names_rows: bool,
+        whole_documents: bool,
+        loss: LossMean | None = None,
+    ) -> None:
         self._shape = shape
         self._settings = settings
         self._names_rows = names_rows
         self._backend = backend(settings.framework)
         self._row_transforms = [t for t in settings.transforms if isinstance(t, PerRow)]
         self._batch_transforms = [t for t in settings.transforms if not isinstance(t, PerRow)]
-        self._extras = whole_documents or shape.documents != "attend" or names_rows or settings.pad_last
+        self._loss = loss
+        plain = shape.documents == "attend" and loss is None
+        self._extras = whole_documents or not plain or names_rows or settings.pad_last
         self._whole_documents = whole_documents
         self.id_bytes: int = self._backend.ID_BYTES
 
@@ -68,6 +79,10 @@ class Delivery:
             batch.metadata["filler"] = [False] * rows + [True] * filler
         if self._whole_documents:
             batch.metadata["cut_tokens"] = native.cuts.tolist()
+        if native.weights is not None:
+            batch.loss_weights = self._backend.share(native.weights)
+        if self._loss is not None:
+            batch.metadata.update(self._loss.facts(native))
 
     def transformed(self, batch: TrainingBatch) -> TrainingBatch:
         """Apply the transforms of whole batches."""

@@ -11,6 +11,7 @@ from millstream._core import Clock, Feed, order_version
 from millstream.batches.engine import feed_source
 from millstream.errors import LoaderError
 from millstream.loaders import state as states
+from millstream.loaders.loss import LossMean
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.phases import dump_run, load_run
 from millstream.loaders.settings import LoaderSettings
@@ -37,8 +38,10 @@ class Run:
         shape: RowShape,
         settings: LoaderSettings,
         epoch_size: int | None,
+        loss: LossMean | None = None,
     ) -> None:
         self.kind, self.members, self.shape, self.settings = kind, dict(members), shape, settings
+        self.loss = loss
         self._epoch_size = epoch_size
         self.restart()
 
@@ -84,7 +87,8 @@ class Run:
             for member in members
         ]
         plan = self.phase.plan(self.schedule.seed, self._windows)
-        feed = Feed(sources, plan, shape.length, self.settings.labels, shape.pad_id, id_bytes)
+        mean_of = "targets" if self.loss is None else self.loss.native
+        feed = Feed(sources, plan, shape.length, self.settings.labels, shape.pad_id, id_bytes, mean_of)
         return feed, self.clock, self.rows
 
     @cached_property
@@ -155,6 +159,7 @@ class Run:
             "tail": shape.tail,
             "pad_id": shape.pad_id,
             "epoch_size": self._epoch_size,
+            "loss": None if self.loss is None else [self.loss.mean_of, self.loss.accumulation],
             "step": self.step,
             "earlier phases": hashlib.blake2b(past, digest_size=8).hexdigest(),
         }

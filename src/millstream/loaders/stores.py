@@ -15,6 +15,7 @@ from millstream.batches.engine import Engine, EngineSettings, closed_error
 from millstream.errors import BudgetError
 from millstream.loaders import explain as explaining
 from millstream.loaders.delivery import Delivery
+from millstream.loaders.loss import LossMean
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.run import Run
@@ -39,13 +40,20 @@ class StoreDataLoader(RunningLoader):
         settings: LoaderSettings,
         *,
         epoch_size: int | None = None,
+        loss: LossMean | None = None,
     ) -> None:
         super().__init__(shape, settings)
-        self._run = Run(self.kind, members, shape, settings, epoch_size)
+        self._run = Run(self.kind, members, shape, settings, epoch_size, loss)
         whole = any(member.shape.whole_documents for member in members.values())
-        self._delivery = Delivery(shape, settings, names_rows=self.names_rows, whole_documents=whole)
+        self._delivery = Delivery(shape, settings, names_rows=self.names_rows, whole_documents=whole, loss=loss)
         self._engine = Engine(
-            EngineSettings(settings.threads, settings.prefetch, settings.memory_budget, settings.pad_last)
+            EngineSettings(
+                settings.threads,
+                settings.prefetch,
+                settings.memory_budget,
+                settings.pad_last,
+                0 if loss is None else loss.accumulation,
+            )
         )
         self._cut_tokens = 0
 

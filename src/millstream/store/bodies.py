@@ -115,9 +115,11 @@ class EndsBody(Body):
 
     last: int = 0
     documents: int = 0
+    words: int = 1
+    """Of each document; the first is its end."""
 
     def _check_entries(self, offset: int, data: NDArray[np.uint8]) -> None:
-        ends = data.view(np.uint64)
+        ends = data.view(np.uint64)[:: self.words]
         falls = np.flatnonzero(ends < np.append(np.uint64(self.last), ends[:-1]))
         if falls.size:
             self._add(f"document {self.documents + int(falls[0])} ends before it starts")

@@ -23,7 +23,7 @@ BLOCK_BYTES = 1 << 20
 MAGIC = b"\x89MLS"
 DTYPES = {"uint16": 1, "uint32": 2, "int32": 3, "weighted": 4}
 COPY_AGAIN = "the store is damaged or was not copied whole; copy it again, or restore it"
-SUFFIX = {"T": ".bin", "D": ".idx", "C": ".sum", "S": ".tab", "O": ".org"}
+SUFFIX = {"T": ".bin", "D": ".idx", "E": ".idx", "C": ".sum", "S": ".tab", "O": ".org"}
 
 Tokens = NDArray[Any]
 Words = NDArray[np.uint64]
@@ -47,6 +47,20 @@ def id_limit(dtype: str) -> int:
     (65536, 2147483648, 16777216)
     """
     return 1 << ID_BITS if dtype == WEIGHTED else int(np.iinfo(token_dtype(dtype)).max) + 1
+
+
+def index_kind(dtype: str) -> str:
+    """Say which kind of document index belongs to tokens of a dtype: weighted ones have weighed documents."""
+    return "E" if dtype == WEIGHTED else "D"
+
+
+def words_of_an_end(dtype: str) -> int:
+    """How many words the index has for a document: its end and, if tokens have weights, their sum.
+
+    >>> words_of_an_end("uint16"), words_of_an_end("weighted")
+    (1, 2)
+    """
+    return 2 if dtype == WEIGHTED else 1
 
 
 def shard_name(number: int) -> str:
@@ -108,8 +122,8 @@ class Frame:
 
     @property
     def words(self) -> int:
-        """The number of elements of the mapped body (a row of a table has eight, an origin three)."""
-        return self.count * {"S": 8, "O": 3}.get(self.kind, 1)
+        """The number of elements of the mapped body: a row of a table has eight, an origin three, a weighed end two."""
+        return self.count * {"S": 8, "O": 3, "E": 2}.get(self.kind, 1)
 
 
 def parse_frame(path: Path, first_bytes: bytes, file_bytes: int, kind: str) -> Frame:

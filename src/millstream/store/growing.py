@@ -9,10 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream import _core
 from millstream.errors import StoreError
 from millstream.store import disk
 from millstream.store.column import START_AGAIN, Column
-from millstream.store.format import BLOCK_BYTES, Frame, Words, shard_name, token_dtype, xxh64
+from millstream.store.format import (
+    BLOCK_BYTES,
+    Frame,
+    Words,
+    index_kind,
+    shard_name,
+    token_dtype,
+    words_of_an_end,
+    xxh64,
+)
 from millstream.store.packing import PackedColumn, Packing
 from millstream.store.table import Row
 from millstream.store.weights import WEIGHTED, ids_of
@@ -67,6 +77,7 @@ class GrowingShard:
     def __init__(self, places: Places, number: int, dtype: str, tokens: Column, ends: Column) -> None:
         self._places, self.number, self._dtype = places, number, dtype
         self._tokens, self._ends = tokens, ends
+        self._words = words_of_an_end(dtype)
         self.bound = 0
 
     @classmethod
@@ -91,7 +102,8 @@ class GrowingShard:
             if packing is None
             else PackedColumn.resume_packed(path, entry, packing, row.tokens, tail)
         )
-        ends = Column.resume(places.part(row.file, ".idx"), np.dtype("<u8"), row.documents)
+        words = row.documents * words_of_an_end(dtype)
+        ends = Column.resume(places.part(row.file, ".idx"), np.dtype("<u8"), words)
         shard = cls(places, row.file, dtype, tokens, ends)
         shard.bound = row.bound
         if shard.row() != row:
@@ -111,11 +123,21 @@ class GrowingShard:
 
     def extend(self, tokens: NDArray[Any], ends: NDArray[np.int64]) -> None:
         """Add documents: their tokens, and their ends counted from the first of these tokens."""
-        self._ends.extend((ends + self.tokens).astype(np.uint64))
+        self._ends.extend(self._end_words(tokens, ends))
         if len(tokens):
             ids = ids_of(tokens) if self._dtype == WEIGHTED else tokens
             self.bound = max(self.bound, int(ids.max()) + 1)
         self._tokens.extend(tokens)
+
+    def _end_words(self, tokens: NDArray[Any], ends: NDArray[np.int64]) -> Words:
+        """What the index says of documents: where they end and, if tokens have weights, what they weigh."""
+        words = np.empty((len(ends), self._words), np.uint64)
+        words[:, 0] = ends + self.tokens
+        if self._dtype == WEIGHTED:
+            weights = np.empty(len(ends), np.uint64)
+            _core.weigh_documents(np.ascontiguousarray(tokens), ends, weights)
+            words[:, 1] = weights
+        return words.reshape(-1)
 
     def sums(self) -> Words:
         """List the checksums of every block so far."""
@@ -123,7 +145,7 @@ class GrowingShard:
 
     def row(self) -> Row:
         """Describe the shard as it would be if it ended here."""
-        return Row(self.tokens, self._ends.count, xxh64(self.sums()), self.bound, self.number)
+        return Row(self.tokens, self._ends.count // self._words, xxh64(self.sums()), self.bound, self.number)
 
     def checkpoint(self) -> Row:
         """Make everything so far durable, and describe it."""
@@ -136,7 +158,7 @@ class GrowingShard:
         """Make the three files whole and durable, still under their `.part` names."""
         row, sums = self.row(), self.sums()
         self._tokens.seal(Frame("T", row.tokens, row.bound, row.tag, row.documents, self._dtype))
-        self._ends.seal(Frame("D", row.documents, row.tokens, row.tag))
+        self._ends.seal(Frame(index_kind(self._dtype), row.documents, row.tokens, row.tag))
         checks = Column.begin(self._places.part(self.number, ".sum"), np.dtype("<u8"))
         try:
             checks.extend(sums)

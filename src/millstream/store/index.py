@@ -13,7 +13,7 @@ import numpy as np
 
 from millstream.errors import StoreError
 from millstream.store.format import Words
-from millstream.store.numbers import Numbers
+from millstream.store.numbers import EverySecond, Numbers
 
 VERIFY = "the index is damaged: `millstream verify` says where; restore it from a copy"
 
@@ -57,7 +57,7 @@ class OneDocument:
 class Ends:
     """Our own index: the end of each document."""
 
-    def __init__(self, ends: Numbers, tokens: int) -> None:
+    def __init__(self, ends: Numbers | EverySecond, tokens: int) -> None:
         self._ends, self._tokens = ends, tokens
 
     def bounds(self, first: int, last: int) -> Words:

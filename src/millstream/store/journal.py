@@ -11,7 +11,7 @@ from typing import Any
 from millstream.errors import StoreError
 from millstream.store import disk
 from millstream.store.column import START_AGAIN
-from millstream.store.format import DTYPES, read_frame
+from millstream.store.format import DTYPES, index_kind, read_frame
 from millstream.store.growing import Places
 from millstream.store.manifest import check_keys, is_count, is_fingerprint, read_json, sealed
 from millstream.store.table import Row
@@ -95,7 +95,7 @@ def sealed_rows(places: Places, journal: Journal) -> list[Row]:
             raise StoreError(
                 f"{places.final(number, '.bin')}: holds {frame.dtype}, not {journal.dtype}", hint=START_AGAIN
             )
-        for suffix, kind in ((".idx", "D"), (".sum", "C")):
+        for suffix, kind in ((".idx", index_kind(journal.dtype)), (".sum", "C")):
             if read_frame(places.final(number, suffix), kind).tag != frame.tag:
                 raise StoreError(f"{places.final(number, suffix)}: belongs to another shard", hint=START_AGAIN)
         rows.append(Row(frame.count, frame.documents, frame.tag, frame.bound, number))

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.store.foreign import megatron_index, whole_tokens
-from millstream.store.format import FRAME_BYTES, Frame, open_regular, read_frame, token_dtype
+from millstream.store.format import FRAME_BYTES, Frame, index_kind, open_regular, read_frame, token_dtype
 from millstream.store.index import VERIFY, Ends, Index, OneDocument
 from millstream.store.layout import Layout
-from millstream.store.numbers import SHRUNK, Numbers, open_body, open_framed
+from millstream.store.numbers import SHRUNK, EverySecond, Numbers, open_body, open_framed
 from millstream.store.packed import PackedTokens
 from millstream.store.table import BOUND, DOCUMENTS, TAG, TOKENS
 
@@ -83,8 +83,9 @@ class Shards:
         if layout.index == "megatron":
             return megatron_index(layout, tokens)
         path = layout.path_of(shard, ".idx")
-        frame, ends = open_body(path, "D")
+        frame, words = open_body(path, index_kind(layout.dtype))
         check_index(path, frame, layout, shard)
+        ends = words if frame.words == frame.count else EverySecond(words)
         last = ends.at(len(ends) - 1) if len(ends) else tokens
         if last != tokens:
             raise StoreError(f"{path}: the last document ends at {last}, the shard at {tokens}", hint=VERIFY)
@@ -114,7 +115,7 @@ def check_shard(layout: Layout, shard: int) -> Frame:
     check_tokens(path, tokens, layout, shard)
     if layout.index == "ends":
         path = layout.path_of(shard, ".idx")
-        check_index(path, read_frame(path, "D"), layout, shard)
+        check_index(path, read_frame(path, index_kind(layout.dtype)), layout, shard)
     return tokens
 
 
@@ -129,7 +130,7 @@ def check_tokens(path: Path, frame: Frame, layout: Layout, shard: int) -> None:
 def check_index(path: Path, frame: Frame, layout: Layout, shard: int) -> None:
     """Compare the frame of an `.idx` with the table."""
     row = layout.table[shard]
-    compare(path, frame, Frame("D", int(row[DOCUMENTS]), int(row[TOKENS]), int(row[TAG])))
+    compare(path, frame, Frame(index_kind(layout.dtype), int(row[DOCUMENTS]), int(row[TOKENS]), int(row[TAG])))
 
 
 def compare(path: Path, found: Frame, expected: Frame) -> None:

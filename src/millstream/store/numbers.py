@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -112,6 +113,28 @@ class Numbers:
 
     def _shrunk(self) -> StoreError:
         return StoreError(f"{self.path}: became shorter after it was opened", hint=SHRUNK)
+
+
+class EverySecond:
+    """The first one of each pair in a file of pairs; what `Ends` asks of numbers."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self._numbers, self.path = numbers, numbers.path
+
+    def __len__(self) -> int:
+        return len(self._numbers) // 2
+
+    def at(self, place: int) -> int:
+        """Read one number."""
+        return self._numbers.at(2 * place)
+
+    def read(self, wanted: range) -> NDArray[Any]:
+        """Copy the numbers at some neighbouring places."""
+        return self._numbers.read(range(2 * wanted.start, 2 * wanted.stop, 2)) if wanted else self._numbers.read(wanted)
+
+    def first_above(self, value: int) -> int:
+        """Find the first number of a rising file that is larger than `value`."""
+        return bisect_right(range(len(self)), value, key=self.at)
 
 
 def open_framed(path: Path, kind: str) -> tuple[Frame, int]:

@@ -9,7 +9,7 @@ import numpy as np
 from millstream.errors import StoreError
 from millstream.store.bodies import RUN_BYTES, Damage, EndsBody, Report, TokenBody, scan
 from millstream.store.foreign import megatron_arrays
-from millstream.store.format import FRAME_BYTES, Words, read_frame, token_dtype, xxh64
+from millstream.store.format import FRAME_BYTES, Words, index_kind, read_frame, token_dtype, words_of_an_end, xxh64
 from millstream.store.layout import Layout
 from millstream.store.mapped import check_index, check_tokens, open_tokens
 from millstream.store.numbers import open_body
@@ -64,8 +64,8 @@ def verify_ours(layout: Layout, shard: int, report: Report) -> Iterator[int]:
     if layout.index != "ends":
         return
     path = layout.path_of(shard, ".idx")
-    check_index(path, read_frame(path, "D"), layout, shard)
-    ends = EndsBody(path, report, of_ends, size)
+    check_index(path, read_frame(path, index_kind(layout.dtype)), layout, shard)
+    ends = EndsBody(path, report, of_ends, size, words=words_of_an_end(layout.dtype))
     for _ in scan(ends, FRAME_BYTES):
         pass
     if ends.last != int(row[TOKENS]):
