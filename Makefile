@@ -7,6 +7,8 @@ PEERS := .venv-peers
 ORACLES := .venv-oracles
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+STRICT ?= OFF
+PROJECT := import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/core/*) $(wildcard csrc/bind/*)
 
 .PHONY: help demo test check format lint types layers stub native strict san fuzz coverage docs bench oracles build clean
@@ -41,23 +43,20 @@ stub: $(VENV)/dev.stamp  ## Write the stub of the native module anew
 	$(BIN)/python -m nanobind.stubgen -q -m millstream._core -o src/millstream/_core.pyi
 
 native: $(VENV)/dev.stamp  ## Build and run the C++ tests; every warning is an error
-	$(call native,plain,)
+	$(call native,plain)
 
 san: $(VENV)/dev.stamp  ## The C++ tests under the address, undefined behaviour and thread sanitizers
-	$(call native,address,address$(comma)undefined)
-	$(call native,thread,thread)
+	$(call native,san)
 
 strict: $(VENV)/dev.stamp  ## Build the whole module with every warning as an error
-	$(BIN)/pip wheel --quiet --no-deps -w build/strict -Cbuild-dir=build/strict-build -Ccmake.define.MILLSTREAM_STRICT=ON .
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation -w build/strict -Ccmake.define.MILLSTREAM_STRICT=ON .
 
-comma := ,
 define native
 	@mkdir -p build
-	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B build/tests-$(1) -DCMAKE_BUILD_TYPE=RelWithDebInfo \
-	  -DMILLSTREAM_TESTS=ON -DMILLSTREAM_STRICT=ON -DMILLSTREAM_SANITIZE=$(2) > build/tests-$(1).log 2>&1 \
-	  || { cat build/tests-$(1).log; exit 1; }
-	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/tests-$(1) --parallel 2 -- --quiet
-	@PATH="$(CURDIR)/$(BIN):$$PATH" ctest --test-dir build/tests-$(1) --output-on-failure --parallel 2 --timeout 300
+	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B build/tests -DMILLSTREAM_TESTS=ON -DMILLSTREAM_STRICT=ON \
+	  > build/tests.log 2>&1 || { cat build/tests.log; exit 1; }
+	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/tests --target $(1) --parallel 2 -- --quiet
+	@PATH="$(CURDIR)/$(BIN):$$PATH" ctest --test-dir build/tests -L $(1) --output-on-failure --parallel 2 --timeout 300
 endef
 
 fuzz: $(VENV)/dev.stamp  ## Search longer for inputs that break something: laws, parsers, parts and recipes
@@ -96,7 +95,8 @@ $(VENV)/demo.stamp: $(SOURCES) | $(VENV)/bin/python
 $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
 	@echo "Installing Millstream and its test tools into $(VENV) (once)"
 	@command -v cmake > /dev/null || $(PIP) cmake ninja
-	$(PIP) -e '.[dev]'
+	@$(BIN)/python -c "$(PROJECT); print(*project['build-system']['requires'])" | xargs $(PIP)
+	$(PIP) --no-build-isolation -e '.[dev]' -Ccmake.define.MILLSTREAM_STRICT=$(STRICT)
 	@mkdir -p build && touch $@
 
 $(ORACLES)/stamp: $(SOURCES)
@@ -112,5 +112,5 @@ $(PEERS)/stamp: $(SOURCES) benchmarks/requirements-peers.txt benchmarks/requirem
 	@touch $@
 
 $(VENV)/docs.stamp: $(VENV)/dev.stamp
-	$(PIP) -e '.[docs]'
+	$(BIN)/python -c "$(PROJECT); print(*project['project']['optional-dependencies']['docs'])" | xargs $(PIP)
 	@touch $@

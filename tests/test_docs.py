@@ -14,6 +14,7 @@ import millstream
 from millstream import errors
 from millstream.cli import prepare
 from millstream.cli.main import VERBS, main
+from millstream.loaders.raw import ReadingKeywords
 from millstream.loaders.settings import SharedKeywords
 from millstream.records.registry import _find, _registered
 from millstream.sources.formats import _our_own
@@ -85,8 +86,12 @@ def test_every_format_is_explained_with_all_its_endings() -> None:
 
 
 def test_every_argument_of_prepare_is_explained() -> None:
-    arguments = set(inspect.signature(millstream.prepare).parameters) - {"source", "output", "progress"}
+    arguments = inspect.signature(millstream.prepare).parameters.keys() - {"source", "output", "progress", "reading"}
+    arguments |= ReadingKeywords.__annotations__.keys()
 
+    assert [
+        name for name in ReadingKeywords.__annotations__ if f"`{name}`" not in str(millstream.prepare.__doc__)
+    ] == []
     assert sorted(name for name in arguments if not re.search(rf"`{name}[`=(]", page("prepare.md"))) == []
 
 

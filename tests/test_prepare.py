@@ -332,3 +332,8 @@ def test_a_packed_store_holds_the_same_tokens_and_the_report_says_what_it_saves(
     assert TokenStore(packed.path)[:].tolist() == TokenStore(plain.path)[:].tolist()
     assert packed.details["storage"]["ratio"] > 10
     assert packed.details["storage"]["token_bytes"] == plain.details["storage"]["token_bytes"]
+
+
+def test_a_keyword_that_prepare_does_not_have_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'textfield'"):
+        prepare(tmp_path / "nothing", tmp_path / "corpus", textfield="text")  # type: ignore[call-arg]

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from millstream.compression import LEVEL
 from millstream.errors import SourceError
 from millstream.loaders import PretrainDataLoader
+from millstream.loaders.raw import RawSettings, ReadingKeywords
 from millstream.loaders.settings import parse_bytes, positive
 from millstream.parts.cache import default_cache_dir
 from millstream.parts.policy import OnBad
-from millstream.parts.prepare import Making, Means, Outcome, cpus, prepare_store
+from millstream.parts.prepare import Making, Means, cpus, prepare_store
 from millstream.parts.process import make_part
 from millstream.parts.ray import RayCluster
 from millstream.parts.report import report_of, write_report
 from millstream.parts.run import Make
 from millstream.records import Recipe
-from millstream.sources import Reading, Record, discover
-from millstream.sources.chunk import CHUNK_BYTES, MAX_DOCUMENT_BYTES, MAX_EXPANSION
+from millstream.sources import Found, Record
 from millstream.sources.discover import Where
 from millstream.stats.progress import OnProgress
 from millstream.tokens import load_tokenizer
@@ -74,17 +74,6 @@ def prepare(
     on_bad: OnBad = "error",
     resume: bool = False,
     overwrite: bool = False,
-    format: str | None = None,
-    text_field: str = "text",
-    documents: str = "file",
-    separator: str | None = None,
-    encoding: str = "auto",
-    on_invalid: Literal["reject", "replace"] = "reject",
-    include: Iterable[str] = (),
-    exclude: Iterable[str] = (),
-    max_document_bytes: int = MAX_DOCUMENT_BYTES,
-    max_expansion: int = MAX_EXPANSION,
-    chunk_bytes: int = CHUNK_BYTES,
     eos: str | int | None = "auto",
     special_tokens: Literal["text", "ids"] | None = None,
     dtype: str | None = None,
@@ -99,15 +88,19 @@ def prepare(
     before: Callable[[Record], None] | None = None,
     after: Callable[[Record, Any], None] | None = None,
     progress: OnProgress | None = None,
+    **reading: Unpack[ReadingKeywords],
 ) -> PrepareReport:
     """Turn a raw corpus into a token store; the same input gives the same bytes, whatever the number of workers.
 
     `source` is a file, a folder, a pattern, a list of them, a mapping of them to weights, or a data set of Hugging
     Face. Text, JSON lines, Parquet, Arrow, CSV and tar files are read, also compressed. `tokenizer` is what
     `load_tokenizer` takes, or "char", "bpe" or "bpe:4096" to learn one from the source; it is kept beside the tokens.
-    `documents` says what a document is in a text file: the "file", a "line", or what is between two `separator`s. Each
-    document ends with the `eos` token; special tokens that are spelled out in a text are text, unless
+    Each document ends with the `eos` token; special tokens that are spelled out in a text are text, unless
     `special_tokens="ids"`.
+
+    `reading` says which files are read, and how: `format`, `include`, `exclude`, `text_field`, `documents` (what a
+    document is in a text file: the "file", a "line", or what is between two `separator`s), `separator`, `encoding`,
+    `on_invalid`, `max_document_bytes`, `max_expansion` and `chunk_bytes`.
 
     `recipe` is a list of steps (names, dicts with a name and settings, functions) or a TOML or YAML file: records are
     cleaned, filtered and deduplicated by it, and what it drops is counted by rule. Bad records raise
@@ -124,20 +117,14 @@ def prepare(
     >>> report.documents, report.tokens, report.skipped
     (2, 20, {})
     """
-    reading = Reading(
-        text_field,
-        documents,
-        separator,
-        encoding,
-        on_invalid,
-        max_document_bytes=positive("max_document_bytes", max_document_bytes),
-        max_expansion=positive("max_expansion", max_expansion),
-        chunk_bytes=positive("chunk_bytes", chunk_bytes),
-    )
-    found = discover(source, format=format, include=include, exclude=exclude)
+    unknown = reading.keys() - ReadingKeywords.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"prepare() got an unexpected keyword argument {min(unknown)!r}")
+    raw = RawSettings(recipe, on_bad, eos, reading)
+    how, found = raw.how(), raw.found(source)
     if special_tokens is not None:
         tokenizer = load_tokenizer(tokenizer, special_tokens=special_tokens)
-    making = Making(reading, Recipe.of(recipe), tokenizer, eos, dtype, _packing(compress), before, after)
+    making = Making(how, Recipe.of(recipe), tokenizer, eos, dtype, _packing(compress), before, after)
     make, processors = _engine(engine)
     means = Means(
         workers=processors if workers is None else positive("workers", workers),
@@ -151,16 +138,16 @@ def prepare(
         make=make,
         progress=progress or _to_nobody,
     )
-    path = Path(output)
+    return _prepared(found, Path(output), making, means)
+
+
+def _prepared(found: Found, path: Path, making: Making, means: Means) -> PrepareReport:
+    """Make the store, and report."""
     outcome = prepare_store(found, path, making, means)
     details = report_of(outcome, found, means)
     page = write_report(path, details)
-    _log.info("%s: %d tokens of %d documents", path, outcome.manifest["tokens"], outcome.manifest["documents"])
-    return _report(path, outcome, details, page)
-
-
-def _report(path: Path, outcome: Outcome, details: dict[str, Any], page: Path) -> PrepareReport:
     manifest, statistics = outcome.manifest, outcome.statistics
+    _log.info("%s: %d tokens of %d documents", path, manifest["tokens"], manifest["documents"])
     return PrepareReport(
         path=path,
         fingerprint=manifest["fingerprint"],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -10,66 +11,74 @@ import pytest
 from loaders.samples import counting_file, counting_loader
 from millstream.loaders.agreement import differences
 
+CHANGES = {
+    "seed": "seed is 0 on rank 0, 7 on rank 1",
+    "batch_size": "batch_size is 8 on rank 0, 3 on rank 1",
+    "data": "data of 'data' is ",
+    "step": "step is 3 on rank 0, 0 on rank 1",
+    "rank": "ranks 0, 1 both read as rank 0",
+}
+
 RANK = """
-    import sys
+    import json, sys
     import torch.distributed as dist
     from millstream import OrderError, PretrainDataLoader
 
-    rank, meeting, change, *paths = sys.argv[1:]
+    rank, meeting, same, other, *changes = sys.argv[1:]
     rank = int(rank)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
-    settings = dict(chunk_size=10, dtype="uint16", framework="numpy", rank=rank, world_size=2)
-    if rank == 1 and change not in ("nothing", "data", "step"):
-        settings[change] = {"seed": 7, "batch_size": 3, "chunk_size": 5, "rank": 0, "labels": "same"}[change]
-    with PretrainDataLoader(paths[rank], **settings) as loader:
-        if change == "step" and rank == 0:
-            loader.seek(3)
-        for _ in range(2):
-            try:
-                loader.next()
-                print("agreed")
-            except OrderError as error:
-                print(error)
+
+    def said(change):
+        settings = dict(chunk_size=10, dtype="uint16", framework="numpy", rank=rank, world_size=2)
+        if rank == 1 and change in ("seed", "batch_size", "rank"):
+            settings[change] = {"seed": 7, "batch_size": 3, "rank": 0}[change]
+        with PretrainDataLoader(other if rank == 1 and change == "data" else same, **settings) as loader:
+            if change == "step" and rank == 0:
+                loader.seek(3)
+            for _ in range(2):
+                try:
+                    loader.next()
+                    yield "agreed"
+                except OrderError as error:
+                    yield str(error)
+
+    print(json.dumps({change: list(said(change)) for change in changes}))
     dist.barrier()
     dist.destroy_process_group()
 """
 
+Said = dict[str, list[list[str]]]
 
-def both_ranks(folder: Path, change: str) -> list[str]:
-    """Let two processes make a loader, the second one with a change; give what each of them says."""
-    same = counting_file(folder / "same.bin")
-    other = counting_file(folder / "other.bin", 1002) if change == "data" else same
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    """Let two processes make loaders, the second one each time with a change: what each rank says, twice."""
+    folder = tmp_path_factory.mktemp("ranks")
+    files = [counting_file(folder / "same.bin"), counting_file(folder / "other.bin", 1002)]
     command = [sys.executable, "-c", textwrap.dedent(RANK)]
     ranks = [
         subprocess.Popen(
-            [*command, str(rank), folder / "meeting", change, same, other], stdout=-1, stderr=-1, text=True
+            [*command, str(rank), folder / "meeting", *files, "nothing", *CHANGES], stdout=-1, stderr=-1, text=True
         )
         for rank in range(2)
     ]
-    said = [rank.communicate(timeout=60) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], said
-    return [out for out, _ in said]
+    outputs = [rank.communicate(timeout=60) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    told = [json.loads(out) for out, _ in outputs]
+    return {change: [each[change] for each in told] for change in told[0]}
 
 
-def test_ranks_that_agree_go_on(tmp_path: Path) -> None:
-    assert both_ranks(tmp_path, "nothing") == ["agreed\nagreed\n"] * 2
+def test_ranks_that_agree_go_on(said: Said) -> None:
+    assert said["nothing"] == [["agreed", "agreed"]] * 2
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ("seed", "seed is 0 on rank 0, 7 on rank 1"),
-        ("batch_size", "batch_size is 8 on rank 0, 3 on rank 1"),
-        ("data", "data of 'data' is "),
-        ("step", "step is 3 on rank 0, 0 on rank 1"),
-        ("rank", "ranks 0, 1 both read as rank 0"),
-    ],
-)
-def test_every_rank_hears_what_differs_and_where_again_and_again(tmp_path: Path, change: str, complaint: str) -> None:
-    for said in both_ranks(tmp_path, change):
-        assert said.count(complaint) == 2
-        assert "agreed" not in said
-        assert said.count(" on rank ") in (0, 4)  # the one thing that differs, and nothing else
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_rank_hears_what_differs_and_where_again_and_again(said: Said, change: str) -> None:
+    for rank in said[change]:
+        assert len(rank) == 2
+        for complaint in rank:
+            assert complaint.count(CHANGES[change]) == 1
+            assert complaint.count(" on rank ") in (0, 2)  # the one thing that differs, and nothing else
 
 
 def test_a_loader_of_one_process_asks_nobody(tmp_path: Path) -> None:

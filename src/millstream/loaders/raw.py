@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from glob import has_magic
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from millstream.errors import BusyError, LoaderError, StoreError
+from millstream.loaders.settings import positive
 from millstream.parts.cache import default_cache_dir, key_of
 from millstream.parts.identity import identify_object, touch_of
 from millstream.parts.policy import OnBad
@@ -24,7 +25,24 @@ from millstream.store.format import MAGIC
 
 _WAIT_S = 0.1
 _DISCOVERY = ("format", "include", "exclude")
+_LIMITS = ("max_document_bytes", "max_expansion", "max_decoded_bytes", "chunk_bytes")
 _log = logging.getLogger("millstream.loaders")
+
+
+class ReadingKeywords(TypedDict, total=False):
+    """Which files of a raw source are read, and how they are cut into documents (`Reading`, `discover`)."""
+
+    format: str | None
+    include: Iterable[str]
+    exclude: Iterable[str]
+    text_field: str
+    documents: str
+    separator: str | None
+    encoding: str
+    on_invalid: Literal["reject", "replace"]
+    max_document_bytes: int
+    max_expansion: int
+    chunk_bytes: int
 
 
 @dataclass(frozen=True)
@@ -53,7 +71,8 @@ class RawSettings:
                 raise LoaderError(
                     f"reading={{{key!r}: …}} is unknown", hint=f"use {', '.join(sorted({*known, *_DISCOVERY}))}"
                 )
-        return Reading(**{key: value for key, value in self.reading.items() if key in known})
+        given = {key: value for key, value in self.reading.items() if key in known}
+        return Reading(**given | {key: positive(key, given[key]) for key in _LIMITS if key in given})
 
 
 def is_raw(path: Any) -> bool:
