@@ -1,7 +1,7 @@
 """What a row of a fine-tuning file says, whatever format it was written in.
 
-Values only: nothing here knows a file format, a template or a tokenizer. Texts hold no half surrogate pairs, weights are
-finite and not negative, stretches lie inside their content, sorted and disjoint: whoever makes these values sees to it.
+Values only: nothing here knows a file format, a template or a tokenizer. Texts hold no half surrogate pairs, weights
+are finite and not negative, stretches lie inside their content, sorted and disjoint: whoever makes these sees to it.
 """
 
 from __future__ import annotations
