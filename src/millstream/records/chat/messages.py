@@ -20,7 +20,7 @@ from millstream.records.chat.fields import (
     text_or_none,
     wrong,
 )
-from millstream.records.chat.media import Mentioned, joined_parts, media_of
+from millstream.records.chat.media import COLUMNS, Mentioned, joined_parts, media_of
 from millstream.records.chat.options import Options
 from millstream.records.chat.reasoning import NAMES, reasoning_of, split_think
 from millstream.records.chat.tools import calls_of, check_results, tools_of
@@ -30,6 +30,7 @@ from millstream.sources.jsonl import is_unicode
 EMPTY = "empty conversation"
 NO_ASSISTANT = "no assistant turn"
 UNKNOWN_ROLE = "unknown role"
+_BESIDES = frozenset({"tools", "chat_template_kwargs", *COLUMNS.values()})
 _MAY_LACK_CONTENT = ("tool_calls", "function_call", *NAMES)
 
 
@@ -45,11 +46,11 @@ def messages_in(value: object, where: str, how: Options, media: Mentioned) -> li
     found = items(value, where)
     if not found:
         raise RecordError(EMPTY, f"{where} has no messages", hint="leave such rows out")
-    role_of = how.role_of
+    role_of, plain = how.role_of, not how.inline_think
     messages = []
     for place, each in enumerate(found):
-        # Nearly every message has these two fields and nothing else: the fast road.
-        if type(each) is dict and len(each) == 2 and not how.inline_think:
+        # Nearly every message has these two fields and nothing else: the fast road, on which nothing is worded.
+        if plain and type(each) is dict and len(each) == 2:
             role, content = each.get("role"), each.get("content")
             if type(role) is str and type(content) is str and role in role_of and is_unicode(content):
                 messages.append(Message(role_of[role], content))
@@ -73,6 +74,8 @@ def message_in(value: object, where: str, how: Options, media: Mentioned) -> Mes
 
 def message_of(role: str, content: Any, fields: Row, where: str, how: Options, media: Mentioned) -> Message:
     """A message of this role and content; `fields` hold what else is said about it."""
+    if len(fields) == 2 and type(content) is str and not how.inline_think:
+        return Message(role, text(content, f"{where}.content"))
     stretches: list[Stretch] = []
     if content is None:
         content = ""
@@ -119,13 +122,15 @@ def conversation(
     """Messages of which some are to be learned, with all that the row says besides."""
     check_answer(messages, "the conversation")
     check_results(messages, calls_in_text=calls_in_text or how.calls_in_text)
+    if _BESIDES.isdisjoint(row) and not media:
+        return Conversation(tuple(messages), prompt_messages=prompt_messages)
     tools, kwargs, all_media = besides(row, messages, media)
     return Conversation(tuple(messages), tools, kwargs, all_media, prompt_messages)
 
 
 def check_answer(messages: Sequence[Message], what: str) -> None:
     """See that the assistant says something."""
-    if not any(each.role == "assistant" for each in messages):
+    if "assistant" not in [each.role for each in messages]:
         found = f"{what} has messages by {', '.join(dict.fromkeys(each.role for each in messages))} only"
         raise RecordError(NO_ASSISTANT, found, hint="there is nothing to learn from such a row: leave it out")
 

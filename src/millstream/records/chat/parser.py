@@ -34,7 +34,7 @@ class RowParser:
 
     def parse(self, row: object) -> ChatRow:
         """Read one row; what is wrong with it is a RecordError."""
-        if not isinstance(row, Mapping):
+        if type(row) is not dict and not isinstance(row, Mapping):
             raise wrong("the row", row, "an object")
         columns = self.options.columns
         try:

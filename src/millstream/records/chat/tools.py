@@ -85,6 +85,8 @@ def check_results(messages: Sequence[Message], *, calls_in_text: bool = False) -
 
     With `calls_in_text` that message need not list its calls: they may be spelled in its content.
     """
+    if "tool" not in [each.role for each in messages]:
+        return
     waiting: list[str | None] = []
     may_answer = free = False
     for place, message in enumerate(messages):

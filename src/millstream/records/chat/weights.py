@@ -19,6 +19,7 @@ _NUMBERS = ("weight", "loss_scale")
 _YES = ("train", "training", "loss")
 _NO = "masked"
 _DETAILS = ("training_detail", "train_detail")
+_FLAGS = frozenset({*_NUMBERS, *_YES, _NO})
 
 
 def weight_of(row: Row, where: str) -> float | None:
@@ -27,6 +28,8 @@ def weight_of(row: Row, where: str) -> float | None:
     >>> weight_of({"weight": 0.5}, ""), weight_of({"masked": True}, ""), weight_of({"role": "user"}, "")
     (0.5, 0.0, None)
     """
+    if _FLAGS.isdisjoint(row):
+        return None
     said: dict[str, float] = {}
     for name in _NUMBERS:
         if (value := row.get(name)) is not None:
