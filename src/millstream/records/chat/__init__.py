@@ -1,9 +1,11 @@
 """Rows of fine-tuning files -> what they say, whatever format they were written in.
 
-`parse_row` reads one row, `RowParser` the rows of one file. Formats are told by the fields of a row (`detect`); what is
+`parse_row` reads one row, `RowParser` the rows of one file, `parse_block` those that sources read with
+`whole_rows=True`. Formats are told by the fields of a row (`detect`); what is
 wrong with a row is a `RecordError`, to which whoever knows the file and the row adds them.
 """
 
+from millstream.records.chat.block import ParsedBlock, parse_block
 from millstream.records.chat.conversation import (
     ChatRow,
     Completion,
@@ -34,6 +36,7 @@ __all__ = [
     "Media",
     "Message",
     "Options",
+    "ParsedBlock",
     "Preference",
     "RowParser",
     "Side",
@@ -42,5 +45,6 @@ __all__ = [
     "Tokens",
     "ToolCall",
     "detect",
+    "parse_block",
     "parse_row",
 ]
