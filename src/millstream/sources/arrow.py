@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream.errors import SourceError
 from millstream.sources.chunk import Chunk, ChunkRead, Reading, empty_block
-from millstream.sources.columnar import arrow, check_column, opened_by_arrow, raw_text, read_column
+from millstream.sources.columnar import arrow, check_column, column_of, opened_by_arrow, raw_text, read_column
 from millstream.sources.failure import FileFailure
 from millstream.sources.found import FoundFile
 from millstream.sources.separated import failed_chunk
@@ -20,6 +20,7 @@ class ArrowFormat:
 
     name = "arrow"
     suffixes: tuple[str, ...] = (".arrow", ".feather", ".ipc", ".arrows")
+    gives_rows = True
 
     def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
         """Give record batches, small ones together."""
@@ -28,7 +29,7 @@ class ArrowFormat:
         failure: FileFailure | None = None
         try:
             with opened_by_arrow(file) as source:
-                batches = _batches(source, reading.text_field)
+                batches = _batches(source, reading)
                 for column in batches:
                     held.append(column)
                     stop += len(column)
@@ -54,7 +55,7 @@ class ArrowFormat:
         """The text of one row again."""
         seen = 0
         with opened_by_arrow(file) as source:
-            for column in _batches(source, reading.text_field):
+            for column in _batches(source, reading):
                 if row < seen + len(column):
                     return raw_text(column[row - seen])
                 seen += len(column)
@@ -64,8 +65,8 @@ class ArrowFormat:
         )
 
 
-def _batches(source: Any, name: str) -> Iterator[Any]:
-    """The column of the text, batch by batch."""
+def _batches(source: Any, reading: Reading) -> Iterator[Any]:
+    """The column of the text, or whole rows, batch by batch."""
     arrow()
     import pyarrow.ipc
 
@@ -73,11 +74,11 @@ def _batches(source: Any, name: str) -> Iterator[Any]:
     source.seek(0)
     if is_file:
         reader = pyarrow.ipc.open_file(source)
-        check_column(reader.schema, name)
+        check_column(reader.schema, reading)
         for number in range(reader.num_record_batches):
-            yield reader.get_batch(number).column(name)
+            yield column_of(reader.get_batch(number), reading)
     else:
         reader = pyarrow.ipc.open_stream(source)
-        check_column(reader.schema, name)
+        check_column(reader.schema, reading)
         for batch in reader:
-            yield batch.column(name)
+            yield column_of(batch, reading)

@@ -31,7 +31,8 @@ class Reading:
     `documents` says what a document is in a text file: the "file", a "line", or what stands between two `separator`s.
     `encoding="auto"` goes by the byte order mark, else UTF-8. What is not valid in the encoding is a bad record
     (`on_invalid="reject"`) or becomes U+FFFD, counted ("replace"). A compressed file may grow to `max_expansion`
-    times its size, and to `max_decoded_bytes`.
+    times its size, and to `max_decoded_bytes`. With `whole_rows` the text of a record is its whole row as a JSON object
+    (a line as it stands, if the file has such), and not one field of it.
 
     >>> Reading(separator="<|endoftext|>").documents
     'separator'
@@ -50,6 +51,7 @@ class Reading:
     max_expansion: int = MAX_EXPANSION
     max_decoded_bytes: int = MAX_DECODED_BYTES
     chunk_bytes: int = CHUNK_BYTES
+    whole_rows: bool = False
 
     def __post_init__(self) -> None:
         if self.separator and self.documents == "file":

@@ -1,10 +1,13 @@
-"""A column of an Arrow table -> a ChunkRead. Shared by Parquet, Arrow files and Hugging Face datasets.
+"""A column of an Arrow table, or its rows as JSON -> a ChunkRead. Shared by Parquet, Arrow files and Hugging Face
+datasets. Whole rows travel as one column of structs.
 
 pyarrow is imported in this file only, and only when such a file is read.
 """
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,8 +35,14 @@ def arrow() -> Any:
     return pyarrow
 
 
-def check_column(schema: Any, name: str) -> None:
-    """See that a schema has one column of texts with this name."""
+def check_column(schema: Any, reading: Reading) -> None:
+    """See that a schema has the column of the text, or, for whole rows, that each column has a name of its own."""
+    name = reading.text_field
+    if reading.whole_rows:
+        if twice := [name for name, count in Counter(schema.names).items() if count > 1]:
+            found, hint = f"two columns are called {twice[0]!r}", "write the file again with other names"
+            raise FileFailure("columns of one name", found, hint, has_place=False)
+        return
     places = schema.get_all_field_indices(name)
     if len(places) != 1:
         has = ", ".join(repr(each) for each in schema.names[:8]) or "no columns"
@@ -50,9 +59,16 @@ def check_column(schema: Any, name: str) -> None:
         )
 
 
+def column_of(table: Any, reading: Reading) -> Any:
+    """The column of the text of a table or a batch of rows, or all its columns as one of structs."""
+    return table.to_struct_array() if reading.whole_rows else table.column(reading.text_field)
+
+
 def read_column(column: Any, file: str, reading: Reading) -> ChunkRead:
     """The texts of a column; row i of the column is row i of the chunk. Rows have no byte range."""
     pa = arrow()
+    if pa.types.is_struct(column.type):
+        column = as_json(column)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     array = column.cast(pa.large_binary()) if not pa.types.is_large_binary(column.type) else column
@@ -65,15 +81,50 @@ def read_column(column: Any, file: str, reading: Reading) -> ChunkRead:
     block = RecordBlock(file, text[ends[0] : ends[-1]], ends[1:] - ends[0], rows, nowhere, nowhere)
     null = np.asarray(array.is_null())
     read = checked(block.select(~null), row_count, reading)
-    reason, hint = f"no text in {reading.text_field!r}", "pass text_field= to name the column of the text"
-    nulls = [BadRecord(reason, row, NO_BYTES, NO_BYTES, "it is null", hint) for row in np.flatnonzero(null).tolist()]
+    reason, found = f"no text in {reading.text_field!r}", "it is null"
+    hint = "pass text_field= to name the column of the text"
+    if reading.whole_rows:
+        reason, found, hint = "unreadable row", "a value in it has no JSON", "see whether its texts are UTF-8"
+    nulls = [BadRecord(reason, row, NO_BYTES, NO_BYTES, found, hint) for row in np.flatnonzero(null).tolist()]
     return replace(read, bad=sorted([*read.bad, *nulls], key=lambda each: each.row))
 
 
 def raw_text(value: Any) -> bytes:
     """The bytes of one value of a column."""
     text = value.as_py()
+    if isinstance(text, dict):
+        return _json_of(text)
     return text if isinstance(text, bytes) else str(text or "").encode()
+
+
+def as_json(rows: Any) -> Any:
+    """Structs as JSON objects; null where one cannot be read, such as one whose text is not UTF-8."""
+    pa = arrow()
+    try:
+        texts: list[bytes | None] = [_json_of(row) for row in rows.to_pylist()]
+    except (ValueError, OverflowError):
+        texts = [_json_or_none(row) for row in rows]
+    return pa.array(texts, pa.large_binary())
+
+
+def _json_or_none(row: Any) -> bytes | None:
+    try:
+        return _json_of(row.as_py())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _json_of(row: dict[str, Any]) -> bytes:
+    return json.dumps(row, ensure_ascii=False, default=plain).encode()
+
+
+def plain(value: object) -> object:
+    """What JSON has for a value that it cannot hold: bytes are {"base64": …}, dates and the like their text.
+
+    >>> plain(b"ab")
+    {'base64': 'YWI='}
+    """
+    return {"base64": b64encode(value).decode()} if isinstance(value, bytes) else str(value)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from millstream.errors import SourceError
 from millstream.sources.formats import format_named, format_of, known_formats
 from millstream.sources.found import FoundFile
 from millstream.sources.huggingface import found_dataset, is_dataset
+from millstream.sources.rows import found_rows, is_rows
 
 Where = str | os.PathLike[str]
 Patterns = str | Iterable[str]
@@ -73,8 +74,9 @@ class _Choice:
 def discover(source: Any, *, format: str | None = None, include: Patterns = (), exclude: Patterns = ()) -> Found:
     """Find the files of `source`, sorted by name; names are relative to what all of them share.
 
-    `source` is a path, a pattern, a Hugging Face dataset, a list of them, or a mapping of them to weights: the weight
-    of an entry is recorded with each of its files, for those who mix them later, and changes nothing in what is read.
+    `source` is a path, a pattern, a Hugging Face dataset, rows (a list of dicts), a list of them, or a mapping of
+    them to weights: the weight of an entry is recorded with each of its files, for those who mix them later, and
+    changes nothing in what is read.
     In folders, hidden files and files of unknown kind are passed over and counted; with `format` every file that is not
     hidden is taken. `include` and `exclude` are patterns for names below a folder, in which `*` also matches `/`.
     A file that was named, or matches a pattern, is always taken.
@@ -104,6 +106,10 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
             dataset = found_dataset(where, place, {file.name for file in datasets})
             datasets.append(replace(dataset, source=dataset.name, weight=weight))
             continue
+        if is_rows(where):
+            rows = found_rows(where, {file.name for file in datasets})
+            datasets.append(replace(rows, source=rows.name, weight=weight))
+            continue
         entry = os.fspath(where)
         for root, path in _expand(entry, choice, skipped):
             kept = (path, entry, weight)
@@ -122,7 +128,7 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
 
 def _weighed(source: Any) -> list[tuple[Any, float | None]]:
     """The entries of a source, each with its weight if it has one."""
-    if isinstance(source, str | os.PathLike) or is_dataset(source):
+    if isinstance(source, str | os.PathLike) or is_dataset(source) or is_rows(source):
         return [(source, None)]
     if isinstance(source, Mapping) and all(is_dataset(each) for each in source.values()):
         source = source.values()  # a DatasetDict: split -> dataset

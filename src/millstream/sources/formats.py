@@ -7,7 +7,7 @@ folder and one line here, or a plugin: `register_format(...)`, or an entry point
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -23,6 +23,7 @@ from millstream.sources.found import FoundFile
 from millstream.sources.huggingface import HuggingFaceFormat
 from millstream.sources.jsonl import JsonlFormat
 from millstream.sources.parquet import ParquetFormat
+from millstream.sources.rows import RowsFormat
 from millstream.sources.tar import TarFormat
 from millstream.sources.text import TextFormat
 
@@ -112,8 +113,27 @@ def read_file(file: FoundFile, reading: Reading) -> Iterator[ChunkRead]:
     >>> [record.text for read in read_file(discover(path).files[0], Reading()) for record in read.block]
     ['one', 'two']
     """
+    if reading.whole_rows:
+        check_gives_rows([file])
     format = format_named(file.format)
     return numbered(format.read(chunk, file, reading) for chunk in format.chunks(file, reading))
+
+
+def check_gives_rows(files: Iterable[FoundFile]) -> None:
+    """See that whole rows can be read from files: their format says so by `gives_rows = True`.
+
+    >>> check_gives_rows([FoundFile(Path("a.txt"), "a.txt", "text", 5)])
+    Traceback (most recent call last):
+    millstream.errors.SourceError: a.txt: a file of format 'text' has no rows of several fields
+      hint: these have: arrow, huggingface, jsonl, parquet, rows
+    """
+    able = [name for name, format in known_formats().items() if getattr(format, "gives_rows", False)]
+    for file in files:
+        if file.format not in able:
+            raise SourceError(
+                f"{file.name}: a file of format {file.format!r} has no rows of several fields",
+                hint=f"these have: {', '.join(sorted(able))}",
+            )
 
 
 def raw_record(file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
@@ -135,6 +155,7 @@ def _our_own() -> dict[str, Format]:
         ArrowFormat(),
         TarFormat(),
         HuggingFaceFormat(),
+        RowsFormat(),
     )
     return {format.name: format for format in ours}
 

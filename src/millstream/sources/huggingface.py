@@ -11,7 +11,7 @@ from typing import Any
 
 from millstream.errors import SourceError
 from millstream.sources.chunk import Chunk, ChunkRead, Reading
-from millstream.sources.columnar import arrow, check_column, raw_text, read_column
+from millstream.sources.columnar import arrow, as_json, check_column, column_of, raw_text, read_column
 from millstream.sources.failure import FileFailure
 from millstream.sources.found import FoundFile
 
@@ -39,12 +39,13 @@ class HuggingFaceFormat:
 
     name = "huggingface"
     suffixes: tuple[str, ...] = ()
+    gives_rows = True
 
     def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
         """Give columns of rows, each by itself: a slice would take the whole table along to another process."""
         number = start = stop = size = 0
         held: list[Any] = []
-        for column in self._columns(file, reading.text_field):
+        for column in self._columns(file, reading):
             held.append(column)
             stop, size = stop + len(column), size + column.nbytes
             if size >= reading.chunk_bytes:
@@ -60,7 +61,7 @@ class HuggingFaceFormat:
     def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
         """The text of one row again."""
         seen = 0
-        for column in self._columns(file, reading.text_field):
+        for column in self._columns(file, reading):
             if row < seen + len(column):
                 return raw_text(column[row - seen])
             seen += len(column)
@@ -69,10 +70,14 @@ class HuggingFaceFormat:
             hint="is this the very file that the store was made from?",
         )
 
-    def _columns(self, file: FoundFile, name: str) -> Iterator[Any]:
-        """The column of the text as bytes, some rows at a time."""
+    def _columns(self, file: FoundFile, reading: Reading) -> Iterator[Any]:
+        """The column of the text, or whole rows as JSON, as bytes, some rows at a time."""
         pa = arrow()
-        dataset = file.data
+        dataset, name = file.data, reading.text_field
+        if reading.whole_rows:
+            for table in dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS):
+                yield as_json(column_of(table, reading))
+            return
         if dataset.column_names is not None and name not in dataset.column_names:
             has = ", ".join(repr(each) for each in dataset.column_names[:8])
             hint = "pass text_field= to name the column of the text"
@@ -80,12 +85,12 @@ class HuggingFaceFormat:
         for table in dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS):
             column = table.column(name)
             if not pa.types.is_null(column.type):  # in rows without a schema: no text at all
-                _check_text(file, table.schema, name)
+                _check_text(file, table.schema, reading)
             yield column.cast(pa.large_binary()).combine_chunks()
 
 
-def _check_text(file: FoundFile, schema: Any, name: str) -> None:
+def _check_text(file: FoundFile, schema: Any, reading: Reading) -> None:
     try:
-        check_column(schema, name)
+        check_column(schema, reading)
     except FileFailure as failure:
         raise SourceError(f"{file.name}: {failure.reason}: {failure.found}", hint=failure.hint) from None

@@ -1,4 +1,4 @@
-"""JSON lines: one object per line, its text in one field.
+"""JSON lines: one object per line, its text in one field, or the whole line as it stands.
 
 Nearly all lines are read natively. What is rare or wrong is read again here, by Python's own parser, which also
 words what is wrong. Blank lines and empty texts are left out and counted.
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from millstream import _core
+from millstream.errors import RecordError
 from millstream.sources.chunk import KEPT_BYTES, UTF_8, BadRecord, Chunk, ChunkRead, Reading
 from millstream.sources.failure import BLANK, EMPTY
 from millstream.sources.found import FoundFile
@@ -25,6 +28,7 @@ class JsonlFormat:
 
     name = "jsonl"
     suffixes: tuple[str, ...] = (".jsonl", ".ndjson")
+    gives_rows = True
 
     def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
         """Cut a file by byte ranges."""
@@ -51,6 +55,8 @@ def read_lines(data: bytes | memoryview, start: int, file: str, reading: Reading
     >>> read.rows, read.skipped
     (3, {'blank line': 1})
     """
+    if reading.whole_rows:
+        return _whole_lines(data, start, file, reading, encoding)
     native = _core.parse_jsonl(np.frombuffer(data, np.uint8), reading.text_field)
 
     def look(raw: bytes, at: int) -> str | Left | BadRecord:
@@ -71,29 +77,61 @@ def text_of(raw: bytes, start: int, name: str) -> str | Left | BadRecord:
 
     if not raw.strip():
         return Left(BLANK)
-    line = raw.decode()
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return bad("not JSON", f"{error}; the line begins {_short(line)}", "each line holds one object")
-    if not isinstance(value, dict):
-        return bad("not an object", f"a JSON {_kind(value)}: {_short(line)}", f'each line looks like {{"{name}": "…"}}')
+        value = object_in(raw.decode(), like=f'{{"{name}": "…"}}')
+    except RecordError as error:
+        return bad(error.reason, error.found, error.hint)
     text = value.get(name)
     if not isinstance(text, str):
         has = ", ".join(repr(key) for key in list(value)[:8]) or "no fields"
-        found = f"it has {has}" if name not in value else f"it is a JSON {_kind(text)}"
+        found = f"it has {has}" if name not in value else f"it is a JSON {kind_of(text)}"
         return bad(f"no text in {name!r}", found, "pass text_field= to name it")
     if not text:
         return Left(EMPTY)
-    if not _is_unicode(text):
+    if not is_unicode(text):
         return bad("not Unicode", "half of a surrogate pair (\\ud800 to \\udfff alone) is not a character")
     return text
 
 
-def _is_unicode(text: str) -> bool:
+def object_in(line: str, *, like: str) -> dict[str, Any]:
+    """The object that a line holds, which should be one `like` this.
+
+    >>> object_in("[7]", like='{"text": "…"}')
+    Traceback (most recent call last):
+    millstream.errors.RecordError: not an object: a JSON array: '[7]'
+      hint: each line looks like {"text": "…"}
+    """
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        found = f"{error}; the line begins {short(line)}"
+        raise RecordError("not JSON", found, hint="each line holds one object") from None
+    if not isinstance(value, dict):
+        raise RecordError(
+            "not an object", f"a JSON {kind_of(value)}: {short(line)}", hint=f"each line looks like {like}"
+        )
+    return value
+
+
+def _whole_lines(data: bytes | memoryview, start: int, file: str, reading: Reading, encoding: str) -> ChunkRead:
+    """Lines as they stand; those of white space only are blank, as they are where one field is read."""
+
+    def look(raw: bytes, at: int) -> str | Left | BadRecord:
+        return raw.decode() if raw.strip() else Left(BLANK)
+
+    native = _core.parse_lines(np.frombuffer(data, np.uint8), "\n", True)
+    read = finish(native, data, start, file, reading, look, encoding=encoding)
+    keep = np.ones(len(read.block), np.bool_)
+    for index in np.flatnonzero(read.block.text[read.block.begins] <= ord(" ")).tolist():
+        keep[index] = bool(read.block.bytes_of(index).strip())
+    blank = sum(read.skipped.values()) + int((~keep).sum())  # a line without bytes is counted as empty there
+    return replace(read, block=read.block.select(keep), skipped={BLANK: blank} if blank else {})
+
+
+def is_unicode(text: str) -> bool:
     """JSON can spell half a surrogate pair; no tokenizer can encode it without changing it.
 
-    >>> _is_unicode("é"), _is_unicode("\\ud800")
+    >>> is_unicode("é"), is_unicode("\\ud800")
     (True, False)
     """
     if text.isascii():
@@ -105,10 +143,20 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """What JSON calls a value.
+
+    >>> kind_of([]), kind_of(None)
+    ('array', 'null')
+    """
     kinds = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
     return kinds.get(type(value), "null")
 
 
-def _short(line: str, width: int = 60) -> str:
+def short(line: str, width: int = 60) -> str:
+    """The beginning of a text, in quotes.
+
+    >>> short("abcdef", width=3)
+    "'abc…'"
+    """
     return repr(line if len(line) <= width else line[:width] + "…")

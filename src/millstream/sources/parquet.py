@@ -9,7 +9,7 @@ from typing import Any
 
 from millstream.errors import SourceError
 from millstream.sources.chunk import Chunk, ChunkRead, Reading, empty_block
-from millstream.sources.columnar import check_column, opened_by_arrow, raw_text, read_column
+from millstream.sources.columnar import check_column, column_of, opened_by_arrow, raw_text, read_column
 from millstream.sources.failure import FileFailure
 from millstream.sources.found import FoundFile
 from millstream.sources.record import NO_BYTES
@@ -21,12 +21,13 @@ class ParquetFormat:
 
     name = "parquet"
     suffixes: tuple[str, ...] = (".parquet", ".pq")
+    gives_rows = True
 
     def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
         """Give row groups, small ones together."""
         try:
             with _parquet(file) as table:
-                check_column(table.schema_arrow, reading.text_field)
+                check_column(table.schema_arrow, reading)
                 groups = [table.metadata.row_group(each) for each in range(table.num_row_groups)]
         except FileFailure as failure:
             yield failed_chunk(failure)
@@ -46,8 +47,8 @@ class ParquetFormat:
             return ChunkRead(empty_block(file.name), 0).ending_badly(chunk.bad)
         try:
             with _parquet(file) as table:
-                column = table.read_row_groups(list(chunk.context), columns=[reading.text_field]).column(0)
-                return read_column(column, file.name, reading)
+                rows = table.read_row_groups(list(chunk.context), columns=_columns(reading))
+                return read_column(column_of(rows, reading), file.name, reading)
         except FileFailure as failure:
             found = f"{failure.found}; rows {chunk.start + 1:,} to {chunk.stop:,} are lost"
             bad = replace(failure.record(NO_BYTES, NO_BYTES), found=found)
@@ -60,13 +61,17 @@ class ParquetFormat:
             for group in range(table.num_row_groups):
                 rows = table.metadata.row_group(group).num_rows
                 if row < seen + rows:
-                    column = table.read_row_group(group, columns=[reading.text_field]).column(0)
-                    return raw_text(column[row - seen])
+                    found = table.read_row_group(group, columns=_columns(reading))
+                    return raw_text(column_of(found, reading)[row - seen])
                 seen += rows
         raise SourceError(
             f"{file.name}: there is no row {row + 1:,}; it has {seen:,}",
             hint="is this the very file that the store was made from?",
         )
+
+
+def _columns(reading: Reading) -> list[str] | None:
+    return None if reading.whole_rows else [reading.text_field]
 
 
 @contextmanager

@@ -1,0 +1,45 @@
+"""A block of whole rows, as sources read them -> what they say, and bad records for those that cannot be used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from millstream.errors import RecordError
+from millstream.records.chat.conversation import ChatRow
+from millstream.records.chat.parser import RowParser
+from millstream.sources import BadRecord, RecordBlock
+from millstream.sources.chunk import KEPT_BYTES
+from millstream.sources.jsonl import object_in
+
+_LIKE = '{"messages": [{"role": "user", "content": "…"}, …]}'
+
+
+@dataclass(slots=True)
+class ParsedBlock:
+    """The rows that can be used, the place of each in the block, and the others as bad records with their origin."""
+
+    rows: list[ChatRow] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    bad: list[BadRecord] = field(default_factory=list)
+
+
+def parse_block(block: RecordBlock, parser: RowParser) -> ParsedBlock:
+    """Parse the rows of a block that was read with `whole_rows=True`.
+
+    >>> from millstream.sources import Record
+    >>> block = RecordBlock.of([Record('{"text": "x"}', "a", 0, 0, 13), Record("7", "a", 1, 14, 15)], "a")
+    >>> parsed = parse_block(block, RowParser())
+    >>> parsed.rows, parsed.places, parsed.bad[0].reason, parsed.bad[0].row
+    ([Document(text='x')], [0], 'not an object', 1)
+    """
+    parsed = ParsedBlock()
+    text, begin = block.text.tobytes(), 0
+    for place, end in enumerate(block.ends.tolist()):
+        try:
+            parsed.rows.append(parser.parse(object_in(text[begin:end].decode(), like=_LIKE)))
+            parsed.places.append(place)
+        except RecordError as error:
+            raw = text[begin : min(end, begin + KEPT_BYTES)]
+            parsed.bad.append(BadRecord(error.reason, *block.origin(place), error.found, error.hint, raw))
+        begin = end
+    return parsed
