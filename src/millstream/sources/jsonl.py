@@ -75,25 +75,25 @@ def text_of(raw: bytes, start: int, name: str) -> str | Left | BadRecord:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return bad("not JSON", f"{error}; the line begins {_short(line)}", "each line holds one object")
+        return bad("not JSON", f"{error}; the line begins {short(line)}", "each line holds one object")
     if not isinstance(value, dict):
-        return bad("not an object", f"a JSON {_kind(value)}: {_short(line)}", f'each line looks like {{"{name}": "…"}}')
+        return bad("not an object", f"a JSON {kind_of(value)}: {short(line)}", f'each line looks like {{"{name}": "…"}}')
     text = value.get(name)
     if not isinstance(text, str):
         has = ", ".join(repr(key) for key in list(value)[:8]) or "no fields"
-        found = f"it has {has}" if name not in value else f"it is a JSON {_kind(text)}"
+        found = f"it has {has}" if name not in value else f"it is a JSON {kind_of(text)}"
         return bad(f"no text in {name!r}", found, "pass text_field= to name it")
     if not text:
         return Left(EMPTY)
-    if not _is_unicode(text):
+    if not is_unicode(text):
         return bad("not Unicode", "half of a surrogate pair (\\ud800 to \\udfff alone) is not a character")
     return text
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """JSON can spell half a surrogate pair; no tokenizer can encode it without changing it.
 
-    >>> _is_unicode("é"), _is_unicode("\\ud800")
+    >>> is_unicode("é"), is_unicode("\\ud800")
     (True, False)
     """
     if text.isascii():
@@ -105,10 +105,20 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _kind(value: object) -> str:
+def kind_of(value: object) -> str:
+    """What JSON calls a value.
+
+    >>> kind_of([]), kind_of(None)
+    ('array', 'null')
+    """
     kinds = {str: "string", bool: "boolean", int: "number", float: "number", list: "array", dict: "object"}
     return kinds.get(type(value), "null")
 
 
-def _short(line: str, width: int = 60) -> str:
+def short(line: str, width: int = 60) -> str:
+    """The beginning of a text, in quotes.
+
+    >>> short("abcdef", width=3)
+    "'abc…'"
+    """
     return repr(line if len(line) <= width else line[:width] + "…")
