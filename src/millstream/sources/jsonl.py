@@ -77,7 +77,9 @@ def text_of(raw: bytes, start: int, name: str) -> str | Left | BadRecord:
     except (ValueError, RecursionError) as error:
         return bad("not JSON", f"{error}; the line begins {short(line)}", "each line holds one object")
     if not isinstance(value, dict):
-        return bad("not an object", f"a JSON {kind_of(value)}: {short(line)}", f'each line looks like {{"{name}": "…"}}')
+        return bad(
+            "not an object", f"a JSON {kind_of(value)}: {short(line)}", f'each line looks like {{"{name}": "…"}}'
+        )
     text = value.get(name)
     if not isinstance(text, str):
         has = ", ".join(repr(key) for key in list(value)[:8]) or "no fields"
