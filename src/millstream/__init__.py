@@ -22,6 +22,7 @@ from millstream.batches import (
     distribute,
     register_balancer,
 )
+from millstream.chats import ChatTemplate
 from millstream.errors import (
     BatchError,
     BudgetError,
@@ -37,6 +38,7 @@ from millstream.errors import (
     SourceError,
     StateError,
     StoreError,
+    TemplateError,
     TokenizerError,
     UnknownLength,
     WaitTimeout,
@@ -58,6 +60,7 @@ __all__ = [
     "BudgetError",
     "BusyError",
     "CharTokenizer",
+    "ChatTemplate",
     "ClosedError",
     "CompletionTracker",
     "CompressionError",
@@ -81,6 +84,7 @@ __all__ = [
     "Span",
     "StateError",
     "StoreError",
+    "TemplateError",
     "TokenStore",
     "TokenStoreWriter",
     "TokenizerError",

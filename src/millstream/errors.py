@@ -6,6 +6,7 @@ MillstreamError
 ├── CompressionError   compressed bytes that are damaged, cut or too many
 ├── RecipeError        a step, a setting or a recipe that cannot work
 ├── TokenizerError     a tokenizer that is missing, unknown or unfit
+├── TemplateError      a chat template that is unknown or broken, or has no form for a conversation
 ├── StoreError         a token file or store that is damaged, foreign or unfinished
 │   ├── FingerprintError   the data is not the data that a state was saved for
 │   └── BusyError          another process is making this store
@@ -95,6 +96,17 @@ class TokenizerError(MillstreamError):
     >>> load_tokenizer("nowhere")
     Traceback (most recent call last):
     millstream.errors.TokenizerError: ...
+    """
+
+
+class TemplateError(MillstreamError):
+    """A chat template that is unknown or broken, or has no form for a conversation.
+
+    >>> from millstream import ChatTemplate
+    >>> ChatTemplate.of("chatmm")
+    Traceback (most recent call last):
+    millstream.errors.TemplateError: there is no chat template 'chatmm'
+    ...
     """
 
 

@@ -1,0 +1,171 @@
+"""Where the texts of the data lie in a rendered text -> what every stretch of it is.
+
+A `Cut` is a stretch that is known; what lies between cuts is scaffold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from millstream.chats.rendered import Kind, Piece, Rendered
+from millstream.chats.traced import Span
+from millstream.errors import TemplateError
+
+
+class Cut(NamedTuple):
+    """Characters [start, stop) of a rendered text, and what a piece says about them."""
+
+    start: int
+    stop: int
+    kind: Kind
+    message: int
+    given: bool
+
+
+class Habits(NamedTuple):
+    """What a template writes round an answer."""
+
+    between: str  # all that lies between a question and its answer
+    prompt: str  # what of it is the generation prompt
+    ends: tuple[str, ...]
+
+
+Tail: TypeAlias = Callable[[int, bool], str]
+"""What follows the last text of the data, if only so many messages are rendered, with or without the prompt."""
+
+
+def by_blocks(
+    text: str, data: Sequence[Cut], blocks: Sequence[Span], roles: Sequence[str], habits: Habits
+) -> list[Cut]:
+    """What lies in a `generation` block is the assistant's, and only that."""
+    cuts = [cut for cut in data if not any(block.start <= cut.start and cut.stop <= block.stop for block in blocks)]
+    cuts = [cut._replace(kind=Kind.scaffold) if _role(roles, cut) == "assistant" else cut for cut in cuts]
+    message = -1
+    for block in blocks:
+        inside = [cut for cut in data if block.start <= cut.start and cut.stop <= block.stop]
+        known = [cut.message for cut in inside if _role(roles, cut) == "assistant"]
+        message = known[0] if known else message if message >= 0 else _first_answer(roles)
+        cuts += inside
+        cuts += _between(inside)
+        stop = inside[-1].stop if inside else block.start
+        if inside:
+            opening = _opening(text[block.start : inside[0].start], inside[0].kind)
+            cuts.append(Cut(block.start, inside[0].start, opening, message, False))
+        end = _end(text[stop : block.stop], habits) if inside and inside[-1].kind == Kind.tool_call else 0
+        cuts.append(Cut(stop, stop + end, Kind.tool_call, message, False))
+        cuts.append(Cut(stop + end, block.stop, Kind.stop, message, False))
+    return cuts
+
+
+def by_habit(text: str, data: Sequence[Cut], roles: Sequence[str], habits: Habits, tail: Tail) -> list[Cut]:
+    """An answer reaches from the end of the prompt to the end of its turn: by habit, else by a shorter rendering."""
+    cuts = list(data)
+    before = 0
+    runs = list(_runs(data))
+    for at, run in enumerate(runs):
+        after = runs[at + 1][0].start if at + 1 < len(runs) else len(text)
+        if _role(roles, run[0]) == "assistant":
+            cuts += _between(run)
+            cuts += _prompted(text, before, run[0], habits, tail)
+            if not any(run[0].message == later[0].message for later in runs[at + 1 :]):
+                cuts += _ended(text, run[-1], after, habits, tail)
+        before = run[-1].stop
+    return cuts
+
+
+def pieces(text: str, cuts: Sequence[Cut], roles: Sequence[str]) -> Rendered:
+    """Put cuts in order, and scaffold between them; it belongs to the message after it."""
+    made: Rendered = []
+    at = 0
+    for cut in sorted(cut for cut in cuts if cut.start < cut.stop):
+        if at < cut.start:
+            made.append(_piece(text, Cut(at, cut.start, Kind.scaffold, cut.message, False), roles))
+        made.append(_piece(text, cut, roles))
+        at = cut.stop
+    if at < len(text):
+        made.append(_piece(text, Cut(at, len(text), Kind.scaffold, -1, False), roles))
+    return made
+
+
+def _piece(text: str, cut: Cut, roles: Sequence[str]) -> Piece:
+    plain = str.__getitem__(text, slice(cut.start, cut.stop))
+    return Piece(plain, cut.kind, cut.message, cut.given, roles[cut.message] if cut.message >= 0 else "")
+
+
+def _runs(data: Sequence[Cut]) -> Iterator[list[Cut]]:
+    """Stretches of one message that follow each other."""
+    run: list[Cut] = []
+    for cut in data:
+        if run and run[-1].message != cut.message:
+            yield run
+            run = []
+        run.append(cut)
+    if run:
+        yield run
+
+
+def _between(run: Sequence[Cut]) -> Iterator[Cut]:
+    """What a template writes between two texts of a message belongs to the more particular of the two."""
+    for left, right in pairwise(run):
+        kinds = {left.kind, right.kind}
+        kind = next((kind for kind in (Kind.reasoning, Kind.tool_call) if kind in kinds), Kind.content)
+        yield Cut(left.stop, right.start, kind, left.message, False)
+
+
+def _prompted(text: str, before: int, first: Cut, habits: Habits, tail: Tail) -> Iterator[Cut]:
+    """What stands between the prompt and the first text: an opening tag, a space, or an empty block of reasoning."""
+    gap = text[before : first.start]
+    if gap.startswith(habits.between):
+        length = len(habits.between)
+    elif habits.prompt:
+        length = gap.rfind(habits.prompt) + len(habits.prompt) if habits.prompt in gap else 0
+    else:
+        end = tail(first.message, True)
+        length = len(end) if gap.startswith(end) else 0
+    if length:
+        start = before + length
+        yield Cut(start, first.start, _opening(text[start : first.start], first.kind), first.message, False)
+
+
+def _opening(opening: str, kind: Kind) -> Kind:
+    return Kind.reasoning if kind == Kind.content and opening.strip() else kind
+
+
+def _ended(text: str, last: Cut, after: int, habits: Habits, tail: Tail) -> Iterator[Cut]:
+    """The end of a turn: what closes a tool call, what ends the answer."""
+    if not habits.ends:
+        return
+    rest = text[last.stop : after]
+    for end in habits.ends:
+        found = rest.find(end) if last.kind == Kind.tool_call and end.strip() else -1 + rest.startswith(end)
+        if found >= 0:
+            start, stop = last.stop + found, last.stop + found + len(end.rstrip())
+            yield Cut(last.stop, start, last.kind, last.message, False)
+            yield Cut(start, stop, Kind.stop, last.message, False)
+            yield Cut(stop, last.stop + found + len(end), Kind.scaffold, last.message, False)
+            return
+    end = tail(last.message + 1, False)
+    if end and rest.startswith(end):
+        yield Cut(last.stop, last.stop + len(end), Kind.stop, last.message, False)
+        return
+    raise TemplateError(
+        f"message {last.message}: where its turn ends cannot be told: {rest[:40]!r} follows it, not {habits.ends[0]!r}",
+        hint="put {% generation %} and {% endgeneration %} round what the assistant writes in the template",
+    )
+
+
+def _end(rest: str, habits: Habits) -> int:
+    """Where the end of a turn begins in what follows a tool call."""
+    return next((rest.rfind(end) for end in habits.ends if end.strip() and end in rest), 0)
+
+
+def _first_answer(roles: Sequence[str]) -> int:
+    if "assistant" in roles:
+        return roles.index("assistant")
+    raise TemplateError("a generation block without an assistant message", hint="mark only what the assistant writes")
+
+
+def _role(roles: Sequence[str], cut: Cut) -> str:
+    return roles[cut.message] if cut.message >= 0 else ""
