@@ -2,6 +2,7 @@
 
 MillstreamError
 ├── SourceError        raw input that cannot be read or parsed
+│   └── RecordError        one record that cannot be used; whoever knows its file and row adds them
 ├── CompressionError   compressed bytes that are damaged, cut or too many
 ├── RecipeError        a step, a setting or a recipe that cannot work
 ├── TokenizerError     a tokenizer that is missing, unknown or unfit
@@ -46,6 +47,23 @@ class SourceError(MillstreamError):
     Traceback (most recent call last):
     millstream.errors.SourceError: nowhere.txt: ...
     """
+
+
+class RecordError(SourceError):
+    """One record that cannot be used: a reason that can be counted, what was found, a hint. It has no address: whoever
+    knows the file and the row adds them.
+
+    >>> print(RecordError("unknown role", "message 2 is by 'robot'", hint="pass roles="))
+    unknown role: message 2 is by 'robot'
+      hint: pass roles=
+    """
+
+    def __init__(self, reason: str, found: str, hint: str | None = None) -> None:
+        super().__init__(f"{reason}: {found}", hint=hint)
+        self.reason, self.found = reason, found
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.reason, self.found, self.hint)
 
 
 class CompressionError(MillstreamError):

@@ -1,0 +1,1 @@
+"""Rows of fine-tuning files -> conversations, whatever format they were written in."""

@@ -1,0 +1,134 @@
+"""What a row of a fine-tuning file says, whatever format it was written in.
+
+Values only: nothing here knows a file format, a template or a tokenizer. Texts hold no half surrogate pairs, weights are
+finite and not negative, stretches lie inside their content, sorted and disjoint: whoever makes these values sees to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kwargs: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Characters [start, stop) of the content of a message, with a weight of their own."""
+
+    start: int
+    stop: int
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the assistant makes; the arguments keep the order of their keys."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A picture, film or sound that a placeholder in a text stands for: a reference, never the decoded thing."""
+
+    kind: Literal["image", "video", "audio"]
+    reference: str | Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn. `content` is "" where the row has null; typed parts are joined, with placeholders for media.
+
+    `weight` is what the row says about the loss of the whole message (None: nothing, so the policy decides);
+    `stretches` is what it says about parts of `content`.
+    """
+
+    role: str
+    content: str
+    reasoning: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    name: str | None = None
+    tool_call_id: str | None = None
+    weight: float | None = None
+    stretches: tuple[Stretch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Messages and what the template needs besides. `prompt_messages`: the first so many were given as the prompt."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
+    template_kwargs: Kwargs = field(default_factory=dict)
+    media: tuple[Media, ...] = ()
+    prompt_messages: int | None = None
+
+
+Side: TypeAlias = tuple[Message, ...] | str
+"""Messages, to be rendered by a template, or a string, which is used as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Plain text: every token of it is learned."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A prompt and what follows it, both strings: no template."""
+
+    prompt: str
+    completion: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Two answers to one prompt, the better one first. All three are messages, or all three are strings."""
+
+    prompt: Side
+    chosen: Side
+    rejected: Side
+    tools: tuple[Mapping[str, Any], ...] = ()
+    template_kwargs: Kwargs = field(default_factory=dict)
+    media: tuple[Media, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One answer and whether it is a good one (KTO)."""
+
+    prompt: Side
+    completion: Side
+    label: bool
+    tools: tuple[Mapping[str, Any], ...] = ()
+    template_kwargs: Kwargs = field(default_factory=dict)
+    media: tuple[Media, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stepwise:
+    """The steps of an answer and whether each is right (process reward models)."""
+
+    prompt: str
+    completions: tuple[str, ...]
+    labels: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tokens:
+    """A row that was tokenised elsewhere: ids and the weight of each (0: no loss), of equal length."""
+
+    ids: NDArray[np.uint32]
+    weights: NDArray[np.float32]
+
+
+ChatRow: TypeAlias = Conversation | Document | Completion | Preference | Judged | Stepwise | Tokens
