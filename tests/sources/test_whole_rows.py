@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from laws import examples
 from millstream.errors import SourceError
 from millstream.sources import Reading, discover, raw_record, read_file
-from sources.samples import PACKERS, see, write
-from sources.test_tables import Dataset, write_table
+from sources.samples import PACKERS, Dataset, see, write
+from sources.test_tables import write_table
 
 rows_of_texts = st.lists(
     st.fixed_dictionaries(

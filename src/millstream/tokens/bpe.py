@@ -67,6 +67,11 @@ class BPETokenizer:
         return self._adapted.encode_flat(text, ends)
 
     @property
+    def adapted(self) -> HuggingFaceTokenizer:
+        """The same vocabulary as a tokenizer of the library that learned it."""
+        return self._adapted
+
+    @property
     def engine(self) -> str:
         """Who encodes documents: "gigatoken", or "tokenizers"."""
         return self._adapted.engine

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from millstream.errors import MissingExtra, TokenizerError
 from millstream.tokens.engine import EngineTokenizer, FastEngine, How
@@ -97,6 +98,16 @@ class HuggingFaceTokenizer(EngineTokenizer):
         tokenizer = tokenizers.Tokenizer.from_str(json.dumps(content["tokenizer"]))
         how.setdefault("special_in_text", content["special_in_text"])
         return cls(tokenizer, name=content["name"], eos=content["eos"], pad=content["pad"], **how)
+
+    @property
+    def definition(self) -> str:
+        """The content of its `tokenizer.json`."""
+        return self._definition
+
+    def offsets(self, texts: Sequence[str]) -> list[tuple[Ids, NDArray[np.int64]]]:
+        """The ids of some texts by the library itself, and which characters [begin, end) each of them covers."""
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [(np.array(each.ids, np.uint32), np.array(each.offsets, np.int64).reshape(-1, 2)) for each in encodings]
 
     def encode(self, text: str) -> list[int]:
         """The ids of one text."""

@@ -108,6 +108,11 @@ class TiktokenTokenizer(EngineTokenizer):
         }
         Path(path).write_text(json.dumps(content), encoding="utf-8")
 
+    @property
+    def encoding(self) -> Any:
+        """The `tiktoken.Encoding`."""
+        return self._encoding
+
     def encode(self, text: str) -> list[int]:
         """The ids of one text."""
         ids: list[int] = self._encode(text).tolist()

@@ -1,0 +1,229 @@
+"""Rows of conversations -> ids and weights, a whole batch at a time.
+
+A token belongs to every part of the text that it overlaps, and has the smallest of their weights: so nothing is trained
+that should not be, whatever merges cross a border. Weights are decided on whole rows, before any is shortened.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
+
+import numpy as np
+
+from millstream.chats.check import CheckedTokens, Template, check_template
+from millstream.chats.masks import Policy, weigh
+from millstream.chats.pieces import Pieces
+from millstream.chats.plain import with_control_tokens
+from millstream.chats.rendered import Kind, Piece, Rendered
+from millstream.chats.runs import RunTokenizer
+from millstream.chats.segments import overlap
+from millstream.chats.supervised import Supervised
+from millstream.chats.truncate import Limit, Part, shorten
+from millstream.errors import MillstreamError, RecipeError, RecordError, TokenizerError
+from millstream.records.chat.conversation import ChatRow, Completion, Conversation, Document, Tokens
+from millstream.tokens import Tokenizer
+
+Boundary: TypeAlias = Literal["whole", "split"]
+_log = logging.getLogger("millstream.chats")
+
+
+@dataclass(slots=True)
+class Encoded:
+    """What became of some rows: for each the rows for the store, several if it was split, none if it was dropped;
+    `faults` says why, and `counts` how often something was lost."""
+
+    rows: list[list[Supervised]]
+    faults: dict[int, RecordError] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @contextmanager
+    def blaming(self, row: int) -> Iterator[None]:
+        """Keep what is wrong with a row as its fault."""
+        try:
+            yield
+        except RecordError as fault:
+            self.faults[row] = fault
+        except MillstreamError as error:
+            self.faults[row] = RecordError("cannot be encoded", error.message, error.hint)
+
+
+class Encoder:
+    """Encodes conversations with one tokenizer and one template.
+
+    * boundary "whole": the ids that the rendered text has as a whole. "split": what is handed to the model and what it
+      writes, and parts of different weight, are encoded apart, as inference sees them
+    * trust_content: control strings in the texts of the data are control tokens too; for data that nobody else wrote
+    * strict: a token that lies in parts of different weight is an error; otherwise it is counted
+    * add_control_tokens: work with a new tokenizer that has the template's control tokens; see `tokenizer`
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        template: Template | None = None,
+        *,
+        policy: Policy | None = None,
+        boundary: Boundary = "whole",
+        trust_content: bool = False,
+        strict: bool = False,
+        add_control_tokens: bool = False,
+    ) -> None:
+        if boundary not in get_args(Boundary):
+            raise RecipeError(f"boundary={boundary!r} is unknown", hint='choose "whole" or "split"')
+        self.template = template
+        self.policy = policy or Policy()
+        self.strict = strict
+        controls = () if template is None else template.control_tokens
+        how = {"split": boundary == "split", "trust_content": trust_content}
+        self._runs = RunTokenizer(tokenizer, controls, **how)
+        missing = tuple(token for token in controls if token not in self._runs.control_ids)
+        if missing and template is not None and not add_control_tokens:
+            raise _lacking(tokenizer, template, missing)
+        if missing:
+            tokenizer = with_control_tokens(tokenizer, missing)
+            self._runs = RunTokenizer(tokenizer, controls, **how)
+            _log.info(
+                "%s: %d tokens were added; the vocabulary has %d ids",
+                tokenizer.name,
+                len(missing),
+                tokenizer.vocab_size,
+            )
+        self.tokenizer = tokenizer
+        self.added_tokens = missing
+        if template is not None:
+            known = CheckedTokens(self.encode_rows, tokenizer.decode, frozenset(self.control_ids.values()))
+            check_template(template, known, self.policy)
+
+    @property
+    def control_ids(self) -> dict[str, int]:
+        """The strings that are single tokens where a template writes them."""
+        return self._runs.control_ids
+
+    def encode_rows(
+        self,
+        rendered: Sequence[Rendered],
+        conversations: Sequence[Conversation | None] | None = None,
+        *,
+        policy: Policy | None = None,
+    ) -> list[Supervised]:
+        """Encode rendered rows; `conversations` bring the weights that the rows themselves give."""
+        pieces = Pieces.of(rendered)
+        spans = weigh(pieces, conversations or [None] * len(rendered), policy or self.policy)
+        tokens = self._runs.tokens(pieces, spans)
+        weights, messages, straddles = overlap(tokens, spans)
+        counts = np.diff(np.concatenate([[0], np.cumsum(straddles)])[tokens.ends], prepend=0).tolist()
+        stops = tokens.ends.tolist()
+        return [
+            Supervised(tokens.ids[start:stop], weights[start:stop], messages[start:stop], count)
+            for start, stop, count in zip([0, *stops], stops, counts, strict=False)
+        ]
+
+    def encode(self, rows: Sequence[ChatRow], limit: Limit | None = None) -> Encoded:
+        """Encode rows of any kind and shorten those that are too long. A row that cannot be used has a fault; what is
+        dropped or cut as `limit` says is counted."""
+        limit = limit or Limit()
+        encoded = Encoded([[] for _ in rows])
+        rendered: dict[int, Rendered] = {}
+        for at, row in enumerate(rows):
+            if not isinstance(row, Tokens):
+                with encoded.blaming(at):
+                    rendered[at] = self._render(row)
+        made = self._each(rows, rendered, encoded)
+        for at, row in enumerate(rows):
+            if isinstance(row, Tokens):
+                made[at] = Supervised(row.ids, row.weights, np.full(len(row.ids), -1, np.int32))
+            if at in made:
+                with encoded.blaming(at):
+                    encoded.rows[at] = self._fit(row, made[at], limit, encoded.counts)
+        return encoded
+
+    def _render(self, row: ChatRow) -> Rendered:
+        """A row as pieces. Texts without a template are what the assistant says, and end as documents end."""
+        if isinstance(row, Conversation):
+            if self.template is None:
+                raise RecordError("no template", "the row is a conversation", hint="pass a template to the encoder")
+            return self.template.render(row)
+        if isinstance(row, Document):
+            prompt, answer = "", row.text
+        elif isinstance(row, Completion):
+            prompt, answer = row.prompt, row.completion
+        else:
+            raise RecordError("wrong kind", f"{type(row).__name__} is more than one row", hint="use encode_pairs")
+        pieces = [
+            Piece(prompt, Kind.content, 0, True, "user"),
+            Piece(answer, Kind.content, 1, True, "assistant"),
+            Piece(self._eos, Kind.stop, 1, False, "assistant"),
+        ]
+        return [piece for piece in pieces if piece.text]
+
+    def _each(
+        self, rows: Sequence[ChatRow], rendered: Mapping[int, Rendered], encoded: Encoded
+    ) -> dict[int, Supervised]:
+        """Encode what was rendered, all rows of a kind at once; if one of them is refused, in halves."""
+        made: dict[int, Supervised] = {}
+        chats = [at for at in rendered if isinstance(rows[at], Conversation)]
+        groups = [(chats, self.policy), ([at for at in rendered if not isinstance(rows[at], Conversation)], Policy())]
+        while groups:
+            places, policy = groups.pop()
+            owners = [row if isinstance(row := rows[at], Conversation) else None for at in places]
+            try:
+                found = self.encode_rows([rendered[at] for at in places], owners, policy=policy)
+                made |= zip(places, found, strict=True)
+            except (RecordError, TokenizerError) as error:
+                if len(places) > 1:
+                    middle = len(places) // 2
+                    groups += [(places[:middle], policy), (places[middle:], policy)]
+                    continue
+                with encoded.blaming(places[0]):
+                    raise error
+        return made
+
+    def _fit(self, row: ChatRow, made: Supervised, limit: Limit, counts: Counter[str]) -> list[Supervised]:
+        """What is left of a row under the limit."""
+        fitting = [made]
+        if not limit.allows(made):
+            fitting = shorten(row, made, limit, self.policy, self._part)
+            counts["dropped: too long"] += not fitting
+            counts["truncated"] += bool(fitting)
+        kept = []
+        for each in fitting:
+            if self.strict and each.straddlers:
+                raise RecordError(
+                    "straddler",
+                    f"{each.straddlers} tokens lie in parts of different weight",
+                    hint='pass boundary="split", or strict=False to count such tokens and not train them',
+                )
+            if each.trained or limit.untrained == "keep":
+                kept.append(each)
+                counts["straddlers"] += each.straddlers
+            elif limit.untrained == "drop":
+                counts["dropped: nothing to train"] += 1
+            else:
+                raise RecordError(
+                    "nothing to train",
+                    f"none of {len(each)} tokens carries loss" + (" after truncation" if each.truncated else ""),
+                    hint='truncate with "turns" or "keep_end", choose another policy, or pass untrained="drop"',
+                )
+        return kept
+
+    def _part(self, part: Part) -> Supervised:
+        return part.restored(self.encode_rows([self._render(part.conversation)], [part.conversation])[0])
+
+    @property
+    def _eos(self) -> str:
+        """How the end of a document is spelled; "" if the tokenizer has no token for it."""
+        return next((text for text, id in self.control_ids.items() if id == self.tokenizer.eos_id), "")
+
+
+def _lacking(tokenizer: Tokenizer, template: Template, missing: Sequence[str]) -> TokenizerError:
+    names = ", ".join(map(repr, missing[:4])) + (" and others" if len(missing) > 4 else "")
+    return TokenizerError(
+        f"{tokenizer.name} has no token for {names}, which the template {template.name} needs",
+        hint=f"pass add_control_tokens=True: a new tokenizer with {tokenizer.vocab_size + len(missing)} ids, "
+        "for which the model's embedding has to grow",
+    )

@@ -1,0 +1,226 @@
+"""A tokenizer -> the same vocabulary without its control strings: what encodes the text between them.
+
+Other added tokens, words and runs of spaces that somebody added to the vocabulary, are found in every text as before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.chats.control import Control
+from millstream.errors import TokenizerError
+from millstream.tokens import BPETokenizer, Tokenizer
+
+_NO_TEXT = "\U0010ffff"
+Sizes = NDArray[np.int64]
+
+
+class Plain(NamedTuple):
+    """How runs of text are encoded.
+
+    `opening` encodes a run at the beginning of a row or after a control string, `continuing` one that goes on inside
+    a text: only the first may get a space in front. `sizes` are the bytes of text that each id stands for, exact for
+    runs that are not `altered`; None: only the library can say.
+    """
+
+    opening: Tokenizer
+    continuing: Tokenizer
+    controls: tuple[Control, ...]
+    sizes: Sizes | None = None
+    composes: bool = False  # the normalizer joins characters: only composed text (NFC) keeps its bytes
+    marks_spaces: bool = False  # spaces are spelled "▁"
+    only_first: bool = False  # the space in front is only for the beginning of a row
+    whole: Tokenizer | None = None  # finds control strings in the text itself
+    unknown: str | None = None  # the token for letters that the vocabulary does not have
+
+    def alters(self, text: str) -> bool:
+        """Whether tokens may not spell this text byte by byte."""
+        if self.composes and not unicodedata.is_normalized("NFC", text):
+            return True
+        return self.marks_spaces and "▁" in text
+
+
+def plain(tokenizer: Tokenizer, controls: Sequence[str] = ()) -> Plain:
+    """Take a tokenizer apart. Control strings are its special tokens, `controls`, and added tokens like "<think>".
+
+    >>> from millstream.tokens import CharTokenizer
+    >>> [control.text for control in plain(CharTokenizer("ab")).controls]
+    ['<|endoftext|>']
+    """
+    if isinstance(tokenizer, BPETokenizer):
+        tokenizer = tokenizer.adapted
+    if hasattr(tokenizer, "definition"):
+        return _huggingface(tokenizer, json.loads(tokenizer.definition), controls)
+    if hasattr(tokenizer, "encoding"):
+        ranks, special = tokenizer.encoding._mergeable_ranks, tokenizer.encoding._special_tokens
+        sizes = _sizes({rank: len(token) for token, rank in ranks.items()})
+        return Plain(tokenizer, tokenizer, tuple(Control(text, id) for text, id in special.items()), sizes)
+    names = [*controls, *([] if tokenizer.eos_id is None else [tokenizer.decode([tokenizer.eos_id])])]
+    found = {name: id for name in names if (id := tokenizer.token_id(name)) is not None}
+    return Plain(tokenizer, tokenizer, tuple(Control(text, id) for text, id in found.items()))
+
+
+def with_control_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> Tokenizer:
+    """A new tokenizer in which these strings are single tokens; new ids follow the largest one.
+
+    >>> tokenizer = BPETokenizer.train(["the mill"], vocab_size=260)
+    >>> with_control_tokens(tokenizer, ["<|im_start|>", "<|im_end|>"]).vocab_size
+    262
+    """
+    adapted: Any = tokenizer.adapted if isinstance(tokenizer, BPETokenizer) else tokenizer
+    if hasattr(adapted, "encoding"):
+        return _with_special(adapted, tokens)
+    if not hasattr(adapted, "definition"):
+        raise TokenizerError(
+            f"{tokenizer.name}: no tokens can be added to a tokenizer of this kind",
+            hint="use a BPETokenizer, a tokenizer.json or a tiktoken encoding",
+        )
+    content = json.loads(adapted.definition)
+    known = {token["content"] for token in content["added_tokens"]}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    fresh = itertools.count(adapted.vocab_size)
+    for token in dict.fromkeys(tokens):
+        if token not in known:
+            id = adapted.token_id(token)
+            entry = {"id": next(fresh) if id is None else id, "content": token, **flags, "special": True}
+            content["added_tokens"].append(entry)
+    content["added_tokens"].sort(key=lambda token: token["id"])
+    made = _variant(adapted, content, special=adapted.special_in_text, keep_names=True)
+    return BPETokenizer(made) if isinstance(tokenizer, BPETokenizer) else made
+
+
+def _with_special(tokenizer: Any, tokens: Sequence[str]) -> Tokenizer:
+    from millstream.tokens.tiktoken import TiktokenTokenizer
+
+    encoding = tokenizer.encoding
+    special = dict(encoding._special_tokens)
+    for token in tokens:
+        special.setdefault(token, max(encoding.n_vocab, 1 + max(special.values(), default=-1)))
+    made = type(encoding)(
+        encoding.name, pat_str=encoding._pat_str, mergeable_ranks=encoding._mergeable_ranks, special_tokens=special
+    )
+    return TiktokenTokenizer(made, special_in_text=tokenizer.special_in_text)
+
+
+def _huggingface(tokenizer: Any, content: dict[str, Any], wanted: Sequence[str]) -> Plain:
+    added = [
+        Control(**{("text" if key == "content" else key): value for key, value in token.items()})
+        for token in content.get("added_tokens") or []
+    ]
+    controls = tuple(token for token in added if token.special or token.text in wanted or token.bracketed)
+    names = {control.text for control in controls}
+    bare = {**content, "post_processor": None}
+    bare["added_tokens"] = [token for token in content.get("added_tokens") or [] if token["content"] not in names]
+    bare["model"] = _unspelled(content["model"], names)
+    opening = _variant(tokenizer, bare)
+    inside = _without_prefix(bare)
+    continuing = opening if inside == bare else _variant(tokenizer, inside)
+    kinds = {part["type"] for part in _parts(content)}
+    model = content["model"]
+    unknown = model["vocab"][model["unk_id"]][0] if model.get("unk_id") is not None else model.get("unk_token")
+    return Plain(
+        opening,
+        continuing,
+        controls,
+        sizes=_spelled_sizes(bare),
+        composes="NFC" in kinds,
+        marks_spaces="ByteLevel" not in kinds,
+        only_first=any(part.get("prepend_scheme") == "first" for part in _parts(content)),
+        whole=_variant(tokenizer, {**content, "post_processor": None}, special="ids"),
+        unknown=unknown,
+    )
+
+
+def _variant(tokenizer: Any, content: Mapping[str, Any], *, special: str = "text", keep_names: bool = False) -> Any:
+    names = {"name": tokenizer.name, "eos": None, "pad": None}
+    if keep_names:
+        names |= {"eos": tokenizer.eos_id, "pad": tokenizer.pad_id}
+    return type(tokenizer).from_content({**names, "special_in_text": special, "tokenizer": content})
+
+
+def _unspelled(model: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """The model without the spelling of control strings, which it could find letter by letter; ids stay as they are."""
+    vocabulary = model.get("vocab") or {}
+    if isinstance(vocabulary, list):  # Unigram: places are ids
+        return {**model, "vocab": [[_NO_TEXT * 2 if piece in names else piece, score] for piece, score in vocabulary]}
+    merges = [merge for merge in model.get("merges") or [] if _merged(merge) not in names]
+    reached = model["type"] != "BPE" or bool(model.get("ignore_merges")) or len(merges) < len(model.get("merges") or [])
+    if not reached or not names & vocabulary.keys():
+        return model
+    renamed = {name: _NO_TEXT + name for name in names}
+    changed = {renamed.get(piece, piece): id for piece, id in vocabulary.items()}
+    unknown = str(model.get("unk_token"))
+    kept = {**model, "vocab": changed, "unk_token": renamed.get(unknown, model.get("unk_token"))}
+    return {**kept, "merges": merges} if "merges" in model else kept
+
+
+def _merged(merge: str | Sequence[str]) -> str:
+    return "".join(merge.split(" ", 1) if isinstance(merge, str) else merge)
+
+
+def _without_prefix(content: dict[str, Any]) -> dict[str, Any]:
+    """The definition without a space in front of the text."""
+
+    def changed(part: Any) -> Any:
+        if isinstance(part, list):
+            return [changed(each) for each in part if not (isinstance(each, dict) and each.get("type") == "Prepend")]
+        if not isinstance(part, dict):
+            return part
+        fixed = {"prepend_scheme": "never", "add_prefix_space": False}
+        return {key: fixed[key] if key in fixed else changed(value) for key, value in part.items()}
+
+    normalizer = content.get("normalizer")
+    if normalizer and normalizer["type"] == "Prepend":
+        normalizer = None
+    return {**content, "normalizer": changed(normalizer), "pre_tokenizer": changed(content.get("pre_tokenizer"))}
+
+
+def _parts(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The normalizers and pre-tokenizers of a definition."""
+    waiting = [content.get("normalizer"), content.get("pre_tokenizer")]
+    while waiting:
+        part = waiting.pop()
+        if part:
+            yield part
+            waiting += [*part.get("normalizers", []), *part.get("pretokenizers", [])]
+
+
+def _spelled_sizes(content: Mapping[str, Any]) -> Sizes | None:
+    """The bytes that each id stands for, of definitions whose spelling is understood."""
+    model, parts = content["model"], list(_parts(content))
+    kinds = {part["type"] for part in parts}
+    pieces = model.get("vocab") or {}
+    if isinstance(pieces, list):
+        pieces = {piece: id for id, (piece, _) in enumerate(pieces)}
+    added = {token["id"]: len(token["content"].encode()) for token in content["added_tokens"]}
+    if "ByteLevel" in kinds and kinds <= {"ByteLevel", "Split", "Digits", "Sequence", "NFC"}:
+        return _sizes({id: len(piece) for piece, id in pieces.items()} | added)
+    if kinds <= {"Metaspace", "Prepend", "Replace", "Sequence"} and all(map(_marks_only_spaces, parts)):
+        bytes_too = bool(model.get("byte_fallback"))
+        return _sizes({id: _marked_size(piece, bytes_too=bytes_too) for piece, id in pieces.items()} | added)
+    return None
+
+
+def _marks_only_spaces(part: Mapping[str, Any]) -> bool:
+    if part["type"] == "Replace":
+        return part.get("pattern") == {"String": " "} and part.get("content") == "▁"
+    return part["type"] != "Metaspace" or part.get("replacement") == "▁"
+
+
+def _marked_size(piece: str, *, bytes_too: bool) -> int:
+    if bytes_too and len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">"):
+        return 1
+    return len(piece.replace("▁", " ").encode())
+
+
+def _sizes(known: Mapping[int, int]) -> Sizes:
+    sizes = np.zeros(1 + max(known, default=-1), np.int64)
+    sizes[list(known)] = list(known.values())
+    return sizes

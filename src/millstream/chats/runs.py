@@ -1,0 +1,114 @@
+"""The text of a batch -> its tokens, and the bytes that each covers.
+
+Where a tokenizer gives the same ids for runs between control strings as for the text as a whole, which is tried out and
+not believed, all runs of a batch are encoded in one call; otherwise its own library encodes row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from millstream.chats.control import ControlStrings
+from millstream.chats.masks import Policy, Spans, weigh
+from millstream.chats.offsets import Placed, place, place_whole
+from millstream.chats.pieces import Pieces, before
+from millstream.chats.plain import plain
+from millstream.chats.rendered import Kind, Piece
+from millstream.chats.segments import borders, segments, with_controls
+from millstream.errors import TokenizerError
+from millstream.tokens import Tokenizer
+from millstream.tokens.flat import join_ids
+from millstream.tokens.tokenizer import Ids
+
+
+class RunTokenizer:
+    """A tokenizer for rendered rows. `split`: parts of different weight are encoded apart."""
+
+    def __init__(self, tokenizer: Tokenizer, controls: Sequence[str], *, split: bool, trust_content: bool) -> None:
+        self._name = tokenizer.name
+        self._plain = plain(tokenizer, controls)
+        self._strings = ControlStrings(self._plain.controls)
+        self._split = split
+        self._trust = trust_content
+        self.control_ids = {control.text: control.id for control in self._plain.controls}
+        self._is_control = np.zeros(1 + max(self.control_ids.values(), default=-1), np.bool_)
+        self._is_control[[id for text, id in self.control_ids.items() if text != self._plain.unknown]] = True
+        self.separable = split or self._runs_give_the_same_ids()
+
+    def tokens(self, pieces: Pieces, spans: Spans) -> Placed:
+        """The tokens of a batch; `ends` says where those of each row end."""
+        return self._in_runs(pieces, spans) if self.separable else self._whole(pieces, spans)
+
+    def _in_runs(self, pieces: Pieces, spans: Spans) -> Placed:
+        controls = self._strings.find(pieces, trust_content=self._trust)
+        parts = segments(pieces, controls, borders(spans) if self._split else np.empty(0, np.int64))
+        runs = ~parts.control
+        lengths = np.diff(parts.ends, prepend=0)
+        text = pieces.text[np.repeat(runs, lengths)] if len(controls) else pieces.text
+        run_ends = np.cumsum(lengths[runs])
+        inside = ~parts.opens[runs]
+        if self._plain.only_first:
+            inside = ~np.isin(before(parts.ends)[runs], before(pieces.row_text_ends))
+        placed = place(self._plain, text, run_ends, inside, coarse=self._split)
+        self._refuse_controls(placed.ids)
+        return with_controls(placed, run_ends, parts, controls, pieces.row_text_ends)
+
+    def _whole(self, pieces: Pieces, spans: Spans) -> Placed:
+        """Row by row; one with control strings in texts of the data, which the library would find, in runs."""
+        assert self._plain.whole is not None
+        rows = []
+        for row, end in enumerate(pieces.row_text_ends.tolist()):
+            first, last = int(before(pieces.row_ends)[row]), int(pieces.row_ends[row])
+            begin = int(before(pieces.row_text_ends)[row])
+            alone = Pieces.of([pieces.all[first:last]])
+            ids, begins, stops = place_whole(self._plain.whole, pieces.text[begin:end].tobytes().decode())
+            placed = Placed(ids, np.array([len(ids)]), begins, stops)
+            if not self._trust and self._found_in_data(placed, alone):
+                placed = self._in_runs(alone, spans)
+            rows.append(placed._replace(begins=placed.begins + begin, stops=placed.stops + begin))
+        ids, ends = join_ids([row.ids for row in rows])
+        places = (np.concatenate([np.empty(0, np.int64), *(row[at] for row in rows)]) for at in (2, 3))
+        return Placed(ids, ends, *places)
+
+    def _found_in_data(self, row: Placed, pieces: Pieces) -> bool:
+        found = np.isin(row.ids, np.flatnonzero(self._is_control))
+        first = np.searchsorted(pieces.ends, row.begins[found], side="right")
+        last = np.searchsorted(pieces.ends, row.stops[found] - 1, side="right")
+        return bool((pieces.given[first] | pieces.given[last]).any())
+
+    def _refuse_controls(self, ids: Ids) -> None:
+        """No text of the data may become a control token, whatever the tokenizer makes of it."""
+        if self._trust:
+            return
+        low = ids[ids < len(self._is_control)]
+        found = low[self._is_control[low]]
+        if len(found):
+            token = next(text for text, id in self.control_ids.items() if id == found[0])
+            raise TokenizerError(
+                f"{self._name} makes the control token {token!r} of text that only spells it",
+                hint="pass trust_content=True if the data may hold control tokens, or take them out of it",
+            )
+
+    def _runs_give_the_same_ids(self) -> bool:
+        whole = self._plain.whole
+        if whole is None:
+            return True
+        texts = [text for control in self._plain.controls[:64] for text in _around(control.text)]
+        rows = [[Piece(text, Kind.scaffold, -1, False, "")] for text in texts]
+        pieces = Pieces.of(rows)
+        found = self._in_runs(pieces, weigh(pieces, [None] * len(rows), Policy()))
+        expected = [np.array(whole.encode(text), np.uint32) for text in texts]
+        ends = np.cumsum([len(ids) for ids in expected], dtype=np.int64)
+        same = np.array_equal(found.ids, np.concatenate([np.empty(0, np.uint32), *expected]))
+        return same and np.array_equal(found.ends, ends)
+
+
+def _around(control: str) -> tuple[str, ...]:
+    """A control string in the places where it could change the ids of its neighbours."""
+    return (
+        f"{control}user\nHello, world{control}\n{control}\n\n Bye",
+        f"The mill {control} runs{control}é\u0301x  {control}  y",
+        f" {control}\u0338 {control}{control}a{control}1 a",
+    )

@@ -1,0 +1,57 @@
+"""A row ready for a store: ids, and how much each token counts in the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.tokens.tokenizer import Ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Supervised:
+    """Tokens, each with the weight of its own loss (not that of the next token) and its message (-1: none).
+
+    `straddlers` are tokens that lie in parts of different weight and got the smaller one; `truncated` says that tokens
+    of the row are missing.
+    """
+
+    ids: Ids
+    weights: NDArray[np.float32]
+    messages: NDArray[np.int32]
+    straddlers: int = 0
+    truncated: bool = False
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def trained(self) -> int:
+        """How many tokens are trained. The first cannot be: nothing comes before it."""
+        return int(np.count_nonzero(self.weights[1:]))
+
+    def cut(self, start: int, stop: int) -> Supervised:
+        """The tokens [start, stop) as a row that is marked as truncated."""
+        part = slice(start, stop)
+        return replace(
+            self, ids=self.ids[part], weights=self.weights[part], messages=self.messages[part], truncated=True
+        )
+
+
+def show(row: Supervised, decode: Callable[[Sequence[int]], str]) -> str:
+    """The decoded row, what is trained between ⟦ and ⟧; other weights than 1 are written after it.
+
+    >>> row = Supervised(np.array([72, 105, 33], np.uint32), np.array([0, 1, 0.5], np.float32), np.zeros(3, np.int32))
+    >>> show(row, lambda ids: "".join(map(chr, ids)))
+    'H⟦i⟧⟦!⟧×0.5'
+    """
+    borders = np.flatnonzero(np.diff(row.weights)) + 1
+    shown = []
+    for start, stop in zip([0, *borders.tolist()], [*borders.tolist(), len(row)], strict=True):
+        text = decode(row.ids[start:stop].tolist())
+        weight = float(row.weights[start]) if start < stop else 0.0
+        shown.append(text if not weight else f"⟦{text}⟧" + ("" if weight == 1 else f"×{weight:g}"))
+    return "".join(shown)

