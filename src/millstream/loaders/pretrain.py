@@ -229,3 +229,8 @@ def example_loader(**shared: Unpack[SharedKeywords]) -> PretrainDataLoader:
             writer.append(list(document))
     shared.setdefault("framework", "numpy")
     return PretrainDataLoader(path, chunk_size=4, **shared)
+
+
+def example_cache() -> Path:
+    """A cache for examples, which is nobody else's."""
+    return Path(tempfile.mkdtemp(prefix="millstream-example-"))

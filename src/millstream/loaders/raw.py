@@ -6,11 +6,12 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from glob import has_magic
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from millstream.chats.settings import ChatSettings
 from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.loaders.settings import positive
 from millstream.parts.cache import default_cache_dir, key_of
@@ -94,16 +95,19 @@ def is_raw(path: Any) -> bool:
         return file.read(len(MAGIC)) != MAGIC and format_of(place) is not None
 
 
-def prepared_store(path: Any, tokenizer: Any, raw: RawSettings, cache_dir: Path | None) -> Path:
+def prepared_store(
+    path: Any, tokenizer: Any, raw: RawSettings, cache_dir: Path | None, chat: ChatSettings | None = None
+) -> Path:
     """Prepare a raw path into the cache, unless that was done before; gives the path of the store."""
-    found, reading, recipe = raw.found(path), raw.how(), Recipe.of(raw.recipe)
+    found, recipe = raw.found(path), Recipe.of(raw.recipe)
+    reading = replace(raw.how(), whole_rows=chat is not None)
     if recipe.digest() is None:
         raise LoaderError(
             f"what {', '.join(recipe.uncacheable())} does cannot be told from its source, so nothing can be cached",
             hint="prepare() the data into a store of your own, or pass streaming=True",
         )
     wanted = tokenizer if isinstance(tokenizer, str) else tokenizer.fingerprint
-    identity = [asdict(reading), recipe.digest(), wanted, raw.eos, raw.on_bad]
+    identity = [asdict(reading), recipe.digest(), wanted, raw.eos, raw.on_bad, chat and chat.identity]
     root = default_cache_dir() if cache_dir is None else cache_dir
     touches = [_touch(file) for file in found.files]
     if not all(touches):
@@ -112,7 +116,7 @@ def prepared_store(path: Any, tokenizer: Any, raw: RawSettings, cache_dir: Path 
             hint="prepare() it into a store of your own, or pass streaming=True",
         )
     output = root / "stores" / key_of("store", touches, identity)
-    making = Making(reading, recipe, tokenizer, raw.eos)
+    making = Making(reading, recipe, tokenizer, raw.eos, chat=chat)
     means = Means(workers=cpus(), on_bad=raw.on_bad, resume=True, cache_dir=root / "parts")
     while not output.exists():
         try:

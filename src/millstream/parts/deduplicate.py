@@ -18,6 +18,7 @@ from millstream.parts.run import Run
 from millstream.parts.write import Ledger, Placed, keep
 from millstream.records import DuplicateFinder, Duplicates
 from millstream.records.processor import label_of
+from millstream.store.weights import ids_in
 
 DEDUP_BYTES = 256 << 20
 
@@ -89,7 +90,7 @@ class Deduplication:
         for document in wanted.tolist():
             begin = int(part.ends[document - 1]) if document else 0
             end = int(part.ends[document]) - (self.run.job.eos_id is not None)
-            text = self.run.job.tokenizer.decode(part.tokens[begin:end].tolist())
+            text = self.run.job.tokenizer.decode(ids_in(part.tokens[begin:end], self.run.job.dtype).tolist())
             row, start, stop = part.origins[document].tolist()
             rejected = Rejected(reason, row, start, stop, text)
             statistics.example(rejected, name, seen.rows_before)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from millstream.parts.cache import PartCache, key_of
 from millstream.sources import FoundFile
+from millstream.sources.rows import is_rows, written_row
 
 SEGMENT_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
@@ -68,6 +69,8 @@ def identify_object(data: object) -> str:
     >>> identify_object(range(3))
     ''
     """
+    if is_rows(data):
+        return key_of("rows", *map(written_row, data))
     fingerprint = getattr(data, "_fingerprint", None)
     return key_of("object", type(data).__qualname__, str(fingerprint)) if fingerprint else ""
 

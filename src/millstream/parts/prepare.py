@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from millstream.chats.settings import ChatSettings
 from millstream.compression import LEVEL
 from millstream.errors import BudgetError, SourceError
 from millstream.parts import bookmark
@@ -35,6 +36,7 @@ from millstream.store import TokenStore, disk
 from millstream.store.format import token_dtype
 from millstream.store.origin import origins_path
 from millstream.store.staging import staged
+from millstream.store.weights import WEIGHTED
 from millstream.tokens import Tokenizer, resolve_eos
 from millstream.tokens.keep import keep_tokenizer, smallest_dtype
 
@@ -57,6 +59,7 @@ class Making:
     compress: int | None = None
     before: Any = None
     after: Any = None
+    chat: ChatSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ def prepare_store(found: Found, output: Path, making: Making, means: Means) -> O
         workers = stack.enter_context(Threads(means.workers))
         tokenizer = learned_or_loaded(making.tokenizer, found, making.reading, making.recipe, cache, means.progress)
         job = _job(making, tokenizer, keep_rejected=means.keep_rejected)
+        tokenizer = job.tokenizer
         run = Run(job, found.files, cache, workers, means.make)
         ledger = _write(run, path, making, means, ahead)
         keep_tokenizer(tokenizer, path)
@@ -150,15 +154,19 @@ def prepare_store(found: Found, output: Path, making: Making, means: Means) -> O
 
 
 def _job(making: Making, tokenizer: Tokenizer, *, keep_rejected: bool) -> Job:
+    chat = making.chat
+    if chat is not None:
+        tokenizer = chat.encoder(tokenizer).tokenizer  # it may have got control tokens
     job = Job(
         making.reading,
         making.recipe,
         tokenizer,
-        resolve_eos(tokenizer, making.eos),
-        making.dtype or smallest_dtype(tokenizer),
+        resolve_eos(tokenizer, making.eos) if chat is None else None,
+        WEIGHTED if chat is not None else making.dtype or smallest_dtype(tokenizer),
         keep_rejected,
         making.before,
         making.after,
+        chat,
     )
     if job.identity is None:
         log.warning("a step of the recipe cannot be identified: nothing is cached, and a stopped run begins again")
@@ -275,6 +283,7 @@ def _recipe(run: Run, ledger: Ledger) -> dict[str, Any]:
         "reading": {name: value for name, value in asdict(reading).items() if name not in limits},
         "steps": run.job.recipe.canonical(),
         "weights": [file.weight for file in run.files],
+        **({} if run.job.chat is None else {"chat": run.job.chat.description}),
     }
 
 

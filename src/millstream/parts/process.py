@@ -6,7 +6,7 @@ This is all that a worker does, whether it is a thread here or a process on anot
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,12 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream import _core
+from millstream.chats.block import encode_block
+from millstream.chats.encode import Encoder
+from millstream.chats.settings import ChatSettings
 from millstream.errors import TokenizerError
 from millstream.parts.cache import key_of
 from millstream.parts.part import VERSION, Part, Rejected
 from millstream.records import Pipeline, PipelineResult, Recipe
+from millstream.records.chat.block import format_of_rows
+from millstream.records.chat.parser import RowParser
 from millstream.sources import BadRecord, Chunk, FoundFile, Reading, RecordBlock, format_named
 from millstream.store.format import token_dtype
+from millstream.store.weights import codes_of, weigh
 from millstream.tokens import Tokenizer
 from millstream.tokens.flat import encode_flat, unfit_documents
 
@@ -44,6 +50,24 @@ class Job:
     keep_rejected: bool = False
     before: Any = None
     after: Any = None
+    chat: ChatSettings | None = None
+    """Where records are rows of conversations: how they become tokens with weights."""
+
+    @cached_property
+    def encoder(self) -> Encoder | None:
+        """What encodes conversations."""
+        return None if self.chat is None else self.chat.encoder(self.tokenizer)
+
+    def format_of_rows(self, file: FoundFile) -> str | None:
+        """The format of a file of conversations: that of its first row, wherever the file is cut."""
+        assert self.chat is not None
+        if file.name not in self._formats:
+            self._formats[file.name] = self.chat.format or format_of_rows(file, self.reading, self.chat.options)
+        return self._formats[file.name]
+
+    @cached_property
+    def _formats(self) -> dict[str, str | None]:
+        return {}
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -57,7 +81,8 @@ class Job:
         if digest is None or self.before or self.after:
             return None
         settings = [self.eos_id, self.dtype, self.keep_rejected]
-        return [VERSION, asdict(self.reading), digest, self.tokenizer.fingerprint, *settings]
+        chat = [] if self.chat is None else [self.chat.identity]
+        return [VERSION, asdict(self.reading), digest, self.tokenizer.fingerprint, *settings, *chat]
 
     def key(self, file: FoundFile, blake2b: str, chunk: int) -> str | None:
         """The name of a part, or None if it cannot have one."""
@@ -70,25 +95,48 @@ def make_part(job: Job, file: FoundFile, chunk: Chunk) -> Part:
     """Read a chunk, take its records through the recipe, and encode what remains."""
     read = format_named(file.format).read(chunk, file, job.reading)
     done = job.pipeline.run(read.block)
-    tokens, ends, unfit = _encoded(job, done)
+    made = _encoded(job, done) if job.encoder is None else _conversations(job, done, file)
+    rows, starts, stops = (column[made.places] for column in (done.block.rows, done.block.starts, done.block.stops))
     return Part(
-        tokens=tokens,
-        ends=ends,
-        origins=np.stack([done.block.rows, done.block.starts, done.block.stops], axis=1),
+        tokens=made.tokens,
+        ends=made.ends,
+        origins=np.stack([rows, starts, stops], axis=1),
         rows=read.rows,
         source_bytes=chunk.stop - chunk.start,
         source_stop=chunk.behind(file.bytes),
         text_bytes=len(done.block.text),
-        bad=sorted([*read.bad, *done.bad, *unfit], key=lambda bad: bad.row),
+        bad=sorted([*read.bad, *done.bad, *made.bad], key=lambda bad: bad.row),
         skipped=read.skipped,
-        changed=dict(Counter(read.repaired) + Counter(done.notes)),
+        changed=dict(Counter(read.repaired) + Counter(done.notes) + made.notes),
         rejected=_examples(done, everything=job.keep_rejected),
-        reasons=dict(done.counts),
-        keys=done.keys,
+        reasons=dict(done.counts + made.dropped),
+        keys=[keys[made.places] for keys in done.keys],
     )
 
 
-def _encoded(job: Job, done: PipelineResult) -> tuple[NDArray[Any], NDArray[np.int64], list[BadRecord]]:
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """Tokens of documents end to end; document i came from record `places[i]` of the block."""
+
+    tokens: NDArray[Any]
+    ends: NDArray[np.int64]
+    places: NDArray[np.int64]
+    bad: list[BadRecord]
+    dropped: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+
+
+def _conversations(job: Job, done: PipelineResult, file: FoundFile) -> Documents:
+    """The tokens of all conversations, each with its weight in the loss."""
+    assert job.chat is not None and job.encoder is not None
+    parser = RowParser(job.format_of_rows(file), job.chat.options)
+    made = encode_block(done.block, parser, job.encoder, job.chat.limit)
+    return Documents(
+        weigh(made.ids, codes_of(made.weights)), made.ends, made.places, made.bad, made.dropped, made.notes
+    )
+
+
+def _encoded(job: Job, done: PipelineResult) -> Documents:
     """The tokens of all documents; those that cannot be encoded are taken out of `done`."""
     unfit: list[BadRecord] = []
     try:
@@ -107,7 +155,7 @@ def _encoded(job: Job, done: PipelineResult) -> tuple[NDArray[Any], NDArray[np.i
     _core.narrow_documents(ids, ends, job.eos_id, out)
     if job.eos_id is not None:
         ends = ends + np.arange(1, len(ends) + 1)
-    return out, ends, unfit
+    return Documents(out, ends, np.arange(len(ends)), unfit)
 
 
 def _unfit(block: RecordBlock, document: int, error: TokenizerError) -> BadRecord:

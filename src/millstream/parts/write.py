@@ -16,6 +16,7 @@ from millstream.parts.run import Made, Run
 from millstream.parts.statistics import Statistics
 from millstream.store import TokenStoreWriter
 from millstream.store.origin import OriginsWriter
+from millstream.store.weights import WEIGHTED, ids_of, weight_codes
 from millstream.tokens.keep import describe_tokenizer
 
 MARK_BYTES = 64 << 20
@@ -92,7 +93,11 @@ class StoreBuilder:
         begin = int(part.ends[there - 1]) if there else 0
         began = time.thread_time()
         if there < len(part.ends):
-            self.writer.extend(part.tokens[begin:], part.ends[there:] - begin)
+            tokens, ends = part.tokens[begin:], part.ends[there:] - begin
+            if self.writer.dtype == WEIGHTED:
+                self.writer.extend(ids_of(tokens), ends, weights=weight_codes(tokens))
+            else:
+                self.writer.extend(tokens, ends)
         self._ledger.statistics.writing_cpu_seconds += time.thread_time() - began
         self._surplus -= there
         self.origins.extend(part.origins + np.array([each.rows_before, 0, 0]))

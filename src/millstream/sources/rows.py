@@ -74,6 +74,14 @@ def _text(row: object, reading: Reading) -> Text:
     return "" if isinstance(found, Left) else found
 
 
+def written_row(row: object) -> str:
+    """A row as it is read; "" if it cannot be."""
+    try:
+        return _line(row).decode()
+    except (TypeError, ValueError, RecursionError):
+        return ""
+
+
 def _line(row: object) -> bytes:
     """The row as JSON. Half a surrogate pair is written as its escape, so that whoever parses the row finds it."""
     try:

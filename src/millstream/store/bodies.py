@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from millstream.errors import StoreError
 from millstream.store.format import Words, hash_blocks, open_regular, token_dtype
 from millstream.store.numbers import SHRUNK
-from millstream.store.weights import WEIGHTED, ids_of
+from millstream.store.weights import ids_in
 
 RUN_BYTES = 1 << 22
 
@@ -101,7 +101,7 @@ class TokenBody(Body):
 
     def _check_entries(self, offset: int, data: NDArray[np.uint8]) -> None:
         ids: NDArray[Any] = data.view(token_dtype(self.dtype))
-        ids = ids_of(ids) if self.dtype == WEIGHTED else ids
+        ids = ids_in(ids, self.dtype)
         if int(ids.max()) < self.limit and (ids.dtype.kind == "u" or int(ids.min()) >= 0):
             return
         place = int(((ids >= self.limit) | (ids < 0)).argmax())

@@ -25,7 +25,7 @@ from millstream.store.format import (
 )
 from millstream.store.packing import PackedColumn, Packing
 from millstream.store.table import Row
-from millstream.store.weights import WEIGHTED, ids_of
+from millstream.store.weights import WEIGHTED, ids_in
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class GrowingShard:
         """Add documents: their tokens, and their ends counted from the first of these tokens."""
         self._ends.extend(self._end_words(tokens, ends))
         if len(tokens):
-            ids = ids_of(tokens) if self._dtype == WEIGHTED else tokens
+            ids = ids_in(tokens, self._dtype)
             self.bound = max(self.bound, int(ids.max()) + 1)
         self._tokens.extend(tokens)
 

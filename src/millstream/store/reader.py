@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -30,7 +30,7 @@ from millstream.store.origin import Origin, Origins, origins_path
 from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, FIRST_TOKEN, TOKENS, total
 from millstream.store.verify import Progress, verify_store
 from millstream.store.versions import Diff, Version, compare, history
-from millstream.store.weights import WEIGHTED, ids_of, weights_of
+from millstream.store.weights import WEIGHTED, ids_in, weights_of
 
 
 class TokenStore:
@@ -64,7 +64,6 @@ class TokenStore:
         self._first_tokens: Words = np.ascontiguousarray(self.layout.table[:, FIRST_TOKEN])
         self._first_documents: Words = np.ascontiguousarray(self.layout.table[:, FIRST_DOCUMENT])
         self._shards = Shards(self.layout)
-        self._ids: Callable[[Tokens], Tokens] = ids_of if self.dtype == WEIGHTED else _as_they_are
 
     def __len__(self) -> int:
         return self._tokens
@@ -72,7 +71,7 @@ class TokenStore:
     def __iter__(self) -> Iterator[int]:
         for shard in range(len(self.layout.table)):
             for run in self._shards.tokens(shard).runs():
-                yield from self._ids(run).tolist()
+                yield from ids_in(run, self.dtype).tolist()
 
     def __repr__(self) -> str:
         return f"TokenStore({str(self.path)!r}, {self._tokens} tokens, {self.documents} documents, {self.dtype})"
@@ -92,7 +91,7 @@ class TokenStore:
     def __getitem__(self, where: slice) -> Tokens: ...
     def __getitem__(self, where: SupportsIndex | slice) -> int | Tokens:
         if isinstance(where, slice):
-            return self._ids(self._slice(range(self._tokens)[where]))
+            return ids_in(self._slice(range(self._tokens)[where]), self.dtype)
         index = self._inside(operator.index(where), self._tokens, "token")
         shard = place(self._first_tokens, index)
         token = self._shards.tokens(shard).at(index - int(self._first_tokens[shard]))
@@ -119,7 +118,7 @@ class TokenStore:
         >>> TokenStore(path, dtype="uint16").read(2, 5).tolist()
         [2, 3, 4]
         """
-        return self._ids(self._read(start, stop))
+        return ids_in(self._read(start, stop), self.dtype)
 
     def _read(self, start: int, stop: int) -> Tokens:
         if not 0 <= start <= stop <= self._tokens:
@@ -251,10 +250,6 @@ class TokenStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _as_they_are(tokens: Tokens) -> Tokens:
-    return tokens
 
 
 def reopen(path: Path, dtype: str, version: str | None) -> TokenStore:

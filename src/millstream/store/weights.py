@@ -65,6 +65,11 @@ def ids_of(tokens: NDArray[Any]) -> Tokens:
     return tokens & _ID_MASK
 
 
+def ids_in(tokens: NDArray[Any], dtype: str) -> NDArray[Any]:
+    """The ids of tokens of any dtype, without a copy where they are all there is."""
+    return ids_of(tokens) if dtype == WEIGHTED else tokens
+
+
 def weight_codes(tokens: NDArray[Any]) -> Codes:
     """Take the codes out of weighted tokens."""
     return (tokens >> np.uint32(ID_BITS)).astype(np.uint8)

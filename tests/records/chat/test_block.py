@@ -13,6 +13,7 @@ import pytest
 from millstream.errors import SourceError
 from millstream.parts.policy import BadRecords
 from millstream.records.chat import ChatRow, Conversation, Message, RowParser, parse_block, parse_row
+from millstream.records.chat.options import Options
 from millstream.sources import BadRecord, Reading, discover, read_file
 from sources.test_tables import write_table
 
@@ -86,7 +87,7 @@ def test_rows_at_hand_are_read_like_a_file() -> None:
 
 
 def test_rows_and_parsers_can_be_sent_to_another_process() -> None:
-    parser = RowParser(roles={"bot": "assistant"})
+    parser = RowParser(options=Options(roles={"bot": "assistant"}))
     parser.parse(CHAT)
 
     again = pickle.loads(pickle.dumps(parser))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from millstream.errors import RecordError
 from millstream.records.chat.conversation import ChatRow
+from millstream.records.chat.options import Options
 from millstream.records.chat.parser import RowParser
-from millstream.sources import BadRecord, RecordBlock
+from millstream.sources import BadRecord, FoundFile, Reading, RecordBlock, format_named
 from millstream.sources.chunk import KEPT_BYTES
 from millstream.sources.jsonl import object_in
 
@@ -43,3 +44,16 @@ def parse_block(block: RecordBlock, parser: RowParser) -> ParsedBlock:
             parsed.bad.append(BadRecord(error.reason, *block.origin(place), error.found, error.hint, raw))
         begin = end
     return parsed
+
+
+def format_of_rows(file: FoundFile, reading: Reading, options: Options) -> str | None:
+    """The format of the first row of a file that can be used: what its other rows are read as, wherever it is cut."""
+    for chunk in format_named(file.format).chunks(file, reading):
+        parser = RowParser(options=options)
+        for record in format_named(file.format).read(chunk, file, reading).block:
+            try:
+                parser.parse(object_in(record.text, like=_LIKE))
+            except RecordError:
+                continue
+            return parser.format
+    return None

@@ -27,9 +27,9 @@ class RowParser:
     ...
     """
 
-    def __init__(self, format: str | None = None, **options: Any) -> None:
+    def __init__(self, format: str | None = None, options: Options | None = None) -> None:
         self.format = format
-        self.options = Options(**options)
+        self.options = options or Options()
         self._parse = None if format is None else chat_format(format).parse
 
     def parse(self, row: object) -> ChatRow:
@@ -65,7 +65,7 @@ def parse_row(row: object, format: str | None = None, **options: Any) -> ChatRow
     millstream.errors.RecordError: empty conversation: messages has no messages
       hint: leave such rows out
     """
-    return RowParser(format, **options).parse(row)
+    return RowParser(format, Options(**options)).parse(row)
 
 
 def _renamed(row: Row, columns: Mapping[str, str | None]) -> Row:

@@ -1,0 +1,64 @@
+"""A block of whole rows -> tokens end to end, each with its weight; what is left out is named row by row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.chats.encode import Encoder
+from millstream.chats.supervised import Supervised
+from millstream.chats.truncate import Limit
+from millstream.records.chat.block import parse_block
+from millstream.records.chat.parser import RowParser
+from millstream.sources import BadRecord, RecordBlock
+from millstream.sources.chunk import KEPT_BYTES
+from millstream.tokens.flat import Ends
+from millstream.tokens.tokenizer import Ids
+
+DROPPED = "dropped: "
+
+
+@dataclass(slots=True)
+class EncodedBlock:
+    """Documents end to end; document i came from record `places[i]` of the block.
+
+    `dropped` counts by reason what the settings left out, `notes` what was changed or cut in what remains.
+    """
+
+    ids: Ids
+    weights: NDArray[np.float32]
+    ends: Ends
+    places: NDArray[np.int64]
+    bad: list[BadRecord]
+    dropped: Counter[str] = field(default_factory=Counter)
+    notes: Counter[str] = field(default_factory=Counter)
+
+
+def encode_block(block: RecordBlock, parser: RowParser, encoder: Encoder, limit: Limit) -> EncodedBlock:
+    """Parse, render, encode and shorten the rows of a block."""
+    parsed = parse_block(block, parser)
+    encoded = encoder.encode(parsed.rows, limit)
+    rows: list[Supervised] = []
+    places: list[int] = []
+    for place, made in zip(parsed.places, encoded.rows, strict=True):
+        rows += made
+        places += [place] * len(made)
+    bad = list(parsed.bad)
+    for row, fault in encoded.faults.items():
+        place = parsed.places[row]
+        raw = block.bytes_of(place)[:KEPT_BYTES]
+        bad.append(BadRecord(fault.reason, *block.origin(place), fault.found, fault.hint, raw))
+    dropped = Counter({name.removeprefix(DROPPED): n for name, n in encoded.counts.items() if name.startswith(DROPPED)})
+    notes = Counter({name: n for name, n in encoded.counts.items() if not name.startswith(DROPPED)})
+    return EncodedBlock(
+        ids=np.concatenate([np.empty(0, np.uint32), *(row.ids for row in rows)]),
+        weights=np.concatenate([np.empty(0, np.float32), *(row.weights for row in rows)]),
+        ends=np.cumsum([len(row) for row in rows], dtype=np.int64),
+        places=np.array(places, np.int64),
+        bad=bad,
+        dropped=+dropped,
+        notes=+notes,
+    )

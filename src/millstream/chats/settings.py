@@ -1,0 +1,68 @@
+"""Everything that decides what becomes of rows of conversations, but for the tokenizer."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from millstream.chats.encode import Boundary, Encoder
+from millstream.chats.masks import Policy
+from millstream.chats.template import ChatTemplate
+from millstream.chats.truncate import Limit
+from millstream.records.chat.options import Options
+from millstream.tokens import Tokenizer
+
+_VERSION = 1
+"""Raise it when the same rows no longer give the same tokens: caches are keyed by it."""
+
+
+@dataclass(frozen=True)
+class ChatSettings:
+    """How rows are read, rendered, encoded, weighed and shortened.
+
+    >>> ChatSettings(ChatTemplate.of("chatml")).identity == ChatSettings(ChatTemplate.of("yi")).identity
+    False
+    """
+
+    template: ChatTemplate | None = None
+    format: str | None = None
+    options: Options = field(default_factory=Options)
+    policy: Policy = field(default_factory=Policy)
+    limit: Limit = field(default_factory=Limit)
+    boundary: Boundary = "whole"
+    trust_content: bool = False
+    strict: bool = False
+    add_control_tokens: bool = False
+
+    @property
+    def identity(self) -> list[Any]:
+        """What tokens depend on, as JSON."""
+        template = None if self.template is None else self.template.fingerprint
+        flags = [self.boundary, self.trust_content, self.strict, self.add_control_tokens]
+        options = [dict(self.options.columns), dict(self.options.roles)]
+        ways = [self.options.inline_think, self.options.calls_in_text]
+        return [_VERSION, template, self.format, options, ways, asdict(self.policy), asdict(self.limit), flags]
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What the manifest of a store says: which template, which policy."""
+        return {
+            "template": None if self.template is None else self.template.name,
+            "format": self.format,
+            "train": asdict(self.policy),
+            "max_length": self.limit.max_length,
+            "truncation": self.limit.truncation,
+            "boundary": self.boundary,
+        }
+
+    def encoder(self, tokenizer: Tokenizer) -> Encoder:
+        """Make what encodes rows; refuses a template that would train the tokenizer's model wrong."""
+        return Encoder(
+            tokenizer,
+            self.template,
+            policy=self.policy,
+            boundary=self.boundary,
+            trust_content=self.trust_content,
+            strict=self.strict,
+            add_control_tokens=self.add_control_tokens,
+        )
