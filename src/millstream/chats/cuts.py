@@ -40,6 +40,7 @@ def by_blocks(
     text: str, data: Sequence[Cut], blocks: Sequence[Span], roles: Sequence[str], habits: Habits
 ) -> list[Cut]:
     """What lies in a `generation` block is the assistant's, and only that."""
+    data = [cut for cut in data if cut.start < cut.stop or _role(roles, cut) == "assistant"]
     cuts = [cut for cut in data if not any(block.start <= cut.start and cut.stop <= block.stop for block in blocks)]
     cuts = [cut._replace(kind=Kind.scaffold) if _role(roles, cut) == "assistant" else cut for cut in cuts]
     message = -1

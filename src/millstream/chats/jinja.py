@@ -57,18 +57,17 @@ class JinjaTemplate:
                 hint="write it with + or ~ in the template",
             )
         roles = [message.role for message in conversation.messages]
-        data = [
-            Cut(span.start, span.stop, span.mark.kind, span.mark.message, True)
-            for span in spans
-            if span.mark != GENERATION
-        ]
+        data = [Cut(start, stop, mark.kind, mark.message, True) for start, stop, mark in spans if mark != GENERATION]
+        if "assistant" not in roles:
+            return pieces(text, data, roles)
         if self._marked:
-            cuts = by_blocks(text, data, [span for span in spans if span.mark == GENERATION], roles, self._learned())
-        else:
-            cuts = by_habit(
-                text, data, roles, self._learned(), lambda count, asked: self._tail(conversation, count, asked=asked)
-            )
-        return pieces(text, cuts, roles)
+            blocks = [span for span in spans if span.mark == GENERATION]
+            return pieces(text, by_blocks(text, data, blocks, roles, self._learned()), roles)
+
+        def tail(count: int, asked: bool) -> str:  # noqa: FBT001 - as it is called
+            return self._tail(conversation, count, asked=asked)
+
+        return pieces(text, by_habit(text, data, roles, self._learned(), tail), roles)
 
     def _text(self, conversation: Conversation, *, add_generation_prompt: bool) -> str:
         tools = trace(conversation.tools, Mark(-1, Kind.scaffold))
