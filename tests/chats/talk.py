@@ -156,6 +156,16 @@ def conversations(form: Form, seed: object, count: int) -> Iterator[tuple[Conver
         yield _conversation(form, chance), chance.random() < 0.5
 
 
+def everything(form: Form) -> Iterator[Conversation]:
+    """Every text as a question and as an answer; and, where there is reasoning, as reasoning."""
+    pairs = [(Message("user", text), Message("assistant", text)) for text in TEXTS]
+    opening = (Message("system", " S\n"),) if form.needs_system else ()
+    yield Conversation((*opening, *(message for pair in pairs for message in pair), Message("user", " end\n")))
+    if form.reasoning:
+        for text in TEXTS[:4]:
+            yield Conversation((Message("user", "u"), Message("assistant", "\n a", text)))
+
+
 def _conversation(form: Form, chance: random.Random) -> Conversation:
     def text() -> str:
         return chance.choice(TEXTS)

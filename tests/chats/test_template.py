@@ -111,6 +111,18 @@ def test_reasoning_of_earlier_turns_is_dropped_or_kept(name: str) -> None:
     assert reasons(variant="training") == reasons(history_reasoning="keep") == {"first", "second"}
 
 
+@pytest.mark.parametrize("name", ["qwen3", "glm4-moe", "deepseek-v3", "gpt-oss", "gemma4"])
+def test_reasoning_before_a_tool_call_is_kept_where_it_is_asked_for(name: str) -> None:
+    calling = Message("assistant", "", "first", (ToolCall("f", {}, "1"),))
+    chat = Conversation(
+        (Message("user", "u"), calling, Message("tool", "2", tool_call_id="1"), Message("assistant", "b", "second"))
+    )
+    for settings in ({"variant": "training"}, {"history_reasoning": "keep"}):
+        pieces = ChatTemplate.of(name, **settings).render(chat)  # type: ignore[arg-type]
+
+        assert [piece.text for piece in pieces if piece.kind == Kind.reasoning and piece.given] == ["first", "second"]
+
+
 def test_an_empty_block_of_reasoning_is_one_piece_of_the_template() -> None:
     pieces = ChatTemplate.of("qwen3", variant="training").render(CHAT)
 

@@ -1,6 +1,6 @@
 """Write tests/chats/golden/templates.json: what the originals make of a few conversations.
 
-It runs where `make oracles` runs. Renderings with tools are kept as digests, since most of their text is the schemas.
+It runs where `make oracles` runs. Long renderings are kept as digests.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from chats.talk import as_row
+from chats.talk import as_row, everything
 from oracles.chats import ORIGINALS, rendered
 
 GOLDEN = Path(__file__).parent.parent / "chats/golden/templates.json"
-EACH = 4
+EACH = 3
+LONG = 600
 
 
 def main() -> None:
@@ -32,11 +33,10 @@ def main() -> None:
         rows = made.setdefault(f"{original.name} {json.dumps(settings)}", [])
         if rows:
             continue
-        for conversation, asked in original.conversations(9, 4 * EACH):
-            if len(rows) == EACH:
-                break
+        chosen = list(original.conversations(9, 4 * EACH))[:EACH]
+        for conversation, asked in [(each, True) for each in everything(original.form)] + chosen:
             text, _ = rendered(original, conversation, asked=asked)
-            kept = {"digest": hashlib.sha256(text.encode()).hexdigest()} if conversation.tools else {"text": text}
+            kept = {"digest": hashlib.sha256(text.encode()).hexdigest()} if len(text) > LONG else {"text": text}
             rows.append({**as_row(conversation), "asked": asked, **kept})
     lists = (f"{json.dumps(key)}: [\n{_lines(rows)}\n]" for key, rows in made.items())
     GOLDEN.write_text("{\n" + ",\n".join(lists) + "\n}\n", "utf-8")

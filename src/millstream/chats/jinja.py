@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import date as Date  # noqa: N812 - `date` is the name of the argument
 from typing import Any
 
-from millstream.chats.cuts import Cut, Habits, by_blocks, by_habit, pieces
+from millstream.chats.cuts import MARK_IT, Cut, Habits, by_blocks, by_habit, pieces
 from millstream.chats.rendered import Kind, Rendered
 from millstream.chats.sandbox import Sandbox
 from millstream.chats.traced import GENERATION, LOST, Mark, spans_of, trace
@@ -20,7 +20,6 @@ from millstream.records.chat.conversation import Conversation, Message, ToolCall
 
 _TOKEN = re.compile(r"<[|｜][^<>|｜\s]+[|｜]>")
 _PROBE = (Message("user", "Hello there."), Message("assistant", "Good morning."))
-_MARK_IT = "put {% generation %} and {% endgeneration %} round what the assistant writes in the template"
 
 
 class JinjaTemplate:
@@ -33,7 +32,7 @@ class JinjaTemplate:
         self._tokens = {"bos_token": bos, "eos_token": eos}
         self._habits: Habits | None = None
         if training and not self._marked:
-            raise TemplateError('variant="training" with a jinja template that marks no answers', hint=_MARK_IT)
+            raise TemplateError('variant="training" with a jinja template that marks no answers', hint=MARK_IT)
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
@@ -49,8 +48,8 @@ class JinjaTemplate:
 
     def render(self, conversation: Conversation, *, add_generation_prompt: bool) -> Rendered:
         """Turn a conversation into pieces."""
-        text = self._text(conversation, add_generation_prompt=add_generation_prompt)
-        spans = sorted(spans_of(text), key=lambda span: (span.start, span.stop))
+        traced = self._text(conversation, add_generation_prompt=add_generation_prompt)
+        text, spans = str.__str__(traced), sorted(spans_of(traced), key=lambda span: (span.start, span.stop))
         if any(span.mark == LOST for span in spans):
             raise TemplateError(
                 "the template formats or repeats a text of the conversation, so that its parts cannot be told apart",
@@ -99,7 +98,7 @@ class JinjaTemplate:
                     return Habits("", "", ())
                 raise TemplateError(
                     f"where an answer ends cannot be learned, as a small conversation fails: {error.message}",
-                    hint=_MARK_IT,
+                    hint=MARK_IT,
                 ) from error
             ends = dict.fromkeys(filter(None, (end, end.removesuffix(self._tokens["eos_token"]))))
             self._habits = Habits(asked, asked.removeprefix(bare), tuple(ends))
