@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
@@ -86,6 +87,15 @@ def test_the_fingerprint_tells_all_settings_apart() -> None:
 
     assert len({template.fingerprint for template in made}) == len(made)
     assert ChatTemplate.of("llama3.2").fingerprint == made[0].fingerprint
+
+
+@pytest.mark.parametrize("given", ["qwen3", JINJA])
+def test_a_template_travels_to_other_processes(given: str) -> None:
+    template = ChatTemplate.of(given, bos_token="<", eos_token=">", date=date(2025, 1, 1))
+    copied = pickle.loads(pickle.dumps(template))
+
+    assert copied.fingerprint == template.fingerprint
+    assert copied.render(CHAT) == template.render(CHAT)
 
 
 def test_tokens_that_are_not_given_are_those_of_the_family() -> None:

@@ -182,6 +182,14 @@ def test_json_is_written_plainly() -> None:
     assert joined(render("{{ tools[0] | tojson(separators=(',', ':'), sort_keys=true) }}", chat)) == '{"a":1,"b":"<é>"}'
 
 
+def test_what_a_row_says_to_its_template_cannot_replace_its_messages() -> None:
+    chat = Conversation(
+        CHAT.messages, template_kwargs={"messages": [], "add_generation_prompt": True, "flavour": "mint"}
+    )
+
+    assert joined(render(CHATML + "{{ flavour }}", chat)) == joined(render(CHATML)) + "mint"
+
+
 def test_what_a_template_refuses_is_said() -> None:
     with pytest.raises(TemplateError, match="the template refused: no such role"):
         render("{% for m in messages %}{{ raise_exception('no such role') }}{% endfor %}")

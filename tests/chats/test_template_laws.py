@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from chats.talk import FORMS, conversations
+from chats.talk import FORMS, TEXTS, conversations
 from millstream.chats import ChatTemplate, Kind, Rendered
 from millstream.chats.builtin.table import BUILTINS
 from millstream.chats.template import Variant
-from millstream.records.chat.conversation import Conversation, Message
+from millstream.errors import TemplateError
+from millstream.records.chat.conversation import Conversation, Message, ToolCall
 
 ROUNDS = 60
 TRIMS = {"llama3", "llama3.1", "llama4", "gemma", "gemma3", "gemma4", "mistral-v3", "cohere", "glm4-moe"}
@@ -151,3 +155,48 @@ def test_more_turns_leave_those_before_as_they_are(name: str) -> None:
                 start = start[:-1]
 
             assert pieces[: len(start)] == start
+
+
+ROLES = st.sampled_from(["system", "user", "assistant", "tool", "developer", "other"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+SCHEMAS = st.fixed_dictionaries({}, optional=dict.fromkeys(["type", "properties", "items", "enum", "required"], JSON))
+PROPERTIES = st.dictionaries(st.text(max_size=2), SCHEMAS, max_size=2)
+FUNCTIONS = st.fixed_dictionaries(
+    {"name": st.text(max_size=3)},
+    optional={
+        "description": st.text(max_size=3),
+        "parameters": JSON | st.fixed_dictionaries({"properties": PROPERTIES}),
+    },
+)
+ARGUMENTS = st.dictionaries(st.text(max_size=3), JSON, max_size=2)
+CALLS = st.builds(ToolCall, st.text(max_size=3), ARGUMENTS, st.none() | st.just("123456789"))
+MESSAGES = st.builds(
+    Message,
+    ROLES,
+    st.sampled_from(TEXTS),
+    st.none() | st.sampled_from(TEXTS),
+    st.lists(CALLS, max_size=2).map(tuple),
+    tool_call_id=st.none() | st.just("123456789"),
+)
+
+
+@every_format
+@settings(max_examples=25)
+@given(
+    messages=st.lists(MESSAGES, max_size=4),
+    tools=st.lists(JSON | st.fixed_dictionaries({"function": FUNCTIONS}), max_size=1),
+    kwargs=st.dictionaries(st.sampled_from(["enable_thinking", "date_string", "reasoning_effort"]), JSON, max_size=1),
+    asked=st.booleans(),
+)
+def test_any_conversation_is_rendered_or_refused(
+    name: str, messages: list[Message], tools: list[Any], kwargs: dict[str, Any], asked: bool
+) -> None:
+    conversation = Conversation(tuple(messages), tuple(tools), kwargs)
+    with contextlib.suppress(TemplateError):
+        pieces = ChatTemplate.of(name).render(conversation, add_generation_prompt=asked)
+
+        assert all(isinstance(piece.text, str) and piece.text for piece in pieces)

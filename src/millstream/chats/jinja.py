@@ -7,8 +7,10 @@ from the end of the generation prompt to the end of its turn, and both are learn
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date as Date  # noqa: N812 - `date` is the name of the argument
+from functools import lru_cache
 from typing import Any
 
 from millstream.chats.cuts import MARK_IT, Cut, Habits, by_blocks, by_habit, pieces
@@ -26,13 +28,15 @@ class JinjaTemplate:
     """A compiled template with its settings."""
 
     def __init__(self, source: str, *, bos: str, eos: str, date: Date | None, training: bool) -> None:
-        sandbox = Sandbox(date)
-        self._render = sandbox.compiled(source)
-        self._marked = sandbox.has_generation(source)
+        self._made_of = (source, bos, eos, date, training)
+        self._render, self._marked = _compiled(source, date)
         self._tokens = {"bos_token": bos, "eos_token": eos}
         self._habits: Habits | None = None
         if training and not self._marked:
             raise TemplateError('variant="training" with a jinja template that marks no answers', hint=MARK_IT)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, self._made_of
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
@@ -73,10 +77,10 @@ class JinjaTemplate:
         return self._render(
             {
                 **self._tokens,
-                "messages": [_fields(message, at) for at, message in enumerate(conversation.messages)],
-                "tools": tools or None,
                 "documents": None,
                 **trace(conversation.template_kwargs, Mark(-1, Kind.scaffold)),
+                "messages": [_fields(message, at) for at, message in enumerate(conversation.messages)],
+                "tools": tools or None,
                 "add_generation_prompt": add_generation_prompt,
             }
         )
@@ -110,6 +114,17 @@ class JinjaTemplate:
         text = self._text(shorter, add_generation_prompt=asked)
         last = max((span.stop for span in spans_of(text) if span.mark != GENERATION), default=0)
         return str.__getitem__(text, slice(last, None))
+
+
+@lru_cache(maxsize=64)
+def _compiled(source: str, date: Date | None) -> tuple[Callable[[dict[str, Any]], str], bool]:
+    """A template as a function of its variables, and whether it marks what the assistant writes."""
+    sandbox = Sandbox(date)
+    return sandbox.compiled(source), sandbox.has_generation(source)
+
+
+def _again(source: str, bos: str, eos: str, date: Date | None, training: bool) -> JinjaTemplate:  # noqa: FBT001
+    return JinjaTemplate(source, bos=bos, eos=eos, date=date, training=training)
 
 
 def _fields(message: Message, at: int) -> dict[str, Any]:

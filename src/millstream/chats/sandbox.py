@@ -37,6 +37,7 @@ MOST_SECONDS = 30.0
 _LONGEST_SOURCE = 1 << 20
 _WIDEST = 10_000
 _WIDE = re.compile(r"\d{5,}|\*")
+_METHODS = frozenset(dir(str))
 _PADDING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
 _LEFT_OUT = ("batch", "center", "pprint", "random", "slice", "urlize", "wordwrap", "xmlattr")
 
@@ -138,7 +139,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - as in jinja2
         """Follow texts through the methods of texts, and keep those from making giants."""
         owner, name = getattr(__obj, "__self__", None), getattr(__obj, "__name__", "")
-        if isinstance(owner, str) and name in dir(str):
+        if isinstance(owner, str) and name in _METHODS:
             if name in _PADDING and args and isinstance(args[0], int) and args[0] > _WIDEST:
                 raise SecurityError(f"{name}({args[0]})")
             if type(owner) is str and not name.startswith("format"):
