@@ -21,6 +21,8 @@ CHAT = Conversation(
     (Message("user", " u "), Message("assistant", " a\n"), Message("user", ""), Message("assistant", "b"))
 )
 
+NESTED = "{% set n = namespace(x=[1]) %}{% for i in range(64) %}{% set n.x = [n.x, n.x] %}{% endfor %}"
+
 
 def joined(pieces: Rendered) -> str:
     return "".join(piece.text for piece in pieces)
@@ -226,6 +228,15 @@ def test_what_a_template_refuses_is_said() -> None:
         "{% set ns = namespace(x='xx') %}{% for i in range(64) %}{% set ns.x = ns.x.replace('x', ns.x) %}{% endfor %}",
         "{% set n = namespace(x='xx') %}{% for i in range(64) %}{% set n.x = n.x | replace('x', n.x) %}{% endfor %}",
         "{% set x = 'x' * 60000 %}{{ x.join(range(9999) | map('string')) }}",
+        NESTED + "{{ n.x }}",
+        NESTED + "{{ n.x | tojson }}",
+        NESTED + "{{ n.x | string }}",
+        NESTED + "{{ n.x ~ 1 }}",
+        NESTED + "{{ '%s' % n.x }}",
+        "{{ '%999999999d' | format(1) }}",
+        "{{ ('\\n' * 60000) | indent('x' * 60000) }}",
+        "{{ ('\\t' * 60000).expandtabs(tabsize=9999) }}",
+        "{{ [[1] * 99999] * 9999 | sum(start=[]) }}",
         "{{ " + "(" * 2000 + "1" + ")" * 2000 + " }}",
         "{% for m in messages %}",
         "{{ nothing.at.all }}",
