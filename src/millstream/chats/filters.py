@@ -22,11 +22,14 @@ WIDEST = 10_000
 _MOST_VALUES = 1_000_000
 _WIDE = re.compile(r"\d{5,}|\*")
 _LEFT_OUT = frozenset({"batch", "center", "pprint", "random", "slice", "sum", "urlize", "wordwrap", "xmlattr"})
+_PASSING = frozenset(  # they pass values on and write none, so that loops may ask them again and again
+    {"length", "count", "list", "first", "last", "map", "select", "reject", "selectattr", "rejectattr", "default", "d"}
+)
 
 
 def filters() -> dict[str, Any]:
     """All filters by name; those that can make giants or differ from run to run are not among them."""
-    known = {name: _tracing(each) for name, each in FILTERS.items() if name not in _LEFT_OUT}
+    known = {name: _tracing(name, each) for name, each in FILTERS.items() if name not in _LEFT_OUT}
     return known | {"tojson": _tojson, "join": _join, "replace": _replace, "format": _format, "indent": _indent}
 
 
@@ -60,12 +63,13 @@ def lose(text: str) -> str:
     return Traced(text, [Span(0, len(text), LOST)])
 
 
-def _tracing(filter: Any) -> Any:
+def _tracing(name: str, filter: Any) -> Any:
     """A filter of jinja whose text is marked, if it was made of marked ones."""
 
     @functools.wraps(filter)
     def traced(*args: Any, **kwargs: Any) -> Any:
-        light(args)
+        if name not in _PASSING:
+            light(args)
         made = filter(*args, **kwargs)
         return made_of(made, *args, *kwargs.values()) if type(made) is str else made
 
