@@ -126,9 +126,7 @@ class Engine:
         most = self.settings.memory_budget
         return Budget() if most is None else Budget(most)
 
-    def start(
-        self, make: Callable[[], tuple[Feed, Clock, int]], first_step: int, end_step: int | None = None
-    ) -> None:
+    def start(self, make: Callable[[], tuple[Feed, Clock, int]], first_step: int, end_step: int | None = None) -> None:
         """Fill batches from a step of the clock on, to `end_step` if there is one.
 
         `make` gives feed, clock and rows of a batch.

@@ -97,9 +97,7 @@ class ConversationDataLoader(GrowingDataLoader):
         else:
             asked = [*chat, *([] if raw.untouched else ["recipe, on_bad, reading"])]
             source = _store_source(path, tokenizer, asked, source_key(settings.seed, f"{name}\0packing"), settings)
-        shape = RowShape(
-            length, "packed" if packing else "row", pad_id=padding_id(pad_id, source.tokenizer, settings)
-        )
+        shape = RowShape(length, "packed" if packing else "row", pad_id=padding_id(pad_id, source.tokenizer, settings))
         self.isolation = isolation if packing else None
         self.tokenizer = source.tokenizer
         """The tokenizer, with the control tokens that were added to it."""
@@ -118,9 +116,7 @@ class _Source:
     growth: Growth | None = None
 
 
-def _raw_source(
-    path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings
-) -> _Source:
+def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings) -> _Source:
     """Conversations that are tokenised into the cache, by one process, while all train on what is there already."""
     if tokenizer is None:
         raise LoaderError("conversations need a tokenizer", hint="pass tokenizer='gpt2', a file or an object")

@@ -1,7 +1,7 @@
-"""A loader over a store that may still be made: it gives what is there, waits for what is not, and knows the difference.
+"""A loader over a store that may still be made: it gives what is there, and waits for what is not.
 
-While rows are made, an epoch has an unknown number of them. Everything is counted as if it were `UNKNOWN`; when the last
-row was made the true number takes its place, and nothing else changes.
+While rows are made, an epoch has an unknown number of them. Everything is counted as if it were `UNKNOWN`; when the
+last row was made the true number takes its place, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from millstream.batches import TrainingBatch
-from millstream.errors import UnknownLength
+from millstream.errors import StoreError, UnknownLength
 from millstream.loaders.growth import Growth
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.settings import LoaderSettings, positive
 from millstream.loaders.stores import StoreDataLoader
+from millstream.order import Schedule
 from millstream.store import TokenStore
 
 MakeMember = Callable[[TokenStore, bool], Member]
@@ -87,7 +88,25 @@ class GrowingDataLoader(StoreDataLoader):
                     self._engine.stop()
                     self._measure()
                 self._follow()
-        return super().get_batch(batch_size)
+        try:
+            return super().get_batch(batch_size)
+        except StoreError:
+            if not self._moved:
+                raise
+        return self.get_batch(batch_size)  # which finds it in its place
+
+    @property
+    def _moved(self) -> bool:
+        """Whether the store was finished and moved to its place since we looked: its files are not where they were."""
+        return self._growth is not None and self._growth.output.exists()
+
+    def _not_delivered(self, schedule: Schedule, step: int, error: BaseException, *, taken: bool) -> None:
+        """Stand where the run stood before a batch that did not reach the trainer: the next call gives it again."""
+        if isinstance(error, StoreError) and self._moved:
+            self._engine.stop()
+            self._known_step = 0
+        else:
+            super()._not_delivered(schedule, step, error, taken=taken)
 
     @property
     def epoch(self) -> int:
