@@ -93,6 +93,11 @@ def with_control_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> Tokenize
             content["added_tokens"].append(entry)
     content["added_tokens"].sort(key=lambda token: token["id"])
     made = _variant(adapted, content, special=adapted.special_in_text, keep_names=True)
+    if any(made.token_id(token["content"]) != token["id"] for token in content["added_tokens"]):
+        raise TokenizerError(
+            f"{tokenizer.name}: its ids have gaps, which `tokenizers` closes when tokens are added",
+            hint="add the tokens with the tokenizer's own library, and save it",
+        )
     return BPETokenizer(made) if isinstance(tokenizer, BPETokenizer) else made
 
 

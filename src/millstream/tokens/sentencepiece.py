@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from millstream.errors import MissingExtra, TokenizerError
 from millstream.tokens.engine import EngineTokenizer, FastEngine, How
@@ -75,6 +76,15 @@ class SentencePieceTokenizer(EngineTokenizer):
         """The ids of one text."""
         ids: list[int] = self._processor.encode(text)
         return ids
+
+    def offsets(self, texts: Sequence[str]) -> list[tuple[Ids, NDArray[np.int64]]]:
+        """The ids of some texts, and which characters [begin, end) each of them covers."""
+        found = []
+        for text in texts:
+            pieces = self._processor.encode(text, out_type="immutable_proto").pieces
+            places = np.array([(piece.begin, piece.end) for piece in pieces], np.int64).reshape(-1, 2)
+            found.append((np.array([piece.id for piece in pieces], np.uint32), places))
+        return found
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of some ids, as far as the model keeps it: many drop or join spaces."""
