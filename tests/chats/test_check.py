@@ -37,6 +37,7 @@ def test_a_history_that_is_rendered_differently_once_it_goes_on() -> None:
         Encoder(bpe(), Forgetful())
     for train in ("last", "last_round"):
         Encoder(bpe(), Forgetful(), policy=Policy(train))
+    Encoder(bpe(), Forgetful(), check=False)
 
 
 def test_two_beginnings_of_text() -> None:

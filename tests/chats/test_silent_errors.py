@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,9 @@ def _policy(train: Any) -> Any:
 def test_no_rows_are_no_rows(boundary: Any) -> None:
     assert encoder(boundary=boundary).encode_rows([]) == []
     assert [len(row) for row in encoder(boundary=boundary).encode_rows([[], []])] == [0, 0]
+
+
+def test_an_encoder_works_the_same_in_another_process() -> None:
+    again = pickle.loads(pickle.dumps(encoder()))
+    row = talk(f"hi{END}", "日本 yes")
+    assert np.array_equal(again.encode([row]).rows[0][0].ids, encoder().encode([row]).rows[0][0].ids)

@@ -128,5 +128,5 @@ def _history_kept(template: Template, rows: Sequence[Supervised], policy: Policy
             raise RecipeError(
                 f"{template.name}: an answer is rendered differently once the conversation goes on, so "
                 f"train={policy.train!r} would train answers in a form that the model never writes",
-                hint='use the training variant of the template, or train="last"',
+                hint='use the training variant of the template, train="last", or check=False if no row is so',
             )

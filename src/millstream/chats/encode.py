@@ -61,6 +61,7 @@ class Encoder:
     * trust_content: control strings in the texts of the data are control tokens too; for data that nobody else wrote
     * strict: a token that lies in parts of different weight is an error; otherwise it is counted
     * add_control_tokens: work with a new tokenizer that has the template's control tokens; see `tokenizer`
+    * check: refuse a template that misleads training, as `check_template` finds out on small conversations
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Encoder:
         trust_content: bool = False,
         strict: bool = False,
         add_control_tokens: bool = False,
+        check: bool = True,
     ) -> None:
         if boundary not in get_args(Boundary):
             raise RecipeError(f"boundary={boundary!r} is unknown", hint='choose "whole" or "split"')
@@ -97,7 +99,7 @@ class Encoder:
             )
         self.tokenizer = tokenizer
         self.added_tokens = missing
-        if template is not None:
+        if template is not None and check:
             known = CheckedTokens(self.encode_rows, tokenizer.decode, frozenset(self.control_ids.values()))
             check_template(template, known, self.policy)
 

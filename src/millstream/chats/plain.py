@@ -62,8 +62,8 @@ def plain(tokenizer: Tokenizer, controls: Sequence[str] = ()) -> Plain:
         ranks, special = tokenizer.encoding._mergeable_ranks, tokenizer.encoding._special_tokens
         sizes = _sizes({rank: len(token) for token, rank in ranks.items()})
         return Plain(tokenizer, tokenizer, tuple(Control(text, id) for text, id in special.items()), sizes)
-    names = [*controls, *([] if tokenizer.eos_id is None else [tokenizer.decode([tokenizer.eos_id])])]
-    found = {name: id for name in names if (id := tokenizer.token_id(name)) is not None}
+    ending = [] if tokenizer.eos_id is None else [tokenizer.decode([tokenizer.eos_id]), "</s>"]  # some decode it to ""
+    found = {name: id for name in (*controls, *ending) if name and (id := tokenizer.token_id(name)) is not None}
     return Plain(tokenizer, tokenizer, tuple(Control(text, id) for text, id in found.items()))
 
 
