@@ -1,15 +1,15 @@
 """Conversations -> text in pieces -> ids and weights.
 
-    template.py   a conversation in the format that a model knows: ChatTemplate
-    builtin/      the formats that have a name
-    jinja.py      any other, in a sandbox
-    rendered.py   what comes out of them: pieces that know where they come from
-    masks.py      which pieces are trained, and how much
-    encode.py     pieces and weights become tokens and weights, many rows at once: Encoder
-    truncate.py   rows that are too long
-    check.py      templates that would train a model wrong
-    settings.py   all of that in one value: ChatSettings
-    block.py      a block of raw rows, encoded
+template.py   a conversation in the format that a model knows: ChatTemplate
+builtin/      the formats that have a name
+jinja.py      any other, in a sandbox
+rendered.py   what comes out of them: pieces that know where they come from
+masks.py      which pieces are trained, and how much
+encode.py     pieces and weights become tokens and weights, many rows at once: Encoder
+truncate.py   rows that are too long
+check.py      templates that would train a model wrong
+settings.py   all of that in one value: ChatSettings
+block.py      a block of raw rows, encoded
 """
 
 from millstream.chats.encode import Encoder
