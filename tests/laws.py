@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pytest
@@ -126,6 +126,8 @@ class Row:
     labels: tuple[int, ...]
     positions: tuple[int, ...] | None
     length: int
+    weights: tuple[float, ...] = ()
+    """Of the labels."""
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -139,10 +141,13 @@ def rows_of(batch: TrainingBatch, source: str = "data") -> list[Row]:
     names = batch.metadata.get("source", [source] * rows)
     lengths = [length] * rows if batch.lengths is None else batch.lengths.tolist()
     positions = [None] * rows if batch.position_ids is None else map(tuple, batch.position_ids.tolist())
-    columns = (names, map(tuple, batch.input_ids.tolist()), map(tuple, batch.labels.tolist()), positions, lengths)
+    weights = batch.loss_mask if batch.loss_weights is None else batch.loss_weights
+    columns = map(tuple, batch.input_ids.tolist()), map(tuple, batch.labels.tolist()), positions, lengths
     return [
-        Row(name, batch.metadata["epoch"], inputs, labels, places, real)
-        for name, inputs, labels, places, real in zip(*columns, strict=True)
+        Row(name, batch.metadata["epoch"], inputs, labels, places, real, weighed)
+        for name, inputs, labels, places, real, weighed in zip(
+            names, *columns, map(tuple, weights.tolist()), strict=True
+        )
     ]
 
 
@@ -155,15 +160,25 @@ def samples_of(store: TokenStore, documents: str, tail: str, length: int = LENGT
     return [tuple(tokens[at : at + length]) for at in range(0, whole, length)]
 
 
-class Ranks:
+Opened = TypeVar("Opened", bound=StoreDataLoader, covariant=True)
+
+
+class Opens(Protocol[Opened]):
+    """Data that a loader can be opened over."""
+
+    def loader(self, **given: Any) -> Opened:
+        """Open one."""
+
+
+class Ranks(Generic[Opened]):
     """The loaders of all ranks of one run, stepped together."""
 
-    def __init__(self, data: Data, work: Work, global_rows: int, **given: Any) -> None:
+    def __init__(self, data: Opens[Opened], work: Work, global_rows: int, **given: Any) -> None:
         shared = {"threads": work.threads, "prefetch": work.prefetch, "world_size": work.world_size, **given}
         rows = global_rows // work.world_size
         self.loaders = [data.loader(batch_size=rows, rank=rank, **shared) for rank in range(work.world_size)]
 
-    def __enter__(self) -> Ranks:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -108,7 +108,7 @@ def _tokens(stores: dict[str, TokenStore], origin: RowOrigin) -> tuple[int, ...]
     return tuple(int(token) for text in texts for token in text)
 
 
-def _goes_on(run: Ranks, state: dict[str, Any] | None) -> bool:
+def _goes_on(run: Ranks[Any], state: dict[str, Any] | None) -> bool:
     """Load a state, if there is one; a refusal is one of all ranks, and leaves them where they were."""
     if state is None:
         return True

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+
 import pytest
 
 from millstream.parts import statistics
@@ -20,3 +23,10 @@ def test_a_long_run_keeps_few_notes_and_always_the_first_and_the_newest(
         tokens = [tokens for _, _, tokens in run.pace]
         assert tokens[0] == 0 and tokens[-1] == number
         assert len(tokens) <= most and tokens == sorted(set(tokens))
+
+
+def test_counts_survive_a_bookmark() -> None:
+    counts = Statistics([], skipped=Counter(empty=2), changed=Counter(cut=1), dropped=Counter(short=3), started=0)
+    again = Statistics.from_json(json.loads(json.dumps(counts.to_json())))
+    again.started = 0
+    assert again == counts

@@ -6,6 +6,7 @@ last row was made the true number takes its place, and nothing else changes.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,8 +38,14 @@ class GrowingDataLoader(StoreDataLoader):
         settings: LoaderSettings,
         loss: LossMean,
     ) -> None:
+        first, complete = (member(store, True), True) if growth is None else _found(growth, member, 0)
+        if growth is not None and complete:
+            growth.close()
+            growth = None
         self._growth, self._make_member, self._name = growth, member, name
-        super().__init__({name: member(store, growth is None)}, shape, settings, loss=loss)
+        super().__init__({name: first}, shape, settings, loss=loss)
+        if growth is not None:
+            weakref.finalize(self, growth.stop)  # its thread would keep it alive, and work on
         self._known_step = 0
         self._measure()
 
@@ -55,21 +62,22 @@ class GrowingDataLoader(StoreDataLoader):
     def _follow(self) -> None:
         """Make sure that the next step is known, waiting for it if need be."""
         while self._growth is not None and self._run.step >= self._known_step:
-            self._engine.stop()
-            self._take(*self._growth.wait(self._run.members[self._name].store.documents))
+            self._take_more(self._growth)
 
     def _finish(self) -> None:
         """Wait until everything is made."""
         while self._growth is not None:
-            self._engine.stop()
-            self._take(*self._growth.wait(self._run.members[self._name].store.documents))
+            self._take_more(self._growth)
 
-    def _take(self, store: TokenStore, complete: bool) -> None:  # noqa: FBT001 - as it was found
+    def _take_more(self, growth: Growth) -> None:
+        """Wait until more is made, and go on with it."""
+        self._engine.stop()
+        member, complete = _found(growth, self._make_member, self.store.documents)
         self._check_open()
-        if complete and self._growth is not None:
-            self._growth.close()
+        if complete:
+            growth.close()
             self._growth = None
-        self._run.grow(self._name, self._make_member(store, complete))
+        self._run.grow(self._name, member)
         self._measure()
 
     @property
@@ -97,8 +105,8 @@ class GrowingDataLoader(StoreDataLoader):
 
     @property
     def _moved(self) -> bool:
-        """Whether the store was finished and moved to its place since we looked: its files are not where they were."""
-        return self._growth is not None and self._growth.output.exists()
+        """Whether the files that we read are not where they were: the store was finished, or is made anew."""
+        return self._growth is not None and self._growth.lost(self.store)
 
     def _not_delivered(self, schedule: Schedule, step: int, error: BaseException, *, taken: bool) -> None:
         """Stand where the run stood before a batch that did not reach the trainer: the next call gives it again."""
@@ -132,7 +140,15 @@ class GrowingDataLoader(StoreDataLoader):
     def explain(self, step: int) -> list[RowOrigin]:
         """Name the origin of each row of this rank's batch at any step that is known."""
         self._check_known(step, f"what step {step} holds")
-        return super().explain(step)
+        try:
+            return super().explain(step)
+        except StoreError:
+            with self._turn:
+                growth = self._growth
+                if growth is None or not growth.lost(self.store):
+                    raise
+                self._take_more(growth)
+        return self.explain(step)
 
     def steps_of(self, document: int, source: str | None = None) -> list[int]:
         """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document."""
@@ -177,10 +193,8 @@ class GrowingDataLoader(StoreDataLoader):
         """Notice what was made meanwhile."""
         if self._growth is not None:
             with self._turn:
-                store, complete = self._growth.look()
-                if store is not None and complete:
-                    self._engine.stop()
-                    self._take(store, complete)
+                if self._growth is not None and self._growth.look()[1]:
+                    self._take_more(self._growth)
 
     def _check_known(self, step: int, what: str) -> None:
         self._look()
@@ -197,6 +211,17 @@ class GrowingDataLoader(StoreDataLoader):
         """Wait until all rows are made; only what looks ahead needs it."""
         with self._turn:
             self._finish()
+
+
+def _found(growth: Growth, member: MakeMember, documents: int) -> tuple[Member, bool]:
+    """Wait for more documents than these; gives their part in the run, and whether they are all."""
+    while True:
+        store, complete = growth.wait(documents)
+        try:
+            return member(store, complete), complete
+        except StoreError:
+            if complete or not growth.lost(store):
+                raise
 
 
 def states_unknown(state: Mapping[str, Any]) -> bool:

@@ -76,8 +76,17 @@ class Growth:
                 raise ClosedError("this loader was closed while it waited for its rows", hint="make a new one")
             time.sleep(_LOOK_S)
 
-    def close(self) -> None:
-        """Stop making; what was made stays, and the next loader goes on from there."""
+    def lost(self, store: TokenStore) -> bool:
+        """Whether files of a store that was found are gone: it was finished and moved, or somebody makes it anew."""
+        layout = store.layout
+        return self.output.exists() or not all(layout.path_of(shard).exists() for shard in range(len(layout.table)))
+
+    def stop(self) -> None:
+        """Stop making soon; what was made stays, and the next loader goes on from there."""
         self._closing = True
+
+    def close(self) -> None:
+        """Stop making."""
+        self.stop()
         if self._thread is not threading.current_thread():
             self._thread.join()

@@ -68,11 +68,9 @@ class Member:
     """What the store is made from, where that names it better than what it holds so far."""
 
     @classmethod
-    def packed(
-        cls, store: TokenStore, shape: RowShape, shuffle: Shuffle, key: int, window_documents: int = WINDOW_DOCUMENTS
-    ) -> Member:
+    def packed(cls, store: TokenStore, shape: RowShape, shuffle: Shuffle, key: int) -> Member:
         """Pack the documents of a store into rows: which ones share a row follows from the key, not from the epoch."""
-        packing = packing_of(store.layout, window_documents, shape.length, key if shuffle == "global" else None)
+        packing = packing_of(store.layout, WINDOW_DOCUMENTS, shape.length, key if shuffle == "global" else None)
         return cls(store, Share(packing.samples, shuffle, packed=True), shape, packing=packing)
 
     @classmethod

@@ -184,6 +184,6 @@ class Run:
         for name, member in self.members.items():
             if not member.shape.whole_documents:
                 found[f"tail_tokens:{name}"] = member.shape.tail_tokens(member.store, member.share.samples)
-        if self.settings.drop_last:
+        if self.settings.drop_last and self.phase.size < UNKNOWN // 2:
             found["dropped_rows"] = self.phase.size % self.phase.global_rows
         return found

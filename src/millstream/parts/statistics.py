@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from millstream.sources import FoundFile
 MOST_EXAMPLES = 5
 MOST_SAMPLES = 200
 LENGTH_BINS = 48
+COUNTERS = ("skipped", "changed", "dropped")
 
 
 @dataclass(slots=True)
@@ -52,10 +53,18 @@ class Statistics:
         """Counts of a run that has done nothing yet."""
         return cls([FileCounts() for _ in files])
 
+    def to_json(self) -> dict[str, Any]:
+        """Counts as JSON holds them.
+
+        >>> Statistics([], skipped=Counter(empty=2)).to_json()["skipped"]  # `asdict` would count the pair
+        {'empty': 2}
+        """
+        return {**asdict(self), **{name: dict(getattr(self, name)) for name in COUNTERS}}
+
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Statistics:
-        """Counts as `dataclasses.asdict` gave them."""
-        counters = {name: Counter(content[name]) for name in ("skipped", "changed", "dropped")}
+        """Counts as `to_json` gave them."""
+        counters = {name: Counter(content[name]) for name in COUNTERS}
         files = [FileCounts(**counts) for counts in content["files"]]
         pace = [(seconds, source_bytes, tokens) for seconds, source_bytes, tokens in content["pace"]]
         return cls(**{**content, **counters, "files": files, "pace": pace, "started": time.perf_counter()})

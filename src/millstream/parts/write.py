@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,8 @@ class StoreBuilder:
 
     def mark_if_due(self, each: Placed, parts: int) -> None:
         """Let a later run go on behind this part, the `parts`-th, if enough was written since the last time."""
-        if self._unmarked >= MARK_BYTES and not self._held:
+        follows = self._mixing is not None  # then somebody reads what lies there already
+        if (follows or self._unmarked >= MARK_BYTES) and not self._held:
             self._unmarked = 0
             self.writer.checkpoint()
             self.origins.checkpoint()
@@ -149,7 +150,7 @@ class StoreBuilder:
                 documents=self._documents,
                 file=each.file,
                 rows_before=each.rows_before + each.part.rows,
-                statistics=asdict(self._ledger.statistics),
+                statistics=self._ledger.statistics.to_json(),
                 bad=dict(self._ledger.bad.counts),
                 kept=kept,
             )

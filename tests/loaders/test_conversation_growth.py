@@ -1,0 +1,235 @@
+"""Conversations that are trained on while they are made: by one process of several, which may die."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chats.chatml import bpe
+from laws import Row, rows_of
+from loaders.conversations import CHAT, CHUNK_BYTES, LENGTH, Chats, Tap, conversation, small
+from millstream.errors import ClosedError, MillstreamError, UnknownLength
+from millstream.loaders.conversation import ConversationDataLoader
+from millstream.store import disk
+
+SIZES = tuple(number * 7 % 30 + 1 for number in range(90))
+
+
+@pytest.fixture(autouse=True)
+def patched() -> Iterator[pytest.MonkeyPatch]:
+    with small() as patch:
+        yield patch
+
+
+@pytest.fixture(params=[False, True], ids=["padded", "packed"])
+def chats(request: pytest.FixtureRequest, tmp_path: Path) -> Chats:
+    return Chats(SIZES, "growing", request.param, tmp_path / "cache")
+
+
+def rest_of_epoch(loader: ConversationDataLoader) -> list[Row]:
+    return [row for batch in loader for row in rows_of(batch)]
+
+
+def expected(chats: Chats) -> list[Row]:
+    """The rows of an epoch, once everything is made."""
+    with Chats(chats.sizes, "made", chats.packing).loader(batch_size=4) as loader:
+        return rest_of_epoch(loader)
+
+
+def within(seconds: float, call: Callable[[], Any]) -> Any:
+    """Call, and insist that it does not take long."""
+    began = time.monotonic()
+    found = call()
+    assert time.monotonic() - began < seconds
+    return found
+
+
+def test_a_follower_goes_on_when_the_maker_stops(chats: Chats, patched: pytest.MonkeyPatch) -> None:
+    """It takes over, and what was made before is made anew under its feet."""
+    Tap().install(patched)
+    whole = expected(chats)
+    maker, follower = (chats.loader(batch_size=4) for _ in range(2))
+    got = [row for _ in range(5) for row in rows_of(follower.next())]
+    assert maker._growth is not None and follower._growth is not None
+    maker.close()
+    assert follower._growth is not None
+    got += rest_of_epoch(follower)
+    follower.close()
+    assert got == whole
+
+
+def test_steps_stay_explained_when_the_maker_stops(chats: Chats, patched: pytest.MonkeyPatch) -> None:
+    Tap().install(patched)
+    maker, follower = (chats.loader(batch_size=4) for _ in range(2))
+    rows = [rows_of(follower.next()) for _ in range(3)]
+    maker.close()
+    follower.wait()
+    for step, batch in enumerate(rows):
+        assert [o.text for o in follower.explain(step)] == [bpe().decode(list(row.tokens)) for row in batch]
+    follower.close()
+
+
+def test_rows_that_were_known_are_waited_for_when_they_are_made_anew(chats: Chats, patched: pytest.MonkeyPatch) -> None:
+    """The files that a follower was about to read went with the maker."""
+    tap = Tap()
+    tap.install(patched)
+    tap.allowed = 20
+    whole = expected(chats)
+    maker, follower = (chats.loader(batch_size=4, prefetch=1) for _ in range(2))
+    got = rows_of(follower.next())
+    tap.allowed = tap.used
+    maker.close()
+    got += rows_of(follower.get_batch(2))  # starts the engine anew, over files that are gone
+    got += rest_of_epoch(follower)
+    follower.close()
+    assert got == whole
+
+
+def test_what_looks_ahead_is_refused_until_all_is_made(chats: Chats, patched: pytest.MonkeyPatch) -> None:
+    tap = Tap()
+    tap.install(patched)
+    with chats.loader(batch_size=4) as loader:
+        patched.undo()
+        rows = rows_of(loader.next()) if loader._known_step else []
+        tap.allowed = -(10**9)
+        for ask in (
+            loader.get_num_batches,
+            lambda: loader.steps_of(0),
+            lambda: loader.seek(10**6),
+            lambda: loader.explain(10**6),
+        ):
+            with pytest.raises(UnknownLength, match="not known yet") as caught:
+                ask()
+            assert caught.value.hint and "loader.wait()" in caught.value.hint
+        assert loader.step == bool(rows)
+
+
+def test_a_member_of_a_mixture_is_waited_for(chats: Chats, patched: pytest.MonkeyPatch) -> None:
+    Tap().install(patched)
+    with chats.loader(batch_size=4) as loader:
+        assert loader._growth is not None
+        assert loader.member.store.documents == len(SIZES)
+        assert loader._growth is None
+
+
+def damaged(folder: Path, bad: str) -> Path:
+    """Conversations, the last but one of which cannot be used."""
+    lines = [json.dumps(conversation(number, size)) for number, size in enumerate(SIZES)]
+    path = folder / "chats.jsonl"
+    path.write_text("\n".join([*lines[:-1], bad, lines[-1]]) + "\n")
+    return path
+
+
+def over(path: Path, cache: Path, **given: Any) -> ConversationDataLoader:
+    how = {"reading": {"chunk_bytes": CHUNK_BYTES}, "cache_dir": cache, "framework": "numpy", "max_length": LENGTH}
+    return ConversationDataLoader(path, tokenizer=bpe(), **{**how, **CHAT, **given})
+
+
+BAD = ['{"messages": []}', "no json", '{"messages": [{"role": "user", "content": "only asked"}]}', '{"messages": 3}']
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_row_is_named_by_file_and_line_when_its_turn_comes(tmp_path: Path, bad: str) -> None:
+    path = damaged(tmp_path, bad)
+    with pytest.raises(MillstreamError) as caught, over(path, tmp_path / "cache", untrained="error") as loader:
+        for _ in range(200):
+            loader.next()
+    assert f"chats.jsonl:{len(SIZES)}" in str(caught.value) or f"line {len(SIZES)}" in str(caught.value)
+
+
+@pytest.mark.parametrize("on_bad", ["skip", "quarantine"])
+def test_bad_rows_that_are_left_out_are_counted(tmp_path: Path, on_bad: str) -> None:
+    path = damaged(tmp_path, "\n".join(BAD))
+    with over(path, tmp_path / "cache", on_bad=on_bad, untrained="error") as loader:
+        loader.wait()
+        store = loader.store
+        assert store.documents == len(SIZES)
+        assert sum(store.manifest["recipe"]["left_out"].values()) == len(BAD)
+        aside = list(store.path.parent.glob("*.quarantine.jsonl*"))
+        assert len(aside) == (on_bad == "quarantine")
+
+
+def test_close_returns_promptly_while_rows_are_made(chats: Chats, patched: pytest.MonkeyPatch) -> None:
+    """Also while another thread waits for rows, which is told so."""
+    tap = Tap()
+    tap.install(patched)
+    loader = chats.loader(batch_size=4)
+    tap.allowed = -(10**9)
+    told = list[BaseException]()
+
+    def wait() -> None:
+        try:
+            while True:
+                loader.next()
+        except ClosedError as error:
+            told.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    time.sleep(0.05)
+    within(2, loader.close)
+    within(2, waiting.join)
+    assert len(told) == 1
+    with pytest.raises(ClosedError):
+        loader.next()
+
+
+def test_a_loader_that_is_dropped_stops_making(chats: Chats, patched: pytest.MonkeyPatch) -> None:
+    tap = Tap()
+    tap.install(patched)
+    loader = chats.loader(batch_size=4)
+    assert loader._growth is not None
+    thread = loader._growth._thread
+    assert thread.is_alive()
+    del loader
+    gc.collect()
+    within(3, lambda: thread.join(3))
+    assert not thread.is_alive()
+
+
+def test_a_forked_child_follows_its_parent(chats: Chats, patched: pytest.MonkeyPatch) -> None:
+    """It has no thread that makes anything; where the parent dies, nobody would."""
+    Tap().install(patched)
+    whole = expected(chats)
+    with chats.loader(batch_size=4) as loader:
+        got = rows_of(loader.next())
+        if (child := os.fork()) == 0:
+            rows = [row for batch in loader for row in rows_of(batch)]
+            os._exit(0 if rows == whole[len(got) :] else 1)
+        got += rest_of_epoch(loader)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert got == whole
+
+
+def test_a_full_disk_surfaces_and_the_next_loader_goes_on(chats: Chats, patched: pytest.MonkeyPatch) -> None:
+    Tap().install(patched)
+    whole = expected(chats)
+    write, left = disk.write, 40
+
+    def fill(*arguments: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(*arguments)
+
+    patched.setattr(disk, "write", fill)
+    got = list[Row]()
+    with pytest.raises(MillstreamError, match="space|full") as caught, chats.loader(batch_size=4) as loader:
+        for _ in range(200):
+            got += rows_of(loader.next())
+    assert caught.value.hint
+    patched.setattr(disk, "write", write)
+    assert got == whole[: len(got)]
+    with chats.loader(batch_size=4) as loader:
+        assert rest_of_epoch(loader) == whole
