@@ -6,6 +6,10 @@ import errno
 import gc
 import json
 import os
+import random
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,9 +20,14 @@ import pytest
 
 from chats.chatml import bpe
 from laws import Row, rows_of
-from loaders.conversations import CHAT, CHUNK_BYTES, LENGTH, Chats, Tap, conversation, small
+from loaders.conversations import CHAT, CHUNK_BYTES, LENGTH, Chats, Tap, conversation, files_of, small
+from loaders.samples import ran
 from millstream.errors import ClosedError, MillstreamError, UnknownLength
+from millstream.loaders.chat_keywords import chat_settings
 from millstream.loaders.conversation import ConversationDataLoader
+from millstream.parts.mixing import Mixing
+from millstream.parts.prepare import Making, Means, prepare_store
+from millstream.sources import Reading, discover
 from millstream.store import disk
 
 SIZES = tuple(number * 7 % 30 + 1 for number in range(90))
@@ -225,7 +234,7 @@ def test_a_full_disk_surfaces_and_the_next_loader_goes_on(chats: Chats, patched:
 
     patched.setattr(disk, "write", fill)
     got = list[Row]()
-    with pytest.raises(MillstreamError, match="space|full") as caught, chats.loader(batch_size=4) as loader:
+    with pytest.raises(MillstreamError, match="space") as caught, chats.loader(batch_size=4) as loader:
         for _ in range(200):
             got += rows_of(loader.next())
     assert caught.value.hint
@@ -233,3 +242,109 @@ def test_a_full_disk_surfaces_and_the_next_loader_goes_on(chats: Chats, patched:
     assert got == whole[: len(got)]
     with chats.loader(batch_size=4) as loader:
         assert rest_of_epoch(loader) == whole
+
+
+def start_rank(chats: Chats, rank: int, ranks: int, deadline: int) -> subprocess.Popen[str]:
+    """Begin a rank in a process of its own; it kills itself at its `deadline`-th step of making."""
+    tests = Path(__file__).parents[1]
+    arguments = [files_of(chats.sizes), chats.cache, int(chats.packing), rank, ranks, deadline]
+    return subprocess.Popen(
+        [sys.executable, "-m", "loaders.maker_script", *map(str, arguments)],
+        cwd=tests,
+        env={**os.environ, "PYTHONPATH": str(tests)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, list[Any]]:
+    """How a rank ended, and its batches: (ids, labels) each."""
+    printed, complaints = process.communicate(timeout=120)
+    assert process.returncode in (0, -signal.SIGKILL), complaints
+    lines = printed.splitlines()
+    whole = lines if printed.endswith("\n") else lines[:-1]
+    return process.returncode, [json.loads(line) for line in whole]
+
+
+def batches_of(rows: list[Row], rank: int, ranks: int) -> list[Any]:
+    """What a rank gets of the rows of an epoch, in steps of four rows."""
+    own = 4 // ranks
+    steps = [rows[at : at + 4][rank * own : (rank + 1) * own] for at in range(0, len(rows), 4)]
+    return [[[list(row.inputs) for row in step], [list(row.labels) for row in step]] for step in steps]
+
+
+def made_by_prepare(chats: Chats, folder: Path) -> dict[str, bytes]:
+    """The files of the store that `prepare` makes of the same conversations in the same order."""
+    reading = Reading(chunk_bytes=CHUNK_BYTES, whole_rows=True)
+    how = chat_settings(CHAT, None, LENGTH)
+    prepare_store(
+        discover(files_of(chats.sizes)),
+        folder / "s",
+        Making(reading, tokenizer=bpe(), chat=how, mixing=Mixing(0)),
+        Means(),
+    )
+    return content_of(folder / "s")
+
+
+def content_of(store: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(store)): p.read_bytes() for p in store.rglob("*") if p.is_file() and "report" not in p.name
+    }
+
+
+def finished(chats: Chats) -> dict[str, bytes]:
+    """The files of the only store of the cache; nothing else is left there."""
+    (store,) = (chats.cache / "stores").iterdir()
+    return content_of(store)
+
+
+def test_a_maker_that_is_killed_again_and_again_leaves_the_same_bytes(tmp_path: Path) -> None:
+    chats = Chats(SIZES, "growing", packing=False, cache=tmp_path / "cache")
+    whole, chance, kills = expected(chats), random.Random(3), 0
+    for patience in (30, 60, 90, 0):
+        deadline = chance.randint(patience // 2, patience)
+        code, got = ended(start_rank(chats, 0, 1, deadline))
+        kills += code != 0
+        assert got == batches_of(whole, 0, 1)[: len(got)]
+    assert kills >= 2
+    assert len(got) == len(batches_of(whole, 0, 1))
+    assert finished(chats) == made_by_prepare(chats, tmp_path)
+
+
+@pytest.mark.parametrize(("ranks", "packing"), [(2, True), (4, False)])
+def test_ranks_follow_one_maker_and_one_of_them_takes_over_when_it_is_killed(
+    ranks: int, packing: bool, tmp_path: Path
+) -> None:
+    """Whoever makes kills itself early: of all ranks one is left in the end, and has all its rows."""
+    chats = Chats(SIZES, "growing", packing, tmp_path / "cache")
+    whole = expected(chats)
+    deadlines = [30, 60, 90, 0] if ranks == 4 else [45, 0]
+    running = [start_rank(chats, rank, ranks, deadline) for rank, deadline in enumerate(deadlines)]
+    codes, delivered = zip(*map(ended, running), strict=True)
+    assert codes[-1] == 0
+    for rank, (code, got) in enumerate(zip(codes, delivered, strict=True)):
+        full = batches_of(whole, rank, ranks)
+        assert got == (full if code == 0 else full[: len(got)])
+    assert finished(chats) == made_by_prepare(chats, tmp_path)
+
+
+def test_an_interpreter_that_ends_leaves_what_it_made(tmp_path: Path) -> None:
+    """Without close(), in the middle of making: it ends promptly, and the next one goes on."""
+    chats = Chats(tuple(number % 50 + 1 for number in range(600)), "growing", False, tmp_path / "cache")
+    code = """
+        import sys
+        from loaders.conversations import Chats
+        from pathlib import Path
+        chats = Chats(tuple(number % 50 + 1 for number in range(600)), "growing", False, Path(sys.argv[1]))
+        loader = chats.loader(batch_size=4, prefetch=1)
+        print("begun", loader._growth is not None)
+    """
+    tests = Path(__file__).parents[1]
+    began = time.monotonic()
+    (printed,) = ran(code, tmp_path / "cache", env={**os.environ, "PYTHONPATH": str(tests)})
+    assert printed.startswith("begun")
+    assert time.monotonic() - began < 20
+    with chats.loader(batch_size=4) as loader:
+        loader.wait()
+        assert loader.store.documents == 600
