@@ -55,10 +55,11 @@ class MixedDataLoader(StoreDataLoader):
         shared.setdefault("labels", first.settings.labels)
         settings = resolve(shared)
         for name, loader in loaders.items():
-            if not _alike(loader, first) or loader.settings.labels != settings.labels:
+            other = next((each for each, one in loaders.items() if not _alike(loader, one)), next(iter(loaders)))
+            if not _alike(loader, loaders[other]) or loader.settings.labels != settings.labels:
                 raise LoaderError(
                     f"the rows of {name!r} ({loader.shape}, labels={loader.settings.labels!r}) differ from those of "
-                    f"{next(iter(loaders))!r} ({first.shape}, labels={settings.labels!r})",
+                    f"{other!r} ({loaders[other].shape}, labels={settings.labels!r})",
                     hint="make all loaders with the same chunk_size or max_length, documents, tail, pad_id and labels",
                 )
         if "shuffle" in shared and any(loader.settings.shuffle != settings.shuffle for loader in loaders.values()):
