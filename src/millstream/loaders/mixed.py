@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import combinations
 from typing import TypeAlias, Unpack
 
 from millstream.errors import LoaderError
@@ -54,14 +55,18 @@ class MixedDataLoader(StoreDataLoader):
         first = next(iter(loaders.values()))
         shared.setdefault("labels", first.settings.labels)
         settings = resolve(shared)
-        for name, loader in loaders.items():
-            other = next((each for each, one in loaders.items() if not _alike(loader, one)), next(iter(loaders)))
-            if not _alike(loader, loaders[other]) or loader.settings.labels != settings.labels:
+        for (other, one), (name, loader) in combinations(loaders.items(), 2):
+            if not _alike(loader, one):
                 raise LoaderError(
                     f"the rows of {name!r} ({loader.shape}, labels={loader.settings.labels!r}) differ from those of "
-                    f"{other!r} ({loaders[other].shape}, labels={settings.labels!r})",
+                    f"{other!r} ({one.shape}, labels={one.settings.labels!r})",
                     hint="make all loaders with the same chunk_size or max_length, documents, tail, pad_id and labels",
                 )
+        if settings.labels != first.settings.labels:
+            raise LoaderError(
+                f"the mixture has labels={settings.labels!r}, its loaders labels={first.settings.labels!r}",
+                hint="leave labels= out here: it is that of the mixed loaders",
+            )
         if "shuffle" in shared and any(loader.settings.shuffle != settings.shuffle for loader in loaders.values()):
             raise LoaderError(
                 f"shuffle={shared['shuffle']!r} is not how the mixed loaders shuffle",
@@ -84,6 +89,8 @@ class MixedDataLoader(StoreDataLoader):
 
 def _alike(loader: Mixable, other: Mixable) -> bool:
     """Whether the rows of two loaders can lie in one batch. Conversations may lie beside windows of text."""
+    if loader.settings.labels != other.settings.labels:
+        return False
     if type(loader) is type(other):
         return loader.shape == other.shape
     return (loader.shape.length, loader.shape.pad_id) == (other.shape.length, other.shape.pad_id)
