@@ -90,7 +90,7 @@ def theirs(path: Path, folder: Path, processes: int) -> tuple[int, int]:
     workers = None if processes == 1 else processes
     data = data.map(tokenised, remove_columns=data.column_names, num_proc=workers)
     data = pack_dataset(data, LENGTH, strategy="bfd", map_kwargs={"num_proc": workers})
-    collator = DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True, max_length=None)
+    collator = DataCollatorForLanguageModeling(pad_token_id=0, padding_free=True)
     trained = 0
     for batch in DataLoader(data.shuffle(seed=0), batch_size=BATCH, collate_fn=collator):
         trained += int((batch["labels"] >= 0).sum())
