@@ -83,7 +83,8 @@ def theirs(path: Path, folder: Path, processes: int) -> tuple[int, int]:
         made = tokenizer.apply_chat_template(
             example["messages"], chat_template=TEMPLATE, return_dict=True, return_assistant_tokens_mask=True
         )
-        return {"input_ids": made["input_ids"], "assistant_masks": made["assistant_masks"]}
+        pairs = zip(made["input_ids"], made["assistant_masks"], strict=True)
+        return {"input_ids": made["input_ids"], "labels": [id if trained else -100 for id, trained in pairs]}
 
     data = datasets.load_dataset("json", data_files=str(path), split="train", cache_dir=str(folder / "datasets"))
     rows = len(data)
