@@ -1,6 +1,6 @@
 """Run by test_conversation_growth.py: one rank of a run over conversations that are made meanwhile.
 
-Arguments: source, cache, packing, rank, ranks, seed, and the step of making at which the process kills itself (0: none).
+Arguments: source, cache, packing, rank, ranks, and the step of making at which it kills itself (0: none).
 It prints what it delivered, one batch a line, until the end of the epoch.
 """
 

@@ -278,12 +278,8 @@ def made_by_prepare(chats: Chats, folder: Path) -> dict[str, bytes]:
     """The files of the store that `prepare` makes of the same conversations in the same order."""
     reading = Reading(chunk_bytes=CHUNK_BYTES, whole_rows=True)
     how = chat_settings(CHAT, None, LENGTH)
-    prepare_store(
-        discover(files_of(chats.sizes)),
-        folder / "s",
-        Making(reading, tokenizer=bpe(), chat=how, mixing=Mixing(0)),
-        Means(),
-    )
+    making = Making(reading, tokenizer=bpe(), chat=how, mixing=Mixing(0))
+    prepare_store(discover(files_of(chats.sizes)), folder / "s", making, Means())
     return content_of(folder / "s")
 
 

@@ -57,8 +57,10 @@ def updates(data: Chats, ranks: int, accumulation: int, mean: Any, count: int) -
             assert len(facts) == 1
             ((tokens, _),) = facts
             assert tokens == sum(b.metadata["loss_tokens"] for step in steps[at : at + accumulation] for b in step)
-        parts = [[scaled(batch) for batch in step] for step in steps]
-        return [math.fsum(sum(parts[at : at + accumulation], [])) for at in range(0, len(parts), accumulation)]
+        return [
+            math.fsum(scaled(batch) for step in steps[at : at + accumulation] for batch in step)
+            for at in range(0, len(steps), accumulation)
+        ]
     finally:
         for loader in loaders:
             loader.close()
@@ -112,7 +114,7 @@ def test_a_mean_of_means_is_wrong_and_the_denominators_are_right(tmp_path: Any) 
         for count in (10, 2):
             writer.append([1] + [2] * count, weights=[0.0] + [1.0] * count)
     for accumulation, ranks in ((2, 1), (1, 2)):
-        shared = {"batch_size": 1, "shuffle": False, "framework": "numpy", "max_length": 16}
+        shared: Any = {"batch_size": 1, "shuffle": False, "framework": "numpy", "max_length": 16}
         loaders = [
             ConversationDataLoader(tmp_path / "s", accumulation=accumulation, rank=rank, world_size=ranks, **shared)
             for rank in range(ranks)

@@ -15,6 +15,7 @@ from millstream.store import TokenStore, TokenStoreWriter, column, disk, growing
 from millstream.store.format import Frame
 from millstream.store.manifest import describe, sealed
 from millstream.store.table import Rows, encode_table
+from millstream.store.weights import WEIGHTED
 
 Documents = Sequence[Any]  # of lists or arrays of ids
 
@@ -38,11 +39,21 @@ def corpus(count: int = 30, seed: int = 1, most: int = 40) -> list[list[int]]:
     return [random.integers(0, 50257, random.integers(0, most)).tolist() for _ in range(count)]
 
 
+def weights_of(text: Sequence[int]) -> list[float]:
+    """What the tokens of a document weigh, where a store holds that; none for some, more than one for others."""
+    return [(0, 1, 0.25, 3)[token % 4] for token in text]
+
+
+def add(writing: TokenStoreWriter, texts: Documents) -> None:
+    """Add documents one by one, with their weights where the store holds such."""
+    for each in texts:
+        writing.append(each, **({"weights": weights_of(each)} if writing.dtype == WEIGHTED else {}))
+
+
 def write_store(path: Path, texts: Documents, **settings: Any) -> Path:
     """Write documents one by one and seal."""
     with TokenStoreWriter(path, **settings) as writing:
-        for each in texts[writing.documents - writing.parent_documents :]:
-            writing.append(each)
+        add(writing, texts[writing.documents - writing.parent_documents :])
     return path
 
 

@@ -4,29 +4,31 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import millstream
 from millstream.errors import StoreError
 from millstream.store import TokenStore, TokenStoreWriter, column, growing, packed
+from millstream.store.weights import WEIGHTED
 from store.crash import Crash, FailingDisk
-from store.samples import corpus, read_back, shrink, snapshot, write_store
+from store.samples import add, corpus, read_back, shrink, snapshot, write_store
 
 OLD, NEW = corpus(12, seed=3), corpus(20, seed=4)
 
 
-def crash_at(limit: int, path: Path, *, power: bool, append: bool, compress: bool) -> bool:
+def crash_at(limit: int, path: Path, *, power: bool, append: bool, **settings: Any) -> bool:
     """Write until operation `limit`; tell whether the writer was finished before."""
     failing = FailingDisk(path.parent, limit)
     with pytest.MonkeyPatch.context() as patch:
         shrink(patch)
         if append:
-            write_store(path, OLD, shard_tokens=100)
+            write_store(path, OLD, shard_tokens=100, dtype=settings["dtype"])
         failing.remember()
         failing.install(patch)
         try:
-            write_store(path, NEW, shard_tokens=100, append=append, compress=compress)
+            write_store(path, NEW, shard_tokens=100, append=append, **settings)
         except Crash:
             if power:
                 failing.blackout()
@@ -48,40 +50,43 @@ def check_after_crash(path: Path, *, append: bool) -> None:
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
 @pytest.mark.parametrize("compress", [False, True], ids=["plain", "packed"])
-@pytest.mark.parametrize(("form", "append"), [("s", False), ("s.bin", False), ("s", True)])
+@pytest.mark.parametrize(
+    ("form", "append", "dtype"),
+    [("s", False, None), ("s.bin", False, None), ("s", True, None), ("s", False, WEIGHTED)],
+)
 def test_a_writer_that_stops_at_any_operation_leaves_the_last_version_and_goes_on(
-    tmp_path: Path, form: str, append: bool, compress: bool, power: bool
+    tmp_path: Path, form: str, append: bool, dtype: str | None, compress: bool, power: bool
 ) -> None:
+    settings: dict[str, Any] = {"compress": compress, "dtype": dtype}
     wanted: dict[str, bytes] = {}
     finished, limit = False, 0
     while not finished:
         limit += 1
         path = tmp_path / str(limit) / form
         path.parent.mkdir()
-        finished = crash_at(limit, path, power=power, append=append, compress=compress)
+        finished = crash_at(limit, path, power=power, append=append, **settings)
         check_after_crash(path, append=append)
         with pytest.MonkeyPatch.context() as patch:
             shrink(patch)
             if append:  # `documents` counts the old ones too, so the whole list can be given
-                resume_append(path, compress=compress)
+                resume_append(path, **settings)
             else:
-                write_store(path, NEW, shard_tokens=100, resume=True, compress=compress)
-            wanted = wanted or whole(tmp_path / "whole" / form, append=append, compress=compress)
+                write_store(path, NEW, shard_tokens=100, resume=True, **settings)
+            wanted = wanted or whole(tmp_path / "whole" / form, append=append, **settings)
         assert snapshot(path.parent) == wanted, f"stopped at operation {limit}"
     assert limit > 40
 
 
-def resume_append(path: Path, *, compress: bool) -> None:
-    with TokenStoreWriter(path, shard_tokens=100, append=True, resume=True, compress=compress) as writer:
-        for each in (OLD + NEW)[writer.documents :]:
-            writer.append(each)
+def resume_append(path: Path, **settings: Any) -> None:
+    with TokenStoreWriter(path, shard_tokens=100, append=True, resume=True, **settings) as writer:
+        add(writer, (OLD + NEW)[writer.documents :])
 
 
-def whole(path: Path, *, append: bool, compress: bool) -> dict[str, bytes]:
+def whole(path: Path, *, append: bool, **settings: Any) -> dict[str, bytes]:
     """The files of a store whose writer was never stopped."""
     if append:
-        write_store(path, OLD, shard_tokens=100)
-    write_store(path, NEW, shard_tokens=100, append=append, compress=compress)
+        write_store(path, OLD, shard_tokens=100, dtype=settings["dtype"])
+    write_store(path, NEW, shard_tokens=100, append=append, **settings)
     return snapshot(path.parent)
 
 

@@ -12,18 +12,22 @@ from hypothesis import strategies as st
 
 from millstream.errors import StoreError
 from millstream.store import TokenStore, TokenStoreWriter
-from store.samples import complaint, corpus, shrink, snapshot, write_store
+from millstream.store.weights import WEIGHTED
+from store.samples import add, complaint, corpus, shrink, snapshot, weights_of, write_store
 
 TEXTS = corpus(24, seed=9)
 MANIFEST_AND_TABLES = (".json", ".tab")
+PLAIN = [(form, compress, None) for form in ("s", "s.bin") for compress in (False, True)]
+FORMS = [*PLAIN, ("s", False, WEIGHTED), ("s.bin", True, WEIGHTED)]
 
 
-@pytest.fixture(scope="module", params=[("s", False), ("s.bin", False), ("s", True), ("s.bin", True)], ids=str)
+@pytest.fixture(scope="module", params=FORMS, ids=str)
 def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         shrink(patch)
-        form, compress = request.param
-        return write_store(tmp_path_factory.mktemp("d") / form, TEXTS, shard_tokens=200, compress=compress)
+        form, compress, dtype = request.param
+        path = tmp_path_factory.mktemp("d") / form
+        return write_store(path, TEXTS, shard_tokens=200, compress=compress, dtype=dtype)
 
 
 @st.composite
@@ -68,8 +72,10 @@ def read_or_refuse(path: Path) -> bool:
     """Use a store in every way; tell whether it gave the right data. Wrong data must be known to verify()."""
     try:
         store = TokenStore(path)
+        weighted = store.dtype == WEIGHTED
         report = store.verify()
         found = [store.document(i).tolist() for i in range(store.documents)]
+        weights = [store.weights(*store.document_span(i)).tolist() for i in range(store.documents)] if weighted else []
         found_again = [store.document_at(t) for t in range(len(store))]
         store.log()
         store.spans_of(0, len(store))
@@ -77,6 +83,7 @@ def read_or_refuse(path: Path) -> bool:
         assert str(path.parent) in str(error)
         return False
     right = found == TEXTS and found_again == [i for i, text in enumerate(TEXTS) for _ in text]
+    right = right and (not weighted or weights == list(map(weights_of, TEXTS)))
     assert right or not report.ok
     return right
 
@@ -108,23 +115,22 @@ def test_a_table_of_another_version_is_noticed_at_open(tmp_path: Path) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(data=st.data(), compress=st.booleans())
+@given(data=st.data(), compress=st.booleans(), dtype=st.sampled_from([None, WEIGHTED]))
 def test_a_damaged_unfinished_store_is_refused_or_resumed_to_the_right_tokens(
-    data: st.DataObject, compress: bool
+    data: st.DataObject, compress: bool, dtype: str | None
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         shrink(patch)
         path = Path(folder, "s")
-        writer = TokenStoreWriter(path, shard_tokens=200, compress=compress)
-        for each in TEXTS[:20]:
-            writer.append(each)
+        writer = TokenStoreWriter(path, shard_tokens=200, compress=compress, dtype=dtype)
+        add(writer, TEXTS[:20])
         writer.checkpoint()
         writer.abandon()
         name = data.draw(st.sampled_from(sorted(snapshot(path))))
         file = path / name
         file.write_bytes(data.draw(damage(file.read_bytes(), b"other")))
         try:
-            write_store(path, TEXTS, shard_tokens=200, resume=True)
+            write_store(path, TEXTS, shard_tokens=200, resume=True, dtype=dtype)
         except StoreError:
             return
         read_or_refuse(path)

@@ -10,10 +10,12 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 import xxhash
 
 from millstream.compression import decompress
-from millstream.store import TokenStore
+from millstream.store import TokenStore, TokenStoreWriter
+from millstream.store.weights import WEIGHTS
 from store.samples import read_back, snapshot, write_store
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -30,10 +32,18 @@ def write_golden(folder: Path) -> None:
     write_store(folder / "one.bin", FIRST)
     write_store(folder / "wide.bin", [[65536, 4294967295]], dtype="uint32")
     write_store(folder / "signed.bin", [[2147483647]], dtype="int32")
+    with TokenStoreWriter(folder / "weighted", dtype="weighted") as writer:
+        writer.append([1, 2, 3], weights=[0, 1, 0.5])
+        writer.append([])
+        writer.finish_shard()  # a store that others follow gets a shard whenever it is asked for one
+        writer.append([16777215, 5], weights=[75, 3])
+    with TokenStoreWriter(folder / "weighted", append=True) as writer:
+        writer.append([4], weights=[0.07])
 
 
 def write_packed_golden(folder: Path) -> None:
     write_store(folder / "packed.bin", PACKED, compress=True)
+    write_store(folder / "packed_weighted.bin", PACKED, compress=True, dtype="weighted")
 
 
 def test_the_writer_writes_the_golden_bytes(tmp_path: Path) -> None:
@@ -51,7 +61,16 @@ def test_the_golden_files_are_read(tmp_path: Path) -> None:
     assert read_back(GOLDEN / "signed.bin") == [[2147483647]]
     assert read_back(GOLDEN / "corpus", version=TokenStore(GOLDEN / "corpus").log()[1].fingerprint) == FIRST
     assert read_back(GOLDEN / "packed.bin") == PACKED
-    for name in ("corpus", "one.bin", "wide.bin", "signed.bin", "packed.bin"):
+    assert read_back(GOLDEN / "packed_weighted.bin") == PACKED
+    assert TokenStore(GOLDEN / "packed_weighted.bin").weights(0, 5).tolist() == [0, 1, 0.25, 3, 0]
+    weighted = TokenStore(GOLDEN / "weighted")
+    assert read_back(GOLDEN / "weighted") == [[1, 2, 3], [], [16777215, 5], [4]]
+    assert weighted.weights(0, 6).tolist() == pytest.approx([0, 1, 0.5, 75, 3, 0.07])
+    assert read_back(GOLDEN / "weighted", version=weighted.log()[1].fingerprint) == [[1, 2, 3], [], [16777215, 5]]
+    for name in (
+        *("corpus", "one.bin", "wide.bin", "signed.bin", "packed.bin"),
+        *("weighted", "packed_weighted.bin"),
+    ):
         assert TokenStore(GOLDEN / name).verify().ok
 
 
@@ -75,6 +94,24 @@ def frame(kind: bytes, dtype: int, count: int, bound: int, tag: int, documents: 
     codes = np.array([1, dtype], "<u4").tobytes()
     start = b"\x89MLS" + kind + b"\r\n\x1a" + codes + words + block.to_bytes(4, "little")
     return start + (xxhash.xxh64_intdigest(start) & 0xFFFFFFFF).to_bytes(4, "little")
+
+
+def test_the_specification_describes_the_golden_weighted_bytes() -> None:
+    """A word is an id and a code << 24; a document is its end and its trained tokens | their hundredths << 32."""
+    words = [1, 100 << 24 | 2, 50 << 24 | 3]
+    body = np.array(words, "<u4").tobytes()
+    ends = np.array([3, 2 | 150 << 32, 3, 0], "<u8").tobytes()
+    sums = np.array([xxhash.xxh64_intdigest(body), xxhash.xxh64_intdigest(ends)], "<u8").tobytes()
+    tag = xxhash.xxh64_intdigest(sums)
+
+    assert (GOLDEN / "weighted/00000.bin").read_bytes() == frame(b"T", 4, 3, 4, tag, 2) + body
+    assert (GOLDEN / "weighted/00000.idx").read_bytes() == frame(b"E", 0, 2, 3, tag, 0) + ends
+    second = np.frombuffer((GOLDEN / "weighted/00001.bin").read_bytes()[64:], "<u4").tolist()
+    assert second == [255 << 24 | 16777215, 120 << 24 | 5]
+    third = np.frombuffer((GOLDEN / "weighted/00002.bin").read_bytes()[64:], "<u4").tolist()
+    assert third == [7 << 24 | 4]
+    codes = [*range(101), *range(110, 1001, 10), *range(1100, 7501, 100)]
+    assert (100 * WEIGHTS).round().astype(int).tolist() == codes
 
 
 def test_the_specification_describes_the_golden_packed_bytes() -> None:
