@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,21 @@ import pytest
 import tokenizers
 
 from chats.chatml import END, START, ChatML, bpe, byte_level, encoder, metaspace, talk
+from loaders.conversations import Tap
+from loaders.samples import ran
+from millstream import TokenStoreWriter, TrainingBatch
+from millstream.chats.builtin.table import BUILTINS
 from millstream.chats.encode import Encoder
 from millstream.chats.pairs import Pair, PairLimit, fit_pair
+from millstream.chats.plain import with_control_tokens
+from millstream.chats.rendered import Kind
 from millstream.chats.supervised import Supervised, show
+from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
+from millstream.errors import LoaderError, RecipeError
+from millstream.loaders import member
+from millstream.loaders.conversation import ConversationDataLoader
+from millstream.records.chat import parse_row
 from millstream.records.chat.conversation import Completion, Conversation, Document, Message, Tokens
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
 from millstream.tokens.huggingface import HuggingFaceTokenizer
@@ -160,3 +173,182 @@ def test_an_encoder_works_the_same_in_another_process() -> None:
     again = pickle.loads(pickle.dumps(encoder()))
     row = talk(f"hi{END}", "日本 yes")
     assert np.array_equal(again.encode([row]).rows[0][0].ids, encoder().encode([row]).rows[0][0].ids)
+
+
+@pytest.mark.parametrize("name", BUILTINS)
+def test_the_end_of_a_turn_is_never_trained(name: str) -> None:
+    """A model that never sees its own end of turn never ends one: every answer of every format is trained to its stop."""
+    template = ChatTemplate.of(name, variant="training")
+    pieces = template.render(talk("a", "b", "c", "d"))
+    for answer in (1, 3):
+        own = [piece for piece in pieces if piece.message == answer and piece.kind is not Kind.scaffold]
+        assert own[-1].kind is Kind.stop and own[-1].text.strip() in template.stop
+
+
+@pytest.mark.parametrize("name", ["glm4", "glm4-moe"])
+def test_a_stop_token_belongs_to_the_next_turn(name: str) -> None:
+    """Where the header of the next turn ends an answer, the answer is trained on it, and the question is not.
+
+    Behind the last answer there is no such header but in the training variant: the other one is refused.
+    """
+    with pytest.raises(RecipeError, match=r"no stop token is trained|once the conversation goes on") as caught:
+        Encoder(BPETokenizer.train(["a"], vocab_size=260), ChatTemplate.of(name), add_control_tokens=True)
+    assert caught.value.hint and "training variant" in caught.value.hint
+    pieces = ChatTemplate.of(name, variant="training").render(talk("a", "b", "c", "d"))
+    stops = [piece for piece in pieces if piece.kind is Kind.stop]
+    assert [(piece.message, piece.role, piece.text) for piece in stops] == [
+        (1, "assistant", "<|user|>"),
+        (3, "assistant", "<|user|>"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["qwen3", "glm4-moe", "deepseek-r1"])
+def test_messages_that_are_rendered_one_by_one_are_not_the_conversation(name: str) -> None:
+    """A conversation is rendered once, whole; with variant="training" what was there stays as it was when it goes on."""
+    template = ChatTemplate.of(name, variant="training")
+    messages = (
+        Message("user", "a"),
+        Message("assistant", "b", reasoning="because"),
+        Message("user", "c"),
+        Message("assistant", "d", reasoning="therefore"),
+    )
+    early, late = ("".join(piece.text for piece in template.render(Conversation(messages[:stop]))) for stop in (2, 4))
+    assert late.startswith(early.removesuffix("<|user|>"))
+    assert "because" in late and "therefore" in late
+
+
+def test_reasoning_of_earlier_turns_differs_between_training_and_inference() -> None:
+    """It is asked for by name, and part of what a cache is keyed by."""
+    messages = (
+        *(Message("user", "a"), Message("assistant", "b", reasoning="because")),
+        *(Message("user", "c"), Message("assistant", "d", reasoning="therefore")),
+    )
+    kept, dropped = (ChatTemplate.of("qwen3", history_reasoning=how) for how in ("keep", "drop"))
+    texts = ["".join(p.text for p in t.render(Conversation(messages))) for t in (kept, dropped)]
+    assert ["because" in text for text in texts] == [True, False]
+    assert all("therefore" in text for text in texts)
+    assert kept.fingerprint != dropped.fingerprint
+
+
+def test_columns_fill_the_schemas_of_tools_with_nulls() -> None:
+    """What a table adds to rows that lack it is taken out again, at any depth."""
+    schema = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}
+    filled = {
+        "type": "function",
+        "function": {
+            "name": "now",
+            "strict": None,
+            "parameters": {"type": "object", "properties": {"place": None}, "required": None},
+        },
+    }
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    rows = [parse_row({"messages": messages, "tools": [tool]}) for tool in (schema, filled)]
+    assert rows[0] == rows[1]
+
+
+def packed_batch(folder: Path, **given: Any) -> TrainingBatch:
+    with TokenStoreWriter(folder / "store", dtype="weighted") as writer:
+        for first in (10, 20, 30):
+            writer.append([first, first + 1, first + 2], weights=[1, 1, 1])
+    with ConversationDataLoader(
+        folder / "store", packing=True, max_length=10, batch_size=1, framework="numpy", **given
+    ) as loader:
+        return loader.next().copy()
+
+
+def test_packed_conversations_see_each_other(tmp_path: Path) -> None:
+    """A packed batch says where its conversations begin, in every way that attention may ask; no label crosses over."""
+    batch = packed_batch(tmp_path)
+    assert batch.position_ids.tolist() == [[0, 1, 2, 0, 1, 2, 0, 1, 2, 0]]
+    assert batch.cu_seqlens.tolist() == [0, 3, 6, 9, 10] and batch.max_seqlen == 3
+    ids, labels = batch.input_ids[0], batch.labels[0]
+    assert [label for token, label in zip(ids, labels, strict=True) if token % 10 == 2] == [-100] * 3
+    mask = batch.dense_attention_mask()[0, 0]
+    assert not any(mask[3 * a : 3 * a + 3, 3 * b : 3 * b + 3].any() for a in range(3) for b in range(3) if a != b)
+
+
+def test_a_packed_batch_is_fed_to_attention_that_cannot_isolate(tmp_path: Path) -> None:
+    """It has no mask of ones that would let everything see everything; who wants that must say so."""
+    assert packed_batch(tmp_path).attention_mask is None
+    with pytest.raises(LoaderError, match="isolation"):
+        packed_batch(tmp_path / "other", isolation="hope")
+
+
+def rows_file(folder: Path, count: int, answer: str = "yes") -> Path:
+    path = folder / "rows.jsonl"
+    row = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": answer}]}
+    path.write_text((json.dumps(row) + "\n") * count)
+    return path
+
+
+def over(path: Path, cache: Path, **given: Any) -> ConversationDataLoader:
+    how = {"tokenizer": bpe(), "chat_template": "chatml", "framework": "numpy", "batch_size": 2, "max_length": 99}
+    return ConversationDataLoader(path, cache_dir=cache, **{**how, **given})
+
+
+def test_everything_is_tokenised_before_the_first_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first rows are there while the rest is made, and what was made is not made again."""
+    monkeypatch.setattr(member, "WINDOW_DOCUMENTS", 4)
+    Tap().install(monkeypatch)
+    path = rows_file(tmp_path, 200)
+    with over(path, tmp_path / "cache", reading={"chunk_bytes": 500}) as loader:
+        loader.next()
+        assert loader._growth is not None and loader.store.documents < 200
+        loader.wait()
+    with over(path, tmp_path / "cache", reading={"chunk_bytes": 500}) as loader:
+        assert loader._growth is None
+
+
+def test_packing_holds_the_tokens_in_memory(tmp_path: Path) -> None:
+    """Bins are made of lengths: nothing is read of the tokens but those of the rows that are delivered."""
+    with TokenStoreWriter(tmp_path / "store", dtype="weighted") as writer:
+        writer.extend(np.zeros(20_000_000, np.uint32), np.arange(1000, 20_000_001, 1000))
+    code = """
+        import resource, sys
+        from millstream.loaders.conversation import ConversationDataLoader
+        def peak():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        before = peak()
+        with ConversationDataLoader(sys.argv[1], packing=True, max_length=4096, batch_size=1, framework="numpy") as loader:
+            loader.next()
+            print(peak() - before, loader.get_num_batches())
+    """
+    grown, batches = map(int, ran(code, tmp_path / "store")[0].split())
+    assert batches == 5000
+    assert grown < 40 << 20  # of 80 MB
+
+
+def test_a_cache_forgets_what_it_was_made_with(tmp_path: Path) -> None:
+    """Whatever decides a token is in the key: the file, the tokenizer, the template, the mask, the lengths."""
+
+    def place(path: Path, **given: Any) -> Path:
+        with over(path, tmp_path / "cache", **given) as loader:
+            loader.wait()
+            return loader.store.path
+
+    path = rows_file(tmp_path, 3)
+    first = place(path)
+    assert place(path) == first
+    other = with_control_tokens(BPETokenizer.train(["a yes no"] * 4, vocab_size=300), [START, END])
+    changes: list[dict[str, Any]] = [
+        {"tokenizer": other},
+        {"chat_template": "qwen2.5"},
+        {"train": "all"},
+        {"max_length": 98},
+        {"boundary": "split"},
+        {"trust_content": True},
+        {"truncation": "keep_end"},
+        {"variant": "training"},
+    ]
+    assert len({first, *(place(path, **change) for change in changes)}) == 1 + len(changes)
+    assert place(rows_file(tmp_path, 3, answer="no!")) != first
+
+
+def test_using_a_tokenizer_changes_its_fingerprint(tmp_path: Path) -> None:
+    """One that was asked to pad or to cut in the meantime is still the same."""
+    definition = tokenizers.Tokenizer.from_str(bpe().adapted.definition)
+    before = load_tokenizer(definition).fingerprint
+    definition.enable_padding(length=8)
+    definition.enable_truncation(4)
+    definition.encode("a b c d e f g h")
+    assert load_tokenizer(definition).fingerprint == before

@@ -70,7 +70,8 @@ def check_template(template: Template, tokens: CheckedTokens, policy: Policy) ->
         _one_beginning(template, rows[-1], tokens)
         if policy.train != "explicit":
             _something_trained(template, rows[-2])
-            _stops_trained(template, conversation, tokens.encode(parts[-1:], policy=Policy())[0], tokens)
+            for row in tokens.encode(parts[-2:], policy=Policy()):  # to the last answer, and to the end
+                _stops_trained(template, conversation, row, tokens)
         if policy.train not in ("last", "last_round", "explicit"):
             _history_kept(template, rows, policy)
     if not tried:
@@ -108,8 +109,8 @@ def _something_trained(template: Template, row: Supervised) -> None:
 
 
 def _stops_trained(template: Template, conversation: Conversation, row: Supervised, tokens: CheckedTokens) -> None:
-    """Every turn of the assistant that a user answers ends with a control token that is trained."""
-    for at, message in enumerate(conversation.messages[:-1]):
+    """Every turn of the assistant ends with a control token that is trained, the last one too."""
+    for at, message in enumerate(conversation.messages):
         trained = row.ids[(row.messages == at) & (row.weights > 0)].tolist()
         while trained and not tokens.decode(trained[-1:]).strip():
             trained.pop()
