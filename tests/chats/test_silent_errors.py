@@ -177,7 +177,7 @@ def test_an_encoder_works_the_same_in_another_process() -> None:
 
 @pytest.mark.parametrize("name", BUILTINS)
 def test_the_end_of_a_turn_is_never_trained(name: str) -> None:
-    """A model that never sees its own end of turn never ends one: every answer of every format is trained to its stop."""
+    """A model that never sees its end of turn never ends one: answers are trained to their stop, in every format."""
     template = ChatTemplate.of(name, variant="training")
     pieces = template.render(talk("a", "b", "c", "d"))
     for answer in (1, 3):
@@ -204,7 +204,7 @@ def test_a_stop_token_belongs_to_the_next_turn(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["qwen3", "glm4-moe", "deepseek-r1"])
 def test_messages_that_are_rendered_one_by_one_are_not_the_conversation(name: str) -> None:
-    """A conversation is rendered once, whole; with variant="training" what was there stays as it was when it goes on."""
+    """A conversation is rendered once, whole; the training variant leaves what was there as it was when it goes on."""
     template = ChatTemplate.of(name, variant="training")
     messages = (
         Message("user", "a"),
@@ -309,7 +309,8 @@ def test_packing_holds_the_tokens_in_memory(tmp_path: Path) -> None:
         def peak():
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         before = peak()
-        with ConversationDataLoader(sys.argv[1], packing=True, max_length=4096, batch_size=1, framework="numpy") as loader:
+        how = {"packing": True, "max_length": 4096, "batch_size": 1, "framework": "numpy"}
+        with ConversationDataLoader(sys.argv[1], **how) as loader:
             loader.next()
             print(peak() - before, loader.get_num_batches())
     """
