@@ -22,6 +22,7 @@ from chats.chatml import bpe
 from laws import Row, rows_of
 from loaders.conversations import CHAT, CHUNK_BYTES, LENGTH, Chats, Tap, conversation, files_of, small
 from loaders.samples import ran
+from millstream import MixedDataLoader
 from millstream.errors import ClosedError, MillstreamError, UnknownLength
 from millstream.loaders.chat_keywords import chat_settings
 from millstream.loaders.conversation import ConversationDataLoader
@@ -344,3 +345,47 @@ def test_an_interpreter_that_ends_leaves_what_it_made(tmp_path: Path) -> None:
     with chats.loader(batch_size=4) as loader:
         loader.wait()
         assert loader.store.documents == 600
+
+
+def test_a_mixture_waits_for_its_conversations(chats: Chats, patched: pytest.MonkeyPatch) -> None:
+    """It is made of all their rows, so its order is the one that it has when they were made before."""
+    Tap().install(patched)
+    made = Chats(SIZES, "made", chats.packing)
+    seen = []
+    for data in (chats, made):
+        sources = {name: (data.loader(name=name), weight) for name, weight in (("a", 0.75), ("b", 0.25))}
+        with MixedDataLoader(sources, batch_size=4, mix_block=4, framework="numpy") as mixture:
+            seen.append([rows_of(mixture.next()) for _ in range(30)])
+        for loader, _ in sources.values():
+            loader.close()
+    assert seen[0] == seen[1]
+    assert [sorted(row.source for row in step) for step in seen[0][:3]] == [["a", "a", "a", "b"]] * 3
+
+
+def test_memory_does_not_grow_with_the_conversations(tmp_path: Path) -> None:
+    """Made and trained on at once, eight times the rows take hardly more."""
+    code = """
+        import json, resource, sys
+        from pathlib import Path
+        from chats.chatml import bpe
+        from loaders.conversations import conversation
+        from millstream.loaders.conversation import ConversationDataLoader
+        folder, count = Path(sys.argv[1]), int(sys.argv[2])
+        with (folder / "rows.jsonl").open("w") as file:
+            for number in range(count):
+                file.write(json.dumps(conversation(number, 200)) + "\\n")
+        how = {"tokenizer": bpe(), "chat_template": "chatml", "max_length": 512, "packing": True, "framework": "numpy"}
+        reading = {"chunk_bytes": 100_000}
+        with ConversationDataLoader(folder, batch_size=8, cache_dir=folder / "cache", reading=reading, **how) as loader:
+            rows = sum(batch.metadata["rows"] for batch in loader)
+        print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
+    """
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    peaks = []
+    for count in (2000, 16000):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        rows, peak = map(int, ran(code, folder, count, env=env)[0].split())
+        assert rows >= count // 3
+        peaks.append(peak)
+    assert peaks[1] - peaks[0] < 40 << 20

@@ -16,6 +16,7 @@ from millstream.parts.part import Part
 from millstream.store.origin import numbered
 
 MOST_PARTS = 64
+_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,23 @@ class Group:
 def mixed(held: list[Held], seed: int | None, number: int) -> Group:
     """Mix the documents of some parts; which order that is follows from the seed and the number of the group."""
     lengths = np.concatenate([np.diff(each.part.ends, prepend=0) for each in held])
-    tokens = np.concatenate([each.part.tokens for each in held])
     origins = np.concatenate([numbered(each.part.origins, each.file, each.rows_before) for each in held])
     if seed is None or not len(lengths):
-        return Group(tokens, np.cumsum(lengths), origins)
+        return Group(np.concatenate([each.part.tokens for each in held]), np.cumsum(lengths), origins)
     order = SampleOrder(len(lengths), seed=seed, name="\0mixing").at(np.arange(len(lengths)), epoch=number)
-    begins = np.cumsum(lengths) - lengths
-    ends = np.cumsum(lengths[order])
-    # Token i of the mixed documents lies as far behind the old begin of its document as behind the new one.
-    places = np.arange(len(tokens)) + np.repeat(begins[order] - (ends - lengths[order]), lengths[order])
-    return Group(tokens[places], ends, origins[order])
+    return Group(_gathered(held, lengths, order), np.cumsum(lengths[order]), origins[order])
+
+
+def _gathered(held: list[Held], lengths: NDArray[np.int64], order: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """The documents of all parts in some order, end to end; nothing else of their size is made on the way."""
+    parts = np.repeat(np.arange(len(held)), [len(each.part.ends) for each in held])
+    stops = np.concatenate([each.part.ends for each in held])
+    tokens, filled = np.empty(int(lengths.sum()), np.uint32), 0
+    for begin in range(0, len(order), _AT_ONCE):
+        some = order[begin : begin + _AT_ONCE]
+        places = (parts[some], stops[some] - lengths[some], stops[some])
+        pieces = [held[part].part.tokens[a:b] for part, a, b in zip(*(p.tolist() for p in places), strict=True)]
+        size = int(lengths[some].sum())
+        np.concatenate(pieces, out=tokens[filled : filled + size])
+        filled += size
+    return tokens
