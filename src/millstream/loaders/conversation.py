@@ -130,7 +130,7 @@ def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings,
         limit = id_limit(store, encoder.tokenizer, settings)
         return replace(following, id_limit=limit, tokenizer=encoder.tokenizer)
 
-    growth = None if cached.output.exists() else Growth(cached.output, cached.make)
+    growth = None if cached.output.exists() else Growth(cached.output, cached.make, cached.sources)
     store = TokenStore(cached.output) if growth is None else growth.wait(0)[0]
     return _Source(store, encoder.tokenizer, member, growth)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from millstream.errors import BusyError, ClosedError, StoreError
@@ -28,11 +28,11 @@ class _Stopped(Exception):  # noqa: N818 - nobody sees it
 class Growth:
     """A store that comes to be at `output`. One process makes it, all others follow; if the maker dies, one takes over.
 
-    `make` makes the whole store, or raises BusyError while another process does.
+    `make` makes the whole store of the files `sources`, or raises BusyError while another process does.
     """
 
-    def __init__(self, output: Path, make: Make) -> None:
-        self.output = output
+    def __init__(self, output: Path, make: Make, sources: Sequence[str]) -> None:
+        self.output, self._sources = output, sources
         self._make = make
         self._error: BaseException | None = None
         self._closing = False
@@ -62,7 +62,7 @@ class Growth:
         if self._error is not None:
             raise self._error
         try:
-            return open_unfinished(staging_folder(self.output) / self.output.name), False
+            return open_unfinished(staging_folder(self.output) / self.output.name, self._sources), False
         except (StoreError, OSError):  # it was finished, and moved, while we looked
             return None, False
 

@@ -106,6 +106,11 @@ class CachedStore:
     making: Making
     means: Means
 
+    @property
+    def sources(self) -> list[str]:
+        """The names of its files, as the store will list them."""
+        return [file.name for file in self.found.files]
+
     def make(self, progress: OnProgress | None = None) -> None:
         """Make it, from where an earlier run stopped; raises BusyError while another process does."""
         means = self.means if progress is None else replace(self.means, progress=progress)

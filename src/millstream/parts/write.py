@@ -19,6 +19,7 @@ from millstream.parts.run import Made, Run
 from millstream.parts.statistics import Statistics
 from millstream.store import TokenStoreWriter
 from millstream.store.origin import OriginsWriter
+from millstream.store.unfinished import ORIGINS
 from millstream.store.weights import WEIGHTED, ids_of, weight_codes
 from millstream.tokens.keep import describe_tokenizer
 
@@ -94,7 +95,7 @@ class StoreBuilder:
             resume=bool(mark.parts),
             compress=compress,
         )
-        self.origins = OriginsWriter(path.parent / ".origins", documents=mark.documents)
+        self.origins = OriginsWriter(path.parent / ORIGINS, documents=mark.documents)
         self._surplus = self.writer.documents - mark.documents
         self._documents, self._unmarked = mark.documents, 0
         self._mixing, self._parts = mixing, mark.parts
@@ -119,6 +120,7 @@ class StoreBuilder:
             group = mixed(self._held, self._mixing.seed, self._parts)
             self._held = []
             self._put(group.tokens, group.ends, group.origins)
+            self.origins.checkpoint()
             self.writer.finish_shard()
 
     def _put(self, tokens: NDArray[Any], ends: NDArray[np.int64], origins: NDArray[np.int64]) -> None:

@@ -16,6 +16,7 @@ from millstream.store.format import COPY_AGAIN, MAGIC, open_regular, read_frame
 from millstream.store.layout import Layout
 from millstream.store.manifest import check_agreement, describe, load_manifest
 from millstream.store.mapped import check_shard
+from millstream.store.origin import Origins
 from millstream.store.packed import BLOCK_TOKENS
 from millstream.store.staging import staging_folder
 from millstream.store.table import DOCUMENTS, Row, load_table, rows_of
@@ -31,6 +32,8 @@ class Opened:
     kind: str  # "directory", "file", "megatron" or "bare"
     layout: Layout
     manifest: dict[str, Any]
+    origins: Origins | None = None
+    """Where documents came from, if that is not what the manifest says."""
 
 
 def open_store(path: Path, dtype: str | None, version: str | None) -> Opened:

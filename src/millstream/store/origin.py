@@ -6,7 +6,7 @@ each document (docs/formats.md). Both are read, never guessed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,20 @@ def numbered(origins: NDArray[np.int64], file: int, rows_before: int) -> NDArray
     """
     shift: NDArray[np.int64] = np.array([rows_before + (file << _ROW_BITS), 0, 0])
     return origins + shift
+
+
+def named(words: Sequence[int], sources: Sequence[str]) -> Origin | None:
+    """Read an origin that names its file itself; None where there is no such file.
+
+    >>> named((1 << 40 | 17, 0, 5), ["a.txt", "b.txt"])
+    Origin(file='b.txt', row=17, start=0, stop=5)
+    """
+    number, row = divmod(words[0], 1 << _ROW_BITS)
+    return _origin(sources[number], row, words[1], words[2]) if 0 <= number < len(sources) else None
+
+
+def _origin(file: str, row: int, start: int, stop: int) -> Origin:
+    return Origin(file, row, start if start >= 0 else None, stop if stop >= 0 else None)
 
 
 def origins_path(store: Path, fingerprint: str) -> Path:
@@ -114,7 +128,7 @@ class Origins:
     """
 
     def __init__(self, manifest: Mapping[str, Any], path: Path | None = None) -> None:
-        self._paths = [source["path"] for source in manifest.get("sources") or ()]
+        self._paths = [str(source["path"]) for source in manifest.get("sources") or ()]
         recipe = manifest.get("recipe")
         counts = recipe.get("documents_per_source") if isinstance(recipe, Mapping) else None
         self._ends = np.cumsum(_checked(counts), dtype=np.int64)
@@ -129,21 +143,20 @@ class Origins:
         if self._mixed:
             origin = self.origin_of(document)
             return None if origin is None else origin.file
-        return str(self._paths[int(np.searchsorted(self._ends, document, side="right"))])
+        return self._paths[int(np.searchsorted(self._ends, document, side="right"))]
 
     def origin_of(self, document: int) -> Origin | None:
         """Give the record that a document was made from, or None where the store does not say."""
         if not self.known or self._path is None or not self._path.exists():
             return None
-        row, start, stop = read_origin(self._path, document)
+        words = read_origin(self._path, document)
         if self._mixed:
-            number, row = divmod(row, 1 << _ROW_BITS)
-            if number >= len(self._paths):
+            origin = named(words, self._paths)
+            if origin is None:
                 raise StoreError(f"{self._path}: document {document} is of a file that is not listed", hint=COPY_AGAIN)
-            file: str | None = str(self._paths[number])
-        else:
-            file = self.file_of(document)
-        return None if file is None else Origin(file, row, start if start >= 0 else None, stop if stop >= 0 else None)
+            return origin
+        file = self.file_of(document)
+        return None if file is None else _origin(file, *words)
 
 
 def _checked(counts: object) -> list[int]:

@@ -66,6 +66,7 @@ class TokenStore:
         self.layout: Layout = opened.layout
         self.manifest: Mapping[str, Any] = MappingProxyType(opened.manifest)
         self.dtype = opened.layout.dtype
+        self._given_origins = opened.origins
         self.documents = total(self.layout.table, DOCUMENTS)
         self.id_bound: int | None = opened.manifest["id_bound"]
         self._tokens = total(self.layout.table, TOKENS)
@@ -231,7 +232,7 @@ class TokenStore:
 
     @cached_property
     def _origins(self) -> Origins:
-        return Origins(self.manifest, origins_path(self.path, self.fingerprint))
+        return self._given_origins or Origins(self.manifest, origins_path(self.path, self.fingerprint))
 
     def verify(self, progress: Progress | None = None) -> Report:
         """Read everything and compare it with its checksums; damage is named block by block."""

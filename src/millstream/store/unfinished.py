@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
+from millstream.store.format import FRAME_BYTES
 from millstream.store.growing import Places
 from millstream.store.journal import load_journal, sealed_rows
 from millstream.store.layout import Layout
 from millstream.store.manifest import describe
 from millstream.store.opening import Opened
+from millstream.store.origin import Origin, Origins, named
 from millstream.store.packed import BLOCK_TOKENS
 from millstream.store.reader import TokenStore
 from millstream.store.table import rows_of
 
+ORIGINS = ".origins"
+"""Beside the store: the origins of its documents, while they come to be."""
 
-def open_unfinished(path: Path) -> TokenStore | None:
+
+class UnfinishedOrigins(Origins):
+    """Document -> source file, of a store whose documents name their files and whose origins have no frame yet."""
+
+    def __init__(self, path: Path, sources: Sequence[str]) -> None:
+        super().__init__({})
+        self._file, self._sources = path, sources
+
+    def file_of(self, document: int) -> str | None:
+        """Name the source file of a document, or None where it is not written yet."""
+        origin = self.origin_of(document)
+        return None if origin is None else origin.file
+
+    def origin_of(self, document: int) -> Origin | None:
+        """Give the record that a document was made from, or None where it is not written yet."""
+        try:
+            words = np.fromfile(self._file, "<i8", count=3, offset=FRAME_BYTES + 24 * document)
+        except OSError:  # the store is finished, and its origins lie in it
+            return None
+        return named(words.tolist(), self._sources) if len(words) == 3 else None
+
+
+def open_unfinished(path: Path, sources: Sequence[str] = ()) -> TokenStore | None:
     """Open the shards of a directory store that are whole, while its writer goes on; None: there are none yet.
+
+    `sources` are the files that it is made from, by their numbers.
 
     >>> import tempfile
     >>> from millstream.store import TokenStoreWriter
@@ -36,4 +67,5 @@ def open_unfinished(path: Path) -> TokenStore | None:
     rows = rows_of(sealed_rows(places, journal))
     packed = BLOCK_TOKENS if journal.compress else 0
     layout = Layout(str(path), "", journal.dtype, 64, rows, "ends", block_tokens=packed)
-    return TokenStore.of(path, Opened("unfinished", layout, describe(journal.dtype, rows)))
+    origins = UnfinishedOrigins(path.with_name(f"{ORIGINS}.part"), sources)
+    return TokenStore.of(path, Opened("unfinished", layout, describe(journal.dtype, rows), origins))
