@@ -206,8 +206,23 @@ def test_a_loader_that_is_dropped_stops_making(chats: Chats, patched: pytest.Mon
     assert not thread.is_alive()
 
 
+def test_a_forked_child_goes_on_without_its_parent(chats: Chats, patched: pytest.MonkeyPatch) -> None:
+    """It inherits neither the maker nor its locks, and makes the rest itself."""
+    Tap().install(patched)
+    whole = expected(chats)
+    loader = chats.loader(batch_size=4)
+    got = rows_of(loader.next())
+    if (child := os.fork()) == 0:
+        signal.alarm(60)
+        rows = [row for batch in loader for row in rows_of(batch)]
+        os._exit(0 if rows == whole[len(got) :] else 1)
+    loader.close()
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert len(list((chats.cache / "stores").iterdir())) == 1
+
+
 def test_a_forked_child_follows_its_parent(chats: Chats, patched: pytest.MonkeyPatch) -> None:
-    """It has no thread that makes anything; where the parent dies, nobody would."""
     Tap().install(patched)
     whole = expected(chats)
     with chats.loader(batch_size=4) as loader:

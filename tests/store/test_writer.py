@@ -262,3 +262,14 @@ def test_what_the_store_was_made_from_is_remembered(tmp_path: Path) -> None:
     manifest = TokenStore(write_store(tmp_path / "s", [[1]], **made)).manifest
 
     assert {key: manifest[key] for key in made} == made
+
+
+def test_a_store_that_an_earlier_run_finished_is_resumed_with_nothing_to_do(tmp_path: Path) -> None:
+    """Killed between its last byte and whatever its maker does next."""
+    path = write_store(tmp_path / "s", [[1, 2]])
+    before = snapshot(path)
+    with TokenStoreWriter(path, resume=True) as writer:
+        assert writer.documents == 1
+        writer.checkpoint()
+        writer.finish_shard()
+    assert snapshot(path) == before

@@ -36,6 +36,9 @@ class Growth:
         self._make = make
         self._error: BaseException | None = None
         self._closing = False
+        self._begin()
+
+    def _begin(self) -> None:
         self._thread = threading.Thread(target=self._work, name="millstream-maker", daemon=True)
         self._thread.start()
 
@@ -74,6 +77,8 @@ class Growth:
                 return store, complete
             if self._closing:
                 raise ClosedError("this loader was closed while it waited for its rows", hint="make a new one")
+            if not self._thread.is_alive() and not self.output.exists() and self._error is None:
+                self._begin()  # in a forked child: its parent may end before all is made
             time.sleep(_LOOK_S)
 
     def lost(self, store: TokenStore) -> bool:

@@ -13,6 +13,7 @@ from millstream.store import disk
 from millstream.store.column import START_AGAIN
 from millstream.store.format import DTYPES, index_kind, read_frame
 from millstream.store.growing import Places
+from millstream.store.locks import hold, let_go
 from millstream.store.manifest import check_keys, is_count, is_fingerprint, read_json, sealed
 from millstream.store.table import Row
 
@@ -114,21 +115,21 @@ class Lock:
             self._fd = self._try()
 
     def _try(self) -> int:
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fd = hold(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(fd)
+            let_go(fd)
             raise StoreError(f"{self._path}: another writer is at work here", hint="wait for it to end") from None
         # The file may have been removed by its last holder between our open and our flock.
         if self._path.exists() and os.path.samestat(os.fstat(fd), self._path.stat()):
             return fd
-        os.close(fd)
+        let_go(fd)
         return -1
 
     def release(self) -> None:
         """Remove the file, then let go."""
         if self._fd >= 0:
             self._path.unlink(missing_ok=True)
-            os.close(self._fd)
+            let_go(self._fd)
             self._fd = -1

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from millstream.errors import BusyError, StoreError
 from millstream.store import disk
+from millstream.store.locks import hold, let_go
 
 COMPANIONS = (".idx", ".sum", ".json", ".org", ".tokenizer.json", ".report.json", ".report.html")
 """What lies beside a store that is one `.bin` file."""
@@ -101,7 +102,7 @@ def _companions(output: Path) -> list[Path]:
 def _locked(folder: Path, output: Path) -> Iterator[None]:
     """Hold the folder for this process alone; a dead process holds nothing."""
     disk.make_directory(folder)
-    handle = os.open(folder, os.O_RDONLY)
+    handle = hold(os.open(folder, os.O_RDONLY))
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -112,7 +113,7 @@ def _locked(folder: Path, output: Path) -> Iterator[None]:
             raise BusyError(f"{output}: another process is preparing this store", hint="wait for it to end")
         yield
     finally:
-        os.close(handle)
+        let_go(handle)
 
 
 def _publish(folder: Path, output: Path) -> None:

@@ -184,6 +184,8 @@ class TokenStoreWriter:
 
     def checkpoint(self) -> None:
         """Make every document so far durable: a killed writer goes on from here."""
+        if self._state == "finished":  # by an earlier run: there is nothing left to do
+            return
         with self._at_work() as session:
             self._unstage(session)
             session.save()
@@ -191,6 +193,8 @@ class TokenStoreWriter:
 
     def finish_shard(self) -> None:
         """Seal the open shard, so that whoever follows (`open_unfinished`) sees what was written so far."""
+        if self._state == "finished":
+            return
         with self._at_work() as session:
             self._unstage(session)
             session.finish_shard()
