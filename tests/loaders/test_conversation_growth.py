@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import json
@@ -23,13 +24,14 @@ from laws import Row, rows_of
 from loaders.conversations import CHAT, CHUNK_BYTES, LENGTH, Chats, Tap, conversation, files_of, small
 from loaders.samples import ran
 from millstream import MixedDataLoader
-from millstream.errors import ClosedError, MillstreamError, UnknownLength
+from millstream.errors import ClosedError, MillstreamError, StoreError, UnknownLength
 from millstream.loaders.chat_keywords import chat_settings
 from millstream.loaders.conversation import ConversationDataLoader
 from millstream.parts.mixing import Mixing
 from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.sources import Reading, discover
 from millstream.store import disk
+from store.crash import Crash, FailingDisk
 
 SIZES = tuple(number * 7 % 30 + 1 for number in range(90))
 
@@ -404,3 +406,34 @@ def test_memory_does_not_grow_with_the_conversations(tmp_path: Path) -> None:
         assert rows >= count // 3
         peaks.append(peak)
     assert peaks[1] - peaks[0] < 40 << 20
+
+
+def test_a_maker_that_stops_at_any_operation_goes_on_to_the_same_bytes(
+    tmp_path: Path, patched: pytest.MonkeyPatch
+) -> None:
+    """Every eleventh operation of the disk; `make fuzz` tries them all."""
+    chats = Chats(SIZES[:40], "growing", packing=False, cache=tmp_path / "cache")
+    making = Making(
+        Reading(chunk_bytes=CHUNK_BYTES, whole_rows=True),
+        tokenizer=bpe(),
+        chat=chat_settings(CHAT, None, LENGTH),
+        mixing=Mixing(0),
+    )
+    whole = made_by_prepare(chats, tmp_path)
+    found, means = discover(files_of(chats.sizes)), Means(resume=True, cache_dir=tmp_path / "parts")
+    limit, crashed = 1, True
+    while crashed:
+        output = tmp_path / str(limit) / "s"
+        output.parent.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            FailingDisk(tmp_path, limit).install(patch)
+            try:
+                prepare_store(found, output, making, means)
+                crashed = False
+            except Crash:
+                pass
+        with contextlib.suppress(StoreError):  # it was about to be moved, and is in its place now
+            prepare_store(found, output, making, means)
+        assert content_of(output) == whole, f"stopped at operation {limit}"
+        limit += 1 if "MILLSTREAM_FUZZ" in os.environ else 11
+    assert limit > 100

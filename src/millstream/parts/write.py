@@ -17,7 +17,7 @@ from millstream.parts.part import Part, Rejected
 from millstream.parts.policy import BadRecords, KeptAside
 from millstream.parts.run import Made, Run
 from millstream.parts.statistics import Statistics
-from millstream.store import TokenStoreWriter
+from millstream.store import TokenStoreWriter, disk
 from millstream.store.origin import OriginsWriter
 from millstream.store.unfinished import ORIGINS
 from millstream.store.weights import WEIGHTED, ids_of, weight_codes
@@ -95,6 +95,7 @@ class StoreBuilder:
             resume=bool(mark.parts),
             compress=compress,
         )
+        _take_back_origins(path)
         self.origins = OriginsWriter(path.parent / ORIGINS, documents=mark.documents)
         self._surplus = self.writer.documents - mark.documents
         self._documents, self._unmarked = mark.documents, 0
@@ -157,6 +158,14 @@ class StoreBuilder:
                 kept=kept,
             )
             save_bookmark(self._folder, self._mark)
+
+
+def _take_back_origins(path: Path) -> None:
+    """Open the origins again of a store whose maker was stopped between sealing them and moving it to its place."""
+    growing = path.with_name(f"{ORIGINS}.part")
+    for sealed in [path.with_suffix(".org")] if path.suffix == ".bin" else (path / "versions").glob("*.org"):
+        if sealed.exists() and not growing.exists():
+            disk.rename(sealed, growing)
 
 
 def keep(kept: KeptAside, rejected: Rejected, file: str, rows_before: int) -> None:
