@@ -37,7 +37,7 @@ class TrainingBatch:
     """
 
     __slots__ = (
-        "_attention_mask", "_lengths", "_loss_mask", "_native", "cu_seqlens", "framework", "input_ids",
+        "_attention_mask", "_lengths", "_loss_mask", "_native", "cu_seqlens", "dense_mask", "framework", "input_ids",
         "labels", "loss_weights", "max_seqlen", "metadata", "position_ids",
     )  # fmt: skip
 
@@ -52,6 +52,7 @@ class TrainingBatch:
         cu_seqlens: Any = None,
         max_seqlen: int | None = None,
         loss_weights: Any = None,
+        dense_mask: bool = False,
         metadata: dict[str, Any] | None = None,
         native: Batch | None = None,
     ) -> None:
@@ -65,6 +66,8 @@ class TrainingBatch:
         self.max_seqlen = max_seqlen
         self.loss_weights = loss_weights
         """What each label weighs in the loss; None where all weigh 0 or 1, as `loss_mask` says."""
+        self.dense_mask = dense_mask
+        """Whether `attention_mask` of isolated rows is the dense mask, for models that know no other way."""
         self._attention_mask = self._loss_mask = None
         if metadata is None:
             rows, length = (int(size) for size in input_ids.shape)
@@ -88,11 +91,13 @@ class TrainingBatch:
 
     @property
     def attention_mask(self) -> Any:
-        """1 for real tokens, 0 for padding; None for isolated rows, whose mask is no mere padding mask."""
-        if self.cu_seqlens is not None:
+        """1 for real tokens, 0 for padding. Isolated rows have no such mask: None, or the dense one if asked for."""
+        isolated = self.cu_seqlens is not None
+        if isolated and not self.dense_mask:
             return None
         if self._attention_mask is None:
-            self._attention_mask = backend(self.framework).from_numpy(self._attention())
+            make = backend(self.framework).from_numpy
+            self._attention_mask = self.dense_attention_mask() if isolated else make(self._attention())
         return self._attention_mask
 
     @property
@@ -256,6 +261,7 @@ class TrainingBatch:
             cu_seqlens=None if self.cu_seqlens is None else field("cu_seqlens"),
             loss_weights=None if self.loss_weights is None else field("loss_weights"),
             max_seqlen=self.max_seqlen,
+            dense_mask=self.dense_mask,
             metadata={key: list(value) if isinstance(value, list) else value for key, value in self.metadata.items()},
         )
 
@@ -279,6 +285,7 @@ class TrainingBatch:
             loss_weights=None if self.loss_weights is None else self.loss_weights[start:stop],
             cu_seqlens=starts,
             max_seqlen=longest,
+            dense_mask=self.dense_mask,
             metadata={
                 **self.metadata,
                 **facts,

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Unpack, cast, get_args
+from typing import Any, Unpack, cast, get_args
 
+from millstream.batches import TrainingBatch, check_isolation
 from millstream.chats.settings import ChatSettings
 from millstream.errors import LoaderError
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings
 from millstream.loaders.growing import GrowingDataLoader
 from millstream.loaders.growth import Growth
+from millstream.loaders.lengths import PadTo, check_choice, grouped, one_group, pad_multiple
 from millstream.loaders.loss import LossMean, MeanOf
-from millstream.loaders.member import Member, RowShape
+from millstream.loaders.member import Isolation, Member, RowShape
 from millstream.loaders.pretrain import id_limit, padding_id, row_length
 from millstream.loaders.raw import RawSettings, cached_store, described, is_raw
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
@@ -25,8 +27,6 @@ from millstream.store import TokenStore
 from millstream.store.weights import WEIGHTED
 from millstream.tokens import Tokenizer, load_tokenizer
 from millstream.tokens.keep import check_tokenizer, find_tokenizer
-
-Isolation = Literal["varlen", "block_mask", "none"]
 
 
 class ConversationKeywords(ChatKeywords, SharedKeywords, total=False):
@@ -53,7 +53,12 @@ class ConversationDataLoader(GrowingDataLoader):
         max_length: The most tokens of a row; by default the model's, or 2048.
         packing: Several conversations in a row: each sees only itself, by `position_ids` and `cu_seqlens`.
         isolation: Of packed rows. "varlen": as above, for flash attention and its kin; "block_mask": `attention_mask`
-            is the dense mask; "none": conversations see each other, as if they were one.
+            is the dense mask; "none": conversations see each other, as if they were one. `check_isolation` tries it.
+        pad_to: Rows are as long as the "longest" of their batch (default), or all of "max_length" (packed rows).
+        pad_to_multiple_of: Rows of the longest are made longer, to a multiple of this.
+        group_by_length: Rows of about one length share a batch, which saves padding.
+        max_tokens: A batch has as many rows of about one length as fit into so many places, padding too; then there is
+            no batch_size.
         loss: The mean that the batch's denominators are for: over "token"s or over "sequence"s.
         accumulation: Steps that make one update of the model; the denominators count all of them, on all ranks.
         name: Of the source; part of its key, so two sources of one seed have different orders.
@@ -76,6 +81,10 @@ class ConversationDataLoader(GrowingDataLoader):
         max_length: int | None = None,
         packing: bool = False,
         isolation: Isolation = "varlen",
+        pad_to: PadTo | None = None,
+        pad_to_multiple_of: int = 1,
+        group_by_length: bool = False,
+        max_tokens: int | None = None,
         loss: MeanOf = "token",
         accumulation: int = 1,
         name: str = "data",
@@ -86,23 +95,56 @@ class ConversationDataLoader(GrowingDataLoader):
         **keywords: Unpack[ConversationKeywords],
     ) -> None:
         chat, shared = _parted(keywords)
-        settings = resolve(shared)
+        settings = resolve(shared if max_tokens is None else one_group(shared))
         length = row_length(max_length, None, settings)
-        for word, value, choices in (("isolation", isolation, get_args(Isolation)), ("loss", loss, get_args(MeanOf))):
-            if value not in choices:
-                raise LoaderError(f"{word}={value!r} is unknown", hint=f"use one of {', '.join(map(repr, choices))}")
+        check_choice("isolation", isolation, get_args(Isolation))
+        check_choice("loss", loss, get_args(MeanOf))
+        padded = pad_multiple(pad_to or ("max_length" if packing else "longest"), pad_to_multiple_of, length)
+        shape = RowShape(length, "packed" if packing else "row", pad_multiple=padded, isolation=isolation)
+        shape = grouped(shape, max_tokens, by_length=group_by_length)
         raw = RawSettings(recipe, on_bad, reading=dict(reading or {}))
         if is_raw(path):
             source = _raw_source(path, tokenizer, raw, chat_settings(chat, tokenizer, length), settings)
         else:
             asked = [*chat, *([] if raw.untouched else ["recipe, on_bad, reading"])]
             source = _store_source(path, tokenizer, asked, source_key(settings.seed, f"{name}\0packing"), settings)
-        shape = RowShape(length, "packed" if packing else "row", pad_id=padding_id(pad_id, source.tokenizer, settings))
+        shape = replace(shape, pad_id=padding_id(pad_id, source.tokenizer, settings))
         self.isolation = isolation if packing else None
         self.tokenizer = source.tokenizer
         """The tokenizer, with the control tokens that were added to it."""
         mean = LossMean(loss, positive("accumulation", accumulation))
         super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, mean)
+
+    def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
+        """Give the next `batch_size` rows of this rank, as one step of the run; with `max_tokens`, the next group."""
+        if self.shape.max_tokens and batch_size not in (None, 1):
+            raise LoaderError(
+                f"{batch_size} rows were asked for, but batches have as many as fit {self.shape.max_tokens} tokens",
+                hint="call next(), or make the loader with batch_size= in the place of max_tokens=",
+            )
+        return super().get_batch(batch_size)
+
+    @property
+    def member(self) -> Member:
+        """This loader's part in a mixture, which waits until it is made."""
+        if self.shape.max_tokens:
+            raise LoaderError(
+                "batches of at most so many tokens cannot be mixed: a mixture counts rows",
+                hint="make this loader without max_tokens=; group_by_length= and packing= can be mixed",
+            )
+        return super().member
+
+    def check_isolation(self, model: Any, *, tolerance: float | None = None) -> float:
+        """Run conversations of the next batch through a torch model, packed and one by one, and compare the logits.
+
+        Returns the largest difference, or raises LoaderError where one conversation changes another. The run does not
+        move.
+        """
+        if self.isolation in (None, "none"):
+            how = "no packing" if self.isolation is None else "isolation='none'"
+            hint = "pass packing=True and isolation='varlen' or 'block_mask'"
+            raise LoaderError(f"there is nothing to check: this loader has {how}", hint=hint)
+        return check_isolation(model, self._peek(), tolerance=tolerance)
 
 
 @dataclass(frozen=True)
@@ -154,7 +196,7 @@ def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, setting
     limit = id_limit(store, given, settings)
 
     def member(shape: RowShape, opened: TokenStore, _: bool) -> Member:  # noqa: FBT001 - a store is complete
-        if shape.documents == "packed":
+        if shape.fill != "alone":
             return replace(Member.packed(opened, shape, settings.shuffle, key), id_limit=limit, tokenizer=given)
         return Member(opened, Share(opened.documents, settings.shuffle), shape, limit, given)
 

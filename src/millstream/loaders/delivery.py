@@ -7,6 +7,7 @@ from typing import Any
 from millstream._core import Batch
 from millstream.batches import TrainingBatch
 from millstream.batches.batch import COLUMNS
+from millstream.errors import LoaderError
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import RowShape
 from millstream.loaders.settings import LoaderSettings
@@ -33,6 +34,11 @@ class Delivery:
         self._backend = backend(settings.framework)
         self._row_transforms = [t for t in settings.transforms if isinstance(t, PerRow)]
         self._batch_transforms = [t for t in settings.transforms if not isinstance(t, PerRow)]
+        if loss is not None and any(transform.relabels for transform in self._row_transforms):
+            raise LoaderError(
+                "a transform chooses anew what is learned, and the denominators of the loss are counted before it",
+                hint="use PretrainDataLoader(documents='row') with it: there, count the labels of the batch",
+            )
         self._loss = loss
         plain = shape.documents == "attend" and loss is None
         self._extras = whole_documents or not plain or names_rows or settings.pad_last
@@ -47,14 +53,17 @@ class Delivery:
             "epoch": epoch,
             "step": step,
             "rows": rows,
-            "sequence_length": self._shape.length,
+            "sequence_length": native.length,
             "tokens": tokens,
         }
         if self._row_transforms:
             place += phase.offset if epochs == 0 else 0
             names = COLUMNS if native.isolated else COLUMNS[:2]
             columns = {name: native.column(number)[:rows] for number, name in enumerate(names)}
-            transform_rows(self._row_transforms, columns, (self._settings.seed, epoch), place)
+            columns["length"] = native.lengths[:rows]
+            grouped = self._shape.max_tokens > 0
+            transform_rows(self._row_transforms, columns, (self._settings.seed, epoch), place, grouped=grouped)
+            metadata["tokens"] = int(columns["length"].sum())
         inputs, labels = native.inputs_and_labels
         share = self._backend.share
         batch = TrainingBatch(
@@ -68,7 +77,8 @@ class Delivery:
         self, batch: TrainingBatch, native: Batch, phase: Phase, rows: int, filler: int, longest: int
     ) -> None:
         """Add what only some loaders give: positions, names of sources, marks of filler, tokens that were cut."""
-        if native.isolated:
+        if native.isolated and self._shape.isolation != "none":
+            batch.dense_mask = self._shape.isolation == "block_mask"
             batch.position_ids = self._backend.share(native.column(2))
             batch.cu_seqlens = self._backend.from_numpy(native.segment_starts)
             batch.max_seqlen = longest

@@ -96,7 +96,9 @@ class Run:
         ]
         plan = self.phase.plan(self.schedule.seed, self._windows)
         mean_of = "targets" if self.loss is None else self.loss.native
-        feed = Feed(sources, plan, shape.length, self.settings.labels, shape.pad_id, id_bytes, mean_of)
+        feed = Feed(
+            sources, plan, shape.length, self.settings.labels, shape.pad_id, id_bytes, mean_of, shape.pad_multiple
+        )
         return feed, self.clock, self.rows
 
     @property
@@ -151,7 +153,12 @@ class Run:
 
     @property
     def _row_facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {"documents": self.shape.documents, "tail": self.shape.tail}
+        shape = self.shape
+        facts: dict[str, Any] = {"documents": shape.documents, "tail": shape.tail}
+        if shape.max_tokens:
+            facts.update(max_tokens=shape.max_tokens, pad_to_multiple_of=shape.pad_multiple)
+        elif shape.by_length:
+            facts["group_by_length"] = True
         others = {name: member.shape.documents for name, member in self.members.items()}
         return facts if set(others.values()) == {self.shape.documents} else {**facts, "documents": others}
 
@@ -172,6 +179,9 @@ class Run:
             "documents": self._row_facts["documents"],
             "tail": shape.tail,
             "pad_id": shape.pad_id,
+            "pad_to_multiple_of": shape.pad_multiple,
+            "group_by_length": shape.by_length,
+            "max_tokens": shape.max_tokens,
             "epoch_size": self._epoch_size,
             "loss": None if self.loss is None else [self.loss.mean_of, self.loss.accumulation],
             "step": self.step,

@@ -191,6 +191,8 @@ def _packed_order(name: str, standing: Standing, seed: int, windows: Windows, ro
         window_bins=list(windows.bins),
         window_rows=windows.rows,
         first_in_order=windows.first_in_order,
+        window_block=windows.block,
+        foremost=windows.foremost,
     )
 
 
