@@ -90,7 +90,7 @@ class Member:
         cls, store: TokenStore, shape: RowShape, shuffle: Shuffle, key: int, window_documents: int = WINDOW_DOCUMENTS
     ) -> Member:
         """Pack the documents of a store, or group them: which stand together follows from the key alone."""
-        packing = _packing(store, shape, key if shuffle == "global" else None, None, window_documents)
+        packing = _packing(store, shape, key if shuffle == "global" else None, window_documents)
         return cls(store, Share(packing.samples, shuffle, packed=True), shape, packing=packing)
 
     @classmethod
@@ -102,7 +102,7 @@ class Member:
         Rows are packed, or hold a document each, as their shape says.
         """
         known = store.documents if complete else store.documents // WINDOW_DOCUMENTS * WINDOW_DOCUMENTS
-        packing = _packing(store, shape, None, known)
+        packing = _packing(store, shape, None, WINDOW_DOCUMENTS, known)
         share = Share(packing.samples if complete else UNKNOWN, shuffle, packed=True)
         return cls(store, share, shape, packing=packing, first_in_order=True, identity=identity)
 
@@ -143,11 +143,11 @@ class Member:
 
 
 def _packing(
-    store: TokenStore, shape: RowShape, key: int | None, documents: int | None, window: int = WINDOW_DOCUMENTS
+    store: TokenStore, shape: RowShape, key: int | None, window_documents: int, documents: int | None = None
 ) -> Packing:
     return packing_of(
         store.layout,
-        window,
+        window_documents,
         shape.length,
         key,
         fill=shape.fill,
