@@ -19,7 +19,7 @@ import numpy as np
 from millstream.chats.check import CheckedTokens, Template, check_template
 from millstream.chats.masks import Policy, weigh
 from millstream.chats.pieces import Pieces
-from millstream.chats.plain import with_control_tokens
+from millstream.chats.plain import missing_controls, with_control_tokens
 from millstream.chats.rendered import Kind, Piece, Rendered
 from millstream.chats.runs import RunTokenizer
 from millstream.chats.segments import overlap
@@ -84,19 +84,18 @@ class Encoder:
         self.boundary = boundary
         controls = () if template is None else template.control_tokens
         how = {"split": boundary == "split", "trust_content": trust_content}
-        self._runs = RunTokenizer(tokenizer, controls, **how)
-        missing = tuple(token for token in controls if token not in self._runs.control_ids)
+        missing = missing_controls(tokenizer, controls)
         if missing and template is not None and not add_control_tokens:
             raise _lacking(tokenizer, template, missing)
         if missing:
             tokenizer = with_control_tokens(tokenizer, missing)
-            self._runs = RunTokenizer(tokenizer, controls, **how)
             _log.info(
                 "%s: %d tokens were added; the vocabulary has %d ids",
                 tokenizer.name,
                 len(missing),
                 tokenizer.vocab_size,
             )
+        self._runs = RunTokenizer(tokenizer, controls, **how)
         self.tokenizer = tokenizer
         self.added_tokens = missing
         if template is not None and check:

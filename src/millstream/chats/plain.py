@@ -67,6 +67,22 @@ def plain(tokenizer: Tokenizer, controls: Sequence[str] = ()) -> Plain:
     return Plain(tokenizer, tokenizer, tuple(Control(text, id) for text, id in found.items()))
 
 
+def missing_controls(tokenizer: Tokenizer, controls: Sequence[str]) -> tuple[str, ...]:
+    """The strings that are no single tokens of a tokenizer.
+
+    >>> missing_controls(BPETokenizer.train(["the mill"], vocab_size=260), ["<|endoftext|>", "<|im_end|>"])
+    ('<|im_end|>',)
+    """
+    adapted: Any = tokenizer.adapted if isinstance(tokenizer, BPETokenizer) else tokenizer
+    if hasattr(adapted, "definition"):
+        known = {token["content"] for token in json.loads(adapted.definition)["added_tokens"]}
+    elif hasattr(adapted, "encoding"):
+        known = set(adapted.encoding._special_tokens)
+    else:
+        known = {control for control in controls if adapted.token_id(control) is not None}
+    return tuple(control for control in dict.fromkeys(controls) if control not in known)
+
+
 def with_control_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> Tokenizer:
     """A new tokenizer in which these strings are single tokens; new ids follow the largest one.
 

@@ -23,7 +23,7 @@ _VERSION = 1
 class ChatSettings:
     """How rows are read, rendered, encoded, weighed and shortened.
 
-    >>> ChatSettings(ChatTemplate.of("chatml")).identity == ChatSettings(ChatTemplate.of("yi")).identity
+    >>> ChatSettings(ChatTemplate.of("chatml")).identity == ChatSettings(ChatTemplate.of("llama3")).identity
     False
     """
 

@@ -112,8 +112,8 @@ class ConversationDataLoader(GrowingDataLoader):
         self.isolation = isolation if packing else None
         self.tokenizer = source.tokenizer
         """The tokenizer, with the control tokens that were added to it."""
-        mean = LossMean(loss, positive("accumulation", accumulation))
-        super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, mean)
+        self.loss = LossMean(loss, positive("accumulation", accumulation))
+        super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, self.loss)
 
     def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
         """Give the next `batch_size` rows of this rank, as one step of the run; with `max_tokens`, the next group."""
