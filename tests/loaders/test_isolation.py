@@ -11,7 +11,15 @@ import torch
 from torch import nn
 
 from loaders.samples import follows_its_hint
-from millstream import LoaderError, TokenStore, TokenStoreWriter, TrainingBatch, check_isolation
+from millstream import (
+    LoaderError,
+    MixedDataLoader,
+    PretrainDataLoader,
+    TokenStore,
+    TokenStoreWriter,
+    TrainingBatch,
+    check_isolation,
+)
 from millstream.loaders.conversation import ConversationDataLoader
 
 LENGTH = 24
@@ -166,3 +174,12 @@ def test_what_cannot_be_checked_says_so(store: TokenStore, tmp_path: Path) -> No
     with pytest.raises(LoaderError, match="two conversations") as caught:
         check_isolation(model, alone)
     follows_its_hint(caught.value)
+
+
+def test_a_mixture_isolates_as_its_conversations_do(store: TokenStore, tmp_path: Path) -> None:
+    with TokenStoreWriter(tmp_path / "text", dtype="uint16") as writer:
+        writer.append(range(1, 60))
+    text = PretrainDataLoader(tmp_path / "text", chunk_size=LENGTH)
+    mixed = {"text": (text, 0.5), "chats": (packed(store, isolation="block_mask"), 0.5)}
+    with MixedDataLoader(mixed, batch_size=4) as loader:
+        assert loader.next().attention_mask.shape == (4, 1, LENGTH, LENGTH)

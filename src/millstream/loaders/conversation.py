@@ -100,7 +100,8 @@ class ConversationDataLoader(GrowingDataLoader):
         check_choice("isolation", isolation, get_args(Isolation))
         check_choice("loss", loss, get_args(MeanOf))
         padded = pad_multiple(pad_to or ("max_length" if packing else "longest"), pad_to_multiple_of, length)
-        shape = RowShape(length, "packed" if packing else "row", pad_multiple=padded, isolation=isolation)
+        shape = RowShape(length, "packed" if packing else "row", pad_multiple=padded)
+        shape = replace(shape, isolation=isolation if packing else shape.isolation)
         shape = grouped(shape, max_tokens, by_length=group_by_length)
         raw = RawSettings(recipe, on_bad, reading=dict(reading or {}))
         if is_raw(path):

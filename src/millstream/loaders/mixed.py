@@ -84,7 +84,9 @@ class MixedDataLoader(StoreDataLoader):
             for name, loader in loaders.items()
         }
         size = None if epoch_size is None else positive("epoch_size", epoch_size)
-        super().__init__(members, first.shape, settings, epoch_size=size, loss=_loss(loaders))
+        packed = next((loader.shape for loader in loaders.values() if loader.shape.documents == "packed"), first.shape)
+        shape = replace(first.shape, isolation=packed.isolation)
+        super().__init__(members, shape, settings, epoch_size=size, loss=_loss(loaders))
 
 
 def _alike(loader: Mixable, other: Mixable) -> bool:

@@ -155,10 +155,11 @@ class Run:
     def _row_facts(self) -> dict[str, Any]:
         shape = self.shape
         facts: dict[str, Any] = {"documents": shape.documents, "tail": shape.tail}
+        grouped = [name for name, member in self.members.items() if member.shape.by_length]
+        facts["group_by_length"] = grouped or None
+        facts["max_tokens"] = shape.max_tokens or None
         if shape.max_tokens:
-            facts.update(max_tokens=shape.max_tokens, pad_to_multiple_of=shape.pad_multiple)
-        elif shape.by_length:
-            facts["group_by_length"] = True
+            facts["pad_to_multiple_of"] = shape.pad_multiple
         others = {name: member.shape.documents for name, member in self.members.items()}
         return facts if set(others.values()) == {self.shape.documents} else {**facts, "documents": others}
 
