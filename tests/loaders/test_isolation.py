@@ -178,8 +178,8 @@ def test_what_cannot_be_checked_says_so(store: TokenStore, tmp_path: Path) -> No
 
 def test_a_mixture_isolates_as_its_conversations_do(store: TokenStore, tmp_path: Path) -> None:
     with TokenStoreWriter(tmp_path / "text", dtype="uint16") as writer:
-        writer.append(range(1, 60))
+        writer.append(range(1, 4 * LENGTH))
     text = PretrainDataLoader(tmp_path / "text", chunk_size=LENGTH)
-    mixed = {"text": (text, 0.5), "chats": (packed(store, isolation="block_mask"), 0.5)}
-    with MixedDataLoader(mixed, batch_size=4) as loader:
-        assert loader.next().attention_mask.shape == (4, 1, LENGTH, LENGTH)
+    chats = packed(store, isolation="block_mask")
+    with MixedDataLoader({"text": (text, 0.5), "chats": (chats, 0.5)}, batch_size=2, mix_block=2) as loader:
+        assert loader.next().attention_mask.shape == (2, 1, LENGTH, LENGTH)
