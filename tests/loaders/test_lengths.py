@@ -295,6 +295,7 @@ def test_a_state_of_other_groups_is_refused(store: TokenStore) -> None:
         ({"max_tokens": 100, "packing": True}, "packed"),
         ({"group_by_length": True, "packing": True}, "packed"),
         ({"pad_to": "shortest"}, "unknown"),
+        ({"isolation": "mask"}, "unknown"),
         ({"pad_to_multiple_of": 5}, "multiple of 5"),
         ({"pad_to_multiple_of": 0}, "at least 1"),
     ],

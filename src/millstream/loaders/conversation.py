@@ -13,7 +13,7 @@ from millstream.errors import LoaderError
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings
 from millstream.loaders.growing import GrowingDataLoader
 from millstream.loaders.growth import Growth
-from millstream.loaders.lengths import PadTo, check_choice, grouped, one_group, packed_shape, pad_multiple
+from millstream.loaders.lengths import PadTo, check_choice, grouped, one_group, pad_multiple
 from millstream.loaders.loss import LossMean, MeanOf
 from millstream.loaders.member import Isolation, Member, RowShape
 from millstream.loaders.pretrain import id_limit, padding_id, row_length
@@ -98,7 +98,8 @@ class ConversationDataLoader(GrowingDataLoader):
         settings = resolve(shared if max_tokens is None else one_group(shared))
         length = row_length(max_length, None, settings)
         check_choice("loss", loss, get_args(MeanOf))
-        shape = packed_shape(length, isolation) if packing else RowShape(length, "row")
+        check_choice("isolation", isolation, get_args(Isolation))
+        shape = RowShape(length, "packed", isolation=isolation) if packing else RowShape(length, "row")
         padded = pad_multiple(pad_to or ("max_length" if packing else "longest"), pad_to_multiple_of, length)
         shape = grouped(replace(shape, pad_multiple=padded), max_tokens, by_length=group_by_length)
         raw = RawSettings(recipe, on_bad, reading=dict(reading or {}))

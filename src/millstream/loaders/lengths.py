@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from millstream.errors import LoaderError
-from millstream.loaders.member import Isolation, RowShape
+from millstream.loaders.member import RowShape
 from millstream.loaders.run import MOST_BATCH_TOKENS
 from millstream.loaders.settings import SharedKeywords, positive
 
@@ -17,12 +17,6 @@ def check_choice(word: str, value: object, choices: tuple[str, ...]) -> None:
     """Insist on one of some words."""
     if value not in choices:
         raise LoaderError(f"{word}={value!r} is unknown", hint=f"use one of {', '.join(map(repr, choices))}")
-
-
-def packed_shape(length: int, isolation: Isolation) -> RowShape:
-    """Rows of several conversations."""
-    check_choice("isolation", isolation, get_args(Isolation))
-    return RowShape(length, "packed", isolation=isolation)
 
 
 def pad_multiple(pad_to: PadTo, multiple: int, length: int) -> int:
