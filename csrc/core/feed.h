@@ -108,7 +108,8 @@ class Feed {
     if (stopping) return;
     batch.facts.rows = scratch.row.rows.size();
     batch.facts.filler = samples - own;
-    batch.reshape(batch.facts.rows + batch.facts.filler, padded_length(longest_row(scratch.row), shape_.unit, shape_.length));
+    const auto longest = shape_.unit == 0 ? shape_.length : longest_row(scratch.row);
+    batch.reshape(batch.facts.rows + batch.facts.filler, padded_length(longest, shape_.unit, shape_.length));
     if (shape_.id_bytes == 8) write_rows<std::int64_t>(batch, scratch, stopping);
     else write_rows<std::int32_t>(batch, scratch, stopping);
   }
