@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal, Unpack, cast, get_args
 
 from millstream.chats.settings import ChatSettings
 from millstream.errors import LoaderError
-from millstream.loaders.chat_keywords import ChatKeywords, chat_settings
+from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
 from millstream.loaders.loss import LossMean, MeanOf
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.pretrain import id_limit, padding_id, row_length
@@ -84,7 +85,7 @@ class ConversationDataLoader(StoreDataLoader):
     ) -> None:
         chat, shared = _parted(keywords)
         settings = resolve(shared)
-        length = row_length(max_length, None, settings)
+        length = row_length(made_for(path) if max_length is None else max_length, None, settings)
         for word, value, choices in (("isolation", isolation, get_args(Isolation)), ("loss", loss, get_args(MeanOf))):
             if value not in choices:
                 raise LoaderError(f"{word}={value!r} is unknown", hint=f"use one of {', '.join(map(repr, choices))}")
@@ -118,9 +119,22 @@ class ConversationDataLoader(StoreDataLoader):
 
 
 def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:
-    chat = {key: value for key, value in keywords.items() if key in ChatKeywords.__annotations__}
     shared = {key: value for key, value in keywords.items() if key not in ChatKeywords.__annotations__}
-    return cast(ChatKeywords, chat), cast(SharedKeywords, shared)
+    return chat_keywords(keywords), cast(SharedKeywords, shared)
+
+
+def made_for(path: Any) -> int | None:
+    """The most tokens of a row that a store of conversations was made for; None: there is no such store, or no limit.
+
+    >>> made_for([{"messages": []}])
+    """
+    if is_raw(path):
+        return None
+    with nullcontext(path) if isinstance(path, TokenStore) else TokenStore(path) as store:
+        recipe = store.manifest.get("recipe")
+    chat = recipe.get("chat") if isinstance(recipe, dict) else None
+    most = chat.get("max_length") if isinstance(chat, dict) else None
+    return most if isinstance(most, int) else None
 
 
 def _prepared(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings) -> TokenStore:
