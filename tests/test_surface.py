@@ -24,6 +24,7 @@ PUBLIC = [
     "ClosedError",
     "CompletionTracker",
     "CompressionError",
+    "ConversationDataLoader",
     "DataLoader",
     "DataProcessor",
     "FingerprintError",

@@ -43,7 +43,16 @@ from millstream.errors import (
     UnknownLength,
     WaitTimeout,
 )
-from millstream.loaders import DataLoader, MixedDataLoader, PretrainDataLoader, RowOrigin, Span, merge_states, per_row
+from millstream.loaders import (
+    ConversationDataLoader,
+    DataLoader,
+    MixedDataLoader,
+    PretrainDataLoader,
+    RowOrigin,
+    Span,
+    merge_states,
+    per_row,
+)
 from millstream.records import DataProcessor, Recipe, Reject, register_processor
 from millstream.sources import Record, RecordFormat, register_format
 from millstream.store import TokenStore, TokenStoreWriter
@@ -64,6 +73,7 @@ __all__ = [
     "ClosedError",
     "CompletionTracker",
     "CompressionError",
+    "ConversationDataLoader",
     "DataLoader",
     "DataProcessor",
     "FingerprintError",
