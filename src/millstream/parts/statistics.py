@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from millstream.store.weights import weight_codes
 MOST_EXAMPLES = 5
 MOST_SAMPLES = 200
 LENGTH_BINS = 48
+_COUNTERS = ("skipped", "changed", "dropped")
 
 
 @dataclass(slots=True)
@@ -58,11 +59,21 @@ class Statistics:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Statistics:
-        """Counts as `dataclasses.asdict` gave them."""
-        counters = {name: Counter(content[name]) for name in ("skipped", "changed", "dropped")}
+        """Counts as `to_json` gave them."""
+        counters = {name: Counter(content[name]) for name in _COUNTERS}
         files = [FileCounts(**counts) for counts in content["files"]]
         pace = [(seconds, source_bytes, tokens) for seconds, source_bytes, tokens in content["pace"]]
         return cls(**{**content, **counters, "files": files, "pace": pace, "started": time.perf_counter()})
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as plain values.
+
+        >>> counts = Statistics.of([])
+        >>> counts.changed["repaired"] += 2
+        >>> Statistics.from_json(counts.to_json()).changed
+        Counter({'repaired': 2})
+        """
+        return asdict(self) | {name: dict(getattr(self, name)) for name in _COUNTERS}  # `asdict` counts their items
 
     def left_out(self, part: Part, file: FoundFile, rows_before: int) -> None:
         """Count what a part left out and changed."""
