@@ -20,7 +20,7 @@ _VERSION = 1
 class ChatSettings:
     """How rows are read, rendered, encoded, weighed and shortened.
 
-    >>> ChatSettings(ChatTemplate.of("chatml")).identity == ChatSettings(ChatTemplate.of("yi")).identity
+    >>> ChatSettings(ChatTemplate.of("chatml")).identity == ChatSettings(ChatTemplate.of("phi4")).identity
     False
     """
 

@@ -19,7 +19,7 @@ Loader: TypeAlias = PretrainDataLoader | ConversationDataLoader
 HOW_TO_SAVE = "save it with json.dump(loader.state_dict(), file)"
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+def add_run_arguments(parser: argparse._ActionsContainer) -> None:
     """Declare the settings that decide which row comes when."""
     parser.add_argument("--chunk-size", type=int, help="tokens per row (default: 2048, or what chats were made for)")
     parser.add_argument("--packing", action="store_true", help="chats: several in a row")

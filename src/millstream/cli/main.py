@@ -16,10 +16,18 @@ import sys
 import traceback
 from collections.abc import Container, Sequence
 
-from millstream.cli import bench, demo, explain, inspect, prepare, verify
+from millstream.cli import bench, demo, explain, inspect, prepare, show_row, verify
 from millstream.errors import MillstreamError
 
-VERBS = (demo, prepare, inspect, verify, explain, bench)
+VERBS = {
+    "demo": demo,
+    "prepare": prepare,
+    "inspect": inspect,
+    "verify": verify,
+    "explain": explain,
+    "show": show_row,
+    "bench": bench,
+}
 
 EPILOG = """\
 a first session:
@@ -47,8 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     common.add_argument("-v", "--verbose", action="count", default=0, help="log what happens (-vv: more)")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     verbs = parser.add_subparsers(title="verbs", metavar="<verb>", required=True)
-    for verb in VERBS:
-        name = verb.__name__.rpartition(".")[2]
+    for name, verb in VERBS.items():
         one = verbs.add_parser(
             name,
             parents=[common],

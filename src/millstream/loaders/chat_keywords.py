@@ -91,6 +91,8 @@ def prepared_chat(given: Mapping[str, Any], tokenizer: object, max_length: int |
     for name, instead in _OF_TEXTS.items():
         if name in given:
             raise RecipeError(f'{name}= is about texts, and kind="chat" reads conversations', hint=instead)
+    if tokenizer is None:
+        raise TokenizerError("conversations need a tokenizer", hint="pass tokenizer=, the model's own")
     if is_learned(tokenizer):
         raise TokenizerError(
             f"tokenizer={tokenizer!r} would be learned from the conversations, and chats are for a model that has one",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal, Unpack, cast, get_args
 
 from millstream.chats.settings import ChatSettings
+from millstream.chats.shown import Shown
 from millstream.errors import LoaderError
 from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
 from millstream.loaders.loss import LossMean, MeanOf
@@ -15,6 +16,7 @@ from millstream.loaders.member import Member, RowShape
 from millstream.loaders.pretrain import id_limit, padding_id, row_length
 from millstream.loaders.raw import RawSettings, described, is_raw, prepared_store
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
+from millstream.loaders.shown import show_document, show_step
 from millstream.loaders.stores import StoreDataLoader
 from millstream.order import Share
 from millstream.order.shuffle import source_key
@@ -116,6 +118,25 @@ class ConversationDataLoader(StoreDataLoader):
     def tokenizer(self) -> Tokenizer | None:
         """The tokenizer of the store, with the control tokens that were added to it."""
         return self.member.text_tokenizer
+
+    def show(self, row: int = 0, step: int | None = None) -> Shown:
+        """Show a conversation of the data, or with `step` a row of this rank's batch: decoded, what is learned marked.
+
+        >>> from millstream import BPETokenizer
+        >>> from millstream.loaders.pretrain import example_cache
+        >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
+        >>> how = {"chat_template": "chatml", "add_control_tokens": True, "cache_dir": example_cache()}
+        >>> tokenizer = BPETokenizer.train(["2+2? 4"], vocab_size=260)
+        >>> with ConversationDataLoader(chats, tokenizer=tokenizer, framework="numpy", **how) as loader:
+        ...     loader.show(0)
+        ══ conversation 0 (rows:1)  26 tokens, 2 trained (7.7 %)
+        <|im_start|>user
+        2+2?<|im_end|>
+        <|im_start|>assistant
+        ⟦4<|im_end|>⟧
+        <BLANKLINE>
+        """
+        return show_document(self.member, row) if step is None else show_step(self._run, step, row)
 
 
 def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:
