@@ -54,6 +54,7 @@ PUBLIC = [
     "UnknownLength",
     "WaitTimeout",
     "distribute",
+    "lint",
     "load",
     "load_tokenizer",
     "merge_states",

@@ -53,6 +53,7 @@ from millstream.loaders import (
     merge_states,
     per_row,
 )
+from millstream.loaders.looking import lint
 from millstream.records import DataProcessor, Recipe, Reject, register_processor
 from millstream.sources import Record, RecordFormat, register_format
 from millstream.store import TokenStore, TokenStoreWriter
@@ -103,6 +104,7 @@ __all__ = [
     "UnknownLength",
     "WaitTimeout",
     "distribute",
+    "lint",
     "load",
     "load_tokenizer",
     "merge_states",

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-from millstream.chats.raw_row import show_raw_row
-from millstream.chats.shown import Shown
 from millstream.compression import LEVEL
 from millstream.errors import RecipeError, SourceError
 from millstream.loaders import ConversationDataLoader, PretrainDataLoader
@@ -25,7 +23,7 @@ from millstream.parts.ray import RayCluster
 from millstream.parts.report import report_of, write_report
 from millstream.parts.run import Make
 from millstream.records import Recipe
-from millstream.sources import Found, Reading, Record
+from millstream.sources import Found, Record
 from millstream.sources.discover import Where
 from millstream.stats.progress import OnProgress
 from millstream.tokens import load_tokenizer
@@ -230,36 +228,6 @@ def _engine(engine: str) -> tuple[Make, int]:
 
 def _to_nobody(progress: object) -> None:
     """Nobody asked how far it is."""
-
-
-def show_chat(
-    source: Any,
-    row: int = 0,
-    *,
-    tokenizer: object,
-    max_length: int | None = None,
-    file_format: str | None = None,
-    **keywords: Unpack[ChatKeywords],
-) -> Shown:
-    """Show what becomes of one row of raw conversations, counted from 0; `keywords` are those of the loader.
-
-    >>> from millstream import BPETokenizer
-    >>> tokenizer = BPETokenizer.train(["2+2? 4"], vocab_size=260)
-    >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
-    >>> show_chat(chats, tokenizer=tokenizer, chat_template="chatml", add_control_tokens=True)
-    rows:1  26 tokens, 2 trained (7.7 %)
-    ── 0 user
-    <|im_start|>user
-    2+2?<|im_end|>
-    ── 1 assistant
-    <|im_start|>assistant
-    ⟦4<|im_end|>⟧
-    <BLANKLINE>
-    """
-    settings = replace(prepared_chat(keywords, tokenizer, max_length), strict=False)
-    found = RawSettings(reading={"format": file_format}).found(source)
-    encoder = settings.encoder(load_tokenizer(tokenizer))
-    return show_raw_row(found, Reading(whole_rows=True), row, encoder, settings)
 
 
 def load(path: Any, **settings: Any) -> PretrainDataLoader | ConversationDataLoader:

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from command import Run
-from millstream.api import prepare, show_chat
+from millstream.api import prepare
 from millstream.cli.paint import print_shown
 from millstream.errors import LoaderError
 from millstream.loaders import ConversationDataLoader
+from millstream.loaders.looking import show_chat
 from millstream.tokens import BPETokenizer
 
 TOKENIZER = BPETokenizer.train(["user assistant 2+2? the mill by the stream\n"], vocab_size=270)

@@ -6,7 +6,14 @@ import sys
 
 from millstream.chats.shown import Shown
 
-_COLOURS = {"heading": "bold", "note": "dim cyan", "plain": "", "trained": "green"}
+_COLOURS = {
+    "heading": "bold",
+    "note": "dim cyan",
+    "plain": "",
+    "trained": "green",
+    "error": "bold red",
+    "warning": "yellow",
+}
 
 
 def print_shown(shown: Shown) -> None:

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_files(source: object, arguments: argparse.Namespace) -> Shown:
-    from millstream.api import show_chat
+    from millstream.loaders.looking import show_chat
 
     if arguments.step is not None:
         raise LoaderError("--step is about a store", hint="prepare the conversations, or leave out --step")
