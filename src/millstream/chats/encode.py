@@ -49,7 +49,7 @@ class Encoded:
         except RecordError as fault:
             self.faults[row] = fault
         except MillstreamError as error:
-            self.faults[row] = RecordError("cannot be encoded", error.message, error.hint)
+            self.faults[row] = RecordError("cannot be encoded", error.message, hint=error.hint)
 
 
 class Encoder:
