@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import pytest
 import millstream
 from command import Run
 from millstream.api import load, prepare
+from millstream.cli.chats import add_chat_arguments
 from millstream.cli.main import main
 from millstream.errors import LoaderError, MillstreamError, RecipeError, SourceError, TokenizerError
 from millstream.loaders import ConversationDataLoader, PretrainDataLoader
+from millstream.loaders.chat_keywords import ChatKeywords
 from millstream.parts.raw import raw_record
 from millstream.store import TokenStore
 from millstream.tokens import BPETokenizer, load_tokenizer
@@ -196,7 +199,7 @@ def test_load_opens_what_is_there(source: Path, tmp_path: Path) -> None:
         assert isinstance(prepared, ConversationDataLoader)
         assert isinstance(raw, ConversationDataLoader)
         assert prepared.shape.length == 300  # what the store was made for
-        assert np.array_equal(prepared.next().labels, raw.next().labels)
+        assert sorted(prepared.next().labels.tolist()) == sorted(raw.next().labels.tolist())
     (tmp_path / "a.jsonl").write_text('{"text": "the mill"}\n')
     with load(tmp_path / "a.jsonl", tokenizer="char", chunk_size=4, framework="numpy") as texts:
         assert isinstance(texts, PretrainDataLoader)
@@ -221,6 +224,13 @@ def test_the_command_says_the_same_as_the_function(source: Path, tokenizer: Path
     trained = last.details["chat"]["trained_tokens"]
     assert f"trained    {trained}  (" in out
     assert learned(TokenStore(tmp_path / "store"), 1) == "The stream.<|im_end|>"
+
+
+def test_every_keyword_about_conversations_has_its_flag() -> None:
+    parser = argparse.ArgumentParser()
+    add_chat_arguments(parser)
+
+    assert ChatKeywords.__annotations__.keys() - {action.dest for action in parser._actions} == {"format"}
 
 
 def test_a_fault_is_told_with_the_flags_that_mend_it(source: Path, tokenizer: Path, tmp_path: Path, run: Run) -> None:

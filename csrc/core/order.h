@@ -43,8 +43,11 @@ class EpochOrder {
       throw std::invalid_argument("a local shuffle needs blocks and groups of at least one");
     const auto key = derive(spec.key, epoch);
     if (spec.windows) {
-      if (spec.samples != spec.windows->samples()) throw std::invalid_argument("the windows do not have so many bins");
-      packed_ = std::make_unique<WindowOrder>(spec.windows, spec.shuffle == Shuffle::none ? std::nullopt : std::optional(key));
+      const auto bins = spec.windows->samples();  // of a store that is still being made, more are to come
+      if (spec.samples < bins || (spec.samples > bins && !spec.windows->first_in_order))
+        throw std::invalid_argument("the windows do not have so many bins");
+      const auto shuffled = spec.shuffle == Shuffle::none ? std::nullopt : std::optional(key);
+      packed_ = std::make_unique<WindowOrder>(spec.windows, shuffled, epoch);
       return;
     }
     if (spec.shuffle == Shuffle::global) whole_.emplace(spec.samples, key);

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.chats.encode import Encoder
+from millstream.chats.encode import Encoded, Encoder
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
 from millstream.records.chat.block import parse_block
+from millstream.records.chat.conversation import ChatRow
 from millstream.records.chat.parser import RowParser
 from millstream.sources import BadRecord, RecordBlock
 from millstream.sources.chunk import KEPT_BYTES
@@ -19,6 +20,7 @@ from millstream.tokens.flat import Ends
 from millstream.tokens.tokenizer import Ids
 
 DROPPED = "dropped: "
+SLICE_ROWS = 512
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class EncodedBlock:
 def encode_block(block: RecordBlock, parser: RowParser, encoder: Encoder, limit: Limit) -> EncodedBlock:
     """Parse, render, encode and shorten the rows of a block."""
     parsed = parse_block(block, parser)
-    encoded = encoder.encode(parsed.rows, limit)
+    encoded = _in_slices(encoder, parsed.rows, limit)
     rows: list[Supervised] = []
     places: list[int] = []
     for place, made in zip(parsed.places, encoded.rows, strict=True):
@@ -62,3 +64,14 @@ def encode_block(block: RecordBlock, parser: RowParser, encoder: Encoder, limit:
         dropped=+dropped,
         notes=+notes,
     )
+
+
+def _in_slices(encoder: Encoder, rows: list[ChatRow], limit: Limit) -> Encoded:
+    """Encode some hundred rows at a time: what they are laid out in then stays in the processor's cache."""
+    whole = Encoded([])
+    for begin in range(0, len(rows), SLICE_ROWS):
+        part = encoder.encode(rows[begin : begin + SLICE_ROWS], limit)
+        whole.rows += part.rows
+        whole.faults.update((begin + row, fault) for row, fault in part.faults.items())
+        whole.counts += part.counts
+    return whole

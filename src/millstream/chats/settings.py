@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,6 +13,7 @@ from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
 from millstream.records.chat.options import Options
 from millstream.tokens import Tokenizer
+from millstream.tokens.tokenizer import fingerprint_of
 
 _VERSION = 1
 """Raise it when the same rows no longer give the same tokens: caches are keyed by it."""
@@ -20,7 +23,7 @@ _VERSION = 1
 class ChatSettings:
     """How rows are read, rendered, encoded, weighed and shortened.
 
-    >>> ChatSettings(ChatTemplate.of("chatml")).identity == ChatSettings(ChatTemplate.of("phi4")).identity
+    >>> ChatSettings(ChatTemplate.of("chatml")).identity == ChatSettings(ChatTemplate.of("llama3")).identity
     False
     """
 
@@ -33,6 +36,7 @@ class ChatSettings:
     trust_content: bool = False
     strict: bool = False
     add_control_tokens: bool = False
+    check_template: bool = True
 
     @property
     def identity(self) -> list[Any]:
@@ -56,7 +60,19 @@ class ChatSettings:
         }
 
     def encoder(self, tokenizer: Tokenizer) -> Encoder:
-        """Make what encodes rows; refuses a template that would train the tokenizer's model wrong."""
+        """Make what encodes rows, once; refuses a template that would train the tokenizer's model wrong."""
+        key = fingerprint_of([self.identity, tokenizer.fingerprint])
+        with _MAKING:
+            encoder = _ENCODERS.get(key)
+            if encoder is None:
+                encoder = self._encoder(tokenizer)
+                _ENCODERS[key] = encoder
+                _ENCODERS[fingerprint_of([self.identity, encoder.tokenizer.fingerprint])] = encoder
+                while len(_ENCODERS) > MOST_ENCODERS:
+                    _ENCODERS.popitem(last=False)
+            return encoder
+
+    def _encoder(self, tokenizer: Tokenizer) -> Encoder:
         return Encoder(
             tokenizer,
             self.template,
@@ -65,4 +81,11 @@ class ChatSettings:
             trust_content=self.trust_content,
             strict=self.strict,
             add_control_tokens=self.add_control_tokens,
+            check=self.check_template,
         )
+
+
+# A loader, the run that makes its store and each worker of it ask for the same one, and making it takes a second.
+MOST_ENCODERS = 8
+_ENCODERS: OrderedDict[str, Encoder] = OrderedDict()
+_MAKING = threading.Lock()

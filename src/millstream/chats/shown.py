@@ -62,6 +62,16 @@ def show_row(row: Supervised, decode: Decode, title: str = "", roles: Sequence[s
     return [Styled(f"{_counts(row, title)}\n", "heading"), *body, Styled(end, "plain")]
 
 
+def show(row: Supervised, decode: Decode) -> Shown:
+    """The row alone, with its marks.
+
+    >>> row = Supervised(np.array([72, 105], np.uint32), np.array([0, 1], np.float32), np.zeros(2, np.int32))
+    >>> show(row, lambda ids: "".join(map(chr, ids)))
+    H⟦i⟧
+    """
+    return Shown(_body(row, decode, ()))
+
+
 def _counts(row: Supervised, title: str) -> str:
     told = [f"{counted(len(row), 'token')}, {row.trained:,} trained ({share(row.trained, len(row))})"]
     if row.truncated:

@@ -40,6 +40,7 @@ def add_chat_arguments(parser: argparse._ActionsContainer) -> None:
     add("--trust-content", help="control strings in the data are control tokens", **switch)
     add("--strict", help="refuse tokens that lie half in what is learned", **switch)
     add("--add-control-tokens", help="add the template's control tokens to the tokenizer", **switch)
+    add("--check-template", help="refuse a template that would train wrong (default: yes)", **switch)
     add("--variant", choices=get_args(Variant), help="of the template: for generating, or for training")
     add("--history-reasoning", choices=get_args(HistoryReasoning), help="the reasoning of earlier turns")
     add("--date", type=_date, metavar="YYYY-MM-DD", help="what the template prints as today")

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, Unpack, cast, get_args
 
 from millstream.chats.settings import ChatSettings
 from millstream.chats.shown import Shown
 from millstream.errors import LoaderError
 from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
+from millstream.loaders.growing import GrowingDataLoader
+from millstream.loaders.growth import Growth
 from millstream.loaders.loss import LossMean, MeanOf
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.pretrain import id_limit, padding_id, row_length
-from millstream.loaders.raw import RawSettings, described, is_raw, prepared_store
+from millstream.loaders.raw import RawSettings, cached_store, described, is_raw
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
 from millstream.loaders.shown import show_document, show_step
-from millstream.loaders.stores import StoreDataLoader
 from millstream.order import Share
 from millstream.order.shuffle import source_key
+from millstream.parts.mixing import Mixing
 from millstream.parts.policy import OnBad
 from millstream.store import TokenStore
 from millstream.store.weights import WEIGHTED
 from millstream.tokens import Tokenizer, load_tokenizer
-from millstream.tokens.keep import check_tokenizer
+from millstream.tokens.keep import check_tokenizer, find_tokenizer
 
 Isolation = Literal["varlen", "block_mask", "none"]
 
@@ -33,7 +36,7 @@ class ConversationKeywords(ChatKeywords, SharedKeywords, total=False):
     """What says how conversations become tokens, and what every loader takes."""
 
 
-class ConversationDataLoader(StoreDataLoader):
+class ConversationDataLoader(GrowingDataLoader):
     """Conversations, each token with its weight in the loss; one in a row, or packed.
 
     >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
@@ -93,34 +96,19 @@ class ConversationDataLoader(StoreDataLoader):
                 raise LoaderError(f"{word}={value!r} is unknown", hint=f"use one of {', '.join(map(repr, choices))}")
         raw = RawSettings(recipe, on_bad, reading=dict(reading or {}))
         if is_raw(path):
-            store = _prepared(path, tokenizer, raw, chat_settings(chat, tokenizer, length), settings)
-            given = None
+            source = _raw_source(path, tokenizer, raw, chat_settings(chat, tokenizer, length), settings)
         else:
-            store, given = _opened(path, tokenizer, asked={**chat, **({} if raw.untouched else {"reading": reading})})
-        shape = RowShape(length, "packed" if packing else "row", pad_id=0)
-        member = _member(store, shape, name, settings)
-        shape = replace(shape, pad_id=padding_id(pad_id, given or member.text_tokenizer, settings))
-        member = replace(member, shape=shape, id_limit=id_limit(store, given, settings), tokenizer=given)
+            asked = [*chat, *([] if raw.untouched else ["recipe, on_bad, reading"])]
+            source = _store_source(path, tokenizer, asked, source_key(settings.seed, f"{name}\0packing"), settings)
+        shape = RowShape(length, "packed" if packing else "row", pad_id=padding_id(pad_id, source.tokenizer, settings))
         self.isolation = isolation if packing else None
-        super().__init__({name: member}, shape, settings, loss=LossMean(loss, positive("accumulation", accumulation)))
-
-    @property
-    def store(self) -> TokenStore:
-        """The store that conversations come from."""
-        return self.member.store
-
-    @property
-    def member(self) -> Member:
-        """This loader's part in a mixture."""
-        return next(iter(self._run.members.values()))
-
-    @property
-    def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer of the store, with the control tokens that were added to it."""
-        return self.member.text_tokenizer
+        self.tokenizer = source.tokenizer
+        """The tokenizer, with the control tokens that were added to it."""
+        self.loss = LossMean(loss, positive("accumulation", accumulation))
+        super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, self.loss)
 
     def show(self, row: int = 0, step: int | None = None) -> Shown:
-        """Show a conversation of the data, or with `step` a row of this rank's batch: decoded, what is learned marked.
+        """Show a conversation of the store, or with `step` a row of this rank's batch: decoded, what is learned marked.
 
         >>> from millstream import BPETokenizer
         >>> from millstream.loaders.pretrain import example_cache
@@ -136,12 +124,20 @@ class ConversationDataLoader(StoreDataLoader):
         ⟦4<|im_end|>⟧
         <BLANKLINE>
         """
-        return show_document(self.member, row) if step is None else show_step(self._run, step, row)
+        if step is None:
+            return show_document(self.member, row)
+        return show_step(self._run.members, self.explain(step), step, row)
 
 
-def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:
-    shared = {key: value for key, value in keywords.items() if key not in ChatKeywords.__annotations__}
-    return chat_keywords(keywords), cast(SharedKeywords, shared)
+@dataclass(frozen=True)
+class _Source:
+    """Where conversations come from: a store, which may still be made, and how it becomes rows."""
+
+    store: TokenStore
+    tokenizer: Tokenizer | None
+    member: Callable[..., Member]
+    """(shape, store, whether it is complete) -> the store's part in the run."""
+    growth: Growth | None = None
 
 
 def made_for(path: Any) -> int | None:
@@ -158,15 +154,27 @@ def made_for(path: Any) -> int | None:
     return most if isinstance(most, int) else None
 
 
-def _prepared(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings) -> TokenStore:
-    """Tokenise raw conversations into the cache, or find them there."""
+def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings) -> _Source:
+    """Conversations that are tokenised into the cache, by one process, while all train on what is there already."""
     if tokenizer is None:
         raise LoaderError("conversations need a tokenizer", hint="pass tokenizer='gpt2', a file or an object")
-    return TokenStore(prepared_store(path, load_tokenizer(tokenizer), raw, settings.cache_dir, chat))
+    loaded = load_tokenizer(tokenizer)
+    mixing = Mixing(None if settings.shuffle == "none" else settings.seed)
+    cached = cached_store(path, loaded, raw, settings.cache_dir, chat=chat, mixing=mixing)
+    encoder = chat.encoder(loaded)  # refuses a template that would train wrong, before anything is made
+
+    def member(shape: RowShape, store: TokenStore, complete: bool) -> Member:  # noqa: FBT001 - as it was found
+        following = Member.following(store, shape, settings.shuffle, cached.output.name, complete=complete)
+        limit = id_limit(store, encoder.tokenizer, settings)
+        return replace(following, id_limit=limit, tokenizer=encoder.tokenizer)
+
+    growth = None if cached.output.exists() else Growth(cached.output, cached.make)
+    store = TokenStore(cached.output) if growth is None else growth.wait(0)[0]
+    return _Source(store, encoder.tokenizer, member, growth)
 
 
-def _opened(path: Any, tokenizer: Any, asked: Mapping[str, Any]) -> tuple[TokenStore, Tokenizer | None]:
-    """Open a store of conversations: how they became tokens was decided when it was made."""
+def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, settings: LoaderSettings) -> _Source:
+    """Conversations of a store: how they became tokens was decided when it was made."""
     store = path if isinstance(path, TokenStore) else TokenStore(path)
     if store.dtype != WEIGHTED:
         raise LoaderError(
@@ -178,13 +186,19 @@ def _opened(path: Any, tokenizer: Any, asked: Mapping[str, Any]) -> tuple[TokenS
             f"{described(path)}: {', '.join(asked)} are about raw conversations, and these are tokens",
             hint="leave them out, or pass the raw files and their tokenizer",
         )
-    loaded = None if tokenizer is None else load_tokenizer(tokenizer)
-    if loaded is not None:
-        check_tokenizer(loaded, str(store.path), store.manifest.get("tokenizer"))
-    return store, loaded
+    given = None if tokenizer is None else load_tokenizer(tokenizer)
+    if given is not None:
+        check_tokenizer(given, str(store.path), store.manifest.get("tokenizer"))
+    limit = id_limit(store, given, settings)
+
+    def member(shape: RowShape, opened: TokenStore, _: bool) -> Member:  # noqa: FBT001 - a store is complete
+        if shape.documents == "packed":
+            return replace(Member.packed(opened, shape, settings.shuffle, key), id_limit=limit, tokenizer=given)
+        return Member(opened, Share(opened.documents, settings.shuffle), shape, limit, given)
+
+    return _Source(store, given or find_tokenizer(store.path, store.manifest.get("tokenizer")), member)
 
 
-def _member(store: TokenStore, shape: RowShape, name: str, settings: LoaderSettings) -> Member:
-    if shape.documents == "packed":
-        return Member.packed(store, shape, settings.shuffle, source_key(settings.seed, f"{name}\0packing"))
-    return Member(store, Share(store.documents, settings.shuffle), shape)
+def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:
+    shared = {key: value for key, value in keywords.items() if key not in ChatKeywords.__annotations__}
+    return chat_keywords(keywords), cast(SharedKeywords, shared)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from millstream.chats.shown import Shown, Styled, show_row
 from millstream.chats.supervised import Supervised
 from millstream.errors import LoaderError
-from millstream.loaders.explain import origins_of
 from millstream.loaders.member import Member
-from millstream.loaders.run import Run
+from millstream.loaders.origin import RowOrigin
 from millstream.stats.figures import counted
 
 
@@ -27,9 +26,8 @@ def show_document(member: Member, document: int) -> Shown:
     return Shown(_shown(member, document, 0, stop - start))
 
 
-def show_step(run: Run, step: int, row: int) -> Shown:
+def show_step(members: Mapping[str, Member], origins: Sequence[RowOrigin], step: int, row: int) -> Shown:
     """A row of this rank's batch at a step, with all conversations that are packed into it."""
-    origins = origins_of(step, run)
     if not 0 <= row < len(origins):
         raise LoaderError(
             f"step {step} has no row {row}, only {counted(len(origins), 'row')}",
@@ -40,7 +38,7 @@ def show_step(run: Run, step: int, row: int) -> Shown:
     heading = f"step {step}, row {row}: {counted(len(spans), 'conversation')}, {counted(inputs, 'token')}\n"
     parts = [Styled(heading, "heading")]
     for span in spans:
-        parts += _shown(run.members[span.source], span.document, span.start, span.stop)
+        parts += _shown(members[span.source], span.document, span.start, span.stop)
     return Shown(parts)
 
 

@@ -105,8 +105,15 @@ class StoreDataLoader(RunningLoader):
         self._check_open()
         self._agreement.check(self.plan_fingerprint)
         make_feed = partial(self._run.feed, self._delivery.id_bytes)
-        self._engine.start(make_feed, self._run.step - self._run.phase.step)
+        end = self._end_step
+        begun = self._run.phase.step
+        self._engine.start(make_feed, self._run.step - begun, None if end is None else end - begun)
         self._check_open()
+
+    @property
+    def _end_step(self) -> int | None:
+        """The first step that is not known yet, if there is one."""
+        return None
 
     def _check_open(self) -> None:
         if self._closed:
