@@ -261,3 +261,15 @@ def test_the_exit_code_is_the_answer_and_advice_names_flags(run: Run, tmp_path: 
     assert "error  rows that are longer than max_length  (1 row, 100 %)" in long[1]
     assert "→ pass --truncation turns" in long[1]
     assert (told["ok"], told["findings"][0]["kind"], told["rows"]) == (False, "too long", 1)
+
+
+def test_a_template_that_was_taken_although_it_would_train_wrong_is_found_out_by_its_rows() -> None:
+    pytest.importorskip("jinja2")
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}"
+        "{% generation %}{{ m.content }}{% endgeneration %}{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
+    )
+
+    report = lint(GOOD, check_template=False, **{**HOW, "chat_template": template})
+
+    assert (found(report, "stop not learned").rows, report.ok) == (4, False)
