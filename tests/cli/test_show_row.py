@@ -14,6 +14,7 @@ from millstream.cli.paint import print_shown
 from millstream.errors import LoaderError
 from millstream.loaders import ConversationDataLoader
 from millstream.loaders.looking import show_chat
+from millstream.store import TokenStoreWriter
 from millstream.tokens import BPETokenizer
 
 TOKENIZER = BPETokenizer.train(["user assistant 2+2? the mill by the stream\n"], vocab_size=270)
@@ -163,3 +164,10 @@ def test_colour_is_for_terminals_that_want_it(
 
     assert piped == shown == capsys.readouterr().out
     assert "\x1b[32m⟦6<|im_end|>⟧\x1b[0m" in coloured
+
+
+def test_a_store_that_does_not_know_its_sources_shows_its_rows_without_them(tmp_path: Path) -> None:
+    with TokenStoreWriter(tmp_path / "bare", dtype="weighted") as writer:
+        writer.append(TOKENIZER.encode("the mill"), weights=[1] * len(TOKENIZER.encode("the mill")))
+    with ConversationDataLoader(tmp_path / "bare", tokenizer=TOKENIZER, framework="numpy") as loader:
+        assert loader.show(0).startswith("══ conversation 0  ")

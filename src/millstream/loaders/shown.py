@@ -12,6 +12,7 @@ from millstream.errors import LoaderError
 from millstream.loaders.member import Member
 from millstream.loaders.origin import RowOrigin
 from millstream.stats.figures import counted
+from millstream.store import TokenStore
 
 
 def show_document(member: Member, document: int) -> Shown:
@@ -48,9 +49,13 @@ def _shown(member: Member, document: int, start: int, stop: int) -> Iterator[Sty
         raise LoaderError(f"{store.path}: there is no tokenizer to show its text with", hint="pass tokenizer=")
     first, last = store.document_span(document)
     ids, weights = store.read(first + start, first + stop), store.weights(first + start, first + stop)
-    row = Supervised(
-        ids, weights, np.full(len(ids), -1, np.int32), truncated=first + start > first or first + stop < last
-    )
+    row = Supervised(ids, weights, np.full(len(ids), -1, np.int32), truncated=start > 0 or first + stop < last)
+    yield from show_row(row, tokenizer.decode, f"══ conversation {document}{_where(store, document)}")
+
+
+def _where(store: TokenStore, document: int) -> str:
+    """Where a conversation came from; a store that is still made does not say it yet."""
     origin = store.origin_of(document)
-    where = store.file_of(document) if origin is None else f"{origin.file}:{origin.row + 1}"
-    yield from show_row(row, tokenizer.decode, f"══ conversation {document} ({where})")
+    if origin is not None:
+        return f" ({origin.file}:{origin.row + 1})"
+    return f" ({store.file_of(document)})" if store.manifest.get("sources") else ""
