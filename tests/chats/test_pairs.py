@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from chats.chatml import bpe, encoder, talk
 from millstream.chats.pairs import Pair, PairLimit, encode_pairs, fit_pair
-from millstream.chats.supervised import Supervised, show
+from millstream.chats.shown import show
+from millstream.chats.supervised import Supervised
 from millstream.errors import RecipeError
 from millstream.records.chat.conversation import Message, Preference
 
