@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream.chats.answers import encode_kind
 from millstream.chats.encode import Encoder
+from millstream.chats.kinds import RowKind
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
 from millstream.records.chat.block import parse_block
@@ -37,10 +39,12 @@ class EncodedBlock:
     notes: Counter[str] = field(default_factory=Counter)
 
 
-def encode_block(block: RecordBlock, parser: RowParser, encoder: Encoder, limit: Limit) -> EncodedBlock:
-    """Parse, render, encode and shorten the rows of a block."""
+def encode_block(
+    block: RecordBlock, parser: RowParser, encoder: Encoder, limit: Limit, kind: RowKind = "chat"
+) -> EncodedBlock:
+    """Parse, render, encode and shorten the rows of a block, which are all of one kind."""
     parsed = parse_block(block, parser)
-    encoded = encoder.encode(parsed.rows, limit)
+    encoded = encode_kind(parsed.rows, kind, encoder, limit)
     rows: list[Supervised] = []
     places: list[int] = []
     for place, made in zip(parsed.places, encoded.rows, strict=True):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from millstream.chats.encode import Boundary, Encoder
+from millstream.chats.kinds import RowKind, check_kind, kind_of_format
 from millstream.chats.masks import Policy
 from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
+from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.options import Options
+from millstream.sources import FoundFile, Reading
 from millstream.tokens import Tokenizer
 
 _VERSION = 1
@@ -20,7 +24,7 @@ _VERSION = 1
 class ChatSettings:
     """How rows are read, rendered, encoded, weighed and shortened.
 
-    >>> ChatSettings(ChatTemplate.of("chatml")).identity == ChatSettings(ChatTemplate.of("yi")).identity
+    >>> ChatSettings(ChatTemplate.of("chatml")).identity == ChatSettings(ChatTemplate.of("zephyr")).identity
     False
     """
 
@@ -33,6 +37,8 @@ class ChatSettings:
     trust_content: bool = False
     strict: bool = False
     add_control_tokens: bool = False
+    kind: RowKind | None = None
+    """What rows are about; None: `format`, or the first row, says so."""
 
     @property
     def identity(self) -> list[Any]:
@@ -41,7 +47,8 @@ class ChatSettings:
         flags = [self.boundary, self.trust_content, self.strict, self.add_control_tokens]
         options = [dict(self.options.columns), dict(self.options.roles)]
         ways = [self.options.inline_think, self.options.calls_in_text]
-        return [_VERSION, template, self.format, options, ways, asdict(self.policy), asdict(self.limit), flags]
+        kind = self.kind or (self.format and kind_of_format(self.format))
+        return [_VERSION, template, self.format, kind, options, ways, asdict(self.policy), asdict(self.limit), flags]
 
     @property
     def description(self) -> dict[str, Any]:
@@ -49,19 +56,37 @@ class ChatSettings:
         return {
             "template": None if self.template is None else self.template.name,
             "format": self.format,
+            "kind": self.kind,
             "train": asdict(self.policy),
             "max_length": self.limit.max_length,
             "truncation": self.limit.truncation,
             "boundary": self.boundary,
         }
 
+    def decided(self, files: Sequence[FoundFile], reading: Reading) -> ChatSettings:
+        """The settings with the kind of rows: that of `format`, or of the first row that can be used."""
+        kind = self.kind
+        if kind is None:
+            formats = iter([self.format]) if self.format else (format_of_rows(f, reading, self.options) for f in files)
+            kind = kind_of_format(next((name for name in formats if name), None))
+        check_kind(kind, self.policy.train, self.limit.truncation, self.limit.max_length)
+        return replace(self, kind=kind)
+
     def encoder(self, tokenizer: Tokenizer) -> Encoder:
         """Make what encodes rows; refuses a template that would train the tokenizer's model wrong."""
+        if self.kind in (None, "chat"):
+            return self._encoder(tokenizer, self.policy, self.boundary)
+        # Only what answers the last question is trained: a template may render earlier turns as it likes.
+        encoder = self._encoder(tokenizer, replace(self.policy, train="last"), "split")
+        encoder.policy = replace(self.policy, train="completion")
+        return encoder
+
+    def _encoder(self, tokenizer: Tokenizer, policy: Policy, boundary: Boundary) -> Encoder:
         return Encoder(
             tokenizer,
             self.template,
-            policy=self.policy,
-            boundary=self.boundary,
+            policy=policy,
+            boundary=boundary,
             trust_content=self.trust_content,
             strict=self.strict,
             add_control_tokens=self.add_control_tokens,

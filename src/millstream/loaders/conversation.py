@@ -8,6 +8,7 @@ from typing import Any, Literal, Unpack, cast, get_args
 
 from millstream.chats.settings import ChatSettings
 from millstream.errors import LoaderError
+from millstream.loaders.answers import answers_in, check_choices
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings
 from millstream.loaders.loss import LossMean, MeanOf
 from millstream.loaders.member import Member, RowShape
@@ -94,12 +95,16 @@ class ConversationDataLoader(StoreDataLoader):
             given = None
         else:
             store, given = _opened(path, tokenizer, asked={**chat, **({} if raw.untouched else {"reading": reading})})
-        shape = RowShape(length, "packed" if packing else "row", pad_id=0)
+        answers = answers_in(store, length)
+        if answers is not None:
+            check_choices(answers, packing=packing, loss=loss, labels=shared.get("labels"))
+        shape = RowShape(length, "packed" if packing else "row", pad_id=0, answers=answers)
         member = _member(store, shape, name, settings)
         shape = replace(shape, pad_id=padding_id(pad_id, given or member.text_tokenizer, settings))
         member = replace(member, shape=shape, id_limit=id_limit(store, given, settings), tokenizer=given)
         self.isolation = isolation if packing else None
-        super().__init__({name: member}, shape, settings, loss=LossMean(loss, positive("accumulation", accumulation)))
+        mean = LossMean(loss, positive("accumulation", accumulation), alike=answers == "stepwise")
+        super().__init__({name: member}, shape, settings, loss=mean)
 
     @property
     def store(self) -> TokenStore:
@@ -152,4 +157,4 @@ def _opened(path: Any, tokenizer: Any, asked: Mapping[str, Any]) -> tuple[TokenS
 def _member(store: TokenStore, shape: RowShape, name: str, settings: LoaderSettings) -> Member:
     if shape.documents == "packed":
         return Member.packed(store, shape, settings.shuffle, source_key(settings.seed, f"{name}\0packing"))
-    return Member(store, Share(store.documents, settings.shuffle), shape)
+    return Member(store, Share(store.documents, settings.shuffle, unit=shape.unit), shape)

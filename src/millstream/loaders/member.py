@@ -16,6 +16,7 @@ from millstream.tokens import Tokenizer
 from millstream.tokens.keep import find_tokenizer
 
 Documents = Literal["attend", "isolate", "row", "packed"]
+Answers = Literal["preference", "kto", "stepwise"]
 
 WINDOW_DOCUMENTS = 4096
 """Documents that are packed together: more save hardly any room (a tenth of a percent), and make windows slower."""
@@ -29,6 +30,17 @@ class RowShape:
     documents: Documents = "attend"
     tail: Literal["drop", "pad"] = "drop"
     pad_id: int = 0
+    answers: Answers | None = None
+    """Rows that are answers: neighbours that are preferred to each other, judged ones, or judged step by step."""
+
+    @property
+    def unit(self) -> int:
+        """Rows that make one sample."""
+        return 2 if self.answers == "preference" else 1
+
+    def filled_labels(self, wanted: Literal["next", "same"]) -> Literal["next", "same"]:
+        """How the engine writes labels: where they are marks, on the token that they mark."""
+        return "same" if self.answers in ("kto", "stepwise") else wanted
 
     @property
     def whole_documents(self) -> bool:
