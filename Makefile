@@ -96,7 +96,8 @@ $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
 	@echo "Installing Millstream and its test tools into $(VENV) (once)"
 	@command -v cmake > /dev/null || $(PIP) cmake ninja
 	@$(BIN)/python -c "$(PROJECT); print(*project['build-system']['requires'])" | xargs $(PIP)
-	$(PIP) --no-build-isolation -e '.[dev]' -Ccmake.define.MILLSTREAM_STRICT=$(STRICT)
+	$(PIP) --no-build-isolation --no-deps -e . -Ccmake.define.MILLSTREAM_STRICT=$(STRICT)
+	$(PIP) 'millstream[dev]'
 	@mkdir -p build && touch $@
 
 $(ORACLES)/stamp: $(SOURCES)
@@ -113,5 +114,5 @@ $(PEERS)/stamp: $(SOURCES) benchmarks/requirements-peers.txt benchmarks/requirem
 	@touch $@
 
 $(VENV)/docs.stamp: $(VENV)/dev.stamp
-	$(BIN)/python -c "$(PROJECT); print(*project['project']['optional-dependencies']['docs'])" | xargs $(PIP)
+	$(PIP) 'millstream[docs]'
 	@touch $@

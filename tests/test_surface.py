@@ -107,7 +107,9 @@ def test_every_folder_of_the_repository_and_every_stage_of_the_flow_is_in_the_re
     assert [name for name in ("benchmarks", "docs", "examples", "tests") if f"\n{name}/ " not in readme] == []
 
 
-@pytest.mark.parametrize("package", ["torch", "jax", "mlx", "tokenizers", "tiktoken", "rich", "ray", "datasets"])
+@pytest.mark.parametrize(
+    "package", ["torch", "jax", "mlx", "tokenizers", "tiktoken", "rich", "ray", "datasets", "jinja2"]
+)
 def test_each_optional_library_is_imported_in_its_own_files_only(package: str) -> None:
     allowed = {
         "torch": {"tensors/torch.py"},
@@ -118,6 +120,7 @@ def test_each_optional_library_is_imported_in_its_own_files_only(package: str) -
         "rich": {"cli/progress.py"},
         "ray": {"parts/ray.py"},
         "datasets": set(),
+        "jinja2": {"chats/sandbox.py", "chats/filters.py"},
     }
     pattern = re.compile(rf"^\s*(?:import|from) {package}\b", flags=re.MULTILINE)
     source = ROOT / "src/millstream"

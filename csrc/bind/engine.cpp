@@ -62,9 +62,10 @@ struct StorePacking {
 };
 
 void make_packing(StorePacking* self, const StoreFiles& store, std::uint64_t window_documents, std::uint32_t capacity,
-                  std::optional<std::uint64_t> key) {
+                  std::optional<std::uint64_t> key, bool alone, std::optional<std::uint64_t> documents) {
   nb::gil_scoped_release unlocked;
-  auto packing = std::make_shared<const Packing>(store.shards, window_documents, capacity, key);
+  auto packing = std::make_shared<const Packing>(store.shards, window_documents, capacity, key,
+                                                 alone ? Fill::alone : Fill::best_fit, documents);
   auto facts = count_bins(*packing);
   new (self) StorePacking{std::move(packing), std::move(facts)};
 }
@@ -174,11 +175,12 @@ nb::object take(RingHandle& handle) {
 
 // Threads within a budget that the caller keeps for its next ring.
 void make_ring(RingHandle* self, std::shared_ptr<Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
-               std::size_t depth, std::shared_ptr<Budget> budget, bool pad_last, std::uint64_t steps_per_update) {
+               std::size_t depth, std::shared_ptr<Budget> budget, bool pad_last, std::uint64_t steps_per_update,
+               std::uint64_t end_step) {
   if (threads == 0 || depth == 0) throw std::invalid_argument("a ring needs a thread and a slot");
   const auto pool = std::make_shared<Pool>(feed->layout(clock.rank_rows).bytes(), std::move(budget), depth + 1);
   new (self) RingHandle(std::make_unique<Ring>(std::move(feed), clock, first_step, threads, depth, pool, pad_last,
-                                              steps_per_update));
+                                              steps_per_update, end_step));
 }
 
 void register_errors(nb::module_& m) {
@@ -196,7 +198,7 @@ void register_feed(nb::module_& m) {
       .def_prop_ro("documents", [](const StoreFiles& self) { return self.shards->documents(); });
 
   nb::class_<StorePacking>(m, "Packing", "Documents of a store in bins of a capacity, window by window.")
-      .def("__init__", &make_packing, "store"_a, "window_documents"_a, "capacity"_a, "key"_a = nb::none(),
+      .def("__init__", &make_packing, "store"_a, "window_documents"_a, "capacity"_a, "key"_a = nb::none(), "alone"_a = false, "documents"_a = nb::none(),
            nb::keep_alive<1, 2>())
       .def_prop_ro("samples", [](const StorePacking& self) { return self.facts.windows.samples(); }, "Bins of all windows.")
       .def_prop_ro("window_documents", [](const StorePacking& self) { return self.facts.windows.rows; })
@@ -295,7 +297,7 @@ void register_ring(nb::module_& m) {
 
   nb::class_<RingHandle>(m, "Ring", "Threads that fill batches ahead of the trainer, handed over in order.")
       .def("__init__", &make_ring, "feed"_a, "clock"_a, "first_step"_a, "threads"_a, "depth"_a, "budget"_a,
-           "pad_last"_a = false, "steps_per_update"_a = 0, nb::keep_alive<1, 2>())
+           "pad_last"_a = false, "steps_per_update"_a = 0, "end_step"_a = ~std::uint64_t{0}, nb::keep_alive<1, 2>())
       .def("take", &take, nb::sig("def take(self) -> Batch | None"), "The next batch; None when the user holds every buffer.")
       .def("close", [](RingHandle& self) { self.ring->close(); }, nb::call_guard<nb::gil_scoped_release>(),
            "Stop the threads, and let go of all buffers that are not in the user's hands.")

@@ -36,8 +36,8 @@ class Feed {
     if (std::ranges::any_of(sources_, [](const auto& source) { return source.shards == nullptr; }))
       throw std::invalid_argument("a feed needs its stores open");
     for (const auto& source : sources_) {
-      if ((source.documents == Documents::packed) != (source.packing != nullptr))
-        throw std::invalid_argument("packed rows need a packing, others have none");
+      if (source.packing ? !source.whole_documents() : source.documents == Documents::packed)
+        throw std::invalid_argument("packed rows need a packing, and windows of tokens have none");
       if (source.packing && source.packing->capacity() > shape_.length)
         throw std::invalid_argument("the bins of a packing are longer than the rows");
     }

@@ -32,9 +32,9 @@ struct OrderSpec {
   std::uint64_t block_samples = 1;  // local: neighbours that stay together until their group is shuffled
   std::uint64_t group_blocks = 1;   // local: blocks that are shuffled into each other
   std::shared_ptr<const Windows> windows = nullptr;  // of packed rows; then samples are bins
-  std::uint64_t unit = 1;  // neighbouring samples that stay together; blocks are then of units
+  std::uint64_t unit = 1;  // neighbouring samples that stay together; blocks and windows are then of units
 
-  bool has(std::uint64_t sample) const { return windows ? windows->has(sample) : sample < samples; }
+  bool has(std::uint64_t sample) const { return windows ? windows->has(sample / unit) : sample < samples; }
 };
 
 // One epoch of an order. Not for sharing between threads: it remembers the last group.
@@ -44,13 +44,16 @@ class EpochOrder {
     if (spec.samples == 0) throw std::invalid_argument("an order needs at least one sample");
     if (spec.block_samples == 0 || spec.group_blocks == 0)
       throw std::invalid_argument("a local shuffle needs blocks and groups of at least one");
-    if (spec.unit == 0 || spec.samples % spec.unit != 0 || (spec.windows && spec.unit != 1))
-      throw std::invalid_argument("samples that stay together are all there, and not packed");
+    if (spec.unit == 0 || spec.samples % spec.unit != 0)
+      throw std::invalid_argument("samples that stay together are all there");
     const auto key = derive(spec.key, epoch);
     spec_.samples /= spec.unit;
     if (spec.windows) {
-      if (spec.samples != spec.windows->samples()) throw std::invalid_argument("the windows do not have so many bins");
-      packed_ = std::make_unique<WindowOrder>(spec.windows, spec.shuffle == Shuffle::none ? std::nullopt : std::optional(key));
+      const auto bins = spec.windows->samples();  // of a store that is still being made, more are to come
+      if (spec_.samples < bins || (spec_.samples > bins && !spec.windows->first_in_order))
+        throw std::invalid_argument("the windows do not have so many bins");
+      const auto shuffled = spec.shuffle == Shuffle::none ? std::nullopt : std::optional(key);
+      packed_ = std::make_unique<WindowOrder>(spec.windows, shuffled, epoch);
       return;
     }
     if (spec.shuffle == Shuffle::global) whole_.emplace(spec_.samples, key);

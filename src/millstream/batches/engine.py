@@ -66,10 +66,18 @@ def feed_source(layout: Layout, id_limit: int, documents: str, packing: Packing 
     return FeedSource(store_files(layout), id_limit, documents, packing)
 
 
-def packing_of(layout: Layout, window_documents: int, capacity: int, key: int | None) -> Packing:
-    """Pack the documents of a store into bins: one pass over their lengths."""
+def packing_of(
+    layout: Layout,
+    window_documents: int,
+    capacity: int,
+    key: int | None,
+    *,
+    alone: bool = False,
+    documents: int | None = None,
+) -> Packing:
+    """Pack the documents of a store, or the first so many, into bins: one pass over their lengths."""
     try:
-        return Packing(store_files(layout), window_documents, capacity, key)
+        return Packing(store_files(layout), window_documents, capacity, key, alone, documents)
     except DataError as error:
         raise data_error(error) from None
 
@@ -118,8 +126,11 @@ class Engine:
         most = self.settings.memory_budget
         return Budget() if most is None else Budget(most)
 
-    def start(self, make: Callable[[], tuple[Feed, Clock, int]], first_step: int) -> None:
-        """Fill batches from a step of the clock on. `make` gives feed, clock and rows of a batch."""
+    def start(self, make: Callable[[], tuple[Feed, Clock, int]], first_step: int, end_step: int | None = None) -> None:
+        """Fill batches from a step of the clock on, to `end_step` if there is one.
+
+        `make` gives feed, clock and rows of a batch.
+        """
         self.stop()
         feed, clock, rows = make()
         settings = self.settings
@@ -134,6 +145,7 @@ class Engine:
                 self._budget,
                 settings.pad_last,
                 settings.steps_per_update,
+                *(() if end_step is None else (end_step,)),
             )
         except BudgetFull:
             raise self._in_use() from None

@@ -1,12 +1,22 @@
 """Conversations -> text in pieces -> ids and weights.
 
 template.py   a conversation in the format that a model knows: ChatTemplate
-rendered.py   what comes out of it: pieces that know where they come from
 builtin/      the formats that have a name
 jinja.py      any other, in a sandbox
+rendered.py   what comes out of them: pieces that know where they come from
+masks.py      which pieces are trained, and how much
+encode.py     pieces and weights become tokens and weights, many rows at once: Encoder
+truncate.py   rows that are too long
+check.py      templates that would train a model wrong
+settings.py   all of that in one value: ChatSettings
+block.py      a block of raw rows, encoded
 """
 
+from millstream.chats.encode import Encoder
+from millstream.chats.masks import Policy
 from millstream.chats.rendered import Kind, Piece, Rendered
+from millstream.chats.settings import ChatSettings
 from millstream.chats.template import ChatTemplate
+from millstream.chats.truncate import Limit
 
-__all__ = ["ChatTemplate", "Kind", "Piece", "Rendered"]
+__all__ = ["ChatSettings", "ChatTemplate", "Encoder", "Kind", "Limit", "Piece", "Policy", "Rendered"]

@@ -57,7 +57,7 @@ class _Texts:
     """Texts of some rows, encoded all at once; a fault in one of them is a fault of its row."""
 
     def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
+        self.encoder, self.policy = encoder, replace(encoder.policy, train="completion")
 
     def encode(self, rows: Sequence[ChatRow], limit: Limit) -> Encoded:
         encoded = Encoded([[] for _ in rows])
@@ -68,8 +68,8 @@ class _Texts:
                 found = self.texts(row)
                 texts += found
                 owners += [at] * len(found)
-        apart = Encoded([])
-        made = self.encoder._each([row for row, _ in texts], {at: text for at, (_, text) in enumerate(texts)}, apart)
+        apart, rendered = Encoded([]), {at: text for at, (_, text) in enumerate(texts)}
+        made = self.encoder._each([row for row, _ in texts], rendered, self.policy, apart)
         for place, fault in apart.faults.items():
             encoded.faults.setdefault(owners[place], fault)
         parts: dict[int, list[Supervised]] = {}
@@ -141,7 +141,7 @@ class _Steps(_Texts):
         made.weights[:] = 0
         ends = np.cumsum([len(part) for part in parts])[2::2]
         made.weights[ends - 1] = np.where(row.labels, RIGHT, WRONG)
-        return self.encoder._fit(row, made, limit, counts)
+        return self.encoder._fit(row, made, limit, self.policy, counts)
 
 
 def _whole(row: Preference | Judged, answer: Side) -> ChatRow:

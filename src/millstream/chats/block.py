@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.chats.answers import encode_kind
-from millstream.chats.encode import Encoder
+from millstream.chats.encode import Encoded, Encoder
 from millstream.chats.kinds import RowKind
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
 from millstream.records.chat.block import parse_block
+from millstream.records.chat.conversation import ChatRow
 from millstream.records.chat.parser import RowParser
 from millstream.sources import BadRecord, RecordBlock
 from millstream.sources.chunk import KEPT_BYTES
@@ -21,6 +22,7 @@ from millstream.tokens.flat import Ends
 from millstream.tokens.tokenizer import Ids
 
 DROPPED = "dropped: "
+SLICE_ROWS = 512
 
 
 @dataclass(slots=True)
@@ -44,7 +46,7 @@ def encode_block(
 ) -> EncodedBlock:
     """Parse, render, encode and shorten the rows of a block, which are all of one kind."""
     parsed = parse_block(block, parser)
-    encoded = encode_kind(parsed.rows, kind, encoder, limit)
+    encoded = _in_slices(encoder, parsed.rows, kind, limit)
     rows: list[Supervised] = []
     places: list[int] = []
     for place, made in zip(parsed.places, encoded.rows, strict=True):
@@ -66,3 +68,14 @@ def encode_block(
         dropped=+dropped,
         notes=+notes,
     )
+
+
+def _in_slices(encoder: Encoder, rows: list[ChatRow], kind: RowKind, limit: Limit) -> Encoded:
+    """Encode some hundred rows at a time: what they are laid out in then stays in the processor's cache."""
+    whole = Encoded([])
+    for begin in range(0, len(rows), SLICE_ROWS):
+        part = encode_kind(rows[begin : begin + SLICE_ROWS], kind, encoder, limit)
+        whole.rows += part.rows
+        whole.faults.update((begin + row, fault) for row, fault in part.faults.items())
+        whole.counts += part.counts
+    return whole

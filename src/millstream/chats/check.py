@@ -38,7 +38,7 @@ _DUMMIES = (_TALK, (Message("system", "You are a miller."), *_TALK), _THOUGHT)
 class CheckedTokens(NamedTuple):
     """What is needed of a tokenizer."""
 
-    encode: Callable[[Sequence[Rendered]], list[Supervised]]
+    encode: Callable[..., list[Supervised]]  # of rendered rows, with a policy
     decode: Callable[[Sequence[int]], str]
     controls: frozenset[int]
 
@@ -65,11 +65,12 @@ def check_template(template: Template, tokens: CheckedTokens, policy: Policy) ->
     """Refuse a template that would train something else than what it seems to; say how to mend it."""
     tried = 0
     for conversation, parts in _rendered(template):
-        rows = tokens.encode(parts)
+        rows = tokens.encode(parts, policy=policy)
         tried += 1
         _one_beginning(template, rows[-1], tokens)
         if policy.train != "explicit":
-            _stops_trained(template, conversation, rows[-1], tokens)
+            _something_trained(template, rows[-2])
+            _stops_trained(template, conversation, tokens.encode(parts[-1:], policy=Policy())[0], tokens)
         if policy.train not in ("last", "last_round", "explicit"):
             _history_kept(template, rows, policy)
     if not tried:
@@ -98,13 +99,16 @@ def _one_beginning(template: Template, row: Supervised, tokens: CheckedTokens) -
         )
 
 
-def _stops_trained(template: Template, conversation: Conversation, row: Supervised, tokens: CheckedTokens) -> None:
-    """Every trained turn that a user answers ends with a control token that is trained."""
+def _something_trained(template: Template, row: Supervised) -> None:
     if not row.trained:
         raise RecipeError(
             f"{template.name}: no token of a conversation with answers is trained",
             hint="mark the answers with {% generation %} in the template, or choose another policy",
         )
+
+
+def _stops_trained(template: Template, conversation: Conversation, row: Supervised, tokens: CheckedTokens) -> None:
+    """Every turn of the assistant that a user answers ends with a control token that is trained."""
     for at, message in enumerate(conversation.messages[:-1]):
         trained = row.ids[(row.messages == at) & (row.weights > 0)].tolist()
         while trained and not tokens.decode(trained[-1:]).strip():
@@ -124,5 +128,5 @@ def _history_kept(template: Template, rows: Sequence[Supervised], policy: Policy
             raise RecipeError(
                 f"{template.name}: an answer is rendered differently once the conversation goes on, so "
                 f"train={policy.train!r} would train answers in a form that the model never writes",
-                hint='use the training variant of the template, or train="last"',
+                hint='use the training variant of the template, train="last", or check=False if no row is so',
             )

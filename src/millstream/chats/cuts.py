@@ -5,6 +5,7 @@ A `Cut` is a stretch that is known; what lies between cuts is scaffold.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
@@ -12,6 +13,8 @@ from typing import NamedTuple, TypeAlias
 from millstream.chats.rendered import Kind, Piece, Rendered
 from millstream.chats.traced import Span
 from millstream.errors import TemplateError
+
+MARK_IT = "put {% generation %} and {% endgeneration %} round what the assistant writes in the template"
 
 
 class Cut(NamedTuple):
@@ -40,11 +43,18 @@ def by_blocks(
     text: str, data: Sequence[Cut], blocks: Sequence[Span], roles: Sequence[str], habits: Habits
 ) -> list[Cut]:
     """What lies in a `generation` block is the assistant's, and only that."""
-    cuts = [cut for cut in data if not any(block.start <= cut.start and cut.stop <= block.stop for block in blocks)]
-    cuts = [cut._replace(kind=Kind.scaffold) if _role(roles, cut) == "assistant" else cut for cut in cuts]
+    cuts: list[Cut] = []
+    within: list[list[Cut]] = [[] for _ in blocks]
+    starts = [block.start for block in blocks]
+    for cut in data:
+        assistant = _role(roles, cut) == "assistant"
+        at = bisect_right(starts, cut.start) - 1
+        if at >= 0 and cut.stop <= blocks[at].stop and (assistant or cut.start < cut.stop):
+            within[at].append(cut)
+        else:
+            cuts.append(cut._replace(kind=Kind.scaffold) if assistant else cut)
     message = -1
-    for block in blocks:
-        inside = [cut for cut in data if block.start <= cut.start and cut.stop <= block.stop]
+    for block, inside in zip(blocks, within, strict=True):
         known = [cut.message for cut in inside if _role(roles, cut) == "assistant"]
         message = known[0] if known else message if message >= 0 else _first_answer(roles)
         cuts += inside
@@ -64,12 +74,13 @@ def by_habit(text: str, data: Sequence[Cut], roles: Sequence[str], habits: Habit
     cuts = list(data)
     before = 0
     runs = list(_runs(data))
+    last = {run[0].message: at for at, run in enumerate(runs)}
     for at, run in enumerate(runs):
         after = runs[at + 1][0].start if at + 1 < len(runs) else len(text)
         if _role(roles, run[0]) == "assistant":
             cuts += _between(run)
             cuts += _prompted(text, before, run[0], habits, tail)
-            if not any(run[0].message == later[0].message for later in runs[at + 1 :]):
+            if last[run[0].message] == at:
                 cuts += _ended(text, run[-1], after, habits, tail)
         before = run[-1].stop
     return cuts
@@ -80,6 +91,8 @@ def pieces(text: str, cuts: Sequence[Cut], roles: Sequence[str]) -> Rendered:
     made: Rendered = []
     at = 0
     for cut in sorted(cut for cut in cuts if cut.start < cut.stop):
+        if cut.start < at:
+            raise TemplateError(f"message {cut.message}: its parts cannot be told apart", hint=MARK_IT)
         if at < cut.start:
             made.append(_piece(text, Cut(at, cut.start, Kind.scaffold, cut.message, False), roles))
         made.append(_piece(text, cut, roles))
@@ -90,8 +103,9 @@ def pieces(text: str, cuts: Sequence[Cut], roles: Sequence[str]) -> Rendered:
 
 
 def _piece(text: str, cut: Cut, roles: Sequence[str]) -> Piece:
-    plain = str.__getitem__(text, slice(cut.start, cut.stop))
-    return Piece(plain, cut.kind, cut.message, cut.given, roles[cut.message] if cut.message >= 0 else "")
+    return Piece(
+        text[cut.start : cut.stop], cut.kind, cut.message, cut.given, roles[cut.message] if cut.message >= 0 else ""
+    )
 
 
 def _runs(data: Sequence[Cut]) -> Iterator[list[Cut]]:
@@ -152,7 +166,7 @@ def _ended(text: str, last: Cut, after: int, habits: Habits, tail: Tail) -> Iter
         return
     raise TemplateError(
         f"message {last.message}: where its turn ends cannot be told: {rest[:40]!r} follows it, not {habits.ends[0]!r}",
-        hint="put {% generation %} and {% endgeneration %} round what the assistant writes in the template",
+        hint=MARK_IT,
     )
 
 

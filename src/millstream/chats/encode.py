@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from millstream.chats.check import CheckedTokens, Template, check_template
 from millstream.chats.masks import Policy, weigh
 from millstream.chats.pieces import Pieces
-from millstream.chats.plain import with_control_tokens
+from millstream.chats.plain import missing_controls, with_control_tokens
 from millstream.chats.rendered import Kind, Piece, Rendered
 from millstream.chats.runs import RunTokenizer
 from millstream.chats.segments import overlap
@@ -60,6 +61,7 @@ class Encoder:
     * trust_content: control strings in the texts of the data are control tokens too; for data that nobody else wrote
     * strict: a token that lies in parts of different weight is an error; otherwise it is counted
     * add_control_tokens: work with a new tokenizer that has the template's control tokens; see `tokenizer`
+    * check: refuse a template that misleads training, as `check_template` finds out on small conversations
     """
 
     def __init__(
@@ -72,30 +74,31 @@ class Encoder:
         trust_content: bool = False,
         strict: bool = False,
         add_control_tokens: bool = False,
+        check: bool = True,
     ) -> None:
         if boundary not in get_args(Boundary):
             raise RecipeError(f"boundary={boundary!r} is unknown", hint='choose "whole" or "split"')
         self.template = template
         self.policy = policy or Policy()
         self.strict = strict
+        self.boundary = boundary
         controls = () if template is None else template.control_tokens
         how = {"split": boundary == "split", "trust_content": trust_content}
-        self._runs = RunTokenizer(tokenizer, controls, **how)
-        missing = tuple(token for token in controls if token not in self._runs.control_ids)
+        missing = missing_controls(tokenizer, controls)
         if missing and template is not None and not add_control_tokens:
             raise _lacking(tokenizer, template, missing)
         if missing:
             tokenizer = with_control_tokens(tokenizer, missing)
-            self._runs = RunTokenizer(tokenizer, controls, **how)
             _log.info(
                 "%s: %d tokens were added; the vocabulary has %d ids",
                 tokenizer.name,
                 len(missing),
                 tokenizer.vocab_size,
             )
+        self._runs = RunTokenizer(tokenizer, controls, **how)
         self.tokenizer = tokenizer
         self.added_tokens = missing
-        if template is not None:
+        if template is not None and check:
             known = CheckedTokens(self.encode_rows, tokenizer.decode, frozenset(self.control_ids.values()))
             check_template(template, known, self.policy)
 
@@ -123,23 +126,23 @@ class Encoder:
             for start, stop, count in zip([0, *stops], stops, counts, strict=False)
         ]
 
-    def encode(self, rows: Sequence[ChatRow], limit: Limit | None = None) -> Encoded:
+    def encode(self, rows: Sequence[ChatRow], limit: Limit | None = None, *, policy: Policy | None = None) -> Encoded:
         """Encode rows of any kind and shorten those that are too long. A row that cannot be used has a fault; what is
         dropped or cut as `limit` says is counted."""
-        limit = limit or Limit()
+        limit, policy = limit or Limit(), policy or self.policy
         encoded = Encoded([[] for _ in rows])
         rendered: dict[int, Rendered] = {}
         for at, row in enumerate(rows):
             if not isinstance(row, Tokens):
                 with encoded.blaming(at):
                     rendered[at] = self._render(row)
-        made = self._each(rows, rendered, encoded)
+        made = self._each(rows, rendered, policy, encoded)
         for at, row in enumerate(rows):
             if isinstance(row, Tokens):
                 made[at] = Supervised(row.ids, row.weights, np.full(len(row.ids), -1, np.int32))
             if at in made:
                 with encoded.blaming(at):
-                    encoded.rows[at] = self._fit(row, made[at], limit, encoded.counts)
+                    encoded.rows[at] = self._fit(row, made[at], limit, policy, encoded.counts)
         return encoded
 
     def _render(self, row: ChatRow) -> Rendered:
@@ -162,34 +165,38 @@ class Encoder:
         return [piece for piece in pieces if piece.text]
 
     def _each(
-        self, rows: Sequence[ChatRow], rendered: Mapping[int, Rendered], encoded: Encoded
+        self, rows: Sequence[ChatRow], rendered: Mapping[int, Rendered], policy: Policy, encoded: Encoded
     ) -> dict[int, Supervised]:
         """Encode what was rendered, all rows of a kind at once; if one of them is refused, in halves."""
         made: dict[int, Supervised] = {}
         chats = [at for at in rendered if isinstance(rows[at], Conversation)]
-        groups = [(chats, self.policy), ([at for at in rendered if not isinstance(rows[at], Conversation)], Policy())]
+        groups = [(chats, policy), ([at for at in rendered if not isinstance(rows[at], Conversation)], Policy())]
         while groups:
-            places, policy = groups.pop()
+            places, chosen = groups.pop()
             owners = [row if isinstance(row := rows[at], Conversation) else None for at in places]
             try:
-                found = self.encode_rows([rendered[at] for at in places], owners, policy=policy)
+                found = self.encode_rows([rendered[at] for at in places], owners, policy=chosen)
                 made |= zip(places, found, strict=True)
             except (RecordError, TokenizerError) as error:
                 if len(places) > 1:
                     middle = len(places) // 2
-                    groups += [(places[:middle], policy), (places[middle:], policy)]
+                    groups += [(places[:middle], chosen), (places[middle:], chosen)]
                     continue
                 with encoded.blaming(places[0]):
                     raise error
         return made
 
-    def _fit(self, row: ChatRow, made: Supervised, limit: Limit, counts: Counter[str]) -> list[Supervised]:
+    def _fit(
+        self, row: ChatRow, made: Supervised, limit: Limit, policy: Policy, counts: Counter[str]
+    ) -> list[Supervised]:
         """What is left of a row under the limit."""
         fitting = [made]
         if not limit.allows(made):
-            fitting = shorten(row, made, limit, self.policy, self._part)
+            fitting = shorten(row, made, limit, policy, partial(self._part, policy))
             counts["dropped: too long"] += not fitting
             counts["truncated"] += bool(fitting)
+            kept_messages = np.concatenate([np.empty(0, np.int32), *(each.messages for each in fitting)])
+            counts["messages left out"] += len(np.setdiff1d(made.messages, kept_messages))
         kept = []
         for each in fitting:
             if self.strict and each.straddlers:
@@ -211,8 +218,9 @@ class Encoder:
                 )
         return kept
 
-    def _part(self, part: Part) -> Supervised:
-        return part.restored(self.encode_rows([self._render(part.conversation)], [part.conversation])[0])
+    def _part(self, policy: Policy, part: Part) -> Supervised:
+        rendered = [self._render(part.conversation)]
+        return part.restored(self.encode_rows(rendered, [part.conversation], policy=policy)[0])
 
     @property
     def _eos(self) -> str:

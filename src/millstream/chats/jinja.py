@@ -7,11 +7,13 @@ from the end of the generation prompt to the end of its turn, and both are learn
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date as Date  # noqa: N812 - `date` is the name of the argument
+from functools import lru_cache
 from typing import Any
 
-from millstream.chats.cuts import Cut, Habits, by_blocks, by_habit, pieces
+from millstream.chats.cuts import MARK_IT, Cut, Habits, by_blocks, by_habit, pieces
 from millstream.chats.rendered import Kind, Rendered
 from millstream.chats.sandbox import Sandbox
 from millstream.chats.traced import GENERATION, LOST, Mark, spans_of, trace
@@ -20,20 +22,21 @@ from millstream.records.chat.conversation import Conversation, Message, ToolCall
 
 _TOKEN = re.compile(r"<[|｜][^<>|｜\s]+[|｜]>")
 _PROBE = (Message("user", "Hello there."), Message("assistant", "Good morning."))
-_MARK_IT = "put {% generation %} and {% endgeneration %} round what the assistant writes in the template"
 
 
 class JinjaTemplate:
     """A compiled template with its settings."""
 
     def __init__(self, source: str, *, bos: str, eos: str, date: Date | None, training: bool) -> None:
-        sandbox = Sandbox(date)
-        self._render = sandbox.compiled(source)
-        self._marked = sandbox.has_generation(source)
+        self._made_of = (source, bos, eos, date, training)
+        self._render, self._marked = _compiled(source, date)
         self._tokens = {"bos_token": bos, "eos_token": eos}
         self._habits: Habits | None = None
         if training and not self._marked:
-            raise TemplateError('variant="training" with a jinja template that marks no answers', hint=_MARK_IT)
+            raise TemplateError('variant="training" with a jinja template that marks no answers', hint=MARK_IT)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, self._made_of
 
     @property
     def control_tokens(self) -> tuple[str, ...]:
@@ -49,36 +52,35 @@ class JinjaTemplate:
 
     def render(self, conversation: Conversation, *, add_generation_prompt: bool) -> Rendered:
         """Turn a conversation into pieces."""
-        text = self._text(conversation, add_generation_prompt=add_generation_prompt)
-        spans = sorted(spans_of(text), key=lambda span: (span.start, span.stop))
+        traced = self._text(conversation, add_generation_prompt=add_generation_prompt)
+        text, spans = str.__str__(traced), sorted(spans_of(traced), key=lambda span: (span.start, span.stop))
         if any(span.mark == LOST for span in spans):
             raise TemplateError(
                 "the template formats or repeats a text of the conversation, so that its parts cannot be told apart",
                 hint="write it with + or ~ in the template",
             )
         roles = [message.role for message in conversation.messages]
-        data = [
-            Cut(span.start, span.stop, span.mark.kind, span.mark.message, True)
-            for span in spans
-            if span.mark != GENERATION
-        ]
+        data = [Cut(start, stop, mark.kind, mark.message, True) for start, stop, mark in spans if mark != GENERATION]
+        if "assistant" not in roles:
+            return pieces(text, data, roles)
         if self._marked:
-            cuts = by_blocks(text, data, [span for span in spans if span.mark == GENERATION], roles, self._learned())
-        else:
-            cuts = by_habit(
-                text, data, roles, self._learned(), lambda count, asked: self._tail(conversation, count, asked=asked)
-            )
-        return pieces(text, cuts, roles)
+            blocks = [span for span in spans if span.mark == GENERATION]
+            return pieces(text, by_blocks(text, data, blocks, roles, self._learned()), roles)
+
+        def tail(count: int, asked: bool) -> str:  # noqa: FBT001 - as it is called
+            return self._tail(conversation, count, asked=asked)
+
+        return pieces(text, by_habit(text, data, roles, self._learned(), tail), roles)
 
     def _text(self, conversation: Conversation, *, add_generation_prompt: bool) -> str:
         tools = trace(conversation.tools, Mark(-1, Kind.scaffold))
         return self._render(
             {
                 **self._tokens,
-                "messages": [_fields(message, at) for at, message in enumerate(conversation.messages)],
-                "tools": tools or None,
                 "documents": None,
                 **trace(conversation.template_kwargs, Mark(-1, Kind.scaffold)),
+                "messages": [_fields(message, at) for at, message in enumerate(conversation.messages)],
+                "tools": tools or None,
                 "add_generation_prompt": add_generation_prompt,
             }
         )
@@ -100,7 +102,7 @@ class JinjaTemplate:
                     return Habits("", "", ())
                 raise TemplateError(
                     f"where an answer ends cannot be learned, as a small conversation fails: {error.message}",
-                    hint=_MARK_IT,
+                    hint=MARK_IT,
                 ) from error
             ends = dict.fromkeys(filter(None, (end, end.removesuffix(self._tokens["eos_token"]))))
             self._habits = Habits(asked, asked.removeprefix(bare), tuple(ends))
@@ -112,6 +114,17 @@ class JinjaTemplate:
         text = self._text(shorter, add_generation_prompt=asked)
         last = max((span.stop for span in spans_of(text) if span.mark != GENERATION), default=0)
         return str.__getitem__(text, slice(last, None))
+
+
+@lru_cache(maxsize=64)
+def _compiled(source: str, date: Date | None) -> tuple[Callable[[dict[str, Any]], str], bool]:
+    """A template as a function of its variables, and whether it marks what the assistant writes."""
+    sandbox = Sandbox(date)
+    return sandbox.compiled(source), sandbox.has_generation(source)
+
+
+def _again(source: str, bos: str, eos: str, date: Date | None, training: bool) -> JinjaTemplate:  # noqa: FBT001
+    return JinjaTemplate(source, bos=bos, eos=eos, date=date, training=training)
 
 
 def _fields(message: Message, at: int) -> dict[str, Any]:

@@ -19,6 +19,15 @@ _TRUNCATIONS = {
 }
 
 
+def documents_of(kind: RowKind | None) -> int:
+    """How many documents of a store a row becomes, which stay together.
+
+    >>> documents_of("preference"), documents_of("kto")
+    (2, 1)
+    """
+    return 2 if kind == "preference" else 1
+
+
 def kind_of(row: ChatRow) -> RowKind:
     """The kind of a row.
 

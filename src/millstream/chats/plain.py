@@ -62,9 +62,25 @@ def plain(tokenizer: Tokenizer, controls: Sequence[str] = ()) -> Plain:
         ranks, special = tokenizer.encoding._mergeable_ranks, tokenizer.encoding._special_tokens
         sizes = _sizes({rank: len(token) for token, rank in ranks.items()})
         return Plain(tokenizer, tokenizer, tuple(Control(text, id) for text, id in special.items()), sizes)
-    names = [*controls, *([] if tokenizer.eos_id is None else [tokenizer.decode([tokenizer.eos_id])])]
-    found = {name: id for name in names if (id := tokenizer.token_id(name)) is not None}
+    ending = [] if tokenizer.eos_id is None else [tokenizer.decode([tokenizer.eos_id]), "</s>"]  # some decode it to ""
+    found = {name: id for name in (*controls, *ending) if name and (id := tokenizer.token_id(name)) is not None}
     return Plain(tokenizer, tokenizer, tuple(Control(text, id) for text, id in found.items()))
+
+
+def missing_controls(tokenizer: Tokenizer, controls: Sequence[str]) -> tuple[str, ...]:
+    """The strings that are no single tokens of a tokenizer.
+
+    >>> missing_controls(BPETokenizer.train(["the mill"], vocab_size=260), ["<|endoftext|>", "<|im_end|>"])
+    ('<|im_end|>',)
+    """
+    adapted: Any = tokenizer.adapted if isinstance(tokenizer, BPETokenizer) else tokenizer
+    if hasattr(adapted, "definition"):
+        known = {token["content"] for token in json.loads(adapted.definition)["added_tokens"]}
+    elif hasattr(adapted, "encoding"):
+        known = set(adapted.encoding._special_tokens)
+    else:
+        known = {control for control in controls if adapted.token_id(control) is not None}
+    return tuple(control for control in dict.fromkeys(controls) if control not in known)
 
 
 def with_control_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> Tokenizer:
@@ -93,6 +109,11 @@ def with_control_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> Tokenize
             content["added_tokens"].append(entry)
     content["added_tokens"].sort(key=lambda token: token["id"])
     made = _variant(adapted, content, special=adapted.special_in_text, keep_names=True)
+    if any(made.token_id(token["content"]) != token["id"] for token in content["added_tokens"]):
+        raise TokenizerError(
+            f"{tokenizer.name}: its ids have gaps, which `tokenizers` closes when tokens are added",
+            hint="add the tokens with the tokenizer's own library, and save it",
+        )
     return BPETokenizer(made) if isinstance(tokenizer, BPETokenizer) else made
 
 
@@ -116,9 +137,13 @@ def _huggingface(tokenizer: Any, content: dict[str, Any], wanted: Sequence[str])
     ]
     controls = tuple(token for token in added if token.special or token.text in wanted or token.bracketed)
     names = {control.text for control in controls}
-    bare = {**content, "post_processor": None}
-    bare["added_tokens"] = [token for token in content.get("added_tokens") or [] if token["content"] not in names]
-    bare["model"] = _unspelled(content["model"], names)
+    bare = {**content, "post_processor": None, "added_tokens": []}
+    if len(controls) < len(added):  # the library numbers added tokens anew if one is missing
+        bare["added_tokens"] = [
+            {**token, "content": _hidden(token["content"])} if token["content"] in names else token
+            for token in content["added_tokens"]
+        ]
+    bare["model"] = _unspelled(content["model"], names, always=len(controls) < len(added))
     opening = _variant(tokenizer, bare)
     inside = _without_prefix(bare)
     continuing = opening if inside == bare else _variant(tokenizer, inside)
@@ -145,19 +170,24 @@ def _variant(tokenizer: Any, content: Mapping[str, Any], *, special: str = "text
     return type(tokenizer).from_content({**names, "special_in_text": special, "tokenizer": content})
 
 
-def _unspelled(model: dict[str, Any], names: set[str]) -> dict[str, Any]:
+def _hidden(text: str) -> str:
+    """Another name for a token, that no text holds."""
+    return _NO_TEXT + text
+
+
+def _unspelled(model: dict[str, Any], names: set[str], *, always: bool) -> dict[str, Any]:
     """The model without the spelling of control strings, which it could find letter by letter; ids stay as they are."""
     vocabulary = model.get("vocab") or {}
     if isinstance(vocabulary, list):  # Unigram: places are ids
-        return {**model, "vocab": [[_NO_TEXT * 2 if piece in names else piece, score] for piece, score in vocabulary]}
+        return {**model, "vocab": [[_hidden(piece) if piece in names else piece, score] for piece, score in vocabulary]}
     merges = [merge for merge in model.get("merges") or [] if _merged(merge) not in names]
     reached = model["type"] != "BPE" or bool(model.get("ignore_merges")) or len(merges) < len(model.get("merges") or [])
-    if not reached or not names & vocabulary.keys():
+    if not (reached or always) or not names & vocabulary.keys():
         return model
-    renamed = {name: _NO_TEXT + name for name in names}
-    changed = {renamed.get(piece, piece): id for piece, id in vocabulary.items()}
-    unknown = str(model.get("unk_token"))
-    kept = {**model, "vocab": changed, "unk_token": renamed.get(unknown, model.get("unk_token"))}
+    changed = {_hidden(piece) if piece in names else piece: id for piece, id in vocabulary.items()}
+    kept = {**model, "vocab": changed}
+    if model.get("unk_token") in names:
+        kept["unk_token"] = _hidden(model["unk_token"])
     return {**kept, "merges": merges} if "merges" in model else kept
 
 

@@ -1,14 +1,11 @@
 """The sandbox in which jinja templates run: as transformers runs them, traced, and with an end to everything.
 
-The only file that imports jinja2. A template is code of strangers: it sees plain JSON values, reaches nothing behind
+A template is code of strangers: it sees plain JSON values, reaches nothing behind
 them, and is stopped when it loops or grows without end.
 """
 
 from __future__ import annotations
 
-import functools
-import json
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -16,30 +13,27 @@ from datetime import date as Date  # noqa: N812 - `date` is the name of the argu
 from datetime import datetime
 from typing import Any, TypeVar
 
-from millstream.chats.traced import GENERATION, LOST, Span, Traced, joined, made_of, spans_of
+from millstream.chats.filters import WIDEST, filters, is_traced, light, lose, narrow
+from millstream.chats.traced import GENERATION, Span, Traced, bounded, joined, spans_of
 from millstream.errors import MissingExtra, TemplateError
 
 try:
     from jinja2 import TemplateError as JinjaError
-    from jinja2 import nodes, pass_environment
+    from jinja2 import nodes
     from jinja2.compiler import CodeGenerator, Frame
     from jinja2.exceptions import SecurityError
     from jinja2.ext import Extension
-    from jinja2.filters import make_attrgetter
     from jinja2.parser import Parser
     from jinja2.sandbox import ImmutableSandboxedEnvironment
     from jinja2.utils import Namespace
 except ImportError as error:
     raise MissingExtra.of("jinja2", "chat") from error
 
-MOST_CHARACTERS = 1 << 26
 MOST_ROUNDS = 10_000_000
 MOST_SECONDS = 30.0
 _LONGEST_SOURCE = 1 << 20
-_WIDEST = 10_000
-_WIDE = re.compile(r"\d{5,}|\*")
-_PADDING = frozenset({"center", "ljust", "rjust", "zfill", "expandtabs"})
-_LEFT_OUT = ("batch", "center", "pprint", "random", "slice", "urlize", "wordwrap", "xmlattr")
+_METHODS = frozenset(dir(str))
+_PADDING = frozenset({"center", "ljust", "rjust", "zfill"})
 
 
 Made = TypeVar("Made")
@@ -71,12 +65,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def __init__(self, date: Date | None) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"])
+        self.finalize = light
         self._date = date
         self._spent = threading.local()
-        for name in _LEFT_OUT:
-            del self.filters[name]
-        self.filters = {name: _tracing(each) for name, each in self.filters.items()}
-        self.filters |= {"tojson": _tojson, "join": _join}
+        self.filters = filters()
         self.globals = {
             "range": self.globals["range"],
             "cycler": self.globals["cycler"],
@@ -119,30 +111,31 @@ class Sandbox(ImmutableSandboxedEnvironment):
         size, kept = 0, []
         for part in parts:
             size += len(part)
-            if size > MOST_CHARACTERS:
-                raise TemplateError("the template writes without end", hint="do not trust it, or render shorter rows")
+            bounded(size)
             kept.append(part)
         return joined(kept)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """Do not let a value grow without end, as no loop is needed for that."""
-        if operator == "+" and _length(left) + _length(right) > MOST_CHARACTERS:
-            raise SecurityError("it adds up too much")
-        if operator == "*" and max(_repeated(left, right), _repeated(right, left)) > MOST_CHARACTERS:
-            raise SecurityError("it repeats too much")
-        if operator == "**" and max(abs(left), abs(right)) > _WIDEST:
+        if operator == "+":
+            bounded(_length(left) + _length(right))
+        if operator == "*":
+            bounded(max(_repeated(left, right), _repeated(right, left)))
+        if operator == "**" and max(abs(left), abs(right)) > WIDEST:
             raise SecurityError("it counts too far")
         if operator == "%" and isinstance(left, str):
-            _narrow(left)
-            return _lose(left % right) if _traced(left, right) else left % right
+            narrow(left)
+            light(right)
+            return lose(left % right) if is_traced(left, right) else left % right
         return super().call_binop(context, operator, left, right)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - as in jinja2
         """Follow texts through the methods of texts, and keep those from making giants."""
         owner, name = getattr(__obj, "__self__", None), getattr(__obj, "__name__", "")
-        if isinstance(owner, str) and name in dir(str):
-            if name in _PADDING and args and isinstance(args[0], int) and args[0] > _WIDEST:
-                raise SecurityError(f"{name}({args[0]})")
+        if isinstance(owner, str) and name in _METHODS:
+            wide = name in _PADDING and args and isinstance(args[0], int) and args[0] > WIDEST
+            if wide or name in ("expandtabs", "translate"):
+                raise SecurityError(f"{name}{args}")
             if type(owner) is str and not name.startswith("format"):
                 __obj = getattr(Traced(owner), name)
         return super().call(__context, __obj, *args, **kwargs)
@@ -154,9 +147,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return None
 
         def formatted(*args: Any, **kwargs: Any) -> str:
-            _narrow(value.__self__)
+            narrow(value.__self__)
+            light([*args, *kwargs.values()])
             text = str.__str__(wrapped(*args, **kwargs))
-            return _lose(text) if _traced(value.__self__, args, kwargs) else text
+            return lose(text) if is_traced(value.__self__, args, kwargs) else text
 
         return formatted
 
@@ -180,11 +174,11 @@ class _Tracer(CodeGenerator):
 
     def visit_Concat(self, node: nodes.Concat, frame: Frame) -> None:  # noqa: N802 - as in jinja2
         """Write a call of our own join."""
-        self.write("environment.concat(map(str, (")
+        self.write("environment.concat(str(environment.finalize(part)) for part in (")
         for argument in node.nodes:
             self.visit(argument, frame)
             self.write(", ")
-        self.write(")))")
+        self.write("))")
 
 
 Sandbox.code_generator_class = _Tracer
@@ -228,54 +222,12 @@ def _raise(message: str) -> None:
     raise JinjaError(str(message))
 
 
-def _tojson(
-    value: Any,
-    ensure_ascii: bool = False,  # noqa: FBT001, FBT002 - as in transformers
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,  # noqa: FBT001, FBT002 - as in transformers
-) -> str:
-    if isinstance(indent, int) and indent > _WIDEST:
-        raise SecurityError(f"tojson(indent={indent})")
-    text = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-    return made_of(text, value)
-
-
-@pass_environment
-def _join(environment: Any, value: Iterable[Any], d: str = "", attribute: str | int | None = None) -> str:
-    each = value if attribute is None else map(make_attrgetter(environment, attribute), value)
-    return Traced(d, spans_of(d)).join(map(str, each))
-
-
-def _tracing(filter: Any) -> Any:
-    """A filter of jinja whose text is marked, if it was made of marked ones."""
-
-    @functools.wraps(filter)
-    def traced(*args: Any, **kwargs: Any) -> Any:
-        if any(isinstance(each, int) and abs(each) > _WIDEST for each in (*args[1:], *kwargs.values())):
-            raise SecurityError("a filter with a giant number")
-        made = filter(*args, **kwargs)
-        return made_of(made, *args, *kwargs.values()) if type(made) is str else made
-
-    return traced
-
-
-def _narrow(form: str) -> None:
-    if _WIDE.search(form):
-        raise SecurityError("a format with a giant width")
-
-
 def _length(value: Any) -> int:
-    return len(value) if isinstance(value, str | list | tuple) else 0
+    """How much a value holds, in characters; a place in a list takes as much as some of them."""
+    if isinstance(value, list | tuple):
+        return 16 * len(value)
+    return len(value) if isinstance(value, str) else 0
 
 
 def _repeated(sequence: Any, times: Any) -> int:
     return _length(sequence) * times if isinstance(times, int) else 0
-
-
-def _traced(*values: Any) -> bool:
-    return bool(spans_of(made_of("any", *values)))
-
-
-def _lose(text: str) -> str:
-    return Traced(text, [Span(0, len(text), LOST)])

@@ -29,8 +29,8 @@ def segments(pieces: Pieces, controls: Found, borders: Ends) -> Segments:
     if len(borders) and len(begins):  # a border inside a control string does not cut it
         holder = np.searchsorted(begins, borders, side="right") - 1
         borders = borders[(holder < 0) | (borders >= stops[np.maximum(holder, 0)])]
-    ends = np.unique(np.concatenate([begins, stops, row_ends, borders]))
-    ends = ends[ends > 0]
+    ends = np.sort(np.concatenate([begins, stops, row_ends, borders]), kind="stable")  # four sorted runs: a merge
+    ends = ends[np.diff(ends, prepend=0) > 0]
     firsts = before(ends)
     control = np.zeros(len(ends), np.bool_)
     control[np.searchsorted(firsts, begins)] = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -15,6 +17,7 @@ from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.options import Options
 from millstream.sources import FoundFile, Reading
 from millstream.tokens import Tokenizer
+from millstream.tokens.tokenizer import fingerprint_of
 
 _VERSION = 1
 """Raise it when the same rows no longer give the same tokens: caches are keyed by it."""
@@ -37,6 +40,7 @@ class ChatSettings:
     trust_content: bool = False
     strict: bool = False
     add_control_tokens: bool = False
+    check_template: bool = True
     kind: RowKind | None = None
     """What rows are about; None: `format`, or the first row, says so."""
 
@@ -73,21 +77,34 @@ class ChatSettings:
         return replace(self, kind=kind)
 
     def encoder(self, tokenizer: Tokenizer) -> Encoder:
-        """Make what encodes rows; refuses a template that would train the tokenizer's model wrong."""
-        if self.kind in (None, "chat"):
-            return self._encoder(tokenizer, self.policy, self.boundary)
-        # Only what answers the last question is trained: a template may render earlier turns as it likes.
-        encoder = self._encoder(tokenizer, replace(self.policy, train="last"), "split")
-        encoder.policy = replace(self.policy, train="completion")
-        return encoder
+        """Make what encodes rows, once; refuses a template that would train the tokenizer's model wrong."""
+        key = fingerprint_of([self.identity, tokenizer.fingerprint])
+        with _MAKING:
+            encoder = _ENCODERS.get(key)
+            if encoder is None:
+                encoder = self._encoder(tokenizer)
+                _ENCODERS[key] = encoder
+                _ENCODERS[fingerprint_of([self.identity, encoder.tokenizer.fingerprint])] = encoder
+                while len(_ENCODERS) > MOST_ENCODERS:
+                    _ENCODERS.popitem(last=False)
+            return encoder
 
-    def _encoder(self, tokenizer: Tokenizer, policy: Policy, boundary: Boundary) -> Encoder:
+    def _encoder(self, tokenizer: Tokenizer) -> Encoder:
+        # Of answers only the last turns are trained: a template may render earlier ones as it likes.
+        answers = self.kind not in (None, "chat")
         return Encoder(
             tokenizer,
             self.template,
-            policy=policy,
-            boundary=boundary,
+            policy=replace(self.policy, train="last") if answers else self.policy,
+            boundary="split" if answers else self.boundary,
             trust_content=self.trust_content,
             strict=self.strict,
             add_control_tokens=self.add_control_tokens,
+            check=self.check_template,
         )
+
+
+# A loader, the run that makes its store and each worker of it ask for the same one, and making it takes a second.
+MOST_ENCODERS = 8
+_ENCODERS: OrderedDict[str, Encoder] = OrderedDict()
+_MAKING = threading.Lock()

@@ -33,12 +33,14 @@ class Supervised:
         """How many tokens are trained. The first cannot be: nothing comes before it."""
         return int(np.count_nonzero(self.weights[1:]))
 
+    def part(self, start: int, stop: int) -> Supervised:
+        """The tokens [start, stop) as a row of their own."""
+        span = slice(start, stop)
+        return replace(self, ids=self.ids[span], weights=self.weights[span], messages=self.messages[span])
+
     def cut(self, start: int, stop: int) -> Supervised:
         """The tokens [start, stop) as a row that is marked as truncated."""
-        part = slice(start, stop)
-        return replace(
-            self, ids=self.ids[part], weights=self.weights[part], messages=self.messages[part], truncated=True
-        )
+        return replace(self.part(start, stop), truncated=True)
 
 
 def show(row: Supervised, decode: Callable[[Sequence[int]], str]) -> str:

@@ -75,7 +75,13 @@ class Native:
             history == "keep" or (training and history is None),
             add_generation_prompt,
         )
-        self.builtin.slots(sheet)
+        try:
+            self.builtin.slots(sheet)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise TemplateError(
+                f"the tools, their calls or the template's arguments are not what this format can write: {error!r}",
+                hint='a tool is {"type": "function", "function": {"name": …, "description": …, "parameters": schema}}',
+            ) from error
         return sheet.pieces
 
 

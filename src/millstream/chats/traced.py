@@ -13,6 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, SupportsIndex
 
 from millstream.chats.rendered import Kind
+from millstream.errors import TemplateError
+
+MOST_CHARACTERS = 1 << 26
 
 
 class Mark(NamedTuple):
@@ -113,6 +116,7 @@ class Traced(str):
     def replace(self, old: str, new: str, count: SupportsIndex = -1, /) -> str:
         if not old:
             return self._changed(super().replace(old, new, count), whole=False)
+        bounded(self.count(old) * len(new))
         return Traced(new, spans_of(new)).join(self.split(old, count))
 
     def join(self, parts: Iterable[str], /) -> str:
@@ -175,6 +179,7 @@ for _name in (
 def joined(parts: Iterable[str]) -> str:
     """Join texts, and their spans."""
     listed = list(parts)
+    bounded(sum(map(len, listed)))
     text = "".join(listed)
     spans: list[Span] = []
     at = 0
@@ -183,6 +188,12 @@ def joined(parts: Iterable[str]) -> str:
             spans += (Span(start + at, stop + at, mark) for start, stop, mark in part._spans)
         at += len(part)
     return Traced(text, spans) if spans else text
+
+
+def bounded(characters: int) -> None:
+    """Stop a template that makes ever longer texts, before the text is made."""
+    if characters > MOST_CHARACTERS:
+        raise TemplateError("the template writes without end", hint="do not trust it, or render shorter rows")
 
 
 def spans_of(text: str) -> tuple[Span, ...]:

@@ -6,8 +6,9 @@ anybody sees the rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from millstream._core import Batch
 from millstream.batches.batch import NO_LOSS
@@ -17,27 +18,29 @@ from millstream.loaders.mismatch import Mismatch, Place, Rows, Sequences
 from millstream.store import TokenStore
 
 
-def answers_in(store: TokenStore, length: int) -> Answers | None:
-    """What the rows of a store are, if they are answers; refuses a length that would cut some of them off."""
-    chat = (store.manifest.get("recipe") or {}).get("chat") or {}
-    kind: Answers | None = None if chat.get("kind") == "chat" else chat.get("kind")
-    if kind is None:
-        return None
-    longest = chat.get("max_length")
-    if longest is None or longest > length:
+def chat_recipe(store: TokenStore) -> dict[str, Any]:
+    """What a store says of how its conversations became tokens."""
+    return (store.manifest.get("recipe") or {}).get("chat") or {}
+
+
+def answers_of(kind: str | None) -> Answers | None:
+    """The kind of rows that are answers.
+
+    >>> answers_of("kto"), answers_of("chat"), answers_of(None)
+    ('kto', None, None)
+    """
+    return next((each for each in get_args(Answers) if each == kind), None)
+
+
+def check_length(store: TokenStore, answers: Answers | None, length: int) -> None:
+    """Refuse rows that are too short for the answers of a store: they were shortened once, with care."""
+    longest = chat_recipe(store).get("max_length")
+    if answers is not None and (longest is None or longest > length):
         raise LoaderError(
-            f"{store.path}: its {kind} rows have up to {longest or 'any number of'} tokens, and "
+            f"{store.path}: its {answers} rows have up to {longest or 'any number of'} tokens, and "
             f"max_length={length} would cut answers off",
             hint=f"pass max_length={longest} or more" if longest else "prepare the rows with a max_length",
         )
-    if kind == "preference" and store.documents % 2:
-        raise LoaderError(f"{store.path}: an answer has no partner", hint="prepare the store again")
-    if kind == "kto" and store.documents < 2:
-        raise LoaderError(
-            f"{store.path}: its only answer cannot be taken for that to another prompt, as the KL term of KTO needs",
-            hint="KTO needs two rows or more",
-        )
-    return kind
 
 
 def check_choices(answers: Answers, *, packing: bool, loss: str, labels: str | None) -> None:
@@ -75,10 +78,10 @@ class Taken:
 class AnswerRows:
     """Takes the marks out of filled rows. This runs for every batch: keep it lean."""
 
-    def __init__(self, member: Member, name: str, seed: int, labels: str) -> None:
-        self._answers = member.shape.answers
-        self._shift = int(labels == "next" and self._answers != "stepwise")
-        self._mismatch = Mismatch(member, name, seed) if self._answers == "kto" else None
+    def __init__(self, answers: Answers, labels: str, members: Mapping[str, Member]) -> None:
+        self._answers = answers
+        self._shift = int(labels == "next" and answers != "stepwise")
+        self._mismatch = Mismatch(members) if answers == "kto" else None
 
     def take(self, native: Batch, place: Place) -> Taken:
         """Change the labels of a filled batch to what they mean, and say what else is known of its rows."""

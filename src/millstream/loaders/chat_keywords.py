@@ -33,6 +33,7 @@ class ChatKeywords(TypedDict, total=False):
     trust_content: bool
     strict: bool
     add_control_tokens: bool
+    check_template: bool
     variant: Variant
     history_reasoning: HistoryReasoning | None
     date: Date | None
@@ -43,7 +44,7 @@ class ChatKeywords(TypedDict, total=False):
 _TEMPLATE = ("variant", "history_reasoning", "date", "bos_token", "eos_token")
 _POLICY = ("train", "train_reasoning", "train_tool_calls", "mask_empty_think")
 _OPTIONS = ("columns", "roles", "inline_think", "calls_in_text")
-_PLAIN = ("format", "boundary", "trust_content", "strict", "add_control_tokens")
+_PLAIN = ("format", "boundary", "trust_content", "strict", "add_control_tokens", "check_template")
 
 
 def chat_settings(given: ChatKeywords, tokenizer: object, max_length: int | None) -> ChatSettings:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, Unpack, cast, get_args
 
 from millstream.chats.settings import ChatSettings
 from millstream.errors import LoaderError
-from millstream.loaders.answers import answers_in, check_choices
+from millstream.loaders.answers import answers_of, chat_recipe, check_choices, check_length
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings
+from millstream.loaders.growing import GrowingDataLoader
+from millstream.loaders.growth import Growth
 from millstream.loaders.loss import LossMean, MeanOf
-from millstream.loaders.member import Member, RowShape
+from millstream.loaders.member import Answers, Member, RowShape
 from millstream.loaders.pretrain import id_limit, padding_id, row_length
-from millstream.loaders.raw import RawSettings, described, is_raw, prepared_store
+from millstream.loaders.raw import RawSettings, cached_store, described, is_raw
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
-from millstream.loaders.stores import StoreDataLoader
 from millstream.order import Share
 from millstream.order.shuffle import source_key
+from millstream.parts.mixing import Mixing
 from millstream.parts.policy import OnBad
 from millstream.store import TokenStore
 from millstream.store.weights import WEIGHTED
 from millstream.tokens import Tokenizer, load_tokenizer
-from millstream.tokens.keep import check_tokenizer
+from millstream.tokens.keep import check_tokenizer, find_tokenizer
 
 Isolation = Literal["varlen", "block_mask", "none"]
 
@@ -31,7 +34,7 @@ class ConversationKeywords(ChatKeywords, SharedKeywords, total=False):
     """What says how conversations become tokens, and what every loader takes."""
 
 
-class ConversationDataLoader(StoreDataLoader):
+class ConversationDataLoader(GrowingDataLoader):
     """Conversations, each token with its weight in the loss; one in a row, or packed.
 
     >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
@@ -91,52 +94,57 @@ class ConversationDataLoader(StoreDataLoader):
                 raise LoaderError(f"{word}={value!r} is unknown", hint=f"use one of {', '.join(map(repr, choices))}")
         raw = RawSettings(recipe, on_bad, reading=dict(reading or {}))
         if is_raw(path):
-            store = _prepared(path, tokenizer, raw, chat_settings(chat, tokenizer, length), settings)
-            given = None
+            source = _raw_source(path, tokenizer, raw, chat_settings(chat, tokenizer, length), settings)
         else:
-            store, given = _opened(path, tokenizer, asked={**chat, **({} if raw.untouched else {"reading": reading})})
-        answers = answers_in(store, length)
-        if answers is not None:
-            check_choices(answers, packing=packing, loss=loss, labels=shared.get("labels"))
-        shape = RowShape(length, "packed" if packing else "row", pad_id=0, answers=answers)
-        member = _member(store, shape, name, settings)
-        shape = replace(shape, pad_id=padding_id(pad_id, given or member.text_tokenizer, settings))
-        member = replace(member, shape=shape, id_limit=id_limit(store, given, settings), tokenizer=given)
+            asked = [*chat, *([] if raw.untouched else ["recipe, on_bad, reading"])]
+            source = _store_source(path, tokenizer, asked, source_key(settings.seed, f"{name}\0packing"), settings)
+            check_length(source.store, source.answers, length)
+        if source.answers is not None:
+            check_choices(source.answers, packing=packing, loss=loss, labels=shared.get("labels"))
+        padding = padding_id(pad_id, source.tokenizer, settings)
+        shape = RowShape(length, "packed" if packing else "row", pad_id=padding, answers=source.answers)
         self.isolation = isolation if packing else None
-        mean = LossMean(loss, positive("accumulation", accumulation), alike=answers == "stepwise")
-        super().__init__({name: member}, shape, settings, loss=mean)
-
-    @property
-    def store(self) -> TokenStore:
-        """The store that conversations come from."""
-        return self.member.store
-
-    @property
-    def member(self) -> Member:
-        """This loader's part in a mixture."""
-        return next(iter(self._run.members.values()))
-
-    @property
-    def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer of the store, with the control tokens that were added to it."""
-        return self.member.text_tokenizer
+        self.tokenizer = source.tokenizer
+        """The tokenizer, with the control tokens that were added to it."""
+        mean = LossMean(loss, positive("accumulation", accumulation), alike=source.answers == "stepwise")
+        super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, mean)
 
 
-def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:
-    chat = {key: value for key, value in keywords.items() if key in ChatKeywords.__annotations__}
-    shared = {key: value for key, value in keywords.items() if key not in ChatKeywords.__annotations__}
-    return cast(ChatKeywords, chat), cast(SharedKeywords, shared)
+@dataclass(frozen=True)
+class _Source:
+    """Where conversations come from: a store, which may still be made, and how it becomes rows."""
+
+    store: TokenStore
+    tokenizer: Tokenizer | None
+    member: Callable[..., Member]
+    """(shape, store, whether it is complete) -> the store's part in the run."""
+    growth: Growth | None = None
+    answers: Answers | None = None
+    """What rows are, if they are answers."""
 
 
-def _prepared(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings) -> TokenStore:
-    """Tokenise raw conversations into the cache, or find them there."""
+def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings) -> _Source:
+    """Conversations that are tokenised into the cache, by one process, while all train on what is there already."""
     if tokenizer is None:
         raise LoaderError("conversations need a tokenizer", hint="pass tokenizer='gpt2', a file or an object")
-    return TokenStore(prepared_store(path, load_tokenizer(tokenizer), raw, settings.cache_dir, chat))
+    loaded = load_tokenizer(tokenizer)
+    mixing = Mixing(None if settings.shuffle == "none" else settings.seed)
+    cached = cached_store(path, loaded, raw, settings.cache_dir, chat=chat, mixing=mixing)
+    assert cached.making.chat is not None
+    encoder = cached.making.chat.encoder(loaded)  # refuses a template that would train wrong, before anything is made
+
+    def member(shape: RowShape, store: TokenStore, complete: bool) -> Member:  # noqa: FBT001 - as it was found
+        following = Member.following(store, shape, settings.shuffle, cached.output.name, complete=complete)
+        limit = id_limit(store, encoder.tokenizer, settings)
+        return replace(following, id_limit=limit, tokenizer=encoder.tokenizer)
+
+    growth = None if cached.output.exists() else Growth(cached.output, cached.make)
+    store = TokenStore(cached.output) if growth is None else growth.wait(0)[0]
+    return _Source(store, encoder.tokenizer, member, growth, answers_of(cached.making.chat.kind))
 
 
-def _opened(path: Any, tokenizer: Any, asked: Mapping[str, Any]) -> tuple[TokenStore, Tokenizer | None]:
-    """Open a store of conversations: how they became tokens was decided when it was made."""
+def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, settings: LoaderSettings) -> _Source:
+    """Conversations of a store: how they became tokens was decided when it was made."""
     store = path if isinstance(path, TokenStore) else TokenStore(path)
     if store.dtype != WEIGHTED:
         raise LoaderError(
@@ -148,13 +156,21 @@ def _opened(path: Any, tokenizer: Any, asked: Mapping[str, Any]) -> tuple[TokenS
             f"{described(path)}: {', '.join(asked)} are about raw conversations, and these are tokens",
             hint="leave them out, or pass the raw files and their tokenizer",
         )
-    loaded = None if tokenizer is None else load_tokenizer(tokenizer)
-    if loaded is not None:
-        check_tokenizer(loaded, str(store.path), store.manifest.get("tokenizer"))
-    return store, loaded
+    given = None if tokenizer is None else load_tokenizer(tokenizer)
+    if given is not None:
+        check_tokenizer(given, str(store.path), store.manifest.get("tokenizer"))
+    limit = id_limit(store, given, settings)
+
+    def member(shape: RowShape, opened: TokenStore, _: bool) -> Member:  # noqa: FBT001 - a store is complete
+        if shape.documents == "packed":
+            return replace(Member.packed(opened, shape, settings.shuffle, key), id_limit=limit, tokenizer=given)
+        return Member(opened, Share(opened.documents, settings.shuffle, unit=shape.unit), shape, limit, given)
+
+    own = given or find_tokenizer(store.path, store.manifest.get("tokenizer"))
+    return _Source(store, own, member, answers=answers_of(chat_recipe(store).get("kind")))
 
 
-def _member(store: TokenStore, shape: RowShape, name: str, settings: LoaderSettings) -> Member:
-    if shape.documents == "packed":
-        return Member.packed(store, shape, settings.shuffle, source_key(settings.seed, f"{name}\0packing"))
-    return Member(store, Share(store.documents, settings.shuffle, unit=shape.unit), shape)
+def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:
+    chat = {key: value for key, value in keywords.items() if key in ChatKeywords.__annotations__}
+    shared = {key: value for key, value in keywords.items() if key not in ChatKeywords.__annotations__}
+    return cast(ChatKeywords, chat), cast(SharedKeywords, shared)

@@ -55,7 +55,11 @@ class Delivery:
             "tokens": tokens,
         }
         place += phase.offset if epochs == 0 else 0
-        taken = None if self._answers is None else self._answers.take(native, Place(phase, epoch, place))
+        taken = (
+            None
+            if self._answers is None
+            else self._answers.take(native, Place(phase, epoch, place, self._settings.seed))
+        )
         if self._row_transforms:
             names = COLUMNS if native.isolated else COLUMNS[:2]
             columns = {name: native.column(number)[:rows] for number, name in enumerate(names)}

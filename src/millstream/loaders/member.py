@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from millstream._core import Packing
 from millstream.batches.engine import packing_of
 from millstream.order import Share
+from millstream.order.phase import UNKNOWN
 from millstream.order.shuffle import Shuffle
 from millstream.order.windows import Windows
 from millstream.store import TokenStore
@@ -74,6 +75,9 @@ class Member:
     id_limit: int = 0
     tokenizer: Tokenizer | None = None
     packing: Packing | None = None
+    first_in_order: bool = False
+    identity: str | None = None
+    """What the store is made from, where that names it better than what it holds so far."""
 
     @classmethod
     def packed(
@@ -83,18 +87,41 @@ class Member:
         packing = packing_of(store.layout, window_documents, shape.length, key if shuffle == "global" else None)
         return cls(store, Share(packing.samples, shuffle, packed=True), shape, packing=packing)
 
+    @classmethod
+    def following(
+        cls, store: TokenStore, shape: RowShape, shuffle: Shuffle, identity: str, *, complete: bool
+    ) -> Member:
+        """Follow a store whose documents lie in a keyed order already, and which may still be made, window by window.
+
+        Rows are packed, or hold a document each, as their shape says.
+        """
+        known = store.documents if complete else store.documents // WINDOW_DOCUMENTS * WINDOW_DOCUMENTS
+        alone = shape.documents != "packed"
+        packing = packing_of(store.layout, WINDOW_DOCUMENTS, shape.length, None, alone=alone, documents=known)
+        share = Share(packing.samples if complete else UNKNOWN, shuffle, packed=True, unit=shape.unit)
+        return cls(store, share, shape, packing=packing, first_in_order=True, identity=identity)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Which data this is, as a state says it."""
+        if self.identity is not None:
+            return {"fingerprint": self.identity}
+        store = self.store
+        return {"fingerprint": store.fingerprint, "tokens": len(store), "documents": store.documents}
+
     def samples_of(self, length: int, split: int) -> int | None:
         """Count the rows that were cut into `split` rows of another length; None where that cannot be."""
         if self.packing is None:
             return self.shape.samples_of(self.store, length, split)
-        return self.packing.samples if (length, split) == (self.shape.length, 1) else None
+        return self.share.samples if (length, split) == (self.shape.length, 1) else None
 
     @cached_property
     def windows(self) -> Windows | None:
         """The bins of each window, where rows are packed."""
         if self.packing is None:
             return None
-        return Windows(tuple(self.packing.bins), self.packing.window_documents, self.shape.length)
+        packing = self.packing
+        return Windows(tuple(packing.bins), packing.window_documents, self.shape.length, self.first_in_order)
 
     @cached_property
     def text_tokenizer(self) -> Tokenizer | None:

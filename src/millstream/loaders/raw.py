@@ -11,16 +11,19 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from millstream.chats.kinds import documents_of
 from millstream.chats.settings import ChatSettings
 from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.loaders.settings import positive
 from millstream.parts.cache import default_cache_dir, key_of
 from millstream.parts.identity import identify_object, touch_of
+from millstream.parts.mixing import Mixing
 from millstream.parts.policy import OnBad
 from millstream.parts.prepare import Making, Means, cpus, prepare_store
 from millstream.parts.report import report_of, write_report
 from millstream.records import Recipe
 from millstream.sources import Found, FoundFile, Reading, discover, format_of
+from millstream.stats.progress import OnProgress
 from millstream.store import TokenStore
 from millstream.store.format import MAGIC
 
@@ -95,19 +98,49 @@ def is_raw(path: Any) -> bool:
         return file.read(len(MAGIC)) != MAGIC and format_of(place) is not None
 
 
-def prepared_store(
-    path: Any, tokenizer: Any, raw: RawSettings, cache_dir: Path | None, chat: ChatSettings | None = None
-) -> Path:
-    """Prepare a raw path into the cache, unless that was done before; gives the path of the store."""
+@dataclass(frozen=True)
+class CachedStore:
+    """A store that is made of raw files in the cache: where it belongs, and how it is made there, by one process."""
+
+    found: Found
+    output: Path
+    making: Making
+    means: Means
+
+    def make(self, progress: OnProgress | None = None) -> None:
+        """Make it, from where an earlier run stopped; raises BusyError while another process does."""
+        means = self.means if progress is None else replace(self.means, progress=progress)
+        _log.info("preparing %d files into %s", len(self.found.files), self.output)
+        try:
+            outcome = prepare_store(self.found, self.output, self.making, means)
+            write_report(self.output, report_of(outcome, self.found, means))
+        except StoreError:
+            if not self.output.exists():  # else another process was faster
+                raise
+
+
+def cached_store(
+    path: Any,
+    tokenizer: Any,
+    raw: RawSettings,
+    cache_dir: Path | None,
+    *,
+    chat: ChatSettings | None = None,
+    mixing: Mixing | None = None,
+) -> CachedStore:
+    """Say which store of the cache is that of a raw path."""
     found, recipe = raw.found(path), Recipe.of(raw.recipe)
     reading = replace(raw.how(), whole_rows=chat is not None)
+    if chat is not None:
+        chat = chat.decided(found.files, reading)
+        mixing = mixing and replace(mixing, unit=documents_of(chat.kind))
     if recipe.digest() is None:
         raise LoaderError(
             f"what {', '.join(recipe.uncacheable())} does cannot be told from its source, so nothing can be cached",
             hint="prepare() the data into a store of your own, or pass streaming=True",
         )
     wanted = tokenizer if isinstance(tokenizer, str) else tokenizer.fingerprint
-    identity = [asdict(reading), recipe.digest(), wanted, raw.eos, raw.on_bad, chat and chat.identity]
+    identity = [asdict(reading), recipe.digest(), wanted, raw.eos, raw.on_bad, chat and chat.identity, repr(mixing)]
     root = default_cache_dir() if cache_dir is None else cache_dir
     touches = [_touch(file) for file in found.files]
     if not all(touches):
@@ -115,20 +148,20 @@ def prepared_store(
             f"what {described(path)} holds cannot be told without reading it, so nothing can be cached",
             hint="prepare() it into a store of your own, or pass streaming=True",
         )
-    output = root / "stores" / key_of("store", touches, identity)
-    making = Making(reading, recipe, tokenizer, raw.eos, chat=chat)
+    making = Making(reading, recipe, tokenizer, raw.eos, chat=chat, mixing=mixing)
     means = Means(workers=cpus(), on_bad=raw.on_bad, resume=True, cache_dir=root / "parts")
-    while not output.exists():
+    return CachedStore(found, root / "stores" / key_of("store", touches, identity), making, means)
+
+
+def prepared_store(path: Any, tokenizer: Any, raw: RawSettings, cache_dir: Path | None) -> Path:
+    """Prepare a raw path into the cache, unless that was done before; gives the path of the store."""
+    cached = cached_store(path, tokenizer, raw, cache_dir)
+    while not cached.output.exists():
         try:
-            _log.info("preparing %d files into %s", len(found.files), output)
-            outcome = prepare_store(found, output, making, means)
-            write_report(output, report_of(outcome, found, means))
+            cached.make()
         except BusyError:
             time.sleep(_WAIT_S)  # another rank prepares it
-        except StoreError:
-            if not output.exists():
-                raise
-    return output
+    return cached.output
 
 
 def check_streamable(recipe: Recipe) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 from millstream._core import Clock, Feed, order_version
@@ -16,6 +15,7 @@ from millstream.loaders.member import Member, RowShape
 from millstream.loaders.phases import dump_run, load_run
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import Phase, Recipe, Schedule
+from millstream.order.phase import UNKNOWN, settled
 from millstream.order.windows import Windows
 
 MOST_BATCH_TOKENS = 2**31
@@ -58,6 +58,14 @@ class Run:
         self.schedule, self.step, self.phase = schedule, step, phase
         self.samples = phase.global_rows // phase.ranks // self.shape.unit
 
+    def grow(self, name: str, member: Member) -> None:
+        """Go on with a source of which more is known, perhaps all."""
+        self.members[name] = member
+        phases = self.schedule.phases
+        if member.share.samples != UNKNOWN:
+            phases = tuple(settled(phase, member.share.samples) for phase in phases)
+        self.stand(Schedule(self.schedule.seed, phases, self._windows), self.step)
+
     def follow(self, batch_size: int, step: int, schedule: Schedule | None = None) -> None:
         """Go on at `step` with batches of this size; a new phase begins if that changes anything."""
         self.stand((schedule or self.schedule).change(self._recipe(batch_size), step), step)
@@ -93,7 +101,7 @@ class Run:
         feed = Feed(sources, plan, shape.length, labels, shape.pad_id, id_bytes, mean_of)
         return feed, self.clock, self.samples * shape.unit
 
-    @cached_property
+    @property
     def _windows(self) -> dict[str, Windows]:
         return {name: member.windows for name, member in self.members.items() if member.windows is not None}
 
@@ -105,7 +113,8 @@ class Run:
     def state(self) -> dict[str, Any]:
         """Describe where the run stands."""
         place = self.schedule.place(self.step)
-        data = {name: states.describe_data(member.store) for name, member in self.members.items()}
+        data = {name: member.facts for name, member in self.members.items()}
+        unknown = any(member.share.samples == UNKNOWN for member in self.members.values())
         return {
             "format": states.FORMAT,
             "version": states.VERSION,
@@ -116,6 +125,7 @@ class Run:
             "offset": place.offset,
             "seed": self.settings.seed,
             "rows": self._row_facts,
+            **({"unknown_length": True} if unknown else {}),
             **dump_run(self.schedule, {**self._earlier_data, **data}, self.settings.cache_dir, self._missing),
         }
 
@@ -123,7 +133,11 @@ class Run:
         """Stand where a state was saved, or change nothing."""
         step = self.check(state)
         phases, data, missing = load_run(state, self.settings.cache_dir, self.settings.seed)
-        states.check_data(data, phases, {name: member.store for name, member in self.members.items()})
+        states.check_data(data, phases, self.members)
+        if state.get("unknown_length") is True:
+            for member in self.members.values():
+                if member.share.samples != UNKNOWN:
+                    phases = tuple(settled(phase, member.share.samples) for phase in phases)
         for name, member in self.members.items():
             states.check_samples(phases, name, member.samples_of)
         if self.kind == "pretrain":
@@ -154,7 +168,7 @@ class Run:
             "loader": self.kind,
             "order_version": order_version,
             "sources": ", ".join(self.members),
-            **{f"data of {name!r}": member.store.fingerprint for name, member in self.members.items()},
+            **{f"data of {name!r}": member.facts["fingerprint"] for name, member in self.members.items()},
             **{f"shuffle of {name!r}": member.share.shuffle for name, member in self.members.items()},
             **{f"places of {name!r}": member.share.quota for name, member in self.members.items()},
             **{key: getattr(settings, key) for key in shared},

@@ -7,6 +7,7 @@ from typing import Any
 
 from millstream._core import order_version
 from millstream.errors import FingerprintError, StateError
+from millstream.loaders.member import Member
 from millstream.loaders.phases import DAMAGED, read_count
 from millstream.order import Phase, StepPlace
 from millstream.store import TokenStore
@@ -15,17 +16,12 @@ FORMAT = "millstream state"
 VERSION = 1
 
 
-def describe_data(store: TokenStore) -> dict[str, Any]:
-    """Say which data a run is over."""
-    return {"fingerprint": store.fingerprint, "tokens": len(store), "documents": store.documents}
-
-
-def check_data(data: Mapping[str, Any], phases: Sequence[Phase], stores: Mapping[str, TokenStore]) -> None:
+def check_data(data: Mapping[str, Any], phases: Sequence[Phase], members: Mapping[str, Member]) -> None:
     """Compare the data that a state was saved for with the stores that are here; a new source has none."""
-    for name, store in stores.items():
+    for name, member in members.items():
         if name not in data and any(name in phase.sources for phase in phases):
             raise StateError(f"the state does not say which data {name!r} was", hint=DAMAGED)
-        found = describe_data(store)
+        store, found = member.store, member.facts
         saved = data.get(name, found)
         if saved == found:
             continue

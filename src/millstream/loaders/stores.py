@@ -52,7 +52,7 @@ class StoreDataLoader(RunningLoader):
             names_rows=self.names_rows,
             whole_documents=whole,
             loss=loss,
-            answers=_answers(members, settings),
+            answers=None if shape.answers is None else AnswerRows(shape.answers, settings.labels, self._run.members),
         )
         self._engine = Engine(
             EngineSettings(
@@ -113,8 +113,15 @@ class StoreDataLoader(RunningLoader):
         self._check_open()
         self._agreement.check(self.plan_fingerprint)
         make_feed = partial(self._run.feed, self._delivery.id_bytes)
-        self._engine.start(make_feed, self._run.step - self._run.phase.step)
+        end = self._end_step
+        begun = self._run.phase.step
+        self._engine.start(make_feed, self._run.step - begun, None if end is None else end - begun)
         self._check_open()
+
+    @property
+    def _end_step(self) -> int | None:
+        """The first step that is not known yet, if there is one."""
+        return None
 
     def _check_open(self) -> None:
         if self._closed:
@@ -245,9 +252,3 @@ class StoreDataLoader(RunningLoader):
     def __repr__(self) -> str:
         sources = ", ".join(f"{name}: {len(member.store)} tokens" for name, member in self._run.members.items())
         return f"{type(self).__name__}({sources}; rows of {self.shape.length}, step {self._run.step})"
-
-
-def _answers(members: Mapping[str, Member], settings: LoaderSettings) -> AnswerRows | None:
-    """What finishes rows of answers; a mixture has none."""
-    name, member = next(iter(members.items()))
-    return None if member.shape.answers is None else AnswerRows(member, name, settings.seed, settings.labels)

@@ -15,6 +15,8 @@ from millstream.errors import OrderError
 from millstream.order.shuffle import LOCAL_GROUP_BLOCKS, Shuffle, local_blocks, source_key
 from millstream.order.windows import NO_WINDOWS, Windows
 
+UNKNOWN = 2**40
+"""Samples of a source that is still being made: more than any is found to have when it is whole."""
 LONGEST_RUN = 2**62
 """Samples of a run: what the native arithmetic counts without overflow."""
 
@@ -181,14 +183,23 @@ class Phase:
 
 
 def _packed_order(name: str, standing: Standing, seed: int, windows: Windows, row_length: int) -> OrderSpec:
-    if (windows.capacity, windows.samples) != (row_length, standing.samples):
+    unknown = windows.first_in_order and standing.samples == UNKNOWN
+    if windows.capacity != row_length or (windows.samples != standing.samples and not unknown):
         raise OrderError(
             f"{name!r} was packed into {standing.samples} rows of {row_length} tokens then, "
             f"and into {windows.samples} of {windows.capacity} now",
             hint=f"only a loader with rows of {row_length} tokens knows what those held",
         )
     key = source_key(seed, name)
-    return OrderSpec(standing.shuffle, standing.samples, key, window_bins=list(windows.bins), window_rows=windows.rows)
+    return OrderSpec(
+        standing.shuffle,
+        standing.samples,
+        key,
+        window_bins=[bins // standing.unit for bins in windows.bins],
+        window_rows=windows.rows // standing.unit,
+        first_in_order=windows.first_in_order,
+        unit=standing.unit,
+    )
 
 
 def first_phase(recipe: Recipe) -> Phase:
@@ -311,3 +322,16 @@ def _natural_size(phase: Phase, recipe: Recipe) -> int:
         return phase.sources[names[0]].samples
     plan = phase.plan(recipe.seed)
     return min(plan.position_of(number, phase.sources[name].samples) for number, name in enumerate(names))
+
+
+def settled(phase: Phase, total: int) -> Phase:
+    """Put the true number of rows in the place of the unknown one."""
+
+    def known(count: int) -> int:
+        return count - UNKNOWN + total if count > UNKNOWN // 2 else count
+
+    sources = {
+        name: replace(standing, samples=known(standing.samples), begun=known(standing.begun))
+        for name, standing in phase.sources.items()
+    }
+    return replace(phase, left=known(phase.left), size=known(phase.size), sources=sources)

@@ -17,6 +17,8 @@ class Windows:
     bins: tuple[int, ...] = field(repr=False)
     rows: int
     capacity: int
+    first_in_order: bool = False
+    """Whether the first epoch takes the windows as they come: they may still be coming."""
 
     @property
     def samples(self) -> int:

@@ -43,11 +43,13 @@ class Bookmark:
     kept: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def identity_of(job: Job, files: Sequence[FoundFile], compress: int | None) -> str | None:
-    """Name what a run makes of which files; None if that cannot be known."""
+def identity_of(job: Job, files: Sequence[FoundFile], writing: object) -> str | None:
+    """Name what a run makes of which files, and how it writes them; None if that cannot be known."""
     if job.identity is None or any(file.data is not None for file in files):
         return None
-    return key_of("run", job.identity, compress, [[file.name, file.bytes, file.mtime_ns, file.inode] for file in files])
+    return key_of(
+        "run", job.identity, repr(writing), [[file.name, file.bytes, file.mtime_ns, file.inode] for file in files]
+    )
 
 
 def save_bookmark(folder: Path, bookmark: Bookmark) -> None:

@@ -22,6 +22,7 @@ from millstream.parts import bookmark
 from millstream.parts.cache import PartCache
 from millstream.parts.deduplicate import Deduplication
 from millstream.parts.learn import learned_or_loaded
+from millstream.parts.mixing import Mixing
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
 from millstream.parts.pool import Threads
 from millstream.parts.process import Job, make_part
@@ -60,6 +61,7 @@ class Making:
     before: Any = None
     after: Any = None
     chat: ChatSettings | None = None
+    mixing: Mixing | None = None
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: b
 
 def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> Ledger:
     """Take all parts in order and write the store at `path`, from where an earlier run stopped, if one did."""
-    folder, identity = path.parent, bookmark.identity_of(run.job, run.files, making.compress)
+    folder, identity = path.parent, bookmark.identity_of(run.job, run.files, [making.compress, making.mixing])
     mark = bookmark.load_bookmark(folder, identity) or bookmark.Bookmark(identity or "")
     if not mark.parts:
         _clear(folder)
@@ -191,15 +193,16 @@ def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> Le
             if identity is not None and means.cache_dir is None:
                 bookmark.save_bookmark(folder, mark)  # the spool outlives a failure
             parts = Deduplication(run, ledger, folder / ".dedup")(parts, ahead=ahead)
-        builder = StoreBuilder(run, path, ledger, mark, making.compress)
+        builder = StoreBuilder(run, path, ledger, mark, making.compress, making.mixing)
         stack.callback(builder.origins.close)
         with builder.writer as writer:
             for number, each in enumerate(parts, mark.parts + 1):
                 builder.add(each)
                 if identity is not None and not is_two_pass:
                     builder.mark_if_due(each, number)
+            builder.finish_group()
             _refuse_nothing(run, ledger)
-            writer.describe(sources=_sources(run), recipe=_recipe(run, ledger))
+            writer.describe(sources=_sources(run), recipe=_recipe(run, ledger, making.mixing))
         with TokenStore(path) as store:
             builder.origins.seal(origins_path(path, store.fingerprint))
     return ledger
@@ -272,7 +275,7 @@ def _sources(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def _recipe(run: Run, ledger: Ledger) -> dict[str, Any]:
+def _recipe(run: Run, ledger: Ledger, mixing: Mixing | None) -> dict[str, Any]:
     """What the manifest says of the way from the files to the tokens."""
     statistics, reading = ledger.statistics, run.job.reading
     limits = ("chunk_bytes", "max_expansion", "max_decoded_bytes")
@@ -285,6 +288,7 @@ def _recipe(run: Run, ledger: Ledger) -> dict[str, Any]:
         "steps": run.job.recipe.canonical(),
         "weights": [file.weight for file in run.files],
         **({} if run.job.chat is None else {"chat": run.job.chat.description}),
+        **({} if mixing is None else {"mixing": asdict(mixing)}),
     }
 
 

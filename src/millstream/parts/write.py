@@ -6,10 +6,13 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from millstream.parts.bookmark import Bookmark, save_bookmark
+from millstream.parts.mixing import Held, Mixing, mixed
 from millstream.parts.part import Part, Rejected
 from millstream.parts.policy import BadRecords, KeptAside
 from millstream.parts.run import Made, Run
@@ -73,7 +76,15 @@ class StoreBuilder:
     After a resumed start the writer may be ahead of the bookmark: the first `_surplus` documents are there already.
     """
 
-    def __init__(self, run: Run, path: Path, ledger: Ledger, mark: Bookmark, compress: int | None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        path: Path,
+        ledger: Ledger,
+        mark: Bookmark,
+        compress: int | None,
+        mixing: Mixing | None = None,
+    ) -> None:
         self._run, self._ledger, self._folder, self._mark = run, ledger, path.parent, mark
         job = run.job
         self.writer = TokenStoreWriter(
@@ -86,28 +97,48 @@ class StoreBuilder:
         self.origins = OriginsWriter(path.parent / ".origins", documents=mark.documents)
         self._surplus = self.writer.documents - mark.documents
         self._documents, self._unmarked = mark.documents, 0
+        self._mixing, self._parts = mixing, mark.parts
+        self._held: list[Held] = []
 
     def add(self, each: Placed) -> None:
         """Write the documents of a part, and where they came from."""
-        part, there = each.part, min(self._surplus, len(each.part.ends))
-        begin = int(part.ends[there - 1]) if there else 0
+        part = each.part
+        self._ledger.statistics.written(part, each.file)
+        self._unmarked += part.tokens.nbytes
+        if self._mixing is None:
+            self._put(part.tokens, part.ends, part.origins + np.array([each.rows_before, 0, 0]))
+            return
+        self._held.append(Held(part, each.file, each.rows_before))
+        self._parts += 1
+        if self._mixing.ends_group(self._parts):
+            self.finish_group()
+
+    def finish_group(self) -> None:
+        """Write the documents that wait to be mixed, and let whoever follows see them."""
+        if self._mixing is not None and self._held:
+            group = mixed(self._held, self._mixing, self._parts)
+            self._held = []
+            self._put(group.tokens, group.ends, group.origins)
+            self.writer.finish_shard()
+
+    def _put(self, tokens: NDArray[Any], ends: NDArray[np.int64], origins: NDArray[np.int64]) -> None:
+        there = min(self._surplus, len(ends))
+        begin = int(ends[there - 1]) if there else 0
         began = time.thread_time()
-        if there < len(part.ends):
-            tokens, ends = part.tokens[begin:], part.ends[there:] - begin
+        if there < len(ends):
+            rest, rest_ends = tokens[begin:], ends[there:] - begin
             if self.writer.dtype == WEIGHTED:
-                self.writer.extend(ids_of(tokens), ends, weights=weight_codes(tokens))
+                self.writer.extend(ids_of(rest), rest_ends, weights=weight_codes(rest))
             else:
-                self.writer.extend(tokens, ends)
+                self.writer.extend(rest, rest_ends)
         self._ledger.statistics.writing_cpu_seconds += time.thread_time() - began
         self._surplus -= there
-        self.origins.extend(part.origins + np.array([each.rows_before, 0, 0]))
-        self._ledger.statistics.written(part, each.file)
-        self._documents += len(part.ends)
-        self._unmarked += part.tokens.nbytes
+        self.origins.extend(origins)
+        self._documents += len(ends)
 
     def mark_if_due(self, each: Placed, parts: int) -> None:
         """Let a later run go on behind this part, the `parts`-th, if enough was written since the last time."""
-        if self._unmarked >= MARK_BYTES:
+        if self._unmarked >= MARK_BYTES and not self._held:
             self._unmarked = 0
             self.writer.checkpoint()
             self.origins.checkpoint()

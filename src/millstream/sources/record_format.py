@@ -71,16 +71,7 @@ class RecordFormat(ABC):
 
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
         """Lay the texts out in columns."""
-        texts = [(row, _raw(each)) for row, each in enumerate(chunk.data) if not isinstance(each, BadRecord)]
-        bad = [replace(each, row=row) for row, each in enumerate(chunk.data) if isinstance(each, BadRecord)]
-        read = ChunkRead(empty_block(file.name), len(chunk.data))
-        if texts:
-            text, ends = joined([text for _, text in texts])
-            nowhere = np.full(len(texts), NO_BYTES, np.int64)
-            rows = np.array([row for row, _ in texts], np.int64)
-            read = checked(RecordBlock(file.name, text, ends, rows, nowhere, nowhere), len(chunk.data), reading)
-        read = replace(read, bad=sorted([*read.bad, *bad], key=lambda each: each.row))
-        return read.ending_badly(chunk.bad)
+        return read_texts(chunk, file, reading)
 
     def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
         """The text of one record again."""
@@ -91,6 +82,20 @@ class RecordFormat(ABC):
         raise SourceError(
             f"{file.name}: there is no row {row + 1:,}", hint="is this the very file that the store was made from?"
         )
+
+
+def read_texts(chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
+    """Lay the texts of a chunk, which have no byte range, out in columns."""
+    texts = [(row, _raw(each)) for row, each in enumerate(chunk.data) if not isinstance(each, BadRecord)]
+    bad = [replace(each, row=row) for row, each in enumerate(chunk.data) if isinstance(each, BadRecord)]
+    read = ChunkRead(empty_block(file.name), len(chunk.data))
+    if texts:
+        text, ends = joined([text for _, text in texts])
+        nowhere = np.full(len(texts), NO_BYTES, np.int64)
+        rows = np.array([row for row, _ in texts], np.int64)
+        read = checked(RecordBlock(file.name, text, ends, rows, nowhere, nowhere), len(chunk.data), reading)
+    read = replace(read, bad=sorted([*read.bad, *bad], key=lambda each: each.row))
+    return read.ending_badly(chunk.bad)
 
 
 def _raw(record: Text) -> bytes:

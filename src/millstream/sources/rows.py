@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
-from typing import BinaryIO, TypeGuard
+from typing import TypeGuard
 
-from millstream.errors import SourceError
-from millstream.sources.chunk import BadRecord, Chunk, Reading
+from millstream.sources.chunk import BadRecord, Chunk, ChunkRead, Reading
 from millstream.sources.columnar import plain
 from millstream.sources.found import FoundFile
 from millstream.sources.jsonl import text_of
 from millstream.sources.parsed import Left
 from millstream.sources.record import NO_BYTES
-from millstream.sources.record_format import RecordFormat, Text
+from millstream.sources.record_format import Text, read_texts
 
 
 def is_rows(source: object) -> TypeGuard[list[object]]:
@@ -33,16 +33,12 @@ def found_rows(rows: list[object], taken: Container[str]) -> FoundFile:
     return FoundFile(Path(name), name, RowsFormat.name, 0, data=rows)
 
 
-class RowsFormat(RecordFormat):
+class RowsFormat:
     """One dict is one record."""
 
     name = "rows"
-    suffixes = ()
+    suffixes: tuple[str, ...] = ()
     gives_rows = True
-
-    def records(self, stream: BinaryIO, reading: Reading) -> Iterator[Text]:
-        """Rows are no bytes of a file."""
-        raise SourceError("rows are no file", hint="pass the list itself")
 
     def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
         """Give rows, many at a time."""
@@ -56,6 +52,10 @@ class RowsFormat(RecordFormat):
                 number, start, size, held = number + 1, start + len(held), 0, []
         if held:
             yield Chunk(number, start, start + len(held), held)
+
+    def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
+        """Lay the rows of a chunk out in columns."""
+        return read_texts(chunk, file, reading)
 
     def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
         """One row again."""
@@ -71,6 +71,8 @@ def _text(row: object, reading: Reading) -> Text:
     if reading.whole_rows:
         return line
     found = text_of(line, 0, reading.text_field)
+    if isinstance(found, BadRecord):
+        return replace(found, start=NO_BYTES, stop=NO_BYTES)
     return "" if isinstance(found, Left) else found
 
 

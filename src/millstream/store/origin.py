@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from millstream.errors import StoreError
 from millstream.store import disk
 from millstream.store.column import Column
-from millstream.store.format import Frame, xxh64
+from millstream.store.format import COPY_AGAIN, Frame, xxh64
 from millstream.store.numbers import open_body
 
 _WORD = np.dtype("<u8")
+_ROW_BITS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,16 @@ class Origin:
     row: int
     start: int | None
     stop: int | None
+
+
+def numbered(origins: NDArray[np.int64], file: int, rows_before: int) -> NDArray[np.int64]:
+    """Origins that name their file themselves, for stores whose documents do not lie in the order of the files.
+
+    >>> numbered(np.array([[7, 0, 5]]), file=2, rows_before=10).tolist() == [[2 << 40 | 17, 0, 5]]
+    True
+    """
+    shift: NDArray[np.int64] = np.array([rows_before + (file << _ROW_BITS), 0, 0])
+    return origins + shift
 
 
 def origins_path(store: Path, fingerprint: str) -> Path:
@@ -108,21 +119,31 @@ class Origins:
         counts = recipe.get("documents_per_source") if isinstance(recipe, Mapping) else None
         self._ends = np.cumsum(_checked(counts), dtype=np.int64)
         self._path = path
+        self._mixed = isinstance(recipe, Mapping) and bool(recipe.get("mixing"))
         self.known = len(self._ends) == len(self._paths) > 0 and int(self._ends[-1]) == manifest.get("documents")
 
     def file_of(self, document: int) -> str | None:
         """Name the source file of a document, or None where the manifest does not say."""
         if not self.known or not 0 <= document < int(self._ends[-1]):
             return None
+        if self._mixed:
+            origin = self.origin_of(document)
+            return None if origin is None else origin.file
         return str(self._paths[int(np.searchsorted(self._ends, document, side="right"))])
 
     def origin_of(self, document: int) -> Origin | None:
         """Give the record that a document was made from, or None where the store does not say."""
-        file = self.file_of(document)
-        if file is None or self._path is None or not self._path.exists():
+        if not self.known or self._path is None or not self._path.exists():
             return None
         row, start, stop = read_origin(self._path, document)
-        return Origin(file, row, start if start >= 0 else None, stop if stop >= 0 else None)
+        if self._mixed:
+            number, row = divmod(row, 1 << _ROW_BITS)
+            if number >= len(self._paths):
+                raise StoreError(f"{self._path}: document {document} is of a file that is not listed", hint=COPY_AGAIN)
+            file: str | None = str(self._paths[number])
+        else:
+            file = self.file_of(document)
+        return None if file is None else Origin(file, row, start if start >= 0 else None, stop if stop >= 0 else None)
 
 
 def _checked(counts: object) -> list[int]:

@@ -25,7 +25,7 @@ from millstream.store.format import Tokens, Words, id_limit, token_dtype
 from millstream.store.index import VERIFY
 from millstream.store.layout import Layout
 from millstream.store.mapped import Shards, place
-from millstream.store.opening import open_store
+from millstream.store.opening import Opened, open_store
 from millstream.store.origin import Origin, Origins, origins_path
 from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, FIRST_TOKEN, TOKENS, total
 from millstream.store.verify import Progress, verify_store
@@ -50,9 +50,18 @@ class TokenStore:
     def __init__(self, path: str | os.PathLike[str], *, dtype: str | None = None, version: str | None = None) -> None:
         if dtype is not None:
             token_dtype(dtype)
-        self.path = Path(path)
-        with reported(self.path):
-            opened = open_store(self.path, dtype, version)
+        with reported(Path(path)):
+            self._take(Path(path), open_store(Path(path), dtype, version))
+
+    @classmethod
+    def of(cls, path: Path, opened: Opened) -> TokenStore:
+        """Make a store of what was opened already."""
+        store = cls.__new__(cls)
+        store._take(path, opened)
+        return store
+
+    def _take(self, path: Path, opened: Opened) -> None:
+        self.path = path
         self.kind = opened.kind
         self.layout: Layout = opened.layout
         self.manifest: Mapping[str, Any] = MappingProxyType(opened.manifest)

@@ -62,6 +62,11 @@ class Session:
             elif self._unsaved >= self._checkpoint_tokens:
                 self.save()
 
+    def finish_shard(self) -> None:
+        """Seal the open shard, however little it holds."""
+        if self._shard is not None:
+            self._seal_shard(self._shard)
+
     def _open_shard(self) -> GrowingShard:
         if self._shard is None:
             number = self._journal.first_file + len(self._sealed)

@@ -189,6 +189,12 @@ class TokenStoreWriter:
             session.save()
         log.debug("%s: checkpoint at %d documents", self.path, self.documents)
 
+    def finish_shard(self) -> None:
+        """Seal the open shard, so that whoever follows (`open_unfinished`) sees what was written so far."""
+        with self._at_work() as session:
+            self._unstage(session)
+            session.finish_shard()
+
     def close(self) -> None:
         """Seal: from here on, what was written is the store."""
         if self._state != "open":

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from millstream.errors import MissingExtra, TokenizerError
 from millstream.tokens.engine import EngineTokenizer, FastEngine, How
@@ -75,6 +76,31 @@ class SentencePieceTokenizer(EngineTokenizer):
         """The ids of one text."""
         ids: list[int] = self._processor.encode(text)
         return ids
+
+    def offsets(self, texts: Sequence[str]) -> list[tuple[Ids, NDArray[np.int64]]]:
+        """The ids of some texts, and which characters [begin, end) each of them covers, by the spelling of pieces."""
+        return [self._offsets(text) for text in texts]
+
+    def _offsets(self, text: str) -> tuple[Ids, NDArray[np.int64]]:
+        ids = self.encode(text)
+        spelled = [self._spelling(id) for id in ids]
+        content, joined = text.encode(), b"".join(spelled)
+        lead = len(joined) - len(content)  # the space that models put in front
+        if joined != b" " * lead + content:
+            raise TokenizerError(
+                f"{self.name} changes this text, so its tokens have no place in it: {text[:60]!r}",
+                hint='pass boundary="split", which encodes each part on its own',
+            )
+        stops = np.maximum(np.cumsum([len(piece) for piece in spelled], dtype=np.int64) - lead, 0)
+        begins = np.concatenate([np.zeros(min(len(ids), 1), np.int64), stops[:-1]])
+        starts = np.cumsum((np.frombuffer(content, np.uint8) & 0xC0) != 0x80)  # characters begun up to each byte
+        ends = np.concatenate([np.zeros(1, np.int64), starts])
+        firsts = np.concatenate([starts - 1, [len(text)]])
+        return np.array(ids, np.uint32), np.stack([firsts[begins], ends[stops]], axis=1)
+
+    def _spelling(self, id: int) -> bytes:
+        piece: str = self._processor.id_to_piece(id)
+        return bytes([int(piece[3:-1], 16)]) if self._processor.is_byte(id) else piece.replace("▁", " ").encode()
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of some ids, as far as the model keeps it: many drop or join spaces."""

@@ -108,6 +108,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     ("wrong type", said(tool_calls={}), "messages[1].tool_calls is a JSON object"),
     ("wrong type", said(tool_calls=["f"]), "messages[1].tool_calls[0]"),
     ("missing field", said(tool_calls=[{"function": {"arguments": {}}}]), "has no 'name'"),
+    ("misplaced call", chat({**CALLS, "role": "user"}, TELL), "messages[0] is by user"),
     ("not JSON", {"conversations": [{"from": "function_call", "value": "f(1)"}]}, "conversations[0].value"),
     ("not JSON", chat(ASK, TELL, tools="[{]"), "tools"),
     ("not JSON", chat(ASK, TELL, tools=[{"x": float("nan")}]), "tools[0]"),

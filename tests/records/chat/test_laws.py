@@ -56,7 +56,7 @@ almost = st.fixed_dictionaries(
 )
 
 
-@examples(300)
+@examples(100)
 @given(anything | almost, st.none() | st.sampled_from(list(FORMATS)), st.booleans())
 def test_no_row_raises_anything_but_our_error(row: Any, format: str | None, inline_think: bool) -> None:
     before = copy.deepcopy(row)
@@ -68,7 +68,7 @@ def test_no_row_raises_anything_but_our_error(row: Any, format: str | None, inli
     assert repr(row) == repr(before)
 
 
-@examples(300)
+@examples(100)
 @given(st.dictionaries(st.sampled_from(sorted(FIELDS)), anything, max_size=6))
 def test_no_row_of_known_fields_raises_anything_but_our_error(row: dict[str, Any]) -> None:
     for format in (None, *FORMATS):

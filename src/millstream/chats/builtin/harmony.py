@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import date
-from typing import Any
 
 from millstream.chats.builtin.sheet import Sheet, as_json
 from millstream.chats.builtin.typescript import namespace
@@ -49,11 +47,10 @@ def gpt_oss(sheet: Sheet) -> None:
 
 
 def _system(sheet: Sheet) -> None:
-    kwargs: Mapping[str, Any] = sheet.kwargs
     sheet.put(f"{START}system{MESSAGE}")
-    sheet.put(kwargs.get("model_identity", _IDENTITY), given="model_identity" in kwargs)
+    sheet.option("model_identity", _IDENTITY)
     sheet.put(f"\nKnowledge cutoff: 2024-06\nCurrent date: {(sheet.date or _DATE).isoformat()}\n\nReasoning: ")
-    sheet.put(kwargs.get("reasoning_effort", "medium"), given="reasoning_effort" in kwargs)
+    sheet.option("reasoning_effort", "medium")
     sheet.put(f"\n\n{_CHANNELS}{_TOOL_CHANNEL if sheet.tools else ''}{END}")
 
 

@@ -58,10 +58,9 @@ def llama31(sheet: Sheet) -> None:
     sheet.put(sheet.bos)
     first = int(sheet.system_first())
     in_user = bool(sheet.kwargs.get("tools_in_user_message", True))
-    day = sheet.kwargs.get("date_string") or day_month_year(sheet.date or _DATE)
     environment = "Environment: ipython\n" if sheet.tools else ""
     sheet.put(f"{OPEN}system{CLOSE}\n\n{environment}Cutting Knowledge Date: December 2023\nToday Date: ", first - 1)
-    sheet.put(day, first - 1, given="date_string" in sheet.kwargs)
+    sheet.option("date_string", day_month_year(sheet.date or _DATE))
     sheet.put("\n\n", first - 1)
     if sheet.tools and not in_user:
         _tools(sheet, _TOOLS_IN_SYSTEM, first - 1)

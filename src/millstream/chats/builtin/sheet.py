@@ -79,6 +79,13 @@ class Sheet:
         """Whether the conversation opens with a system message."""
         return bool(self.messages) and self.messages[0].role == "system"
 
+    def option(self, name: str, otherwise: str) -> None:
+        """Write what the row says to its template under a name, or else what the format says itself."""
+        said = self.kwargs.get(name, otherwise)
+        if not isinstance(said, str):
+            raise TemplateError(f"{name} is {said!r}", hint=f"{name} is a text: change chat_template_kwargs of the row")
+        self.put(said, given=name in self.kwargs)
+
     def refuse(self, what: str, at: int, hint: str) -> TemplateError:
         """Say what this format cannot write, and of which message."""
         return TemplateError(f"message {at}: {what}", hint=hint)

@@ -69,11 +69,7 @@ def text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise wrong(where, value, "a string")
     if not is_unicode(value):
-        raise RecordError(
-            NOT_UNICODE,
-            f"{where} holds half of a surrogate pair (\\ud800 to \\udfff alone), which is not a character",
-            hint="write the text anew from what it was made of; cutting UTF-16 in the middle does this",
-        )
+        raise _half_a_pair(where)
     return value
 
 
@@ -122,9 +118,17 @@ def encodable(value: Any, where: str) -> Any:
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
-        text("\ud800", where)
+        raise _half_a_pair(where) from None
     except (TypeError, ValueError) as error:
         raise RecordError(
             NOT_JSON, f"{where}: {error}", hint="it holds strings, finite numbers, arrays and objects only"
         ) from None
     return value
+
+
+def _half_a_pair(where: str) -> RecordError:
+    return RecordError(
+        NOT_UNICODE,
+        f"{where} holds half of a surrogate pair (\\ud800 to \\udfff alone), which is not a character",
+        hint="write the text anew from what it was made of; cutting UTF-16 in the middle does this",
+    )

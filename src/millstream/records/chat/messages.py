@@ -89,11 +89,14 @@ def message_of(role: str, content: Any, fields: Row, where: str, how: Options, m
     reasoning = reasoning_of(fields, where)
     if how.inline_think and role == "assistant" and reasoning is None:
         reasoning, content, all_stretches = split_think(content, all_stretches, where)
+    calls = calls_of(fields, where)
+    if calls and role != "assistant":
+        raise RecordError("misplaced call", f"{where} is by {role} and calls a tool", hint="only the assistant does")
     return Message(
         role,
         content,
         reasoning,
-        calls_of(fields, where),
+        calls,
         text_or_none(fields.get("name"), f"{where}.name"),
         text_or_none(fields.get("tool_call_id"), f"{where}.tool_call_id"),
         weight_of(fields, where),

@@ -1,0 +1,83 @@
+"""Rows that a trainer takes while they are still being made: a maker in the background, and what it has made so far."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from millstream.errors import BusyError, ClosedError, StoreError
+from millstream.stats.progress import OnProgress, Progress
+from millstream.store import TokenStore
+from millstream.store.staging import staging_folder
+from millstream.store.unfinished import open_unfinished
+
+_LOOK_S = 0.02
+_BUSY_S = 0.1
+_log = logging.getLogger("millstream.loaders")
+
+Make = Callable[[OnProgress], None]
+
+
+class _Stopped(Exception):  # noqa: N818 - nobody sees it
+    """The loader was closed."""
+
+
+class Growth:
+    """A store that comes to be at `output`. One process makes it, all others follow; if the maker dies, one takes over.
+
+    `make` makes the whole store, or raises BusyError while another process does.
+    """
+
+    def __init__(self, output: Path, make: Make) -> None:
+        self.output = output
+        self._make = make
+        self._error: BaseException | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._work, name="millstream-maker", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        try:
+            while not self.output.exists() and not self._closing:
+                try:
+                    self._make(self._report)
+                except BusyError:
+                    time.sleep(_BUSY_S)
+        except _Stopped:
+            _log.info("%s: is left unfinished; the next loader goes on", self.output)
+        except BaseException as error:
+            self._error = error
+
+    def _report(self, progress: Progress) -> None:
+        if self._closing:
+            raise _Stopped
+
+    def look(self) -> tuple[TokenStore | None, bool]:
+        """Give what is there so far, and whether that is all."""
+        if self.output.exists():
+            return TokenStore(self.output), True
+        if self._error is not None:
+            raise self._error
+        try:
+            return open_unfinished(staging_folder(self.output) / self.output.name), False
+        except (StoreError, OSError):  # it was finished, and moved, while we looked
+            return None, False
+
+    def wait(self, documents: int) -> tuple[TokenStore, bool]:
+        """Wait until there are more than so many documents, or all of them."""
+        while True:
+            store, complete = self.look()
+            if store is not None and (complete or store.documents > documents):
+                return store, complete
+            if self._closing:
+                raise ClosedError("this loader was closed while it waited for its rows", hint="make a new one")
+            time.sleep(_LOOK_S)
+
+    def close(self) -> None:
+        """Stop making; what was made stays, and the next loader goes on from there."""
+        self._closing = True
+        if self._thread is not threading.current_thread():
+            self._thread.join()

@@ -1,0 +1,73 @@
+"""Documents in a keyed order, group by group, so that a trainer may follow right behind the writer.
+
+A store of conversations is read window by window in its first epoch, as it comes to be. So its documents are mixed
+before they are written: those of a few parts at first, so that training starts at once, then of more and more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.order.shuffle import SampleOrder
+from millstream.parts.part import Part
+from millstream.store.origin import numbered
+
+MOST_PARTS = 64
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """How documents are mixed: part of what a store is made from."""
+
+    seed: int | None
+    """None: documents stay in the order of the files."""
+    unit: int = 1
+    """Neighbouring documents that stay together: those of a pair."""
+
+    @staticmethod
+    def ends_group(parts: int) -> bool:
+        """Whether a group ends behind so many parts: behind 1, 2, 4, … and then behind every 64.
+
+        >>> [parts for parts in range(200) if Mixing.ends_group(parts)]
+        [1, 2, 4, 8, 16, 32, 64, 128, 192]
+        """
+        return parts > 0 and (parts % MOST_PARTS == 0 or (parts < MOST_PARTS and parts & (parts - 1) == 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A part that waits for its group."""
+
+    part: Part
+    file: int
+    rows_before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The documents of several parts, mixed: tokens end to end, and where each came from."""
+
+    tokens: NDArray[np.uint32]
+    ends: NDArray[np.int64]
+    origins: NDArray[np.int64]
+
+
+def mixed(held: list[Held], mixing: Mixing, number: int) -> Group:
+    """Mix the documents of some parts; which order that is follows from the seed and the number of the group."""
+    seed, unit = mixing.seed, mixing.unit
+    lengths = np.concatenate([np.diff(each.part.ends, prepend=0) for each in held])
+    tokens = np.concatenate([each.part.tokens for each in held])
+    origins = np.concatenate([numbered(each.part.origins, each.file, each.rows_before) for each in held])
+    if seed is None or not len(lengths):
+        return Group(tokens, np.cumsum(lengths), origins)
+    units = len(lengths) // unit
+    order = SampleOrder(units, seed=seed, name="\0mixing").at(np.arange(units), epoch=number)
+    order = np.repeat(order * np.uint64(unit), unit) + np.tile(np.arange(unit, dtype=np.uint64), units)
+    begins = np.cumsum(lengths) - lengths
+    ends = np.cumsum(lengths[order])
+    # Token i of the mixed documents lies as far behind the old begin of its document as behind the new one.
+    places = np.arange(len(tokens)) + np.repeat(begins[order] - (ends - lengths[order]), lengths[order])
+    return Group(tokens[places], ends, origins[order])
