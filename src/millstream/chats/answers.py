@@ -110,7 +110,7 @@ class _Answers(_Texts):
                 "the prompt is rendered or encoded differently with its answers",
                 hint="use the training variant of the template; a prompt may not end inside a word of the answer",
             )
-        answers = [_slice(whole, size, len(whole)) for whole in wholes]
+        answers = [whole.part(size, len(whole)) for whole in wholes]
         fitting = _fitted(Pair(prompt, answers[0], answers[-1]), limit, counts)
         if fitting is None:
             return []
@@ -146,10 +146,12 @@ class _Steps(_Texts):
 
 def _whole(row: Preference | Judged, answer: Side) -> ChatRow:
     """A prompt with one answer, as a row by itself."""
-    if isinstance(row.prompt, str) or isinstance(answer, str):
+    if isinstance(row.prompt, str) and isinstance(answer, str):
         if not row.prompt:
             raise _no_prompt()
-        return Completion(str(row.prompt), str(answer))
+        return Completion(row.prompt, answer)
+    if isinstance(row.prompt, str) or isinstance(answer, str):
+        raise RecordError("mixed sides", "one side is a string, another messages", hint="write all sides alike")
     messages = (*row.prompt, *answer)
     return Conversation(messages, row.tools, row.template_kwargs, row.media, prompt_messages=len(row.prompt))
 
@@ -183,10 +185,6 @@ def _fitted(pair: Pair, limit: Limit, counts: Counter[str]) -> Pair | None:
     fitting = fit_pair(pair, PairLimit(limit.max_length, min_prompt=1)) if limit.truncation == "keep_end" else None
     counts["truncated" if fitting else "dropped: too long"] += 1
     return fitting
-
-
-def _slice(row: Supervised, start: int, stop: int) -> Supervised:
-    return replace(row.cut(start, stop), truncated=row.truncated)
 
 
 def _concatenated(parts: Sequence[Supervised]) -> Supervised:

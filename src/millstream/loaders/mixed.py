@@ -83,6 +83,12 @@ def _id_limit(loader: PretrainDataLoader, settings: LoaderSettings) -> int:
 
 
 def _loader(name: str, entry: object) -> PretrainDataLoader:
+    loader = entry[0] if isinstance(entry, tuple) and entry else None
+    if isinstance(loader, StoreDataLoader) and loader.shape.answers is not None:
+        raise LoaderError(
+            f"the source {name!r} has {loader.shape.answers} rows, which have fields of their own and are not mixed",
+            hint="train on them by themselves; conversations and texts can be mixed",
+        )
     if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], PretrainDataLoader):
         raise LoaderError(
             f"the source {name!r} is {type(entry).__name__}, not a pair (loader, weight)",
