@@ -131,7 +131,7 @@ def test_what_is_only_for_conversations_is_refused(kind: str) -> None:
             data.loader(**given)
         follows_its_hint(caught.value)
     with data.loader() as loader, pytest.raises(LoaderError, match="not mixed"):
-        MixedDataLoader({"a": (loader, 1.0)})  # type: ignore[dict-item]
+        MixedDataLoader({"a": (loader, 1.0)})
     raw: dict[str, Any] = {"tokenizer": TOKENIZER, "max_length": LENGTH}
     about_chats: list[dict[str, Any]] = [{"train": "all"}, {"truncation": "split"}]
     for given in about_chats:

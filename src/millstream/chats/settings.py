@@ -27,7 +27,7 @@ _VERSION = 1
 class ChatSettings:
     """How rows are read, rendered, encoded, weighed and shortened.
 
-    >>> ChatSettings(ChatTemplate.of("chatml")).identity == ChatSettings(ChatTemplate.of("zephyr")).identity
+    >>> ChatSettings(ChatTemplate.of("chatml")).identity == ChatSettings(ChatTemplate.of("llama3")).identity
     False
     """
 

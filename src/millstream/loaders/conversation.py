@@ -106,8 +106,8 @@ class ConversationDataLoader(GrowingDataLoader):
         self.isolation = isolation if packing else None
         self.tokenizer = source.tokenizer
         """The tokenizer, with the control tokens that were added to it."""
-        mean = LossMean(loss, positive("accumulation", accumulation), alike=source.answers == "stepwise")
-        super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, mean)
+        self.loss = LossMean(loss, positive("accumulation", accumulation), alike=source.answers == "stepwise")
+        super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, self.loss)
 
 
 @dataclass(frozen=True)

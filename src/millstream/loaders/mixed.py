@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Unpack
+from itertools import combinations
+from typing import TypeAlias, Unpack
 
 from millstream.errors import LoaderError
+from millstream.loaders.conversation import ConversationDataLoader
+from millstream.loaders.loss import LossMean
 from millstream.loaders.pretrain import PretrainDataLoader, id_limit, padding_id, row_length
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
 from millstream.loaders.stores import StoreDataLoader
 from millstream.order.mix import BLOCK_PLACES, quotas
+
+Mixable: TypeAlias = PretrainDataLoader | ConversationDataLoader
 
 
 class MixedDataLoader(StoreDataLoader):
@@ -26,7 +31,8 @@ class MixedDataLoader(StoreDataLoader):
     ['code', 'web', 'web', 'web']
 
     Args:
-        sources: Name -> (loader, weight). Names are part of the keys: adding a source moves no other.
+        sources: Name -> (loader, weight): loaders of texts and of conversations, with rows of one length. Names are
+            part of the keys: adding a source moves no other.
         epoch_size: Samples of an epoch; by default until the first source is exhausted.
         mix_block: Places of a block in which the weights hold exactly.
         shared: The keywords of every loader; `shuffle` and `labels` are those of the mixed loaders.
@@ -37,7 +43,7 @@ class MixedDataLoader(StoreDataLoader):
 
     def __init__(
         self,
-        sources: Mapping[str, tuple[PretrainDataLoader, float]],
+        sources: Mapping[str, tuple[Mixable, float]],
         *,
         epoch_size: int | None = None,
         mix_block: int = BLOCK_PLACES,
@@ -49,13 +55,18 @@ class MixedDataLoader(StoreDataLoader):
         first = next(iter(loaders.values()))
         shared.setdefault("labels", first.settings.labels)
         settings = resolve(shared)
-        for name, loader in loaders.items():
-            if (loader.shape, loader.settings.labels) != (first.shape, settings.labels):
+        for (other, one), (name, loader) in combinations(loaders.items(), 2):
+            if not _alike(loader, one):
                 raise LoaderError(
                     f"the rows of {name!r} ({loader.shape}, labels={loader.settings.labels!r}) differ from those of "
-                    f"{next(iter(loaders))!r} ({first.shape}, labels={settings.labels!r})",
-                    hint="make all loaders with the same chunk_size, documents, tail, pad_id and labels",
+                    f"{other!r} ({one.shape}, labels={one.settings.labels!r})",
+                    hint="make all loaders with the same chunk_size or max_length, documents, tail, pad_id and labels",
                 )
+        if settings.labels != first.settings.labels:
+            raise LoaderError(
+                f"the mixture has labels={settings.labels!r}, its loaders labels={first.settings.labels!r}",
+                hint="leave labels= out here: it is that of the mixed loaders",
+            )
         if "shuffle" in shared and any(loader.settings.shuffle != settings.shuffle for loader in loaders.values()):
             raise LoaderError(
                 f"shuffle={shared['shuffle']!r} is not how the mixed loaders shuffle",
@@ -73,25 +84,45 @@ class MixedDataLoader(StoreDataLoader):
             for name, loader in loaders.items()
         }
         size = None if epoch_size is None else positive("epoch_size", epoch_size)
-        super().__init__(members, first.shape, settings, epoch_size=size)
+        super().__init__(members, first.shape, settings, epoch_size=size, loss=_loss(loaders))
 
 
-def _id_limit(loader: PretrainDataLoader, settings: LoaderSettings) -> int:
+def _alike(loader: Mixable, other: Mixable) -> bool:
+    """Whether the rows of two loaders can lie in one batch. Conversations may lie beside windows of text."""
+    if loader.settings.labels != other.settings.labels:
+        return False
+    if type(loader) is type(other):
+        return loader.shape == other.shape
+    return (loader.shape.length, loader.shape.pad_id) == (other.shape.length, other.shape.pad_id)
+
+
+def _loss(loaders: Mapping[str, Mixable]) -> LossMean | None:
+    """The mean that the loaders of conversations ask for; they must ask for the same."""
+    asked = {name: loader.loss for name, loader in loaders.items() if isinstance(loader, ConversationDataLoader)}
+    if len(set(asked.values())) > 1:
+        raise LoaderError(
+            f"the losses of {', '.join(asked)} are means of different things",
+            hint="make all loaders of conversations with the same loss and accumulation",
+        )
+    return next(iter(asked.values()), None)
+
+
+def _id_limit(loader: Mixable, settings: LoaderSettings) -> int:
     """The stricter one of what the mixture's model and the loader's own settings allow; 0: all ids are known to fit."""
     limits = (id_limit(loader.store, None, settings), loader.member.id_limit)
     return min((limit for limit in limits if limit > 0), default=0)
 
 
-def _loader(name: str, entry: object) -> PretrainDataLoader:
-    loader = entry[0] if isinstance(entry, tuple) and entry else None
-    if isinstance(loader, StoreDataLoader) and loader.shape.answers is not None:
+def _loader(name: str, entry: object) -> Mixable:
+    if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], Mixable):
+        raise LoaderError(
+            f"the source {name!r} is {type(entry).__name__}, not a pair (loader, weight)",
+            hint="pass {'web': (PretrainDataLoader(…), 0.7), 'chat': (ConversationDataLoader(…), 0.3)}",
+        )
+    loader: Mixable = entry[0]
+    if loader.shape.answers is not None:
         raise LoaderError(
             f"the source {name!r} has {loader.shape.answers} rows, which have fields of their own and are not mixed",
             hint="train on them by themselves; conversations and texts can be mixed",
         )
-    if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], PretrainDataLoader):
-        raise LoaderError(
-            f"the source {name!r} is {type(entry).__name__}, not a pair (loader, weight)",
-            hint="pass {'web': (PretrainDataLoader(…), 0.7), …}",
-        )
-    return entry[0]
+    return loader
