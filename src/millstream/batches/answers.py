@@ -46,7 +46,7 @@ def trl_inputs(batch: TrainingBatch) -> dict[str, Any]:
     if kind == "kto" and batch.kl is not None:
         every = np.arange(len(batch._numpy("input_ids")))
         mismatched = {f"KL_{name}": tensor for name, tensor in _inputs(batch.kl, every).items()}
-        return {**_inputs(batch, every), **mismatched, "label": list(batch.metadata["label"])}
+        return {**_inputs(batch, every), **mismatched, "label": batch["label"]}
     raise BatchError("TRL has no collator for these rows", hint="preference and kto rows have one")
 
 
