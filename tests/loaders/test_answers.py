@@ -13,7 +13,7 @@ from loaders.answers import LENGTH, TOKENIZER, Answers, rows_of_kind, samples_in
 from loaders.samples import follows_its_hint
 from millstream import LoaderError, MixedDataLoader, RecipeError, SourceError, Topology, TrainingBatch, distribute
 from millstream.batches.answers import trl_inputs
-from millstream.errors import MillstreamError
+from millstream.errors import MillstreamError, StateError
 from millstream.loaders.conversation import ConversationDataLoader
 from millstream.store import TokenStore
 
@@ -144,6 +144,32 @@ def test_a_single_judged_answer_is_refused(tmp_path: Path) -> None:
     how: dict[str, Any] = {"tokenizer": TOKENIZER, "max_length": LENGTH, "cache_dir": tmp_path}
     with ConversationDataLoader(rows_of_kind("kto", 1), **how) as loader, pytest.raises(LoaderError, match="two rows"):
         loader.next()
+
+
+@pytest.mark.parametrize("stored", [True, False], ids=["store", "raw"])
+def test_a_state_that_would_part_pairs_is_refused(stored: bool) -> None:
+    data = Answers("preference", 7, stored)
+    with data.loader(batch_size=2) as loader:
+        loader.next()
+        state = loader.state_dict()
+        for path, value in (
+            (("sources", "data", "unit"), 0),
+            (("sources", "data", "unit"), 1),
+            (("sources", "data", "unit"), 3),
+            (("sources", "data", "offset"), 1),
+            (("global_rows",), 3),
+            (("offset",), 1),
+        ):
+            damaged = json.loads(json.dumps(state))
+            place = damaged["phases"][0]
+            for key in path[:-1]:
+                place = place[key]
+            place[path[-1]] = value
+            with pytest.raises(StateError) as caught:
+                loader.load_state_dict(damaged)
+            follows_its_hint(caught.value)
+        loader.load_state_dict(state)
+        assert loader.next().metadata["pairs"] == 2
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:

@@ -37,6 +37,9 @@ class ConversationKeywords(ChatKeywords, SharedKeywords, total=False):
 class ConversationDataLoader(GrowingDataLoader):
     """Conversations, each token with its weight in the loss; one in a row, or packed.
 
+    Rows of preferences, judged answers (KTO) and judged steps are told by their fields, and give batches with fields of
+    their own: `batch.chosen`, `batch.rejected`; `batch["label"]`, `batch.kl`; see docs/chat.md.
+
     >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
     >>> from millstream import BPETokenizer
     >>> from millstream.loaders.pretrain import example_cache

@@ -140,6 +140,7 @@ class Run:
                     phases = tuple(settled(phase, member.share.samples) for phase in phases)
         for name, member in self.members.items():
             states.check_samples(phases, name, member.samples_of)
+            states.check_unit(phases, name, member.share.unit)
         if self.kind == "pretrain":
             states.check_source(phases, next(iter(self.members)))
         schedule = Schedule(self.settings.seed, phases, self._windows)
