@@ -236,10 +236,15 @@ def test_a_pair_is_no_duplicate_of_itself(tmp_path: Path) -> None:
         assert sum(loader.store.manifest["recipe"]["left_out"].values()) == 4
 
 
-def test_training_on_pairs_starts_while_they_are_made(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["preference", "kto", "stepwise"])
+def test_training_starts_while_answers_are_made(kind: str, tmp_path: Path) -> None:
     """What was delivered meanwhile is what a loader over the finished store delivers."""
-    rows = [{"prompt": f"{n}?", "chosen": f"{n} yes", "rejected": f"{n} no"} for n in range(5000)]
-    path = write(tmp_path / "rows.jsonl", rows)
+    fields: dict[str, dict[str, Any]] = {
+        "preference": {"chosen": "yes", "rejected": "no"},
+        "kto": {"completion": "yes", "label": True},
+        "stepwise": {"completions": ["a", "b"], "labels": [True, False]},
+    }
+    path = write(tmp_path / "rows.jsonl", [{"prompt": f"{number}?", **fields[kind]} for number in range(5000)])
     how: dict[str, Any] = {"tokenizer": TOKENIZER, "max_length": LENGTH, "cache_dir": tmp_path / "cache"}
     how |= {"framework": "numpy", "batch_size": 64, "reading": {"chunk_bytes": 20_000}}
     seen = []
