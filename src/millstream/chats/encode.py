@@ -160,7 +160,7 @@ class Encoder:
         elif isinstance(row, Completion):
             prompt, answer = row.prompt, row.completion
         else:
-            raise RecordError("wrong kind", f"{type(row).__name__} is more than one row", hint="use encode_pairs")
+            raise RecordError("wrong kind", f"{type(row).__name__} is more than one row", hint="use encode_kind")
         pieces = [
             Piece(prompt, Kind.content, 0, True, "user"),
             Piece(answer, Kind.content, 1, True, "assistant"),

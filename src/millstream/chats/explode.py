@@ -15,7 +15,8 @@ def exploded(conversation: Conversation) -> list[Conversation]:
     """The conversation up to each answer; only that answer may be trained.
 
     >>> from millstream.records.chat.conversation import Message
-    >>> talk = Conversation((Message("user", "a"), Message("assistant", "b"), Message("user", "c"), Message("assistant", "d")))
+    >>> roles = ("user", "assistant", "user", "assistant")
+    >>> talk = Conversation(tuple(Message(role, text) for role, text in zip(roles, "abcd", strict=True)))
     >>> [[(each.content, each.weight) for each in row.messages] for row in exploded(talk)]
     [[('a', None), ('b', None)], [('a', None), ('b', 0.0), ('c', None), ('d', None)]]
     """

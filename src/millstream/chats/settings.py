@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from millstream.chats.encode import Boundary, Encoder
+from millstream.chats.kinds import RowKind, check_kind, kind_of_format
 from millstream.chats.masks import Policy
 from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
+from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.options import Options
+from millstream.sources import FoundFile, Reading
 from millstream.tokens import Tokenizer
 from millstream.tokens.tokenizer import fingerprint_of
 
@@ -37,6 +41,8 @@ class ChatSettings:
     strict: bool = False
     add_control_tokens: bool = False
     check_template: bool = True
+    kind: RowKind | None = None
+    """What rows are about; None: `format`, or the first row, says so."""
 
     @property
     def identity(self) -> list[Any]:
@@ -45,7 +51,8 @@ class ChatSettings:
         flags = [self.boundary, self.trust_content, self.strict, self.add_control_tokens]
         options = [dict(self.options.columns), dict(self.options.roles)]
         ways = [self.options.inline_think, self.options.calls_in_text]
-        return [_VERSION, template, self.format, options, ways, asdict(self.policy), asdict(self.limit), flags]
+        kind = self.kind or (self.format and kind_of_format(self.format))
+        return [_VERSION, template, self.format, kind, options, ways, asdict(self.policy), asdict(self.limit), flags]
 
     @property
     def description(self) -> dict[str, Any]:
@@ -53,11 +60,21 @@ class ChatSettings:
         return {
             "template": None if self.template is None else self.template.name,
             "format": self.format,
+            "kind": self.kind,
             "train": asdict(self.policy),
             "max_length": self.limit.max_length,
             "truncation": self.limit.truncation,
             "boundary": self.boundary,
         }
+
+    def decided(self, files: Sequence[FoundFile], reading: Reading) -> ChatSettings:
+        """The settings with the kind of rows: that of `format`, or of the first row that can be used."""
+        kind = self.kind
+        if kind is None:
+            formats = iter([self.format]) if self.format else (format_of_rows(f, reading, self.options) for f in files)
+            kind = kind_of_format(next((name for name in formats if name), None))
+        check_kind(kind, self.policy.train, self.limit.truncation, self.limit.max_length)
+        return replace(self, kind=kind)
 
     def encoder(self, tokenizer: Tokenizer) -> Encoder:
         """Make what encodes rows, once; refuses a template that would train the tokenizer's model wrong."""
@@ -73,11 +90,13 @@ class ChatSettings:
             return encoder
 
     def _encoder(self, tokenizer: Tokenizer) -> Encoder:
+        # Of answers only the last turns are trained: a template may render earlier ones as it likes.
+        answers = self.kind not in (None, "chat")
         return Encoder(
             tokenizer,
             self.template,
-            policy=self.policy,
-            boundary=self.boundary,
+            policy=replace(self.policy, train="last") if answers else self.policy,
+            boundary="split" if answers else self.boundary,
             trust_content=self.trust_content,
             strict=self.strict,
             add_control_tokens=self.add_control_tokens,

@@ -11,11 +11,12 @@ from typing import Any, Literal, Unpack, cast, get_args
 from millstream.chats.settings import ChatSettings
 from millstream.chats.shown import Shown
 from millstream.errors import LoaderError
+from millstream.loaders.answers import answers_of, chat_recipe, check_choices, check_length
 from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
 from millstream.loaders.growing import GrowingDataLoader
 from millstream.loaders.growth import Growth
 from millstream.loaders.loss import LossMean, MeanOf
-from millstream.loaders.member import Member, RowShape
+from millstream.loaders.member import Answers, Member, RowShape
 from millstream.loaders.pretrain import id_limit, padding_id, row_length
 from millstream.loaders.raw import RawSettings, cached_store, described, is_raw
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
@@ -38,6 +39,9 @@ class ConversationKeywords(ChatKeywords, SharedKeywords, total=False):
 
 class ConversationDataLoader(GrowingDataLoader):
     """Conversations, each token with its weight in the loss; one in a row, or packed.
+
+    Rows of preferences, judged answers (KTO) and judged steps are told by their fields, and give batches with fields of
+    their own: `batch.chosen`, `batch.rejected`; `batch["label"]`, `batch.kl`; see docs/chat.md.
 
     >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
     >>> from millstream import BPETokenizer
@@ -100,11 +104,15 @@ class ConversationDataLoader(GrowingDataLoader):
         else:
             asked = [*chat, *([] if raw.untouched else ["recipe, on_bad, reading"])]
             source = _store_source(path, tokenizer, asked, source_key(settings.seed, f"{name}\0packing"), settings)
-        shape = RowShape(length, "packed" if packing else "row", pad_id=padding_id(pad_id, source.tokenizer, settings))
+            check_length(source.store, source.answers, length)
+        if source.answers is not None:
+            check_choices(source.answers, packing=packing, loss=loss, labels=shared.get("labels"))
+        padding = padding_id(pad_id, source.tokenizer, settings)
+        shape = RowShape(length, "packed" if packing else "row", pad_id=padding, answers=source.answers)
         self.isolation = isolation if packing else None
         self.tokenizer = source.tokenizer
         """The tokenizer, with the control tokens that were added to it."""
-        self.loss = LossMean(loss, positive("accumulation", accumulation))
+        self.loss = LossMean(loss, positive("accumulation", accumulation), alike=source.answers == "stepwise")
         super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, self.loss)
 
     def show(self, row: int = 0, step: int | None = None) -> Shown:
@@ -138,6 +146,8 @@ class _Source:
     member: Callable[..., Member]
     """(shape, store, whether it is complete) -> the store's part in the run."""
     growth: Growth | None = None
+    answers: Answers | None = None
+    """What rows are, if they are answers."""
 
 
 def made_for(path: Any) -> int | None:
@@ -161,7 +171,8 @@ def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings,
     loaded = load_tokenizer(tokenizer)
     mixing = Mixing(None if settings.shuffle == "none" else settings.seed)
     cached = cached_store(path, loaded, raw, settings.cache_dir, chat=chat, mixing=mixing)
-    encoder = chat.encoder(loaded)  # refuses a template that would train wrong, before anything is made
+    assert cached.making.chat is not None
+    encoder = cached.making.chat.encoder(loaded)  # refuses a template that would train wrong, before anything is made
 
     def member(shape: RowShape, store: TokenStore, complete: bool) -> Member:  # noqa: FBT001 - as it was found
         following = Member.following(store, shape, settings.shuffle, cached.output.name, complete=complete)
@@ -170,7 +181,7 @@ def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings,
 
     growth = None if cached.output.exists() else Growth(cached.output, cached.make)
     store = TokenStore(cached.output) if growth is None else growth.wait(0)[0]
-    return _Source(store, encoder.tokenizer, member, growth)
+    return _Source(store, encoder.tokenizer, member, growth, answers_of(cached.making.chat.kind))
 
 
 def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, settings: LoaderSettings) -> _Source:
@@ -194,9 +205,10 @@ def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, setting
     def member(shape: RowShape, opened: TokenStore, _: bool) -> Member:  # noqa: FBT001 - a store is complete
         if shape.documents == "packed":
             return replace(Member.packed(opened, shape, settings.shuffle, key), id_limit=limit, tokenizer=given)
-        return Member(opened, Share(opened.documents, settings.shuffle), shape, limit, given)
+        return Member(opened, Share(opened.documents, settings.shuffle, unit=shape.unit), shape, limit, given)
 
-    return _Source(store, given or find_tokenizer(store.path, store.manifest.get("tokenizer")), member)
+    own = given or find_tokenizer(store.path, store.manifest.get("tokenizer"))
+    return _Source(store, own, member, answers=answers_of(chat_recipe(store).get("kind")))
 
 
 def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:

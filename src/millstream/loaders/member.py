@@ -17,6 +17,7 @@ from millstream.tokens import Tokenizer
 from millstream.tokens.keep import find_tokenizer
 
 Documents = Literal["attend", "isolate", "row", "packed"]
+Answers = Literal["preference", "kto", "stepwise"]
 
 WINDOW_DOCUMENTS = 4096
 """Documents that are packed together: more save hardly any room (a tenth of a percent), and make windows slower."""
@@ -30,6 +31,17 @@ class RowShape:
     documents: Documents = "attend"
     tail: Literal["drop", "pad"] = "drop"
     pad_id: int = 0
+    answers: Answers | None = None
+    """Rows that are answers: neighbours that are preferred to each other, judged ones, or judged step by step."""
+
+    @property
+    def unit(self) -> int:
+        """Rows that make one sample."""
+        return 2 if self.answers == "preference" else 1
+
+    def filled_labels(self, wanted: Literal["next", "same"]) -> Literal["next", "same"]:
+        """How the engine writes labels: where they are marks, on the token that they mark."""
+        return "same" if self.answers in ("kto", "stepwise") else wanted
 
     @property
     def whole_documents(self) -> bool:
@@ -86,7 +98,7 @@ class Member:
         known = store.documents if complete else store.documents // WINDOW_DOCUMENTS * WINDOW_DOCUMENTS
         alone = shape.documents != "packed"
         packing = packing_of(store.layout, WINDOW_DOCUMENTS, shape.length, None, alone=alone, documents=known)
-        share = Share(packing.samples if complete else UNKNOWN, shuffle, packed=True)
+        share = Share(packing.samples if complete else UNKNOWN, shuffle, packed=True, unit=shape.unit)
         return cls(store, share, shape, packing=packing, first_in_order=True, identity=identity)
 
     @property

@@ -11,6 +11,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from millstream.chats.kinds import documents_of
 from millstream.chats.settings import ChatSettings
 from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.loaders.settings import positive
@@ -135,6 +136,9 @@ def cached_store(
     """Say which store of the cache is that of a raw path."""
     found, recipe = raw.found(path), Recipe.of(raw.recipe)
     reading = replace(raw.how(), whole_rows=chat is not None)
+    if chat is not None:
+        chat = chat.decided(found.files, reading)
+        mixing = mixing and replace(mixing, unit=documents_of(chat.kind))
     if recipe.digest() is None:
         raise LoaderError(
             f"what {', '.join(recipe.uncacheable())} does cannot be told from its source, so nothing can be cached",

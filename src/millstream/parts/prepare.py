@@ -130,7 +130,7 @@ def prepare_store(found: Found, output: Path, making: Making, means: Means) -> O
             cache = PartCache(path.parent / SPOOL, level=means.level)  # the parts are needed twice
         workers = stack.enter_context(Threads(means.workers))
         tokenizer = learned_or_loaded(making.tokenizer, found, making.reading, making.recipe, cache, means.progress)
-        job = _job(making, tokenizer, keep_rejected=means.keep_rejected)
+        job = _job(making, tokenizer, found, keep_rejected=means.keep_rejected)
         tokenizer = job.tokenizer
         run = Run(job, found.files, cache, workers, means.make)
         ledger = _write(run, path, making, means, ahead)
@@ -158,9 +158,10 @@ def prepare_store(found: Found, output: Path, making: Making, means: Means) -> O
     )
 
 
-def _job(making: Making, tokenizer: Tokenizer, *, keep_rejected: bool) -> Job:
+def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: bool) -> Job:
     chat = making.chat
     if chat is not None:
+        chat = chat.decided(found.files, making.reading)
         tokenizer = chat.encoder(tokenizer).tokenizer  # it may have got control tokens
     job = Job(
         making.reading,
