@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from millstream.chats.answers import encode_kind
 from millstream.chats.encode import Encoded, Encoder
+from millstream.chats.explode import exploded
 from millstream.chats.kinds import RowKind
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
-from millstream.records.chat.block import parse_block
-from millstream.records.chat.conversation import ChatRow
+from millstream.records.chat.block import ParsedBlock, parse_block
+from millstream.records.chat.conversation import ChatRow, Conversation
 from millstream.records.chat.parser import RowParser
 from millstream.sources import BadRecord, RecordBlock
 from millstream.sources.chunk import KEPT_BYTES
@@ -42,10 +43,18 @@ class EncodedBlock:
 
 
 def encode_block(
-    block: RecordBlock, parser: RowParser, encoder: Encoder, limit: Limit, kind: RowKind = "chat"
+    block: RecordBlock,
+    parser: RowParser,
+    encoder: Encoder,
+    limit: Limit,
+    kind: RowKind = "chat",
+    *,
+    explode: bool = False,
 ) -> EncodedBlock:
     """Parse, render, encode and shorten the rows of a block, which are all of one kind."""
     parsed = parse_block(block, parser)
+    if explode:
+        parsed = _exploded(parsed)
     encoded = _in_slices(encoder, parsed.rows, kind, limit)
     rows: list[Supervised] = []
     places: list[int] = []
@@ -68,6 +77,16 @@ def encode_block(
         dropped=+dropped,
         notes=+notes,
     )
+
+
+def _exploded(parsed: ParsedBlock) -> ParsedBlock:
+    """A row for each answer."""
+    made = ParsedBlock(bad=parsed.bad)
+    for place, row in zip(parsed.places, parsed.rows, strict=True):
+        rows = exploded(row) if isinstance(row, Conversation) else [row]
+        made.rows += rows
+        made.places += [place] * len(rows)
+    return made
 
 
 def _in_slices(encoder: Encoder, rows: list[ChatRow], kind: RowKind, limit: Limit) -> Encoded:

@@ -17,6 +17,9 @@ A template is the name of a format (chatml, llama3.1, qwen3, gemma3, mistral-v3,
 Left out, it is the one that the tokenizer's folder brings."""
 
 
+HISTORY = "the reasoning of earlier turns; explode: a row for each answer, with the history that it saw"
+
+
 def add_chat_arguments(parser: argparse._ActionsContainer) -> None:
     """Declare them; what is not given is not passed on."""
     switch: dict[str, Any] = {"action": argparse.BooleanOptionalAction, "default": None}
@@ -42,7 +45,11 @@ def add_chat_arguments(parser: argparse._ActionsContainer) -> None:
     add("--add-control-tokens", help="add the template's control tokens to the tokenizer", **switch)
     add("--check-template", help="refuse a template that would train wrong (default: yes)", **switch)
     add("--variant", choices=get_args(Variant), help="of the template: for generating, or for training")
-    add("--history-reasoning", choices=get_args(HistoryReasoning), help="the reasoning of earlier turns")
+    add(
+        "--history-reasoning",
+        choices=(*get_args(HistoryReasoning), "explode"),
+        help="the reasoning of earlier turns; explode: a row for each answer",
+    )
     add("--date", type=_date, metavar="YYYY-MM-DD", help="what the template prints as today")
     add("--bos-token", help="what begins a text (default: the template's)")
     add("--eos-token", help="what ends a text (default: the template's)")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from datetime import date as Date  # noqa: N812 - `date` is the name of a keyword
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 from millstream.chats.encode import Boundary
 from millstream.chats.masks import Choice, Policy
@@ -39,7 +39,7 @@ class ChatKeywords(TypedDict, total=False):
     add_control_tokens: bool
     check_template: bool
     variant: Variant
-    history_reasoning: HistoryReasoning | None
+    history_reasoning: HistoryReasoning | Literal["explode"] | None
     date: Date | None
     bos_token: str | None
     eos_token: str | None
@@ -64,6 +64,7 @@ def chat_settings(given: ChatKeywords, tokenizer: object, max_length: int | None
         options=Options(**_taken(some, _OPTIONS)),
         policy=Policy(**_taken(some, _POLICY)),
         limit=Limit(**limit),
+        explode=some.get("history_reasoning") == "explode",
         **_taken(some, _PLAIN),
     )
 
@@ -109,7 +110,8 @@ def _template(given: Mapping[str, Any], tokenizer: object) -> ChatTemplate | Non
         return asked
     if asked is None and (getattr(tokenizer, "chat_template", None) or _brings_template(tokenizer)):
         asked = tokenizer
-    return None if asked is None else ChatTemplate.of(asked, **_taken(given, _TEMPLATE))
+    names = [name for name in _TEMPLATE if name != "history_reasoning" or given.get(name) != "explode"]
+    return None if asked is None else ChatTemplate.of(asked, **_taken(given, tuple(names)))
 
 
 def _brings_template(tokenizer: object) -> bool:
