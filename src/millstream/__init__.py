@@ -43,7 +43,17 @@ from millstream.errors import (
     UnknownLength,
     WaitTimeout,
 )
-from millstream.loaders import DataLoader, MixedDataLoader, PretrainDataLoader, RowOrigin, Span, merge_states, per_row
+from millstream.loaders import (
+    ConversationDataLoader,
+    DataLoader,
+    MixedDataLoader,
+    PretrainDataLoader,
+    RowOrigin,
+    Span,
+    merge_states,
+    per_row,
+)
+from millstream.loaders.looking import lint
 from millstream.records import DataProcessor, Recipe, Reject, register_processor
 from millstream.sources import Record, RecordFormat, register_format
 from millstream.store import TokenStore, TokenStoreWriter
@@ -64,6 +74,7 @@ __all__ = [
     "ClosedError",
     "CompletionTracker",
     "CompressionError",
+    "ConversationDataLoader",
     "DataLoader",
     "DataProcessor",
     "FingerprintError",
@@ -93,6 +104,7 @@ __all__ = [
     "UnknownLength",
     "WaitTimeout",
     "distribute",
+    "lint",
     "load",
     "load_tokenizer",
     "merge_states",

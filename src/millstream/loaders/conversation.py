@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Unpack, cast, get_args
 
 from millstream.chats.settings import ChatSettings
+from millstream.chats.shown import Shown
 from millstream.errors import LoaderError
 from millstream.loaders.answers import answers_of, chat_recipe, check_choices, check_length
-from millstream.loaders.chat_keywords import ChatKeywords, chat_settings
+from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
 from millstream.loaders.growing import GrowingDataLoader
 from millstream.loaders.growth import Growth
 from millstream.loaders.loss import LossMean, MeanOf
@@ -18,6 +20,7 @@ from millstream.loaders.member import Answers, Member, RowShape
 from millstream.loaders.pretrain import id_limit, padding_id, row_length
 from millstream.loaders.raw import RawSettings, cached_store, described, is_raw
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
+from millstream.loaders.shown import show_document, show_step
 from millstream.order import Share
 from millstream.order.shuffle import source_key
 from millstream.parts.mixing import Mixing
@@ -91,7 +94,7 @@ class ConversationDataLoader(GrowingDataLoader):
     ) -> None:
         chat, shared = _parted(keywords)
         settings = resolve(shared)
-        length = row_length(max_length, None, settings)
+        length = row_length(made_for(path) if max_length is None else max_length, None, settings)
         for word, value, choices in (("isolation", isolation, get_args(Isolation)), ("loss", loss, get_args(MeanOf))):
             if value not in choices:
                 raise LoaderError(f"{word}={value!r} is unknown", hint=f"use one of {', '.join(map(repr, choices))}")
@@ -112,6 +115,27 @@ class ConversationDataLoader(GrowingDataLoader):
         self.loss = LossMean(loss, positive("accumulation", accumulation), alike=source.answers == "stepwise")
         super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, self.loss)
 
+    def show(self, row: int = 0, step: int | None = None) -> Shown:
+        """Show a conversation of the store, or with `step` a row of this rank's batch: decoded, what is learned marked.
+
+        >>> from millstream import BPETokenizer
+        >>> from millstream.loaders.pretrain import example_cache
+        >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
+        >>> how = {"chat_template": "chatml", "add_control_tokens": True, "cache_dir": example_cache()}
+        >>> tokenizer = BPETokenizer.train(["2+2? 4"], vocab_size=260)
+        >>> with ConversationDataLoader(chats, tokenizer=tokenizer, framework="numpy", **how) as loader:
+        ...     loader.show(0)
+        ══ conversation 0 (rows:1)  26 tokens, 2 trained (7.7 %)
+        <|im_start|>user
+        2+2?<|im_end|>
+        <|im_start|>assistant
+        ⟦4<|im_end|>⟧
+        <BLANKLINE>
+        """
+        if step is None:
+            return show_document(self.member, row)
+        return show_step(self._run.members, self.explain(step), step, row)
+
 
 @dataclass(frozen=True)
 class _Source:
@@ -124,6 +148,20 @@ class _Source:
     growth: Growth | None = None
     answers: Answers | None = None
     """What rows are, if they are answers."""
+
+
+def made_for(path: Any) -> int | None:
+    """The most tokens of a row that a store of conversations was made for; None: there is no such store, or no limit.
+
+    >>> made_for([{"messages": []}])
+    """
+    if is_raw(path):
+        return None
+    with nullcontext(path) if isinstance(path, TokenStore) else TokenStore(path) as store:
+        recipe = store.manifest.get("recipe")
+    chat = recipe.get("chat") if isinstance(recipe, dict) else None
+    most = chat.get("max_length") if isinstance(chat, dict) else None
+    return most if isinstance(most, int) else None
 
 
 def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings) -> _Source:
@@ -174,6 +212,5 @@ def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, setting
 
 
 def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:
-    chat = {key: value for key, value in keywords.items() if key in ChatKeywords.__annotations__}
     shared = {key: value for key, value in keywords.items() if key not in ChatKeywords.__annotations__}
-    return cast(ChatKeywords, chat), cast(SharedKeywords, shared)
+    return chat_keywords(keywords), cast(SharedKeywords, shared)

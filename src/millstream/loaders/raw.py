@@ -33,10 +33,9 @@ _LIMITS = ("max_document_bytes", "max_expansion", "max_decoded_bytes", "chunk_by
 _log = logging.getLogger("millstream.loaders")
 
 
-class ReadingKeywords(TypedDict, total=False):
-    """Which files of a raw source are read, and how they are cut into documents (`Reading`, `discover`)."""
+class CuttingKeywords(TypedDict, total=False):
+    """Which files of a raw source are read, and how they are cut into documents, whatever their format is."""
 
-    format: str | None
     include: Iterable[str]
     exclude: Iterable[str]
     text_field: str
@@ -47,6 +46,12 @@ class ReadingKeywords(TypedDict, total=False):
     max_document_bytes: int
     max_expansion: int
     chunk_bytes: int
+
+
+class ReadingKeywords(CuttingKeywords, total=False):
+    """Which files of a raw source are read, and how they are cut into documents (`Reading`, `discover`)."""
+
+    format: str | None
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from millstream.parts.statistics import Statistics
 from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, placed
 from millstream.records import Recipe
 from millstream.sources import Found, Reading
+from millstream.sources.formats import check_gives_rows
 from millstream.stats.figures import counted
 from millstream.stats.progress import OnProgress, Progress
 from millstream.store import TokenStore, disk
@@ -118,6 +119,8 @@ def prepare_store(found: Found, output: Path, making: Making, means: Means) -> O
     """Make the store of some files at `output`."""
     started, cpu = time.perf_counter(), time.process_time()
     ahead = means.ahead(making.reading.chunk_bytes)
+    if making.chat is not None:
+        check_gives_rows(found.files)
     cache = None if means.cache_dir is None else PartCache(means.cache_dir, level=means.level)
     with ExitStack() as stack:
         path = stack.enter_context(
@@ -227,7 +230,11 @@ def _ledger(run: Run, folder: Path, name: str, means: Means, mark: bookmark.Book
     for kind, (size, records) in mark.kept.items():
         if kind in aside:
             aside[kind].go_back(size, records)
-    statistics = Statistics.from_json(mark.statistics) if mark.parts else Statistics.of(run.files)
+    statistics = (
+        Statistics.from_json(mark.statistics)
+        if mark.parts
+        else Statistics.of(run.files, weighted=run.job.chat is not None)
+    )
     bad = BadRecords(means.on_bad, aside["quarantine"])
     bad.counts.update(mark.bad)
     return Ledger(statistics, bad, aside)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ class StoreBuilder:
                 documents=self._documents,
                 file=each.file,
                 rows_before=each.rows_before + each.part.rows,
-                statistics=asdict(self._ledger.statistics),
+                statistics=self._ledger.statistics.to_json(),
                 bad=dict(self._ledger.bad.counts),
                 kept=kept,
             )
