@@ -12,7 +12,6 @@ import pytest
 from loaders.answers import LENGTH, TOKENIZER, Answers, rows_of_kind, samples_in
 from loaders.samples import follows_its_hint
 from millstream import LoaderError, MixedDataLoader, RecipeError, SourceError, Topology, TrainingBatch, distribute
-from millstream.batches.answers import trl_inputs
 from millstream.errors import MillstreamError, StateError
 from millstream.loaders.conversation import ConversationDataLoader
 from millstream.store import TokenStore
@@ -108,7 +107,7 @@ def test_cutting_copying_and_moving_keeps_answers_whole() -> None:
 
 def test_trl_gets_better_answers_then_worse_ones() -> None:
     batch = first_batch("preference")
-    inputs = trl_inputs(batch)
+    inputs = batch.trl_inputs()
 
     assert np.array_equal(inputs["input_ids"], np.concatenate([batch["chosen_input_ids"], batch["rejected_input_ids"]]))
     answers = [text(row[mask == 1]) for row, mask in zip(inputs["input_ids"], inputs["completion_mask"], strict=True)]

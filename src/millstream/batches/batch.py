@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream._core import Batch
-from millstream.batches import answers
+from millstream.batches.answers import AnswerFields
 from millstream.errors import BatchError
 from millstream.tensors import FRAMEWORKS, backend
 
@@ -28,7 +28,7 @@ MODEL_FIELDS = ("input_ids", "attention_mask", "labels", "position_ids")
 FIELDS = (*COLUMNS, *MASKS, "loss_weights", "cu_seqlens", "max_seqlen", "seq_idx")
 
 
-class TrainingBatch:
+class TrainingBatch(AnswerFields):
     """Rows that are ready to train on.
 
     >>> batch = TrainingBatch(np.array([[5, 6, 7]]), np.array([[6, 7, -100]]), framework="numpy")
@@ -141,53 +141,13 @@ class TrainingBatch:
         return backend(self.framework).from_numpy(mask[:, None])
 
     def __getitem__(self, name: str) -> Any:
-        prefix, _, field = name.partition("_")
-        if name == "label" and name in self.metadata:
-            return backend(self.framework).from_numpy(np.array(self.metadata[name], np.bool_))
-        if prefix in ("chosen", "rejected") and self.unit == 2:
-            return self._side(prefix)[field]
-        if prefix == "kl" and self.kl is not None:
-            return self.kl[field]
-        if name not in FIELDS:
-            raise KeyError(name)
-        return getattr(self, name)
+        return getattr(self, name) if name in FIELDS else self._answer_field(name)
 
     def __contains__(self, name: object) -> bool:
         try:
             return self[str(name)] is not None
         except KeyError:
             return False
-
-    @property
-    def unit(self) -> int:
-        """Neighbouring rows that belong together: 2 where rows are pairs."""
-        return 2 if self.metadata.get("answers") == "preference" else 1
-
-    @property
-    def chosen(self) -> TrainingBatch:
-        """Of preference rows: the better answers; tensors are views of every second row.
-
-        >>> pairs = TrainingBatch.empty(4, 2)
-        >>> pairs.metadata["answers"] = "preference"
-        >>> pairs.chosen.metadata["rows"], pairs["rejected_input_ids"].shape
-        (2, (2, 2))
-        """
-        return self._side("chosen")
-
-    @property
-    def rejected(self) -> TrainingBatch:
-        """Of preference rows: the worse answers, in the order of `chosen`."""
-        return self._side("rejected")
-
-    def _side(self, name: str) -> TrainingBatch:
-        return TrainingBatch(**answers.side(self, name))
-
-    def trl_inputs(self) -> dict[str, Any]:
-        """Give what the collators of TRL give its trainers: input_ids, attention_mask and completion_mask.
-
-        Of preference rows all better answers, then all worse ones; KTO rows have `label` and `KL_` fields besides.
-        """
-        return answers.trl_inputs(self)
 
     def keys(self) -> Iterator[str]:
         """Names of what a model takes, as far as it is there: `model(**batch)` works (with labels="same" for models
