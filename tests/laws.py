@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -155,10 +155,18 @@ def samples_of(store: TokenStore, documents: str, tail: str, length: int = LENGT
     return [tuple(tokens[at : at + length]) for at in range(0, whole, length)]
 
 
+class Openable(Protocol):
+    """What a run can be over."""
+
+    def loader(self, **given: Any) -> StoreDataLoader:
+        """Open the loader for it."""
+        ...
+
+
 class Ranks:
     """The loaders of all ranks of one run, stepped together."""
 
-    def __init__(self, data: Data, work: Work, global_rows: int, **given: Any) -> None:
+    def __init__(self, data: Openable, work: Work, global_rows: int, **given: Any) -> None:
         shared = {"threads": work.threads, "prefetch": work.prefetch, "world_size": work.world_size, **given}
         rows = global_rows // work.world_size
         self.loaders = [data.loader(batch_size=rows, rank=rank, **shared) for rank in range(work.world_size)]

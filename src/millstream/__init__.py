@@ -45,6 +45,7 @@ from millstream.errors import (
     WaitTimeout,
 )
 from millstream.loaders import (
+    ConversationDataLoader,
     DataLoader,
     MixedDataLoader,
     PretrainDataLoader,
@@ -56,6 +57,7 @@ from millstream.loaders import (
     merge_states,
     per_row,
 )
+from millstream.loaders.looking import lint
 from millstream.records import DataProcessor, Recipe, Reject, register_processor
 from millstream.sources import Record, RecordFormat, register_format
 from millstream.store import TokenStore, TokenStoreWriter
@@ -76,6 +78,7 @@ __all__ = [
     "ClosedError",
     "CompletionTracker",
     "CompressionError",
+    "ConversationDataLoader",
     "DataLoader",
     "DataProcessor",
     "FingerprintError",
@@ -108,6 +111,7 @@ __all__ = [
     "corrupt_spans",
     "distribute",
     "fill_in_the_middle",
+    "lint",
     "load",
     "load_tokenizer",
     "mask_tokens",

@@ -12,7 +12,8 @@ import tokenizers
 from chats.chatml import END, START, ChatML, bpe, byte_level, encoder, metaspace, talk
 from millstream.chats.encode import Encoder
 from millstream.chats.pairs import Pair, PairLimit, fit_pair
-from millstream.chats.supervised import Supervised, show
+from millstream.chats.shown import show
+from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
 from millstream.records.chat.conversation import Completion, Conversation, Document, Message, Tokens
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer

@@ -1,5 +1,6 @@
 """Order + store -> an iterator with state: the loaders."""
 
+from millstream.loaders.conversation import ConversationDataLoader
 from millstream.loaders.corruption import corrupt_spans
 from millstream.loaders.infilling import fill_in_the_middle
 from millstream.loaders.loader import DataLoader
@@ -11,6 +12,7 @@ from millstream.loaders.stream_state import merge_states
 from millstream.loaders.transforms import per_row
 
 __all__ = [
+    "ConversationDataLoader",
     "DataLoader",
     "MixedDataLoader",
     "PretrainDataLoader",

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Unpack, cast, get_args
 
 from millstream.batches import TrainingBatch, check_isolation
 from millstream.chats.settings import ChatSettings
+from millstream.chats.shown import Shown
 from millstream.errors import LoaderError
-from millstream.loaders.chat_keywords import ChatKeywords, chat_settings
+from millstream.loaders.answers import answers_of, chat_recipe, check_choices, check_length
+from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
 from millstream.loaders.growing import GrowingDataLoader
 from millstream.loaders.growth import Growth
 from millstream.loaders.lengths import PadTo, check_choice, grouped, one_group, pad_multiple
 from millstream.loaders.loss import LossMean, MeanOf
-from millstream.loaders.member import Isolation, Member, RowShape
+from millstream.loaders.member import Answers, Isolation, Member, RowShape
 from millstream.loaders.pretrain import id_limit, padding_id, row_length
 from millstream.loaders.raw import RawSettings, cached_store, described, is_raw
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
+from millstream.loaders.shown import show_document, show_step
 from millstream.order import Share
 from millstream.order.shuffle import source_key
 from millstream.parts.mixing import Mixing
@@ -35,6 +39,9 @@ class ConversationKeywords(ChatKeywords, SharedKeywords, total=False):
 
 class ConversationDataLoader(GrowingDataLoader):
     """Conversations, each token with its weight in the loss; one in a row, or packed.
+
+    Rows of preferences, judged answers (KTO) and judged steps are told by their fields, and give batches with fields of
+    their own: `batch.chosen`, `batch.rejected`; `batch["label"]`, `batch.kl`; see docs/chat.md.
 
     >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
     >>> from millstream import BPETokenizer
@@ -96,23 +103,29 @@ class ConversationDataLoader(GrowingDataLoader):
     ) -> None:
         chat, shared = _parted(keywords)
         settings = resolve(shared if max_tokens is None else one_group(shared))
-        length = row_length(max_length, None, settings)
+        length = row_length(made_for(path) if max_length is None else max_length, None, settings)
         check_choice("loss", loss, get_args(MeanOf))
         check_choice("isolation", isolation, get_args(Isolation))
         shape = RowShape(length, "packed", isolation=isolation) if packing else RowShape(length, "row")
-        padded = pad_multiple(pad_to or ("max_length" if packing else "longest"), pad_to_multiple_of, length)
-        shape = grouped(replace(shape, pad_multiple=padded), max_tokens, by_length=group_by_length)
+        multiple = pad_multiple(pad_to or ("max_length" if packing else "longest"), pad_to_multiple_of, length)
+        shape = grouped(replace(shape, pad_multiple=multiple), max_tokens, by_length=group_by_length)
         raw = RawSettings(recipe, on_bad, reading=dict(reading or {}))
         if is_raw(path):
             source = _raw_source(path, tokenizer, raw, chat_settings(chat, tokenizer, length), settings)
         else:
             asked = [*chat, *([] if raw.untouched else ["recipe, on_bad, reading"])]
             source = _store_source(path, tokenizer, asked, source_key(settings.seed, f"{name}\0packing"), settings)
-        shape = replace(shape, pad_id=padding_id(pad_id, source.tokenizer, settings))
+            check_length(source.store, source.answers, length)
+        if source.answers == "kto" and pad_to is None:
+            shape = replace(shape, pad_multiple=0)
+        if source.answers is not None:
+            check_choices(source.answers, shape, loss=loss, labels=shared.get("labels"))
+        padding = padding_id(pad_id, source.tokenizer, settings)
+        shape = replace(shape, pad_id=padding, answers=source.answers)
         self.isolation = isolation if packing else None
         self.tokenizer = source.tokenizer
         """The tokenizer, with the control tokens that were added to it."""
-        self.loss = LossMean(loss, positive("accumulation", accumulation))
+        self.loss = LossMean(loss, positive("accumulation", accumulation), alike=source.answers == "stepwise")
         super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, self.loss)
 
     def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
@@ -146,6 +159,27 @@ class ConversationDataLoader(GrowingDataLoader):
             raise LoaderError(f"there is nothing to check: this loader has {how}", hint=hint)
         return check_isolation(model, self._peek(), tolerance=tolerance)
 
+    def show(self, row: int = 0, step: int | None = None) -> Shown:
+        """Show a conversation of the store, or with `step` a row of this rank's batch: decoded, what is learned marked.
+
+        >>> from millstream import BPETokenizer
+        >>> from millstream.loaders.pretrain import example_cache
+        >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
+        >>> how = {"chat_template": "chatml", "add_control_tokens": True, "cache_dir": example_cache()}
+        >>> tokenizer = BPETokenizer.train(["2+2? 4"], vocab_size=260)
+        >>> with ConversationDataLoader(chats, tokenizer=tokenizer, framework="numpy", **how) as loader:
+        ...     loader.show(0)
+        ══ conversation 0 (rows:1)  26 tokens, 2 trained (7.7 %)
+        <|im_start|>user
+        2+2?<|im_end|>
+        <|im_start|>assistant
+        ⟦4<|im_end|>⟧
+        <BLANKLINE>
+        """
+        if step is None:
+            return show_document(self.member, row)
+        return show_step(self._run.members, self.explain(step), step, row)
+
 
 @dataclass(frozen=True)
 class _Source:
@@ -156,6 +190,22 @@ class _Source:
     member: Callable[..., Member]
     """(shape, store, whether it is complete) -> the store's part in the run."""
     growth: Growth | None = None
+    answers: Answers | None = None
+    """What rows are, if they are answers."""
+
+
+def made_for(path: Any) -> int | None:
+    """The most tokens of a row that a store of conversations was made for; None: there is no such store, or no limit.
+
+    >>> made_for([{"messages": []}])
+    """
+    if is_raw(path):
+        return None
+    with nullcontext(path) if isinstance(path, TokenStore) else TokenStore(path) as store:
+        recipe = store.manifest.get("recipe")
+    chat = recipe.get("chat") if isinstance(recipe, dict) else None
+    most = chat.get("max_length") if isinstance(chat, dict) else None
+    return most if isinstance(most, int) else None
 
 
 def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings) -> _Source:
@@ -165,7 +215,8 @@ def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings,
     loaded = load_tokenizer(tokenizer)
     mixing = Mixing(None if settings.shuffle == "none" else settings.seed)
     cached = cached_store(path, loaded, raw, settings.cache_dir, chat=chat, mixing=mixing)
-    encoder = chat.encoder(loaded)  # refuses a template that would train wrong, before anything is made
+    assert cached.making.chat is not None
+    encoder = cached.making.chat.encoder(loaded)  # refuses a template that would train wrong, before anything is made
 
     def member(shape: RowShape, store: TokenStore, complete: bool) -> Member:  # noqa: FBT001 - as it was found
         following = Member.following(store, shape, settings.shuffle, cached.output.name, complete=complete)
@@ -174,7 +225,7 @@ def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings,
 
     growth = None if cached.output.exists() else Growth(cached.output, cached.make)
     store = TokenStore(cached.output) if growth is None else growth.wait(0)[0]
-    return _Source(store, encoder.tokenizer, member, growth)
+    return _Source(store, encoder.tokenizer, member, growth, answers_of(cached.making.chat.kind))
 
 
 def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, settings: LoaderSettings) -> _Source:
@@ -198,12 +249,12 @@ def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, setting
     def member(shape: RowShape, opened: TokenStore, _: bool) -> Member:  # noqa: FBT001 - a store is complete
         if shape.fill != "alone":
             return replace(Member.packed(opened, shape, settings.shuffle, key), id_limit=limit, tokenizer=given)
-        return Member(opened, Share(opened.documents, settings.shuffle), shape, limit, given)
+        return Member(opened, Share(opened.documents, settings.shuffle, unit=shape.unit), shape, limit, given)
 
-    return _Source(store, given or find_tokenizer(store.path, store.manifest.get("tokenizer")), member)
+    own = given or find_tokenizer(store.path, store.manifest.get("tokenizer"))
+    return _Source(store, own, member, answers=answers_of(chat_recipe(store).get("kind")))
 
 
 def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:
-    chat = {key: value for key, value in keywords.items() if key in ChatKeywords.__annotations__}
     shared = {key: value for key, value in keywords.items() if key not in ChatKeywords.__annotations__}
-    return cast(ChatKeywords, chat), cast(SharedKeywords, shared)
+    return chat_keywords(keywords), cast(SharedKeywords, shared)

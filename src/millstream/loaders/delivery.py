@@ -8,8 +8,10 @@ from millstream._core import Batch
 from millstream.batches import TrainingBatch
 from millstream.batches.batch import COLUMNS
 from millstream.errors import LoaderError
+from millstream.loaders.answers import AnswerRows, Taken
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import RowShape
+from millstream.loaders.mismatch import Place
 from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.transforms import PerRow, transform_batch, transform_rows
 from millstream.order import Phase
@@ -27,6 +29,7 @@ class Delivery:
         names_rows: bool,
         whole_documents: bool,
         loss: LossMean | None = None,
+        answers: AnswerRows | None = None,
     ) -> None:
         self._shape = shape
         self._settings = settings
@@ -40,6 +43,7 @@ class Delivery:
                 hint="use PretrainDataLoader(documents='row') with it: there, count the labels of the batch",
             )
         self._loss = loss
+        self._answers = answers
         plain = shape.documents == "attend" and loss is None
         self._extras = whole_documents or not plain or names_rows or settings.pad_last
         self._whole_documents = whole_documents
@@ -56,8 +60,13 @@ class Delivery:
             "sequence_length": native.length,
             "tokens": tokens,
         }
+        place += phase.offset if epochs == 0 else 0
+        taken = (
+            None
+            if self._answers is None
+            else self._answers.take(native, Place(phase, epoch, place, self._settings.seed))
+        )
         if self._row_transforms:
-            place += phase.offset if epochs == 0 else 0
             names = COLUMNS if native.isolated else COLUMNS[:2]
             columns = {name: native.column(number)[:rows] for number, name in enumerate(names)}
             columns["length"] = native.lengths[:rows]
@@ -71,7 +80,23 @@ class Delivery:
         )
         if self._extras:
             self._add_extras(batch, native, phase, rows, filler, longest)
+        if taken is not None:
+            self._add_answers(batch, taken)
         return batch
+
+    def _add_answers(self, batch: TrainingBatch, taken: Taken) -> None:
+        """Add what rows of answers have besides tokens."""
+        batch.metadata.update(taken.facts)
+        if batch.metadata["answers"] == "stepwise":
+            batch.loss_weights = None  # they were marks
+        if taken.kl is not None:
+            make, facts = self._backend.from_numpy, ("epoch", "step", "rows", "sequence_length", "label_shift")
+            metadata = {fact: batch.metadata[fact] for fact in facts}
+            metadata["tokens"] = int(taken.kl.lengths.sum())
+            ids, labels, lengths = taken.kl
+            batch.kl = TrainingBatch(
+                make(ids), make(labels), lengths=lengths, framework=self._backend.NAME, metadata=metadata
+            )
 
     def _add_extras(
         self, batch: TrainingBatch, native: Batch, phase: Phase, rows: int, filler: int, longest: int

@@ -83,7 +83,7 @@ class GrowingDataLoader(StoreDataLoader):
         if self._growth is not None:
             with self._turn:
                 run, rows = self._run, self.settings.batch_size if batch_size is None else batch_size
-                if rows != run.rows:
+                if rows != run.samples:
                     run.follow(positive("batch_size", rows), run.step)
                     self._engine.stop()
                     self._measure()

@@ -17,6 +17,7 @@ from millstream.tokens import Tokenizer
 from millstream.tokens.keep import find_tokenizer
 
 Documents = Literal["attend", "isolate", "row", "packed"]
+Answers = Literal["preference", "kto", "stepwise"]
 Isolation = Literal["varlen", "block_mask", "none"]
 
 WINDOW_DOCUMENTS = 4096
@@ -41,6 +42,8 @@ class RowShape:
     """Places of a batch, padding too, where a step is as many rows as fit; 0: a step is a number of rows."""
     isolation: Isolation = "varlen"
     """How a batch says which of its packed documents see each other."""
+    answers: Answers | None = None
+    """Rows that are answers: neighbours that are preferred to each other, judged ones, or judged step by step."""
 
     @property
     def fill(self) -> Fill:
@@ -48,6 +51,15 @@ class RowShape:
         if self.documents == "packed":
             return "best_fit"
         return "by_length" if self.by_length or self.max_tokens else "alone"
+
+    @property
+    def unit(self) -> int:
+        """Rows that make one sample."""
+        return 2 if self.answers == "preference" else 1
+
+    def filled_labels(self, wanted: Literal["next", "same"]) -> Literal["next", "same"]:
+        """How the engine writes labels: where they are marks, on the token that they mark."""
+        return "same" if self.answers in ("kto", "stepwise") else wanted
 
     @property
     def whole_documents(self) -> bool:
@@ -103,7 +115,7 @@ class Member:
         """
         known = store.documents if complete else store.documents // WINDOW_DOCUMENTS * WINDOW_DOCUMENTS
         packing = _packing(store, shape, None, WINDOW_DOCUMENTS, known)
-        share = Share(packing.samples if complete else UNKNOWN, shuffle, packed=True)
+        share = Share(packing.samples if complete else UNKNOWN, shuffle, packed=True, unit=shape.unit)
         return cls(store, share, shape, packing=packing, first_in_order=True, identity=identity)
 
     @property

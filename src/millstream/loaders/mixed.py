@@ -116,9 +116,15 @@ def _id_limit(loader: Mixable, settings: LoaderSettings) -> int:
 
 
 def _loader(name: str, entry: object) -> Mixable:
-    if isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], Mixable):
-        return entry[0]
-    raise LoaderError(
-        f"the source {name!r} is {type(entry).__name__}, not a pair (loader, weight)",
-        hint="pass {'web': (PretrainDataLoader(…), 0.7), 'chat': (ConversationDataLoader(…), 0.3)}",
-    )
+    if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], Mixable):
+        raise LoaderError(
+            f"the source {name!r} is {type(entry).__name__}, not a pair (loader, weight)",
+            hint="pass {'web': (PretrainDataLoader(…), 0.7), 'chat': (ConversationDataLoader(…), 0.3)}",
+        )
+    loader: Mixable = entry[0]
+    if loader.shape.answers is not None:
+        raise LoaderError(
+            f"the source {name!r} has {loader.shape.answers} rows, which have fields of their own and are not mixed",
+            hint="train on them by themselves; conversations and texts can be mixed",
+        )
+    return loader

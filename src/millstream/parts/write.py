@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,7 @@ class StoreBuilder:
     def finish_group(self) -> None:
         """Write the documents that wait to be mixed, and let whoever follows see them."""
         if self._mixing is not None and self._held:
-            group = mixed(self._held, self._mixing.seed, self._parts)
+            group = mixed(self._held, self._mixing, self._parts)
             self._held = []
             self._put(group.tokens, group.ends, group.origins)
             self.writer.finish_shard()
@@ -149,7 +149,7 @@ class StoreBuilder:
                 documents=self._documents,
                 file=each.file,
                 rows_before=each.rows_before + each.part.rows,
-                statistics=asdict(self._ledger.statistics),
+                statistics=self._ledger.statistics.to_json(),
                 bad=dict(self._ledger.bad.counts),
                 kept=kept,
             )
