@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from chats.chatml import bpe
 from loaders.samples import follows_its_hint
-from millstream import LoaderError, StateError, TokenStore, TokenStoreWriter, TrainingBatch
+from millstream import LoaderError, MixedDataLoader, StateError, TokenStore, TokenStoreWriter, TrainingBatch
 from millstream.loaders import member
 from millstream.loaders.conversation import ConversationDataLoader
 from millstream.loaders.transforms import Row, per_row
@@ -310,8 +310,26 @@ def test_a_budget_has_no_batch_size_and_no_mixture(store: TokenStore) -> None:
     with open_loader(store, max_tokens=100) as loader:
         with pytest.raises(LoaderError, match="as many as fit"):
             loader.get_batch(3)
-        with pytest.raises(LoaderError, match="mixed"):
-            _ = loader.member
+        with pytest.raises(LoaderError, match="a mixture counts rows"):
+            MixedDataLoader({"chats": (loader, 1.0)})
+
+
+def test_grouped_conversations_are_mixed_and_padded(store: TokenStore) -> None:
+    loaders = {name: (open_loader(store, group_by_length=True, name=name), 0.5) for name in ("one", "other")}
+    with MixedDataLoader(loaders, batch_size=4, mix_block=4, framework="numpy") as loader:
+        batches = [loader.next().copy() for _ in range(10)]
+        state = loader.state_dict()
+        rest = rows_of(loader.next())
+    again = {name: (open_loader(store, group_by_length=True, name=name), 0.5) for name in ("one", "other")}
+    with MixedDataLoader(again, batch_size=4, mix_block=4, framework="numpy") as loader:
+        loader.load_state_dict(state)
+        assert rows_of(loader.next()) == rest
+    plain = {"one": (open_loader(store, name="one"), 0.5), "other": again["other"]}
+    with pytest.raises(LoaderError, match="differ"):
+        MixedDataLoader(plain, framework="numpy")
+
+    assert counted(rows_of(*batches)) <= expected(store) + expected(store)
+    assert all(batch.input_ids.shape[1] == batch.lengths.max() for batch in batches)  # type: ignore[union-attr]
 
 
 def test_raw_conversations_are_grouped_while_they_are_made(tmp_path: Path) -> None:
@@ -327,5 +345,6 @@ def test_raw_conversations_are_grouped_while_they_are_made(tmp_path: Path) -> No
         growing = rows_of(*(batch.copy() for batch in loader))
     with ConversationDataLoader(chats, max_tokens=256, **how) as loader:
         made = rows_of(*(batch.copy() for batch in loader))
+        assert "mill" in str(loader.show(8)) and "row 1:" in str(loader.show(1, step=0))
 
     assert growing == made and len(made) == 40

@@ -137,16 +137,6 @@ class ConversationDataLoader(GrowingDataLoader):
             )
         return super().get_batch(batch_size)
 
-    @property
-    def member(self) -> Member:
-        """This loader's part in a mixture, which waits until it is made."""
-        if self.shape.max_tokens:
-            raise LoaderError(
-                "batches of at most so many tokens cannot be mixed: a mixture counts rows",
-                hint="make this loader without max_tokens=; group_by_length= and packing= can be mixed",
-            )
-        return super().member
-
     def check_isolation(self, model: Any, *, tolerance: float | None = None) -> float:
         """Run conversations of the next batch through a torch model, packed and one by one, and compare the logits.
 

@@ -127,4 +127,9 @@ def _loader(name: str, entry: object) -> Mixable:
             f"the source {name!r} has {loader.shape.answers} rows, which have fields of their own and are not mixed",
             hint="train on them by themselves; conversations and texts can be mixed",
         )
+    if loader.shape.max_tokens:
+        raise LoaderError(
+            f"the source {name!r} has batches of at most so many tokens, and a mixture counts rows",
+            hint="make its loader without max_tokens=; group_by_length= and packing= can be mixed",
+        )
     return loader
