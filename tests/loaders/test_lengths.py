@@ -38,13 +38,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
 @pytest.fixture(autouse=True, scope="module")
 def small_windows() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        set_window(patch, WINDOW)
+        patch.setattr(member, "WINDOW_DOCUMENTS", WINDOW)
         patch.setattr(member, "BLOCK_ROWS", 4)
         yield
-
-
-def set_window(patch: pytest.MonkeyPatch, documents: int) -> None:
-    patch.setattr(member.Member.packed.__func__, "__defaults__", (documents,))  # type: ignore[attr-defined]
 
 
 def open_loader(store: TokenStore, **how: Any) -> ConversationDataLoader:
@@ -127,7 +123,7 @@ def test_a_budget_is_used(store: TokenStore) -> None:
 
 
 def test_grouping_saves_most_of_the_padding(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    set_window(monkeypatch, DOCUMENTS)
+    monkeypatch.setattr(member, "WINDOW_DOCUMENTS", DOCUMENTS)
 
     def wasted(**how: Any) -> float:
         batches = epoch_of(store, batch_size=4, **how)

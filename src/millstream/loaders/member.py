@@ -98,11 +98,9 @@ class Member:
     """What the store is made from, where that names it better than what it holds so far."""
 
     @classmethod
-    def packed(
-        cls, store: TokenStore, shape: RowShape, shuffle: Shuffle, key: int, window_documents: int = WINDOW_DOCUMENTS
-    ) -> Member:
+    def packed(cls, store: TokenStore, shape: RowShape, shuffle: Shuffle, key: int) -> Member:
         """Pack the documents of a store, or group them: which stand together follows from the key alone."""
-        packing = _packing(store, shape, key if shuffle == "global" else None, window_documents)
+        packing = _packing(store, shape, key if shuffle == "global" else None)
         return cls(store, Share(packing.samples, shuffle, packed=True), shape, packing=packing)
 
     @classmethod
@@ -114,7 +112,7 @@ class Member:
         Rows are packed, or hold a document each, as their shape says.
         """
         known = store.documents if complete else store.documents // WINDOW_DOCUMENTS * WINDOW_DOCUMENTS
-        packing = _packing(store, shape, None, WINDOW_DOCUMENTS, known)
+        packing = _packing(store, shape, None, known)
         share = Share(packing.samples if complete else UNKNOWN, shuffle, packed=True, unit=shape.unit)
         return cls(store, share, shape, packing=packing, first_in_order=True, identity=identity)
 
@@ -154,12 +152,10 @@ class Member:
         return self.tokenizer or find_tokenizer(self.store.path, self.store.manifest.get("tokenizer"))
 
 
-def _packing(
-    store: TokenStore, shape: RowShape, key: int | None, window_documents: int, documents: int | None = None
-) -> Packing:
+def _packing(store: TokenStore, shape: RowShape, key: int | None, documents: int | None = None) -> Packing:
     return packing_of(
         store.layout,
-        window_documents,
+        WINDOW_DOCUMENTS,
         shape.length,
         key,
         fill=shape.fill,
