@@ -103,7 +103,7 @@ $(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
 $(ORACLES)/stamp: $(SOURCES)
 	$(PYTHON) -m venv $(ORACLES)
 	$(ORACLES)/bin/pip install --quiet -c constraints.txt -e '.[oracles]'
-	$(ORACLES)/bin/pip install --quiet --no-deps trl==1.16.0 axolotl==0.19.0 fschat==0.2.36  # only read: their chat templates
+	$(ORACLES)/bin/pip install --quiet --no-deps trl==1.16.0 accelerate==1.15.0 axolotl==0.19.0 fschat==0.2.36  # their templates and collators
 	@touch $@
 
 $(PEERS)/stamp: $(SOURCES) benchmarks/requirements-peers.txt benchmarks/requirements-peers-bare.txt

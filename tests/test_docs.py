@@ -14,6 +14,7 @@ import millstream
 from millstream import errors
 from millstream.cli import prepare
 from millstream.cli.main import VERBS, main
+from millstream.loaders.chat_keywords import ChatKeywords
 from millstream.loaders.raw import ReadingKeywords
 from millstream.loaders.settings import SharedKeywords
 from millstream.records.registry import _find, _registered
@@ -50,9 +51,7 @@ def test_every_error_has_its_cause_and_cure() -> None:
 
 
 def test_every_verb_has_a_session() -> None:
-    verbs = {verb.__name__.rpartition(".")[2] for verb in VERBS}
-
-    assert verbs <= set(re.findall(r"^## (\w+)$", page("cli.md"), re.MULTILINE))
+    assert set(VERBS) <= set(re.findall(r"^## (\w+)$", page("cli.md"), re.MULTILINE))
 
 
 @pytest.mark.parametrize("step", OUR_STEPS)
@@ -86,13 +85,17 @@ def test_every_format_is_explained_with_all_its_endings() -> None:
 
 
 def test_every_argument_of_prepare_is_explained() -> None:
-    arguments = inspect.signature(millstream.prepare).parameters.keys() - {"source", "output", "progress", "reading"}
+    arguments = inspect.signature(millstream.prepare).parameters.keys() - {"source", "output", "progress", "keywords"}
     arguments |= ReadingKeywords.__annotations__.keys()
 
     assert [
         name for name in ReadingKeywords.__annotations__ if f"`{name}`" not in str(millstream.prepare.__doc__)
     ] == []
     assert sorted(name for name in arguments if not re.search(rf"`{name}[`=(]", page("prepare.md"))) == []
+
+
+def test_every_keyword_about_conversations_is_explained() -> None:
+    assert [name for name in ChatKeywords.__annotations__ if not re.search(rf"`{name}[`=]", page("chat.md"))] == []
 
 
 def test_the_two_lines_of_the_readme_make_a_store_and_load_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

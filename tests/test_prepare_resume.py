@@ -32,7 +32,10 @@ from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.records import Recipe
 from millstream.sources import Reading, discover
 from millstream.store import disk
-from millstream.tokens import CharTokenizer
+from millstream.tokens import BPETokenizer, CharTokenizer
+from millstream.chats.settings import ChatSettings
+from millstream.chats.template import ChatTemplate
+from millstream.chats.truncate import Limit
 
 source, output, cache, steps, workers, deadline = sys.argv[1:]
 left = int(deadline)
@@ -54,6 +57,10 @@ for name in ("write", "rename", "sync", "publish"):
 write.MARK_BYTES = 20_000
 recipe = Recipe.of([name for name in steps.split(",") if name])
 making = Making(Reading(chunk_bytes=10_000), recipe, CharTokenizer(sorted("ALPHABET")))
+if "chats" in Path(source).name:
+    tokenizer = BPETokenizer.train(["ALPHABET"], vocab_size=260)
+    chat = ChatSettings(ChatTemplate.of("chatml"), limit=Limit(200, "turns", "drop"), add_control_tokens=True)
+    making = Making(Reading(chunk_bytes=10_000, whole_rows=True), recipe, tokenizer, chat=chat)
 means = Means(
     workers=int(workers), on_bad="quarantine", resume=True, cache_dir=Path(cache) if cache else None,
     keep_rejected=True, progress=step,
@@ -85,6 +92,23 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def chats(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Conversations: with bad rows and long ones among them, some of which are shortened and some dropped."""
+    folder, chance = tmp_path_factory.mktemp("chats"), random.Random(0)
+
+    def message(role: str) -> dict[str, str]:
+        return {"role": role, "content": "".join(chance.choices(ALPHABET, k=chance.randint(0, 60)))}
+
+    def line() -> str:
+        roles = ["user", "assistant"] * chance.randint(1, 4)
+        return "not json" if chance.random() < 0.02 else json.dumps({"messages": list(map(message, roles))})
+
+    for number in range(3):
+        (folder / f"{number}.jsonl").write_text("\n".join(line() for _ in range(250)))
+    return folder
+
+
 def run(source: Path, output: Path, cache: str, steps: str, deadline: int, workers: int = 2) -> int:
     arguments = [str(each) for each in (source, output, cache, steps, workers, deadline)]
     done = subprocess.run([sys.executable, "-c", CHILD, *arguments], capture_output=True, text=True, timeout=120)
@@ -102,6 +126,16 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_a_run_that_is_killed_again_and_again_makes_the_same_bytes(
     corpus: Path, tmp_path: Path, cached: bool, steps: str, output: str
 ) -> None:
+    check_kills(corpus, tmp_path, cached, steps, output)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_so_do_conversations(chats: Path, tmp_path: Path, cached: bool) -> None:
+    check_kills(chats, tmp_path, cached, "", "chats")
+
+
+def check_kills(corpus: Path, tmp_path: Path, cached: bool, steps: str, output: str) -> None:
+    """Kill runs, let the last one finish, and compare with one that nobody killed."""
     whole = tmp_path / "whole"
     run(corpus, whole / output, "", steps, deadline=0, workers=1)
     chance = random.Random(f"{cached}{steps}{output}")

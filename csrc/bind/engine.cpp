@@ -62,10 +62,13 @@ struct StorePacking {
 };
 
 void make_packing(StorePacking* self, const StoreFiles& store, std::uint64_t window_documents, std::uint32_t capacity,
-                  std::optional<std::uint64_t> key, bool alone, std::optional<std::uint64_t> documents) {
+                  std::optional<std::uint64_t> key, const std::string& fill, std::optional<std::uint64_t> documents,
+                  std::uint64_t budget, std::uint32_t unit) {
+  const auto kind = named<Fill>(
+      fill, {{"best_fit", Fill::best_fit}, {"alone", Fill::alone}, {"by_length", Fill::by_length}}, "way to fill bins");
   nb::gil_scoped_release unlocked;
-  auto packing = std::make_shared<const Packing>(store.shards, window_documents, capacity, key,
-                                                 alone ? Fill::alone : Fill::best_fit, documents);
+  auto packing = std::make_shared<const Packing>(store.shards, window_documents, capacity, key, Filling{kind, budget, unit},
+                                                 documents);
   auto facts = count_bins(*packing);
   new (self) StorePacking{std::move(packing), std::move(facts)};
 }
@@ -103,13 +106,14 @@ void make_source(FeedSource* self, const StoreFiles& store, std::uint32_t id_lim
 }
 
 void make_feed(Feed* self, std::vector<FeedSource> sources, const Plan& plan, std::size_t length, const std::string& labels,
-               std::int64_t pad_id, std::size_t id_bytes, const std::string& mean_of) {
+               std::int64_t pad_id, std::size_t id_bytes, const std::string& mean_of, std::size_t unit) {
   FeedShape shape;
   shape.mean = named<MeanOf>(mean_of, {{"targets", MeanOf::targets}, {"segments", MeanOf::segments}}, "mean");
   shape.length = length;
   shape.labels = named<Labels>(labels, {{"next", Labels::next}, {"same", Labels::same}}, "labels");
   shape.pad_id = pad_id;
   shape.id_bytes = id_bytes;
+  shape.unit = unit;
   new (self) Feed(std::move(sources), plan, shape);
 }
 
@@ -198,8 +202,8 @@ void register_feed(nb::module_& m) {
       .def_prop_ro("documents", [](const StoreFiles& self) { return self.shards->documents(); });
 
   nb::class_<StorePacking>(m, "Packing", "Documents of a store in bins of a capacity, window by window.")
-      .def("__init__", &make_packing, "store"_a, "window_documents"_a, "capacity"_a, "key"_a = nb::none(), "alone"_a = false, "documents"_a = nb::none(),
-           nb::keep_alive<1, 2>())
+      .def("__init__", &make_packing, "store"_a, "window_documents"_a, "capacity"_a, "key"_a = nb::none(), "fill"_a = "best_fit",
+           "documents"_a = nb::none(), "budget"_a = 0, "unit"_a = 0, nb::keep_alive<1, 2>())
       .def_prop_ro("samples", [](const StorePacking& self) { return self.facts.windows.samples(); }, "Bins of all windows.")
       .def_prop_ro("window_documents", [](const StorePacking& self) { return self.facts.windows.rows; })
       .def_prop_ro("bins",
@@ -210,6 +214,8 @@ void register_feed(nb::module_& m) {
                      return std::tuple(facts.tokens, facts.cut, facts.empty, facts.most_documents);
                    },
                    "Tokens that lie in bins, tokens that fit none, empty documents, most documents of a bin.")
+      .def_prop_ro("longest", [](const StorePacking& self) { return self.facts.longest; },
+                   "The first bin that holds a longest document, where bins go by length.")
       .def("documents", &documents_of, "sample"_a, nb::call_guard<nb::gil_scoped_release>(), "Documents of a bin, in order.")
       .def("sample_of", &sample_of, "document"_a, nb::call_guard<nb::gil_scoped_release>(),
            "The bin that holds a document; None where it is empty.");
@@ -220,9 +226,9 @@ void register_feed(nb::module_& m) {
 
   nb::class_<Feed>(m, "Feed", "A plan joined with the stores it speaks of.")
       .def("__init__", &make_feed, "sources"_a, "plan"_a, "length"_a, "labels"_a, "pad_id"_a, "id_bytes"_a,
-           "mean_of"_a = "targets", nb::keep_alive<1, 2>())
-      .def("batch_bytes", [](const Feed& feed, std::size_t rows) { return feed.layout(rows).bytes(); }, "rows"_a,
-           "Bytes of the buffer of a batch of so many rows.")
+           "mean_of"_a = "targets", "unit"_a = 0, nb::keep_alive<1, 2>())
+      .def("batch_bytes", [](const Feed& feed, std::size_t samples) { return feed.layout(samples).bytes(); }, "samples"_a,
+           "Bytes of the buffer of a batch of so many samples.")
       .def("scratch_bytes", &Ring::scratch_bytes, "clock"_a, "threads"_a, "Bytes that so many threads need besides buffers.");
 }
 
@@ -279,6 +285,7 @@ void register_batch(nb::module_& m) {
                      return std::tuple(weight.targets, weight.hundredths, weight.segments);
                    },
                    "Targets of a whole update on all ranks, what they weigh in hundredths, and segments that have any.")
+      .def_prop_ro("length", [](const Batch& batch) { return batch.layout().length; }, "Places of a row.")
       .def_prop_ro("isolated", [](const Batch& batch) { return batch.layout().isolated; })
       .def_prop_ro("nbytes", [](const Batch& batch) { return batch.layout().bytes(); })
       .def_prop_ro("facts",

@@ -54,14 +54,18 @@ void register_order(nb::module_& m) {
   nb::class_<OrderSpec>(m, "OrderSpec", "A shuffle of some number of samples under a key.")
       .def("__init__",
            [](OrderSpec* self, const std::string& shuffle, std::uint64_t samples, std::uint64_t key, std::uint64_t block_samples,
-              std::uint64_t group_blocks, std::optional<std::vector<std::uint32_t>> window_bins, std::uint64_t window_rows, bool first_in_order) {
-             OrderSpec spec{shuffle_named(shuffle), samples, key, block_samples, group_blocks};
-             if (window_bins) spec.windows = std::make_shared<Windows>(Windows{std::move(*window_bins), window_rows, first_in_order});
+              std::uint64_t group_blocks, std::optional<std::vector<std::uint32_t>> window_bins, std::uint64_t window_rows,
+              bool first_in_order, std::uint64_t unit, std::uint64_t window_block, std::optional<std::uint64_t> foremost) {
+             OrderSpec spec{shuffle_named(shuffle), samples, key, block_samples, group_blocks, nullptr, unit};
+             if (window_bins)
+               spec.windows = std::make_shared<Windows>(
+                   Windows{std::move(*window_bins), window_rows, first_in_order, window_block, foremost});
              EpochOrder(spec, 0);  // refuses what cannot be
              new (self) OrderSpec(spec);
            },
            "shuffle"_a, "samples"_a, "key"_a = 0, "block_samples"_a = 1, "group_blocks"_a = 1,
-           "window_bins"_a = nb::none(), "window_rows"_a = 1, "first_in_order"_a = false)
+           "window_bins"_a = nb::none(), "window_rows"_a = 1, "first_in_order"_a = false, "unit"_a = 1,
+           "window_block"_a = 0, "foremost"_a = nb::none())
       .def_ro("samples", &OrderSpec::samples)
       .def("at",
            [](const OrderSpec& spec, std::uint64_t epoch, const Words& positions, const OutWords& out) {

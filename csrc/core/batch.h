@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <utility>
 
 #include "core/pool.h"
@@ -74,6 +75,16 @@ class Batch {
   Batch& operator=(Batch&&) = delete;
 
   const BatchLayout& layout() const { return layout_; }
+
+  // Makes it a batch of so many rows of such a length, which need no more room than those it was made for.
+  void reshape(std::size_t rows, std::size_t length) {
+    auto layout = layout_;
+    layout.rows = rows;
+    layout.length = length;
+    if (layout.bytes() > layout_.bytes()) throw std::logic_error("a batch needs more room than it has");
+    layout_ = layout;
+  }
+
   std::byte* data() const { return data_; }
   std::int32_t* lengths() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.lengths_offset()); }
   std::int32_t* sources() const { return reinterpret_cast<std::int32_t*>(data_ + layout_.sources_offset()); }

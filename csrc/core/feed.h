@@ -49,11 +49,14 @@ class Feed {
   const Plan& plan() const { return plan_; }
   const std::vector<FeedSource>& sources() const { return sources_; }
 
-  BatchLayout layout(std::size_t rows) const {
+  // Room for any batch of so many samples: for all the rows they may have, and all the places.
+  BatchLayout layout(std::size_t samples) const {
     constexpr std::size_t most_tokens = (std::size_t{1} << 31) - 1;  // segment starts are 32 bits wide
-    if (rows > most_tokens / shape_.length) throw std::invalid_argument("a batch has less than 2^31 tokens");
-    return {.rows = rows,
-            .length = shape_.length,
+    const auto most_rows = rows_of_a_sample();
+    const auto length = (sample_tokens() - 1) / most_rows + 1;
+    if (samples > most_tokens / (most_rows * length)) throw std::invalid_argument("a batch has less than 2^31 tokens");
+    return {.rows = samples * most_rows,
+            .length = length,
             .id_bytes = shape_.id_bytes,
             .isolated = std::ranges::any_of(sources_, &FeedSource::isolated),
             .documents = std::ranges::any_of(sources_, &FeedSource::whole_documents),
@@ -62,20 +65,22 @@ class Feed {
                         })};
   }
 
-  // What a FeedScratch may grow to when batches of so many rows are filled.
-  std::size_t scratch_bytes(std::size_t rows) const {
+  // What a FeedScratch may grow to when batches of so many samples are filled.
+  std::size_t scratch_bytes(std::size_t samples) const {
     std::size_t block_bytes = 0, packing_bytes = 0;
     bool joins = false;
     for (const auto& source : sources_) {
       block_bytes = std::max(block_bytes, source.shards->block_bytes());
       joins = joins || (source.shards->count() > 1 && !source.whole_documents());
-      if (source.packing) packing_bytes += source.packing->bytes() + rows * source.most_documents * sizeof(Segment);
+      if (source.packing) packing_bytes += source.packing->bytes() + samples * source.most_documents * sizeof(Segment);
     }
-    return plan_.scratch_bytes(rows) + RowScratch::bytes(rows, shape_, isolates(), joins || block_bytes > 0) +
+    const bool joined = joins || block_bytes > 0;
+    return plan_.scratch_bytes(samples) +
+           RowScratch::bytes(samples, rows_of_a_sample(), read_tokens(), shape_, isolates(), joined) +
            DecodedBlocks::bytes(block_bytes) + packing_bytes;
   }
 
-  // Adds up what the targets of `count` rows from position `first` on weigh.
+  // Adds up what the targets of `count` samples from position `first` on weigh.
   void weigh(std::uint64_t first, std::uint64_t count, StepWeight& weight, FeedScratch& scratch,
              const std::atomic<bool>& stopping) const {
     plan_.rows(first, count, scratch.plan);
@@ -90,18 +95,21 @@ class Feed {
     if (!alive) throw shrunk(number, scratch);
   }
 
-  // Fills `batch` with `own` rows from position `first` of the phase on; its remaining rows become filler. Returns early,
-  // with a batch that nobody may use, when `stopping` is set.
+  // Fills `batch` with `own` samples from position `first` of the phase on; those that are missing become filler. Returns
+  // early, with a batch that nobody may use, when `stopping` is set.
   void fill(std::uint64_t first, std::uint64_t own, Batch& batch, FeedScratch& scratch,
             const std::atomic<bool>& stopping) const {
-    if (own > batch.layout().rows) throw std::invalid_argument("more rows than the batch has room for");
+    const auto samples = batch.layout().rows / rows_of_a_sample();
+    if (own > samples) throw std::invalid_argument("more rows than the batch has room for");
     plan_.rows(first, own, scratch.plan);
     batch.facts = {};
-    batch.facts.rows = own;
-    batch.facts.filler = batch.layout().rows - own;
     Finders finders(sources_.size());  // what they find stays mapped while they live
     find_rows(batch.facts, finders, scratch, stopping);
     if (stopping) return;
+    batch.facts.rows = scratch.row.rows.size();
+    batch.facts.filler = samples - own;
+    const auto longest = shape_.unit == 0 ? shape_.length : longest_row(scratch.row);
+    batch.reshape(batch.facts.rows + batch.facts.filler, padded_length(longest, shape_.unit, shape_.length));
     if (shape_.id_bytes == 8) write_rows<std::int64_t>(batch, scratch, stopping);
     else write_rows<std::int32_t>(batch, scratch, stopping);
   }
@@ -113,13 +121,38 @@ class Feed {
 
   // Calls `work` with a token of the type that a source is stored in.
   template <typename Work>
-  auto as_stored(std::uint32_t source, const Work& work) const {
+  auto as_stored(std::size_t source, const Work& work) const {
     switch (sources_[source].shards->dtype()) {
       case Dtype::uint16: return work(std::uint16_t{});
       case Dtype::uint32: return work(std::uint32_t{});
       case Dtype::weighted: return work(Weighted{});
       default: return work(std::int32_t{});
     }
+  }
+
+  // The most rows that a sample has, the most places that they take, and the most tokens that are read for them.
+  std::size_t rows_of_a_sample() const {
+    std::size_t most = 1;
+    for (const auto& source : sources_) most = std::max(most, source.most_rows());
+    return most;
+  }
+
+  std::size_t sample_tokens() const {
+    auto most = shape_.length;
+    for (const auto& source : sources_) most = std::max(most, source.budget());
+    return most;
+  }
+
+  std::size_t read_tokens() const { return sample_tokens() + rows_of_a_sample() - 1; }  // a cut row is followed by a target
+
+  static std::size_t longest_row(const RowScratch& scratch) {
+    std::size_t longest = 0;
+    for (const auto& row : scratch.rows) {
+      std::size_t tokens = row.documents > 0 ? 0 : row.whole.count;
+      for (const auto& document : std::span(scratch.documents).subspan(row.first_document, row.documents)) tokens += document.count;
+      longest = std::max(longest, tokens);
+    }
+    return longest;
   }
 
   // Whether some rows are cut where documents end.
@@ -129,27 +162,28 @@ class Feed {
 
   void find_rows(BatchFacts& facts, Finders& finders, FeedScratch& scratch, const std::atomic<bool>& stopping,
                  RowFinder::For purpose = RowFinder::For::copying) const {
-    scratch.row.reset(scratch.plan.rows.size(), shape_, isolates());
+    scratch.row.reset(scratch.plan.rows.size(), read_tokens(), shape_, isolates());
     scratch.row.planned.resize(sources_.size());
     for (const auto& [source, sample] : scratch.plan.rows) {
       if (stopping.load(std::memory_order_relaxed)) return;
       auto& finder = finders[source];
       if (!finder) finder.emplace(sources_[source], source, shape_, scratch.row, purpose);
-      scratch.row.rows.push_back(finder->find(sample));
-      facts.cut += scratch.row.rows.back().cut;
+      const auto first = scratch.row.rows.size();
+      finder->find(sample);
+      for (auto row = first; row < scratch.row.rows.size(); ++row) facts.cut += scratch.row.rows[row].cut;
       if (scratch.row.rows.size() <= rows_ahead) prefetch(scratch.row.rows.back().whole.tokens);
     }
   }
 
   DataError shrunk(std::size_t row, const FeedScratch& scratch) const {
-    return sources_[scratch.plan.rows[row].source].shards->shrunk(scratch.row.rows[row].shard);
+    return sources_[scratch.row.rows[row].source].shards->shrunk(scratch.row.rows[row].shard);
   }
 
   // Adds what the targets of a found row weigh: as its index says, else by looking at its tokens.
   void add_weight(std::size_t number, StepWeight& weight, FeedScratch& scratch) const {
     const auto& row = scratch.row.rows[number];
     if (row.weight) return weight.add(*row.weight);
-    as_stored(scratch.plan.rows[number].source, [&](auto token) {
+    as_stored(row.source, [&](auto token) {
       const auto segments = segments_of<decltype(token)>(row, scratch.row);
       for (std::size_t i = 0; i < segments.size(); ++i) {
         const auto known = row.documents > 0 ? scratch.row.weights[row.first_document + i] : std::nullopt;
@@ -175,7 +209,7 @@ class Feed {
     });
     if (!alive) throw shrunk(number, scratch);
     for (auto filler = rows; filler < batch.layout().rows; ++filler) write_filler<Out>(batch, filler, &starts);
-    if (batch.layout().isolated) starts.starts[starts.count] = static_cast<std::int32_t>(batch.layout().rows * shape_.length);
+    if (batch.layout().isolated) starts.starts[starts.count] = static_cast<std::int32_t>(batch.layout().rows * batch.layout().length);
     batch.facts.segments = starts.count;
     batch.facts.longest_segment = starts.longest;
   }
@@ -188,14 +222,14 @@ class Feed {
 
   template <typename Out>
   RowSpace<Out> space_of(const Batch& batch, std::size_t number) const {
-    auto* const inputs = reinterpret_cast<Out*>(batch.data()) + number * shape_.length;
+    auto* const inputs = reinterpret_cast<Out*>(batch.data()) + number * batch.layout().length;
     const auto column = batch.layout().column_bytes() / sizeof(Out);
     return {inputs, inputs + column, batch.layout().isolated ? inputs + 2 * column : nullptr};
   }
 
   template <typename Out>
   void write_row(Batch& batch, std::size_t number, FeedScratch& scratch, SegmentStarts* starts) const {
-    const auto source = scratch.plan.rows[number].source;
+    const auto source = scratch.row.rows[number].source;
     const auto facts = as_stored(source, [&](auto token) {
       using In = decltype(token);
       const auto& row = scratch.row.rows[number];
@@ -203,7 +237,7 @@ class Feed {
       for (const auto& segment : row.documents > 0 ? segments : std::span(&row.whole, 1))
         check_ids<Out>(static_cast<const In*>(segment.tokens), segment.count + segment.followed, source, row.shard);
       auto* const kept = batch.layout().isolated ? starts : nullptr;
-      return assemble_row<In, Out>(segments, format(), space_of<Out>(batch, number), number * shape_.length, kept);
+      return assemble_row<In, Out>(segments, format(batch), space_of<Out>(batch, number), number * batch.layout().length, kept);
     });
     batch.sources()[number] = static_cast<std::int32_t>(source);
     batch.lengths()[number] = static_cast<std::int32_t>(facts.tokens);
@@ -214,10 +248,10 @@ class Feed {
   }
 
   void weigh(Batch& batch, std::size_t number, FeedScratch& scratch) const {
-    as_stored(scratch.plan.rows[number].source, [&](auto token) {
+    as_stored(scratch.row.rows[number].source, [&](auto token) {
       using In = decltype(token);
       const auto segments = segments_of<In>(scratch.row.rows[number], scratch.row);
-      weigh_row<In>(segments, format(), batch.layout().isolated, batch.weights() + number * shape_.length);
+      weigh_row<In>(segments, format(batch), batch.layout().isolated, batch.weights() + number * batch.layout().length);
     });
   }
 
@@ -229,13 +263,14 @@ class Feed {
     return scratch.segments;
   }
 
-  RowFormat format() const { return {shape_.length, shape_.labels, shape_.pad_id, shape_.mean}; }
+  RowFormat format(const Batch& batch) const { return {batch.layout().length, shape_.labels, shape_.pad_id, shape_.mean}; }
 
   template <typename Out>
   void write_filler(Batch& batch, std::size_t number, SegmentStarts* starts) const {
     auto* const kept = batch.layout().isolated ? starts : nullptr;
-    assemble_row<std::uint16_t, Out>({}, format(), space_of<Out>(batch, number), number * shape_.length, kept);
-    if (batch.facts.fractional) std::fill_n(batch.weights() + number * shape_.length, shape_.length, 0.0F);
+    const auto length = batch.layout().length;
+    assemble_row<std::uint16_t, Out>({}, format(batch), space_of<Out>(batch, number), number * length, kept);
+    if (batch.facts.fractional) std::fill_n(batch.weights() + number * length, length, 0.0F);
     batch.sources()[number] = -1;
     batch.lengths()[number] = 0;
     if (batch.layout().documents) batch.cuts()[number] = 0;
@@ -248,7 +283,7 @@ class Feed {
   }
 
   template <typename Out, typename In>
-  void check_ids(const In* tokens, std::size_t count, std::uint32_t source, std::size_t shard) const {
+  void check_ids(const In* tokens, std::size_t count, std::size_t source, std::size_t shard) const {
     // Ids as wide as those of the batch could turn negative in it, whatever the store says of itself.
     constexpr bool fits = sizeof(In) < sizeof(Out) || std::is_same_v<In, Weighted>;
     constexpr std::uint32_t any_fits = fits ? 0 : std::uint32_t{1} << 31;

@@ -6,6 +6,8 @@
 //         permutation puts it, the arithmetic below knows.
 // none:   the identity.
 //
+// Neighbours that belong together, as the two answers of a pair do, are a unit: units are ordered, and their samples follow.
+//
 // Rows that were packed lie in windows (core/windows.h): those are permuted, then the bins in each, unless there is no shuffle.
 #pragma once
 
@@ -30,8 +32,9 @@ struct OrderSpec {
   std::uint64_t block_samples = 1;  // local: neighbours that stay together until their group is shuffled
   std::uint64_t group_blocks = 1;   // local: blocks that are shuffled into each other
   std::shared_ptr<const Windows> windows = nullptr;  // of packed rows; then samples are bins
+  std::uint64_t unit = 1;  // neighbouring samples that stay together; blocks and windows are then of units
 
-  bool has(std::uint64_t sample) const { return windows ? windows->has(sample) : sample < samples; }
+  bool has(std::uint64_t sample) const { return windows ? windows->has(sample / unit) : sample < samples; }
 };
 
 // One epoch of an order. Not for sharing between threads: it remembers the last group.
@@ -41,19 +44,22 @@ class EpochOrder {
     if (spec.samples == 0) throw std::invalid_argument("an order needs at least one sample");
     if (spec.block_samples == 0 || spec.group_blocks == 0)
       throw std::invalid_argument("a local shuffle needs blocks and groups of at least one");
+    if (spec.unit == 0 || spec.samples % spec.unit != 0)
+      throw std::invalid_argument("samples that stay together are all there");
     const auto key = derive(spec.key, epoch);
+    spec_.samples /= spec.unit;
     if (spec.windows) {
       const auto bins = spec.windows->samples();  // of a store that is still being made, more are to come
-      if (spec.samples < bins || (spec.samples > bins && !spec.windows->first_in_order))
+      if (spec_.samples < bins || (spec_.samples > bins && !spec.windows->first_in_order))
         throw std::invalid_argument("the windows do not have so many bins");
       const auto shuffled = spec.shuffle == Shuffle::none ? std::nullopt : std::optional(key);
       packed_ = std::make_unique<WindowOrder>(spec.windows, shuffled, epoch);
       return;
     }
-    if (spec.shuffle == Shuffle::global) whole_.emplace(spec.samples, key);
+    if (spec.shuffle == Shuffle::global) whole_.emplace(spec_.samples, key);
     if (spec.shuffle == Shuffle::local) {
-      const auto blocks = (spec.samples - 1) / spec.block_samples + 1;
-      last_samples_ = spec.samples - (blocks - 1) * spec.block_samples;
+      const auto blocks = (spec_.samples - 1) / spec.block_samples + 1;
+      last_samples_ = spec_.samples - (blocks - 1) * spec.block_samples;
       whole_.emplace(blocks, key);
       last_slot_ = whole_->inverse(blocks - 1);
     }
@@ -62,32 +68,22 @@ class EpochOrder {
   std::uint64_t epoch() const { return epoch_; }
 
   std::uint64_t at(std::uint64_t position) {
-    if (packed_) return packed_->at(position);
-    if (spec_.shuffle == Shuffle::none) return position;
-    if (spec_.shuffle == Shuffle::global) return whole_->at(position);
-    const auto& group = group_of(position);
-    const auto inside = group.start + group.order->at(position - group.start);
-    const auto slot = slot_of(inside);
-    return whole_->at(slot) * spec_.block_samples + (inside - slot_start(slot));
+    if (spec_.unit == 1) return unit_at(position);
+    return unit_at(position / spec_.unit) * spec_.unit + position % spec_.unit;
   }
 
   std::uint64_t inverse(std::uint64_t sample) {
-    if (packed_) return packed_->inverse(sample);
-    if (spec_.shuffle == Shuffle::none) return sample;
-    if (spec_.shuffle == Shuffle::global) return whole_->inverse(sample);
-    const auto slot = whole_->inverse(sample / spec_.block_samples);
-    const auto inside = slot_start(slot) + sample % spec_.block_samples;
-    const auto& group = group_of(inside);
-    return group.start + group.order->inverse(inside - group.start);
+    if (spec_.unit == 1) return inverse_unit(sample);
+    return inverse_unit(sample / spec_.unit) * spec_.unit + sample % spec_.unit;
   }
 
   void at(std::span<const std::uint64_t> positions, std::span<std::uint64_t> out) {
-    if (whole_ && spec_.shuffle == Shuffle::global) return whole_->at(positions, out);
+    if (at_once()) return whole_->at(positions, out);
     std::ranges::transform(positions, out.begin(), [this](auto position) { return at(position); });
   }
 
   void inverse(std::span<const std::uint64_t> samples, std::span<std::uint64_t> out) {
-    if (whole_ && spec_.shuffle == Shuffle::global) return whole_->inverse(samples, out);
+    if (at_once()) return whole_->inverse(samples, out);
     std::ranges::transform(samples, out.begin(), [this](auto sample) { return inverse(sample); });
   }
 
@@ -97,6 +93,28 @@ class EpochOrder {
   }
 
  private:
+  bool at_once() const { return whole_ && spec_.shuffle == Shuffle::global && spec_.unit == 1; }
+
+  std::uint64_t unit_at(std::uint64_t position) {
+    if (packed_) return packed_->at(position);
+    if (spec_.shuffle == Shuffle::none) return position;
+    if (spec_.shuffle == Shuffle::global) return whole_->at(position);
+    const auto& group = group_of(position);
+    const auto inside = group.start + group.order->at(position - group.start);
+    const auto slot = slot_of(inside);
+    return whole_->at(slot) * spec_.block_samples + (inside - slot_start(slot));
+  }
+
+  std::uint64_t inverse_unit(std::uint64_t sample) {
+    if (packed_) return packed_->inverse(sample);
+    if (spec_.shuffle == Shuffle::none) return sample;
+    if (spec_.shuffle == Shuffle::global) return whole_->inverse(sample);
+    const auto slot = whole_->inverse(sample / spec_.block_samples);
+    const auto inside = slot_start(slot) + sample % spec_.block_samples;
+    const auto& group = group_of(inside);
+    return group.start + group.order->inverse(inside - group.start);
+  }
+
   struct Group {
     std::uint64_t number = ~0ULL;
     std::uint64_t start = 0;
@@ -129,7 +147,7 @@ class EpochOrder {
     return group_;
   }
 
-  OrderSpec spec_;
+  OrderSpec spec_;  // with as many samples as there are units
   std::uint64_t epoch_;
   std::unique_ptr<WindowOrder> packed_;  // few have one, and all would have to make room for it
   std::optional<Permutation> whole_;  // of samples (global) or of blocks (local)

@@ -89,6 +89,12 @@ class Packer {
     return capacity * std::size_t{8} + RoomSet::bytes(capacity) + items * 24;
   }
 
+  // The items that have a length, the longest first, equal ones as they came; until the next call.
+  std::span<const std::uint32_t> sorted(std::span<const std::uint32_t> lengths) {
+    sort(lengths);
+    return sorted_;
+  }
+
   // Items of length 0 go nowhere; none may be longer than the capacity.
   void pack(std::span<const std::uint32_t> lengths, Bins& bins) {
     sort(lengths);
@@ -103,7 +109,7 @@ class Packer {
  private:
   static constexpr auto nobody = std::numeric_limits<std::uint32_t>::max();
 
-  // The items that have a length, the longest first, equal ones as they came: a radix sort by two halves of the length.
+  // A radix sort by two halves of the length.
   void sort(std::span<const std::uint32_t> lengths) {
     sorted_.clear();
     for (std::uint32_t item = 0; item < lengths.size(); ++item) {

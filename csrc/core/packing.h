@@ -37,25 +37,43 @@ struct PackedWindow {
   Bins bins;
 };
 
-// What shares a bin: as many documents as fit, or one.
-enum class Fill : std::uint8_t { best_fit, alone };
+// What shares a bin. best_fit: as many documents as fit into one row. alone: one. by_length: one, or as many rows as a budget
+// allows; the bins of a window stand from the longest document to the shortest.
+enum class Fill : std::uint8_t { best_fit, alone, by_length };
+
+// How bins are filled. A bin of several rows is as long as its longest document, padded to a multiple of `unit`.
+struct Filling {
+  Fill fill = Fill::best_fit;
+  std::uint64_t budget = 0;  // by_length: places of a bin of rows, padding too; 0: a bin is one row
+  std::uint32_t unit = 0;    // 0: every row is as long as the capacity
+};
+
+// How long rows are whose longest has so many tokens.
+inline std::size_t padded_length(std::size_t longest, std::size_t unit, std::size_t most) {
+  if (unit == 0) return most;
+  return std::min(most, std::max<std::size_t>(1, (longest + unit - 1) / unit) * unit);
+}
 
 class Packing {
  public:
   Packing(std::shared_ptr<Shards> shards, std::uint64_t window_documents, std::uint32_t capacity,
-          std::optional<std::uint64_t> key, Fill fill = Fill::best_fit, std::optional<std::uint64_t> documents = std::nullopt)
+          std::optional<std::uint64_t> key, const Filling& filling = {},
+          std::optional<std::uint64_t> documents = std::nullopt)
       : shards_(std::move(shards)),
         documents_(std::min(shards_->documents(), documents.value_or(shards_->documents()))),
         window_documents_(window_documents),
         capacity_(capacity),
-        fill_(fill) {
+        filling_(filling) {
     if (window_documents_ == 0 || window_documents_ > most_window) throw std::invalid_argument("windows of 1 to 2^20 documents");
     if (capacity_ == 0 || capacity_ > most_capacity) throw std::invalid_argument("bins hold 1 to 2^20 tokens");
+    if (filling_.budget > 0 && (filling_.fill != Fill::by_length || filling_.budget < capacity_ || filling_.budget > most_budget))
+      throw std::invalid_argument("a budget holds at least one row and less than 2^31 tokens, and goes by length");
     if (key && documents_ > 0) members_.emplace(documents_, *key);
   }
 
   std::uint32_t capacity() const { return capacity_; }
   std::uint64_t window_documents() const { return window_documents_; }
+  const Filling& filling() const { return filling_; }
   std::uint64_t windows() const { return (documents_ + window_documents_ - 1) / window_documents_; }
 
   // What a thread needs to plan windows.
@@ -73,8 +91,11 @@ class Packing {
     window.lengths.resize(count);
     look_up(first, window.documents);
     std::ranges::transform(window.documents, window.lengths.begin(), &PackedDocument::count);
-    if (fill_ == Fill::best_fit) packer.pack(window.lengths, window.bins);
-    else list_each(window.lengths, window.bins);
+    switch (filling_.fill) {
+      case Fill::best_fit: packer.pack(window.lengths, window.bins); break;
+      case Fill::alone: list_each(window.lengths, window.bins); break;
+      case Fill::by_length: list_groups(window.lengths, packer.sorted(window.lengths), window.bins); break;
+    }
     window.number = number;
   }
 
@@ -85,6 +106,7 @@ class Packing {
   }
 
   static constexpr std::uint64_t most_window = std::uint64_t{1} << 20;
+  static constexpr std::uint64_t most_budget = (std::uint64_t{1} << 31) - 1;
 
  private:
   // Where the documents lie. Shards are mapped first: nothing is opened inside the guard.
@@ -125,6 +147,17 @@ class Packing {
     }
   }
 
+  // A bin for the longest item that is left, and for as many of the next as the budget has rows of that length.
+  void list_groups(std::span<const std::uint32_t> lengths, std::span<const std::uint32_t> sorted, Bins& bins) const {
+    bins.items.assign(sorted.begin(), sorted.end());
+    bins.ends.clear();
+    for (std::size_t end = 0; end < sorted.size();) {
+      const auto rows = filling_.budget == 0 ? 1 : filling_.budget / padded_length(lengths[sorted[end]], filling_.unit, capacity_);
+      end = std::min<std::size_t>(end + rows, sorted.size());
+      bins.ends.push_back(static_cast<std::uint32_t>(end));
+    }
+  }
+
   void settle(PackedDocument& document, std::uint64_t tokens) const {
     const auto stop = document.cut;
     if (document.start > stop || stop > tokens) throw shards_->damaged_index(document.shard);
@@ -136,7 +169,7 @@ class Packing {
   std::uint64_t documents_;  // that are packed: all, or the first so many
   std::uint64_t window_documents_;
   std::uint32_t capacity_;
-  Fill fill_;
+  Filling filling_;
   std::optional<Permutation> members_;
 };
 
@@ -145,16 +178,22 @@ struct PackingFacts {
   Windows windows;
   std::uint64_t tokens = 0, cut = 0, empty = 0;
   std::size_t most_documents = 0;  // in a bin
+  std::uint64_t longest = 0;       // the first bin that holds a longest document, where bins go by length
 };
 
 inline PackingFacts count_bins(const Packing& packing) {
   PackingFacts facts;
   facts.windows.rows = packing.window_documents();
+  std::uint32_t most = 0;
   Packer packer(packing.capacity());
   PackedWindow window;
   for (std::uint64_t number = 0; number < packing.windows(); ++number) {
     packing.plan(number, window, packer);
     facts.windows.bins.push_back(static_cast<std::uint32_t>(window.bins.count()));
+    if (packing.filling().fill == Fill::by_length && window.bins.count() > 0 && window.lengths[window.bins[0][0]] > most) {
+      most = window.lengths[window.bins[0][0]];
+      facts.longest = number * packing.window_documents();
+    }
     for (std::size_t bin = 0; bin < window.bins.count(); ++bin)
       facts.most_documents = std::max(facts.most_documents, window.bins[bin].size());
     for (const auto& document : window.documents) {

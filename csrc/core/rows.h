@@ -32,6 +32,8 @@ struct FeedSource {
 
   bool isolated() const { return documents == Documents::isolate || documents == Documents::packed; }
   bool whole_documents() const { return documents == Documents::row || documents == Documents::packed; }
+  std::size_t most_rows() const { return documents == Documents::row ? most_documents : 1; }  // of a sample
+  std::size_t budget() const { return packing ? packing->filling().budget : 0; }
 };
 
 struct FeedShape {
@@ -40,13 +42,14 @@ struct FeedShape {
   std::int64_t pad_id = 0;
   std::size_t id_bytes = 8;
   MeanOf mean = MeanOf::targets;
+  std::size_t unit = 0;  // rows are as long as the longest of their batch, in multiples of this; 0: all have `length`
 };
 
 // Where a row's tokens lie: contiguous in memory, and then where in them documents begin; or, where whole documents were packed,
 // in several places.
 struct FoundRow {
   Segment whole;  // of packed documents, the first
-  std::size_t shard = 0;
+  std::size_t source = 0, shard = 0;
   std::size_t first_boundary = 0, boundaries = 0;  // in RowScratch::boundaries; only where documents are isolated
   std::size_t first_document = 0, documents = 0;   // in RowScratch::documents; only where they are packed
   std::uint64_t cut = 0;                           // tokens of documents that do not fit into the row
@@ -68,41 +71,42 @@ struct RowScratch {
   std::vector<std::optional<Planned>> planned;         // by source
   std::vector<std::byte> joined;  // samples that cross shards, brought together, or were decompressed
   std::size_t joined_bytes = 0;   // in use
-  std::size_t row_bytes = 0, most_joined_bytes = 0;
+  std::size_t sample_bytes = 0, most_joined_bytes = 0;
   std::vector<Segment> segments;
   DecodedBlocks blocks;
 
-  // Room for a batch, so that what was found stays where it is.
-  void reset(std::size_t most_rows, const FeedShape& shape, bool isolates) {
+  // Room for a batch of samples of up to so many tokens, so that what was found stays where it is.
+  void reset(std::size_t samples, std::size_t sample_tokens, const FeedShape& shape, bool isolates) {
     rows.clear();
-    rows.reserve(most_rows);
+    rows.reserve(samples);
     boundaries.clear();
     documents.clear();
     weights.clear();
-    row_bytes = joined_row_bytes(shape.length);
+    sample_bytes = joined_bytes_of(sample_tokens);
     joined_bytes = 0;
-    most_joined_bytes = most_rows * row_bytes;
+    most_joined_bytes = samples * sample_bytes;
     if (!isolates) return;
-    boundaries.reserve(most_rows * (shape.length + 1));
+    boundaries.reserve(samples * (shape.length + 1));
     segments.reserve(shape.length + 2);
   }
 
   // What it may grow to, without blocks and windows; `joins` where samples may cross shards, or are decompressed.
-  static std::size_t bytes(std::size_t most_rows, const FeedShape& shape, bool isolates, bool joins) {
-    const auto found = most_rows * sizeof(FoundRow);
-    const auto together = joins ? most_rows * joined_row_bytes(shape.length) : 0;
+  static std::size_t bytes(std::size_t samples, std::size_t most_rows, std::size_t sample_tokens, const FeedShape& shape,
+                           bool isolates, bool joins) {
+    const auto found = samples * most_rows * sizeof(FoundRow);
+    const auto together = joins ? samples * joined_bytes_of(sample_tokens) : 0;
     if (!isolates) return found + together;
-    return found + together + most_rows * (shape.length + 1) * sizeof(std::uint32_t) + (shape.length + 2) * sizeof(Segment);
+    return found + together + samples * (shape.length + 1) * sizeof(std::uint32_t) + (shape.length + 2) * sizeof(Segment);
   }
 
   std::byte* join_next() {
     if (joined_bytes == 0 && joined.size() < most_joined_bytes) joined.resize(most_joined_bytes);
-    return joined.data() + std::exchange(joined_bytes, joined_bytes + row_bytes);
+    return joined.data() + std::exchange(joined_bytes, joined_bytes + sample_bytes);
   }
 
  private:
   // Of the widest tokens, and aligned for them.
-  static std::size_t joined_row_bytes(std::size_t length) { return ((length + 1) * sizeof(std::uint32_t) + 7) / 8 * 8; }
+  static std::size_t joined_bytes_of(std::size_t tokens) { return ((tokens + 1) * sizeof(std::uint32_t) + 7) / 8 * 8; }
 };
 
 // Finds rows of one store. What it found may be read for as long as it lives. Who only wants to weigh rows gets no tokens of
@@ -115,9 +119,16 @@ class RowFinder {
       : source_(source), number_(number), shards_(*source.shards), shape_(shape), scratch_(scratch), purpose_(purpose),
         reader_(shards_) {}
 
-  FoundRow find(std::uint64_t sample) {
-    if (source_.packing) return find_bin(sample);
-    if (source_.documents == Documents::row) return find_document(sample);
+  // Adds the row of a sample to the scratch, or the rows, where documents that share a bin are rows of their own.
+  void find(std::uint64_t sample) {
+    const auto first = scratch_.rows.size();
+    if (source_.packing) find_bin(sample);
+    else scratch_.rows.push_back(source_.documents == Documents::row ? find_document(sample) : find_tokens(sample));
+    for (auto row = first; row < scratch_.rows.size(); ++row) scratch_.rows[row].source = number_;
+  }
+
+ private:
+  FoundRow find_tokens(std::uint64_t sample) {
     FoundRow found;
     found.first_boundary = scratch_.boundaries.size();
     found.whole = find_window(sample, found.shard);
@@ -125,7 +136,6 @@ class RowFinder {
     return found;
   }
 
- private:
   DataError behind_the_end(std::uint64_t sample) const {
     return DataError(shards_.path(0) + ": the store has no row " + std::to_string(sample));
   }
@@ -147,31 +157,39 @@ class RowFinder {
     if (start > stop || stop > shard.token_count) throw shards_.damaged_index(number);
     const auto count = std::min<std::uint64_t>(stop - start, shape_.length);
     const auto cut = stop - start - count;
-    FoundRow found{.whole = {nullptr, static_cast<std::uint32_t>(count), cut > 0}, .shard = number, .cut = cut, .weight = {}};
+    FoundRow found;
+    found.whole = {nullptr, static_cast<std::uint32_t>(count), cut > 0};
+    found.shard = number;
+    found.cut = cut;
     if (cut == 0 && shard.knows_weights()) found.weight = DocumentWeight::of(weight_word);
     if (purpose_ == For::copying || !found.weight) found.whole.tokens = tokens_at(number, shard, start, count + (cut > 0));
     return found;
   }
 
-  FoundRow find_bin(std::uint64_t sample) {
+  void find_bin(std::uint64_t sample) {
     const auto& packing = *source_.packing;
     auto& planned = scratch_.planned[number_];
     if (!planned) planned.emplace(Packer(packing.capacity()));
     const auto window = sample / packing.window_documents(), bin = sample % packing.window_documents();
     if (planned->window.number != window) packing.plan(window, planned->window, planned->packer);
     if (bin >= planned->window.bins.count()) throw behind_the_end(sample);
-    FoundRow found;
-    found.first_document = scratch_.documents.size();
+    const auto items = planned->window.bins[bin];
+    const auto share = source_.documents == Documents::row ? 1 : items.size();  // of a row
     auto* join = static_cast<std::byte*>(nullptr);
-    for (const auto item : planned->window.bins[bin]) add_document(planned->window.documents[item], found, join);
-    found.documents = scratch_.documents.size() - found.first_document;
-    found.whole = scratch_.documents[found.first_document];
-    return found;
+    for (std::size_t first = 0; first < items.size(); first += share) {
+      FoundRow found;
+      found.first_document = scratch_.documents.size();
+      for (const auto item : items.subspan(first, share)) add_document(planned->window.documents[item], found, join);
+      found.documents = share;
+      found.whole = scratch_.documents[found.first_document];
+      scratch_.rows.push_back(found);
+    }
   }
 
-  // Adds a document to a row; `join` is where the row's next decompressed document goes, if there was one.
+  // Adds a document to a row; `join` is where the sample's next decompressed document goes, if there was one.
   void add_document(const PackedDocument& document, FoundRow& row, std::byte*& join) {
     const auto& shard = reader_.at(document.shard);
+    const bool followed = document.cut > 0 && source_.documents == Documents::row;  // packed ones learn what they hold
     std::optional<DocumentWeight> weight;
     if (document.cut == 0 && shard.knows_weights()) weight = DocumentWeight::of(document.weight_word);
     const std::byte* tokens = nullptr;
@@ -179,11 +197,11 @@ class RowFinder {
       tokens = shard.tokens + document.start * shard.token_width;
     } else if (purpose_ == For::copying || !weight) {
       if (join == nullptr) join = scratch_.join_next();
-      scratch_.blocks.copy(shards_, document.shard, shard, document.start, document.count, join);
-      tokens = std::exchange(join, join + document.count * shard.token_width);
+      scratch_.blocks.copy(shards_, document.shard, shard, document.start, document.count + followed, join);
+      tokens = std::exchange(join, join + (document.count + followed) * shard.token_width);
     }
     if (row.first_document == scratch_.documents.size()) row.shard = document.shard;
-    scratch_.documents.push_back({tokens, document.count, false});
+    scratch_.documents.push_back({tokens, document.count, followed});
     scratch_.weights.push_back(weight);
     row.cut += document.cut;
   }

@@ -3,6 +3,9 @@
 // Rows that were packed are not all of one size in documents, so how many there are is known only window by window. An epoch
 // permutes the windows, then the bins inside each. Sample = window * rows + bin: the name of a bin depends on no other window.
 //
+// Bins that stand by length stay where they are, but for neighbours that change places in every epoch; the longest of all may
+// come first in the first epoch, for what does not fit into memory had better fail at once.
+//
 // A store that is still being made has its documents in a keyed order already, and its first epoch takes the windows as they
 // come: then nothing need be known of windows that are not there yet.
 #pragma once
@@ -23,6 +26,8 @@ struct Windows {
   std::vector<std::uint32_t> bins;  // of each window
   std::uint64_t rows = 1;           // more than any window has bins
   bool first_in_order = false;      // the first epoch takes the windows as they come
+  std::uint64_t block = 0;          // neighbours that change places; 0: all bins of a window do
+  std::optional<std::uint64_t> foremost = std::nullopt;  // the sample that changes places with the first one of the first epoch
 
   std::uint64_t samples() const { return std::accumulate(bins.begin(), bins.end(), std::uint64_t{0}); }
   bool has(std::uint64_t sample) const { return sample / rows < bins.size() && sample % rows < bins[sample / rows]; }
@@ -42,32 +47,68 @@ class WindowOrder {
       start += windows_->bins[window_at(slot)];
     }
     known_ = start;
+    if (key_ && epoch == 0 && windows_->foremost && known_ > 0) {
+      const auto sample = *windows_->foremost;
+      if (!windows_->has(sample)) throw std::invalid_argument("the windows do not have the bin that is to come first");
+      displaced_ = {sample, ordered_place(sample), ordered(0)};
+    }
   }
 
   std::uint64_t at(std::uint64_t position) {
-    if (position >= known_) throw std::out_of_range("a row that is not known yet was asked for");
-    const auto slot = static_cast<std::uint64_t>(std::ranges::upper_bound(starts_, position) - starts_.begin() - 1);
-    const auto window = window_at(slot);
-    return window * windows_->rows + (key_ ? bins_of(window).at(position - starts_[slot]) : position - starts_[slot]);
+    if (displaced_ && position == 0) return displaced_->foremost;
+    if (displaced_ && position == displaced_->place) return displaced_->first;
+    return ordered(position);
   }
 
   std::uint64_t inverse(std::uint64_t sample) {
-    const auto window = sample / windows_->rows, bin = sample % windows_->rows;
-    const auto slot = whole_ ? whole_->inverse(window) : window;
-    return starts_[slot] + (key_ ? bins_of(window).inverse(bin) : bin);
+    if (displaced_ && sample == displaced_->foremost) return 0;
+    if (displaced_ && sample == displaced_->first) return displaced_->place;
+    return ordered_place(sample);
   }
 
   static std::size_t bytes(const Windows& windows) { return windows.bins.size() * sizeof(std::uint64_t); }
 
  private:
+  // The sample that comes first, where it would stand, and the sample that stands there instead.
+  struct Displaced {
+    std::uint64_t foremost, place, first;
+  };
+
+  std::uint64_t ordered(std::uint64_t position) {
+    if (position >= known_) throw std::out_of_range("a row that is not known yet was asked for");
+    const auto slot = static_cast<std::uint64_t>(std::ranges::upper_bound(starts_, position) - starts_.begin() - 1);
+    const auto window = window_at(slot);
+    const auto place = position - starts_[slot];
+    if (!key_) return window * windows_->rows + place;
+    const auto& block = block_of(window, place);
+    return window * windows_->rows + block.start + block.order->at(place - block.start);
+  }
+
+  std::uint64_t ordered_place(std::uint64_t sample) {
+    const auto window = sample / windows_->rows, bin = sample % windows_->rows;
+    const auto slot = whole_ ? whole_->inverse(window) : window;
+    if (!key_) return starts_[slot] + bin;
+    const auto& block = block_of(window, bin);
+    return starts_[slot] + block.start + block.order->inverse(bin - block.start);
+  }
+
   std::uint64_t window_at(std::uint64_t slot) const { return whole_ ? whole_->at(slot) : slot; }
 
-  const Permutation& bins_of(std::uint64_t window) {
-    if (!inside_ || inside_window_ != window) {
-      inside_.emplace(windows_->bins[window], derive(*key_, window + 1));
-      inside_window_ = window;
+  // Bins of a window that change places among themselves.
+  struct Block {
+    std::uint64_t window = 0, start = 0;
+    std::optional<Permutation> order;
+  };
+
+  const Block& block_of(std::uint64_t window, std::uint64_t bin) {
+    const std::uint64_t bins = windows_->bins[window], most = windows_->block == 0 ? bins : windows_->block;
+    const auto start = bin / most * most;
+    if (!block_.order || block_.window != window || block_.start != start) {
+      const auto key = derive(*key_, window + 1);
+      block_ = {window, start, std::nullopt};
+      block_.order.emplace(std::min(most, bins - start), start == 0 ? key : derive(key, start));
     }
-    return *inside_;
+    return block_;
   }
 
   std::shared_ptr<const Windows> windows_;
@@ -75,8 +116,8 @@ class WindowOrder {
   std::optional<Permutation> whole_;   // of the windows
   std::uint64_t known_ = 0;            // positions
   std::vector<std::uint64_t> starts_;  // position of the first bin of the window in each slot
-  std::optional<Permutation> inside_;  // of the bins of one window
-  std::uint64_t inside_window_ = 0;
+  std::optional<Displaced> displaced_;
+  Block block_;
 };
 
 }  // namespace millstream

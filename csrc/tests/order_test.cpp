@@ -66,6 +66,37 @@ void all_shuffles_use_every_sample_once() {
       for (std::uint64_t epoch = 0; epoch < 3; ++epoch) check_bijection({shuffle, samples, 5, 10, 4}, epoch);
 }
 
+// Units are ordered as samples are, and the samples of each follow each other.
+void units_stay_together() {
+  for (const auto shuffle : {Shuffle::none, Shuffle::global, Shuffle::local})
+    for (const std::uint64_t units : {1, 2, 3, 100, 1025}) {
+      const OrderSpec spec{shuffle, 2 * units, 5, 10, 4, nullptr, 2};
+      check_bijection(spec, 1);
+      const auto samples = whole_epoch(spec, 1), alone = whole_epoch({shuffle, units, 5, 10, 4}, 1);
+      for (std::uint64_t i = 0; i < units; ++i) CHECK(samples[2 * i] == 2 * alone[i] && samples[2 * i + 1] == 2 * alone[i] + 1);
+      std::vector<std::uint64_t> positions(samples.size()), together(samples.size());
+      for (std::uint64_t i = 0; i < positions.size(); ++i) positions[i] = i;
+      EpochOrder(spec, 1).at(positions, together);
+      CHECK(together == samples);
+    }
+  CHECK_THROWS(EpochOrder({Shuffle::none, 5, 5, 10, 4, nullptr, 2}, 0), std::invalid_argument);
+}
+
+void units_stay_together_in_windows() {
+  const auto windows = std::make_shared<Windows>(Windows{{3, 3, 2}, 3});
+  for (const auto shuffle : {Shuffle::none, Shuffle::global}) {
+    const OrderSpec spec{shuffle, 16, 5, 1, 1, windows, 2};
+    EpochOrder order(spec, 2);
+    for (std::uint64_t position = 0; position < 16; position += 2) {
+      const auto sample = order.at(position);
+      CHECK(sample % 2 == 0 && order.at(position + 1) == sample + 1);
+      CHECK(spec.has(sample) && spec.has(sample + 1));
+      CHECK(order.inverse(sample) == position && order.inverse(sample + 1) == position + 1);
+    }
+    CHECK(!spec.has(16));
+  }
+}
+
 void no_shuffle_is_file_order() {
   EpochOrder order({Shuffle::none, 100, 5, 10, 4}, 7);
   for (std::uint64_t i = 0; i < 100; ++i) CHECK(order.at(i) == i && order.inverse(i) == i && order.block_at(i) == i);
@@ -145,6 +176,8 @@ void impossible_orders_are_refused() {
 int main() {
   a_local_shuffle_uses_every_sample_once_and_stays_in_its_groups();
   all_shuffles_use_every_sample_once();
+  units_stay_together();
+  units_stay_together_in_windows();
   no_shuffle_is_file_order();
   a_batch_is_the_same_as_one_at_a_time();
   epochs_sources_and_shuffles_differ();

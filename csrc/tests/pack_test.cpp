@@ -106,6 +106,7 @@ void an_epoch_visits_every_bin_once_window_by_window() {
     windows->bins.resize(random.between(1, 30));
     for (auto& bins : windows->bins) bins = static_cast<std::uint32_t>(random.below(windows->rows + 1));
     const bool shuffled = random.chance(2);
+    windows->block = random.below(5);
     windows->first_in_order = random.chance(2);
     const auto epoch = random.below(2);
     WindowOrder order(windows, shuffled ? std::optional(random.word()) : std::nullopt, epoch);
@@ -124,6 +125,35 @@ void an_epoch_visits_every_bin_once_window_by_window() {
   }
 }
 
+void bins_that_stand_by_length_leave_their_block_for_nothing_but_the_first_place() {
+  Random random{6};
+  for (int round = 0; round < 200; ++round) {
+    auto windows = std::make_shared<Windows>();
+    windows->rows = random.between(1, 40);
+    windows->bins.resize(random.between(1, 10));
+    for (auto& bins : windows->bins) bins = static_cast<std::uint32_t>(random.between(1, windows->rows));
+    windows->block = random.between(1, 6);
+    const auto key = random.word();
+    WindowOrder plain(windows, key, 0);
+    for (std::uint64_t position = 0; position < windows->samples(); ++position) {
+      const auto window = plain.at(position) / windows->rows, start = position == 0 ? 0 : position - 1;
+      const auto bin = plain.at(position) % windows->rows, before = plain.at(start) % windows->rows;
+      if (plain.at(start) / windows->rows == window) CHECK(before / windows->block <= bin / windows->block);
+    }
+    const auto window = random.below(windows->bins.size());
+    windows->foremost = window * windows->rows + random.below(windows->bins[window]);
+    WindowOrder swapped(windows, key, 0), later(windows, key, 1);
+    CHECK(swapped.at(0) == *windows->foremost);
+    std::uint64_t moved = 0;
+    for (std::uint64_t position = 0; position < windows->samples(); ++position) {
+      CHECK(swapped.inverse(swapped.at(position)) == position);
+      CHECK(later.at(position) == plain.at(position));
+      moved += swapped.at(position) != plain.at(position);
+    }
+    CHECK(moved == 0 || moved == 2);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -132,4 +162,5 @@ int main() {
   the_known_example_packs_as_known();
   what_cannot_be_packed_is_refused();
   an_epoch_visits_every_bin_once_window_by_window();
+  bins_that_stand_by_length_leave_their_block_for_nothing_but_the_first_place();
 }

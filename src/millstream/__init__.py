@@ -19,6 +19,7 @@ from millstream.batches import (
     CompletionTracker,
     Topology,
     TrainingBatch,
+    check_isolation,
     distribute,
     register_balancer,
 )
@@ -43,7 +44,20 @@ from millstream.errors import (
     UnknownLength,
     WaitTimeout,
 )
-from millstream.loaders import DataLoader, MixedDataLoader, PretrainDataLoader, RowOrigin, Span, merge_states, per_row
+from millstream.loaders import (
+    ConversationDataLoader,
+    DataLoader,
+    MixedDataLoader,
+    PretrainDataLoader,
+    RowOrigin,
+    Span,
+    corrupt_spans,
+    fill_in_the_middle,
+    mask_tokens,
+    merge_states,
+    per_row,
+)
+from millstream.loaders.looking import lint
 from millstream.records import DataProcessor, Recipe, Reject, register_processor
 from millstream.sources import Record, RecordFormat, register_format
 from millstream.store import TokenStore, TokenStoreWriter
@@ -64,6 +78,7 @@ __all__ = [
     "ClosedError",
     "CompletionTracker",
     "CompressionError",
+    "ConversationDataLoader",
     "DataLoader",
     "DataProcessor",
     "FingerprintError",
@@ -92,9 +107,14 @@ __all__ = [
     "TrainingBatch",
     "UnknownLength",
     "WaitTimeout",
+    "check_isolation",
+    "corrupt_spans",
     "distribute",
+    "fill_in_the_middle",
+    "lint",
     "load",
     "load_tokenizer",
+    "mask_tokens",
     "merge_states",
     "per_row",
     "prepare",

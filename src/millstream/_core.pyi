@@ -171,7 +171,7 @@ def pack(lengths: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C'
 class OrderSpec:
     """A shuffle of some number of samples under a key."""
 
-    def __init__(self, shuffle: str, samples: int, key: int = 0, block_samples: int = 1, group_blocks: int = 1, window_bins: Sequence[int] | None = None, window_rows: int = 1, first_in_order: bool = False) -> None: ...
+    def __init__(self, shuffle: str, samples: int, key: int = 0, block_samples: int = 1, group_blocks: int = 1, window_bins: Sequence[int] | None = None, window_rows: int = 1, first_in_order: bool = False, unit: int = 1, window_block: int = 0, foremost: int | None = None) -> None: ...
 
     @property
     def samples(self) -> int: ...
@@ -247,7 +247,7 @@ class StoreFiles:
 class Packing:
     """Documents of a store in bins of a capacity, window by window."""
 
-    def __init__(self, store: StoreFiles, window_documents: int, capacity: int, key: int | None = None, alone: bool = False, documents: int | None = None) -> None: ...
+    def __init__(self, store: StoreFiles, window_documents: int, capacity: int, key: int | None = None, fill: str = 'best_fit', documents: int | None = None, budget: int = 0, unit: int = 0) -> None: ...
 
     @property
     def samples(self) -> int:
@@ -266,6 +266,10 @@ class Packing:
         Tokens that lie in bins, tokens that fit none, empty documents, most documents of a bin.
         """
 
+    @property
+    def longest(self) -> int:
+        """The first bin that holds a longest document, where bins go by length."""
+
     def documents(self, sample: int) -> list[int]:
         """Documents of a bin, in order."""
 
@@ -280,10 +284,10 @@ class FeedSource:
 class Feed:
     """A plan joined with the stores it speaks of."""
 
-    def __init__(self, sources: Sequence[FeedSource], plan: Plan, length: int, labels: str, pad_id: int, id_bytes: int, mean_of: str = 'targets') -> None: ...
+    def __init__(self, sources: Sequence[FeedSource], plan: Plan, length: int, labels: str, pad_id: int, id_bytes: int, mean_of: str = 'targets', unit: int = 0) -> None: ...
 
-    def batch_bytes(self, rows: int) -> int:
-        """Bytes of the buffer of a batch of so many rows."""
+    def batch_bytes(self, samples: int) -> int:
+        """Bytes of the buffer of a batch of so many samples."""
 
     def scratch_bytes(self, clock: Clock, threads: int) -> int:
         """Bytes that so many threads need besides buffers."""
@@ -331,6 +335,10 @@ class Batch:
         """
         Targets of a whole update on all ranks, what they weigh in hundredths, and segments that have any.
         """
+
+    @property
+    def length(self) -> int:
+        """Places of a row."""
 
     @property
     def isolated(self) -> bool: ...

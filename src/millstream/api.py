@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from millstream.compression import LEVEL
-from millstream.errors import SourceError
-from millstream.loaders import PretrainDataLoader
-from millstream.loaders.raw import RawSettings, ReadingKeywords
+from millstream.errors import RecipeError, SourceError
+from millstream.loaders import ConversationDataLoader, PretrainDataLoader
+from millstream.loaders.chat_keywords import ChatKeywords, prepared_chat
+from millstream.loaders.raw import CuttingKeywords, RawSettings
 from millstream.loaders.settings import parse_bytes, positive
+from millstream.loaders.told import holds_chats
 from millstream.parts.cache import default_cache_dir
 from millstream.parts.policy import OnBad
 from millstream.parts.prepare import Making, Means, cpus, prepare_store
@@ -64,11 +66,18 @@ class PrepareReport:
         return self.tokens / max(self.seconds, 1e-9)
 
 
+class PrepareKeywords(CuttingKeywords, ChatKeywords, total=False):
+    """How files are read, and how conversations become tokens; `format` is about both."""
+
+
 def prepare(
     source: Any,
     output: Where,
     tokenizer: object = "bpe",
     *,
+    kind: Literal["text", "chat"] = "text",
+    max_length: int | None = None,
+    file_format: str | None = None,
     workers: int | None = None,
     recipe: Recipe | Sequence[Any] | Where | None = None,
     on_bad: OnBad = "error",
@@ -88,7 +97,7 @@ def prepare(
     before: Callable[[Record], None] | None = None,
     after: Callable[[Record, Any], None] | None = None,
     progress: OnProgress | None = None,
-    **reading: Unpack[ReadingKeywords],
+    **keywords: Unpack[PrepareKeywords],
 ) -> PrepareReport:
     """Turn a raw corpus into a token store; the same input gives the same bytes, whatever the number of workers.
 
@@ -98,7 +107,7 @@ def prepare(
     Each document ends with the `eos` token; special tokens that are spelled out in a text are text, unless
     `special_tokens="ids"`.
 
-    `reading` says which files are read, and how: `format`, `include`, `exclude`, `text_field`, `documents` (what a
+    `keywords` say which files are read, and how: `format`, `include`, `exclude`, `text_field`, `documents` (what a
     document is in a text file: the "file", a "line", or what is between two `separator`s), `separator`, `encoding`,
     `on_invalid`, `max_document_bytes`, `max_expansion` and `chunk_bytes`.
 
@@ -110,6 +119,11 @@ def prepare(
     only itself. A run that was killed goes on where it was with `resume=True`. `compress=True`, or a level of zstd,
     packs the tokens of the store in blocks, which loaders read more slowly.
 
+    `kind="chat"` reads conversations, of which each token is kept with its weight in the loss, for
+    `ConversationDataLoader` (docs/chat.md). `keywords` then say how they become tokens, as that loader takes them
+    (`chat_template`, `train`, `truncation`, …); `max_length` is the most tokens of one, `format` names the format of
+    the rows ("messages", "sharegpt", …), and `file_format` that of files whose names do not tell.
+
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "a.jsonl").write_text('{"text": "the mill"}\\n{"text": "the stream"}\\n')
@@ -117,14 +131,20 @@ def prepare(
     >>> report.documents, report.tokens, report.skipped
     (2, 20, {})
     """
-    unknown = reading.keys() - ReadingKeywords.__annotations__.keys()
+    unknown = keywords.keys() - PrepareKeywords.__annotations__.keys()
     if unknown:
         raise TypeError(f"prepare() got an unexpected keyword argument {min(unknown)!r}")
+    chat = None
+    if kind == "chat":
+        own = {"eos": eos, "special_tokens": special_tokens, "dtype": dtype}
+        given = {name: value for name, value in own.items() if value not in (None, "auto")}
+        chat = prepared_chat({**keywords, **given}, tokenizer, max_length)
+    reading = _reading(kind, keywords, file_format, max_length)
     raw = RawSettings(recipe, on_bad, eos, reading)
-    how, found = raw.how(), raw.found(source)
+    how, found = replace(raw.how(), whole_rows=chat is not None), raw.found(source)
     if special_tokens is not None:
         tokenizer = load_tokenizer(tokenizer, special_tokens=special_tokens)
-    making = Making(how, Recipe.of(recipe), tokenizer, eos, dtype, _packing(compress), before, after)
+    making = Making(how, Recipe.of(recipe), tokenizer, eos, dtype, _packing(compress), before, after, chat)
     make, processors = _engine(engine)
     means = Means(
         workers=processors if workers is None else positive("workers", workers),
@@ -139,6 +159,20 @@ def prepare(
         progress=progress or _to_nobody,
     )
     return _prepared(found, Path(output), making, means)
+
+
+def _reading(kind: str, keywords: Mapping[str, Any], file_format: str | None, max_length: int | None) -> dict[str, Any]:
+    """Those of the keywords that say how files are read; what is about conversations is refused for texts."""
+    reading = {name: value for name, value in keywords.items() if name in CuttingKeywords.__annotations__}
+    if kind == "chat":
+        return {**reading, "format": file_format}
+    if kind != "text":
+        raise RecipeError(f"kind={kind!r} is unknown", hint='choose "text" or "chat"')
+    asked = {**keywords, "max_length": max_length, "file_format": file_format}
+    for name, value in asked.items():
+        if name not in reading and name != "format" and value is not None:
+            raise RecipeError(f"{name}= is about conversations, and texts are prepared", hint='pass kind="chat" too')
+    return {**reading, "format": keywords.get("format")}
 
 
 def _prepared(found: Found, path: Path, making: Making, means: Means) -> PrepareReport:
@@ -196,12 +230,18 @@ def _to_nobody(progress: object) -> None:
     """Nobody asked how far it is."""
 
 
-def load(path: Any, **settings: Any) -> PretrainDataLoader:
+def load(path: Any, **settings: Any) -> PretrainDataLoader | ConversationDataLoader:
     """Open the loader that fits what `path` holds, a store or raw files; settings are those of the loader.
+
+    Conversations are told by how a store was made, by a keyword that is about them, or by the fields of the first row.
 
     >>> from millstream.loaders.pretrain import example_loader
     >>> with load(example_loader().store, chunk_size=4, framework="numpy") as loader:
     ...     loader.get_num_batches()
     1
     """
-    return PretrainDataLoader(path, **settings)
+    return (
+        ConversationDataLoader(path, **settings)
+        if holds_chats(path, settings)
+        else PretrainDataLoader(path, **settings)
+    )

@@ -16,7 +16,8 @@ from chats.chatml import ATOMS, END, START, ChatML, bpe, byte_level, composing, 
 from millstream.chats.encode import Boundary, Encoder
 from millstream.chats.masks import Policy
 from millstream.chats.rendered import Kind
-from millstream.chats.supervised import Supervised, show
+from millstream.chats.shown import show
+from millstream.chats.supervised import Supervised
 from millstream.errors import RecipeError, RecordError
 from millstream.records.chat.conversation import Completion, Conversation, Message, Stretch, ToolCall
 from millstream.tokens import BPETokenizer, Tokenizer

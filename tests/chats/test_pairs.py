@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chats.chatml import bpe, encoder, talk
-from millstream.chats.pairs import Pair, PairLimit, encode_pairs, fit_pair
-from millstream.chats.supervised import Supervised, show
+from millstream.chats.pairs import Pair, PairLimit, fit_pair
+from millstream.chats.supervised import Supervised
 from millstream.errors import RecipeError
-from millstream.records.chat.conversation import Message, Preference
 
 lengths = st.integers(0, 60)
 
@@ -47,29 +45,3 @@ def test_a_pair_keeps_the_cap_the_same_prompt_and_answers_that_are_not_empty(
 def test_a_least_prompt_that_leaves_no_room_for_an_answer_is_refused() -> None:
     with pytest.raises(RecipeError, match="no room"):
         PairLimit(10, min_prompt=10)
-
-
-def test_both_sides_of_an_encoded_pair_follow_the_same_prompt() -> None:
-    prompt = talk("a", "b", "c").messages
-    rows = [
-        Preference(prompt, (Message("assistant", "yes"),), (Message("assistant", "\nno"),)),
-        Preference("1+1=", "2", "3"),
-    ]
-    found = encode_pairs(encoder(boundary="split"), rows)
-    chat, text = found.pairs
-    assert chat is not None and text is not None
-    assert show(chat.chosen, bpe().decode) == "⟦yes<|im_end|>⟧\n"
-    assert show(chat.rejected, bpe().decode) == "⟦\nno<|im_end|>⟧\n"
-    assert bpe().decode(chat.prompt.ids.tolist()).endswith("c<|im_end|>\n<|im_start|>assistant\n")
-    assert [bpe().decode(part.ids.tolist()) for part in text] == ["1+1=", "2<|endoftext|>", "3<|endoftext|>"]
-
-
-def test_pairs_that_are_cut_or_dropped_are_counted() -> None:
-    rows = [Preference("p" * 50, "yes", "no"), Preference((), (), ()), Preference("p", "y", "n")]
-    found = encode_pairs(encoder(boundary="split"), rows, PairLimit(20))
-    assert found.truncated == 1 and list(found.faults) == [1] and found.pairs[2] is not None
-
-
-def test_an_encoder_that_joins_prompt_and_answer_is_refused() -> None:
-    with pytest.raises(RecipeError, match="split"):
-        encode_pairs(encoder(), [])

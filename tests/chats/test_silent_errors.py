@@ -20,7 +20,8 @@ from millstream.chats.encode import Encoder
 from millstream.chats.pairs import Pair, PairLimit, fit_pair
 from millstream.chats.plain import with_control_tokens
 from millstream.chats.rendered import Kind
-from millstream.chats.supervised import Supervised, show
+from millstream.chats.shown import show
+from millstream.chats.supervised import Supervised
 from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
 from millstream.errors import LoaderError, RecipeError

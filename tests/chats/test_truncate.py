@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chats.chatml import bpe, encoder, talk
 from millstream.chats.encode import Encoded
 from millstream.chats.masks import Policy
-from millstream.chats.supervised import show
+from millstream.chats.shown import show
 from millstream.chats.truncate import Limit, Truncation
 from millstream.errors import RecipeError, RecordError
 from millstream.records.chat.conversation import Conversation, Document, Media, Message, ToolCall

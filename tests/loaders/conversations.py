@@ -90,7 +90,7 @@ class Chats:
 
     def loader(self, **given: Any) -> ConversationDataLoader:
         """Open a loader; on the growing road it makes its store while it delivers rows."""
-        shared = {"framework": "numpy", "max_length": LENGTH, "packing": self.packing, **given}
+        shared = {"framework": "numpy", "max_length": LENGTH, "pad_to": "max_length", "packing": self.packing, **given}
         if self.road == "prepared":
             return ConversationDataLoader(_prepared(self.sizes, len(self.sizes) % 2 or None), **shared)
         how = {"tokenizer": bpe(), "reading": {"chunk_bytes": CHUNK_BYTES}, "cache_dir": self.cache, **CHAT}

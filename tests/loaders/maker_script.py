@@ -41,6 +41,7 @@ def main(source: str, cache: str, packing: str, rank: str, ranks: str, deadline:
             tokenizer=bpe(),
             max_length=LENGTH,
             packing=packing == "1",
+            pad_to="max_length",
             cache_dir=cache,
             reading={"chunk_bytes": CHUNK_BYTES},
             batch_size=4 // int(ranks),

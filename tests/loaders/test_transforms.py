@@ -122,7 +122,7 @@ def test_rows_see_their_positions_where_documents_are_isolated(path: Path) -> No
     with open_noisy(path, transforms=[look], batch_size=1) as loader:
         loader.next()
 
-    assert seen == [{"input_ids", "labels", "position_ids"}, {"input_ids", "labels"}]
+    assert seen == [{"input_ids", "labels", "length", "position_ids"}, {"input_ids", "labels", "length"}]
 
 
 def test_a_mixture_transforms_its_rows_too(path: Path) -> None:

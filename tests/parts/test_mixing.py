@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from laws import examples
 from millstream.order.shuffle import SampleOrder
-from millstream.parts.mixing import Held, mixed
+from millstream.parts.mixing import Held, Mixing, mixed
 from millstream.parts.part import Part
 
 lengths = st.lists(st.lists(st.integers(0, 6), max_size=8), min_size=1, max_size=6)
@@ -40,7 +40,7 @@ def test_documents_stay_whole_and_keep_their_origins_in_a_keyed_order(
         order = SampleOrder(len(texts), seed=seed, name="\0mixing").at(np.arange(len(texts)), epoch=number)
         texts = [texts[int(place)] for place in order]
 
-    group = mixed(held(parts), seed, number)
+    group = mixed(held(parts), Mixing(seed), number)
 
     starts = [0, *group.ends.tolist()]
     assert [group.tokens[a:b].tolist() for a, b in pairwise(starts)] == [text for text, _ in texts]

@@ -4,6 +4,7 @@ from millstream.batches.batch import TrainingBatch
 from millstream.batches.completion import CompletionTracker
 from millstream.batches.distribute import Balancer, distribute, register_balancer
 from millstream.batches.engine import Engine, EngineSettings
+from millstream.batches.isolation import check_isolation
 from millstream.batches.pool import BatchPool, PoolStats
 from millstream.batches.queue import BatchQueue, QueueStats
 from millstream.batches.topology import Topology
@@ -19,6 +20,7 @@ __all__ = [
     "QueueStats",
     "Topology",
     "TrainingBatch",
+    "check_isolation",
     "distribute",
     "register_balancer",
 ]

@@ -14,19 +14,21 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream._core import Batch
+from millstream.batches.answers import AnswerFields
 from millstream.errors import BatchError
 from millstream.tensors import FRAMEWORKS, backend
 
 NO_LOSS = -100
 COLUMNS = ("input_ids", "labels", "position_ids")
 MASKS = ("attention_mask", "loss_mask")
-ROW_FACTS = ("source", "filler", "cut_tokens")
+ROW_FACTS = ("source", "filler", "cut_tokens", "label", "kl_document")
 """Entries of the metadata that hold one value per row."""
+_SUMS = ("rows", "tokens", "pairs")
 MODEL_FIELDS = ("input_ids", "attention_mask", "labels", "position_ids")
 FIELDS = (*COLUMNS, *MASKS, "loss_weights", "cu_seqlens", "max_seqlen", "seq_idx")
 
 
-class TrainingBatch:
+class TrainingBatch(AnswerFields):
     """Rows that are ready to train on.
 
     >>> batch = TrainingBatch(np.array([[5, 6, 7]]), np.array([[6, 7, -100]]), framework="numpy")
@@ -37,8 +39,8 @@ class TrainingBatch:
     """
 
     __slots__ = (
-        "_attention_mask", "_lengths", "_loss_mask", "_native", "cu_seqlens", "framework", "input_ids",
-        "labels", "loss_weights", "max_seqlen", "metadata", "position_ids",
+        "_attention_mask", "_lengths", "_loss_mask", "_native", "cu_seqlens", "dense_mask", "framework", "input_ids",
+        "kl", "labels", "loss_weights", "max_seqlen", "metadata", "position_ids",
     )  # fmt: skip
 
     def __init__(
@@ -52,6 +54,7 @@ class TrainingBatch:
         cu_seqlens: Any = None,
         max_seqlen: int | None = None,
         loss_weights: Any = None,
+        dense_mask: bool = False,
         metadata: dict[str, Any] | None = None,
         native: Batch | None = None,
     ) -> None:
@@ -65,6 +68,10 @@ class TrainingBatch:
         self.max_seqlen = max_seqlen
         self.loss_weights = loss_weights
         """What each label weighs in the loss; None where all weigh 0 or 1, as `loss_mask` says."""
+        self.dense_mask = dense_mask
+        """Whether `attention_mask` of isolated rows is the dense mask, for models that know no other way."""
+        self.kl: TrainingBatch | None = None
+        """Of KTO rows: each prompt with the answer of another row."""
         self._attention_mask = self._loss_mask = None
         if metadata is None:
             rows, length = (int(size) for size in input_ids.shape)
@@ -88,11 +95,13 @@ class TrainingBatch:
 
     @property
     def attention_mask(self) -> Any:
-        """1 for real tokens, 0 for padding; None for isolated rows, whose mask is no mere padding mask."""
-        if self.cu_seqlens is not None:
+        """1 for real tokens, 0 for padding. Isolated rows have no such mask: None, or the dense one if asked for."""
+        isolated = self.cu_seqlens is not None
+        if isolated and not self.dense_mask:
             return None
         if self._attention_mask is None:
-            self._attention_mask = backend(self.framework).from_numpy(self._attention())
+            make = backend(self.framework).from_numpy
+            self._attention_mask = self.dense_attention_mask() if isolated else make(self._attention())
         return self._attention_mask
 
     @property
@@ -137,12 +146,13 @@ class TrainingBatch:
         return backend(self.framework).from_numpy(mask[:, None])
 
     def __getitem__(self, name: str) -> Any:
-        if name not in FIELDS:
-            raise KeyError(name)
-        return getattr(self, name)
+        return getattr(self, name) if name in FIELDS else self._answer_field(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in FIELDS and getattr(self, str(name)) is not None
+        try:
+            return self[str(name)] is not None
+        except KeyError:
+            return False
 
     def keys(self) -> Iterator[str]:
         """Names of what a model takes, as far as it is there: `model(**batch)` works (with labels="same" for models
@@ -156,19 +166,21 @@ class TrainingBatch:
     def copy(self) -> TrainingBatch:
         """Copy everything into memory of its own, so that the loader may reuse its buffer."""
         make = backend(self.framework).from_numpy
-        return self._with(lambda name: make(self._numpy(name).copy()), self.framework)
+        copied = self._with(lambda name: make(self._numpy(name).copy()), self.framework)
+        copied.kl = self.kl and self.kl.copy()
+        return copied
 
     def split(self, parts: int) -> list[TrainingBatch]:
-        """Cut the rows into `parts` neighbouring batches that differ by at most one row; tensors are views.
+        """Cut the rows into `parts` neighbouring batches that differ by at most one row (or pair); tensors are views.
 
         >>> [piece.metadata["rows"] for piece in TrainingBatch.empty(5, 2).split(2)]
         [3, 2]
         """
         if parts < 1:
             raise BatchError(f"a batch is split into at least 1 part, not {parts}")
-        rows = int(self._tensor("input_ids").shape[0])
-        bounds = [part * (rows // parts) + min(part, rows % parts) for part in range(parts + 1)]
-        return [self._rows(start, stop) for start, stop in pairwise(bounds)]
+        samples = int(self._tensor("input_ids").shape[0]) // self.unit
+        bounds = [part * (samples // parts) + min(part, samples % parts) for part in range(parts + 1)]
+        return [self._rows(start * self.unit, stop * self.unit) for start, stop in pairwise(bounds)]
 
     @classmethod
     def merge(cls, batches: Iterable[TrainingBatch]) -> TrainingBatch:
@@ -192,8 +204,10 @@ class TrainingBatch:
             merged._lengths = np.concatenate([part._real_lengths() for part in parts])
         if merged.max_seqlen is not None:
             merged.max_seqlen = max(part.max_seqlen or 0 for part in parts)
-        rows, tokens = (sum(part.metadata[key] for part in parts) for key in ("rows", "tokens"))
-        merged.metadata = {**parts[0].metadata, "rows": rows, "tokens": tokens}
+        sums = {key: sum(part.metadata[key] for part in parts) for key in _SUMS if key in parts[0].metadata}
+        merged.metadata = {**parts[0].metadata, **sums}
+        if mismatched := [part.kl for part in parts if part.kl is not None]:
+            merged.kl = TrainingBatch.merge(mismatched)
         for fact in ROW_FACTS:
             if fact in merged.metadata:
                 merged.metadata[fact] = [value for part in parts for value in part.metadata[fact]]
@@ -234,6 +248,8 @@ class TrainingBatch:
         """Let go of the tensors; the buffer returns to the pool when no other tensor looks at it."""
         self.input_ids = self.labels = self.position_ids = self.cu_seqlens = self.loss_weights = None
         self._lengths = self._native = self._attention_mask = self._loss_mask = None
+        if self.kl is not None:
+            self.kl.release()
 
     def to(self, target: str) -> TrainingBatch:
         """Convert to another framework ("numpy", "torch", "jax", "mlx") or move to a device ("cuda:0")."""
@@ -241,9 +257,12 @@ class TrainingBatch:
             if target == self.framework:
                 return self
             make = backend(target).from_numpy
-            return self._with(lambda name: make(self._numpy(name)), target)
-        move = backend(self.framework).to_device
-        return self._with(lambda name: move(self._tensor(name), target), self.framework)
+            moved = self._with(lambda name: make(self._numpy(name)), target)
+        else:
+            move = backend(self.framework).to_device
+            moved = self._with(lambda name: move(self._tensor(name), target), self.framework)
+        moved.kl = self.kl and self.kl.to(target)
+        return moved
 
     def _with(self, field: Callable[[str], Any], framework: str) -> TrainingBatch:
         """Make a batch of the same facts with every tensor made anew by `field`."""
@@ -256,6 +275,7 @@ class TrainingBatch:
             cu_seqlens=None if self.cu_seqlens is None else field("cu_seqlens"),
             loss_weights=None if self.loss_weights is None else field("loss_weights"),
             max_seqlen=self.max_seqlen,
+            dense_mask=self.dense_mask,
             metadata={key: list(value) if isinstance(value, list) else value for key, value in self.metadata.items()},
         )
 
@@ -270,7 +290,9 @@ class TrainingBatch:
         lengths = None if self.lengths is None else self.lengths[start:stop]
         facts = {fact: self.metadata[fact][start:stop] for fact in ROW_FACTS if fact in self.metadata}
         tokens = (stop - start) * length if lengths is None else int(lengths.sum())
-        return TrainingBatch(
+        if "pairs" in self.metadata:
+            facts["pairs"] = (stop - start - sum(facts.get("filler", ()))) // 2
+        part = TrainingBatch(
             self.input_ids[start:stop],
             self.labels[start:stop],
             framework=self.framework,
@@ -279,6 +301,7 @@ class TrainingBatch:
             loss_weights=None if self.loss_weights is None else self.loss_weights[start:stop],
             cu_seqlens=starts,
             max_seqlen=longest,
+            dense_mask=self.dense_mask,
             metadata={
                 **self.metadata,
                 **facts,
@@ -286,6 +309,8 @@ class TrainingBatch:
                 "tokens": tokens,
             },
         )
+        part.kl = self.kl and self.kl._rows(start, stop)
+        return part
 
     def _numpy(self, name: str) -> npt.NDArray[Any]:
         array: npt.NDArray[Any] = backend(self.framework).to_numpy(self._tensor(name))
@@ -300,7 +325,7 @@ class TrainingBatch:
     def _kind(self) -> tuple[object, ...]:
         """What batches must have in common to be merged."""
         fields = [name for name in ("position_ids", "cu_seqlens", "loss_weights") if getattr(self, name) is not None]
-        facts = [fact for fact in ROW_FACTS if fact in self.metadata]
+        facts = [fact for fact in (*ROW_FACTS, "pairs") if fact in self.metadata]
         return self.framework, tuple(self._tensor("input_ids").shape[1:]), *fields, *facts
 
     def _real_lengths(self) -> npt.NDArray[np.int32]:

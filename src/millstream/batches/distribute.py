@@ -32,21 +32,22 @@ def distribute(
     [4, 1, 0]
 
     Args:
-        batch: All rows of a step.
+        batch: All rows of a step; of pairs, which stay together, every "row" below means both.
         topology: The ranks.
         balance: "rows": neighbours, cut as loaders cut a step; "tokens": longest row first, always to the rank with the
             fewest real tokens; a name given to `register_balancer`; or a function.
         batch_size: Rows of a full batch of one rank; by default as few as suffice for all rows.
     """
     ranks = topology.data_world_size
-    rows = int(batch._tensor("input_ids").shape[0])
+    rows = int(batch._tensor("input_ids").shape[0]) // batch.unit
     most = -(-rows // ranks) if batch_size is None else batch_size
     if most * ranks < rows:
         raise BatchError(
             f"{rows} rows do not fit into {ranks} data ranks of {most} rows",
             hint=f"pass batch_size={-(-rows // ranks)} or more, or leave it out",
         )
-    shares = balancer(balance)(batch._real_lengths().tolist(), ranks, most)
+    lengths = batch._real_lengths().reshape(rows, batch.unit).sum(axis=1)
+    shares = balancer(balance)(lengths.tolist(), ranks, most)
     if len(shares) != ranks or sorted(row for share in shares for row in share) != list(range(rows)):
         raise BatchError(
             f"balance={balance!r} did not give each of {rows} rows to one of {ranks} data ranks",
@@ -110,9 +111,9 @@ def balancer(balance: str | Balancer) -> Balancer:
 
 
 def _gathered(batch: TrainingBatch, rows: Sequence[int]) -> TrainingBatch:
-    """Give these rows: a view of neighbours, else a copy."""
+    """Give these rows, or pairs of rows: a view of neighbours, else a copy."""
     runs = [[row for _, row in run] for _, run in groupby(enumerate(rows), lambda each: each[1] - each[0])]
-    pieces = [batch._rows(run[0], run[-1] + 1) for run in runs]
+    pieces = [batch._rows(run[0] * batch.unit, (run[-1] + 1) * batch.unit) for run in runs]
     if len(pieces) > 1:
         return TrainingBatch.merge(pieces)
     return pieces[0] if pieces else batch._rows(0, 0)

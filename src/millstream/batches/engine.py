@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from millstream._core import (
     Batch,
@@ -28,6 +29,8 @@ from millstream._core import (
 )
 from millstream.errors import BudgetError, ClosedError, StoreError
 from millstream.store.layout import Layout
+
+Fill = Literal["best_fit", "alone", "by_length"]
 
 
 @dataclass(frozen=True)
@@ -72,12 +75,17 @@ def packing_of(
     capacity: int,
     key: int | None,
     *,
-    alone: bool = False,
+    fill: Fill = "best_fit",
     documents: int | None = None,
+    budget: int = 0,
+    unit: int = 0,
 ) -> Packing:
-    """Pack the documents of a store, or the first so many, into bins: one pass over their lengths."""
+    """Put the documents of a store, or the first so many, into bins: one pass over their lengths.
+
+    Bins "by_length" hold a row, or as many as are within the budget when all are padded to a multiple of `unit`.
+    """
     try:
-        return Packing(store_files(layout), window_documents, capacity, key, alone, documents)
+        return Packing(store_files(layout), window_documents, capacity, key, fill, documents, budget, unit)
     except DataError as error:
         raise data_error(error) from None
 

@@ -6,7 +6,9 @@ jinja.py      any other, in a sandbox
 rendered.py   what comes out of them: pieces that know where they come from
 masks.py      which pieces are trained, and how much
 encode.py     pieces and weights become tokens and weights, many rows at once: Encoder
-truncate.py   rows that are too long
+kinds.py      what rows are about: conversations, preferences, judged answers, judged steps
+answers.py    answers become documents of a store: pairs, labels, steps
+truncate.py   rows that are too long; pairs.py: two answers to one prompt
 check.py      templates that would train a model wrong
 settings.py   all of that in one value: ChatSettings
 block.py      a block of raw rows, encoded

@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream.chats.answers import encode_kind
 from millstream.chats.encode import Encoded, Encoder
+from millstream.chats.explode import exploded
+from millstream.chats.kinds import RowKind
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
-from millstream.records.chat.block import parse_block
-from millstream.records.chat.conversation import ChatRow
+from millstream.records.chat.block import ParsedBlock, parse_block
+from millstream.records.chat.conversation import ChatRow, Conversation
 from millstream.records.chat.parser import RowParser
 from millstream.sources import BadRecord, RecordBlock
 from millstream.sources.chunk import KEPT_BYTES
@@ -39,10 +42,20 @@ class EncodedBlock:
     notes: Counter[str] = field(default_factory=Counter)
 
 
-def encode_block(block: RecordBlock, parser: RowParser, encoder: Encoder, limit: Limit) -> EncodedBlock:
-    """Parse, render, encode and shorten the rows of a block."""
+def encode_block(
+    block: RecordBlock,
+    parser: RowParser,
+    encoder: Encoder,
+    limit: Limit,
+    kind: RowKind = "chat",
+    *,
+    explode: bool = False,
+) -> EncodedBlock:
+    """Parse, render, encode and shorten the rows of a block, which are all of one kind."""
     parsed = parse_block(block, parser)
-    encoded = _in_slices(encoder, parsed.rows, limit)
+    if explode:
+        parsed = _exploded(parsed)
+    encoded = _in_slices(encoder, parsed.rows, kind, limit)
     rows: list[Supervised] = []
     places: list[int] = []
     for place, made in zip(parsed.places, encoded.rows, strict=True):
@@ -66,11 +79,21 @@ def encode_block(block: RecordBlock, parser: RowParser, encoder: Encoder, limit:
     )
 
 
-def _in_slices(encoder: Encoder, rows: list[ChatRow], limit: Limit) -> Encoded:
+def _exploded(parsed: ParsedBlock) -> ParsedBlock:
+    """A row for each answer."""
+    made = ParsedBlock(bad=parsed.bad)
+    for place, row in zip(parsed.places, parsed.rows, strict=True):
+        rows = exploded(row) if isinstance(row, Conversation) else [row]
+        made.rows += rows
+        made.places += [place] * len(rows)
+    return made
+
+
+def _in_slices(encoder: Encoder, rows: list[ChatRow], kind: RowKind, limit: Limit) -> Encoded:
     """Encode some hundred rows at a time: what they are laid out in then stays in the processor's cache."""
     whole = Encoded([])
     for begin in range(0, len(rows), SLICE_ROWS):
-        part = encoder.encode(rows[begin : begin + SLICE_ROWS], limit)
+        part = encode_kind(rows[begin : begin + SLICE_ROWS], kind, encoder, limit)
         whole.rows += part.rows
         whole.faults.update((begin + row, fault) for row, fault in part.faults.items())
         whole.counts += part.counts

@@ -50,7 +50,7 @@ class Encoded:
         except RecordError as fault:
             self.faults[row] = fault
         except MillstreamError as error:
-            self.faults[row] = RecordError("cannot be encoded", error.message, error.hint)
+            self.faults[row] = RecordError("cannot be encoded", error.message, hint=error.hint)
 
 
 class Encoder:
@@ -149,14 +149,18 @@ class Encoder:
         """A row as pieces. Texts without a template are what the assistant says, and end as documents end."""
         if isinstance(row, Conversation):
             if self.template is None:
-                raise RecordError("no template", "the row is a conversation", hint="pass a template to the encoder")
+                raise RecordError(
+                    "no template",
+                    "the row is a conversation",
+                    hint='pass chat_template="chatml", or the one of your model',
+                )
             return self.template.render(row)
         if isinstance(row, Document):
             prompt, answer = "", row.text
         elif isinstance(row, Completion):
             prompt, answer = row.prompt, row.completion
         else:
-            raise RecordError("wrong kind", f"{type(row).__name__} is more than one row", hint="use encode_pairs")
+            raise RecordError("wrong kind", f"{type(row).__name__} is more than one row", hint="use encode_kind")
         pieces = [
             Piece(prompt, Kind.content, 0, True, "user"),
             Piece(answer, Kind.content, 1, True, "assistant"),

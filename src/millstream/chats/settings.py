@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from millstream.chats.encode import Boundary, Encoder
+from millstream.chats.kinds import RowKind, check_kind, kind_of_format
 from millstream.chats.masks import Policy
 from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
+from millstream.errors import RecipeError
+from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.options import Options
+from millstream.sources import FoundFile, Reading
 from millstream.tokens import Tokenizer
 from millstream.tokens.tokenizer import fingerprint_of
 
@@ -37,15 +42,20 @@ class ChatSettings:
     strict: bool = False
     add_control_tokens: bool = False
     check_template: bool = True
+    explode: bool = False
+    """Whether each answer of the assistant becomes a row of its own, as inference saw it."""
+    kind: RowKind | None = None
+    """What rows are about; None: `format`, or the first row, says so."""
 
     @property
     def identity(self) -> list[Any]:
         """What tokens depend on, as JSON."""
         template = None if self.template is None else self.template.fingerprint
-        flags = [self.boundary, self.trust_content, self.strict, self.add_control_tokens]
+        flags = [self.boundary, self.trust_content, self.strict, self.add_control_tokens, self.explode]
         options = [dict(self.options.columns), dict(self.options.roles)]
         ways = [self.options.inline_think, self.options.calls_in_text]
-        return [_VERSION, template, self.format, options, ways, asdict(self.policy), asdict(self.limit), flags]
+        kind = self.kind or (self.format and kind_of_format(self.format))
+        return [_VERSION, template, self.format, kind, options, ways, asdict(self.policy), asdict(self.limit), flags]
 
     @property
     def description(self) -> dict[str, Any]:
@@ -53,11 +63,28 @@ class ChatSettings:
         return {
             "template": None if self.template is None else self.template.name,
             "format": self.format,
+            "kind": self.kind,
             "train": asdict(self.policy),
             "max_length": self.limit.max_length,
             "truncation": self.limit.truncation,
             "boundary": self.boundary,
+            "explode": self.explode,
         }
+
+    def decided(self, files: Sequence[FoundFile], reading: Reading) -> ChatSettings:
+        """The settings with the kind of rows: that of `format`, or of the first row that can be used."""
+        kind = self.kind
+        if kind is None:
+            formats = iter([self.format]) if self.format else (format_of_rows(f, reading, self.options) for f in files)
+            kind = kind_of_format(next((name for name in formats if name), None))
+        if self.explode and (kind, self.policy.train) != ("chat", "assistant"):
+            raise RecipeError(
+                'history_reasoning="explode" makes a row of each answer, which does not go with '
+                f"train={self.policy.train!r} and rows of the kind {kind!r}",
+                hint="leave one of them out",
+            )
+        check_kind(kind, self.policy.train, self.limit.truncation, self.limit.max_length)
+        return replace(self, kind=kind)
 
     def encoder(self, tokenizer: Tokenizer) -> Encoder:
         """Make what encodes rows, once; refuses a template that would train the tokenizer's model wrong."""
@@ -73,11 +100,13 @@ class ChatSettings:
             return encoder
 
     def _encoder(self, tokenizer: Tokenizer) -> Encoder:
+        # Where only the last turn of a row is trained, a template may render earlier ones as it likes.
+        answers = self.kind not in (None, "chat")
         return Encoder(
             tokenizer,
             self.template,
-            policy=self.policy,
-            boundary=self.boundary,
+            policy=replace(self.policy, train="last") if answers or self.explode else self.policy,
+            boundary="split" if answers else self.boundary,
             trust_content=self.trust_content,
             strict=self.strict,
             add_control_tokens=self.add_control_tokens,

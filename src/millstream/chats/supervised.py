@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,19 +40,3 @@ class Supervised:
     def cut(self, start: int, stop: int) -> Supervised:
         """The tokens [start, stop) as a row that is marked as truncated."""
         return replace(self.part(start, stop), truncated=True)
-
-
-def show(row: Supervised, decode: Callable[[Sequence[int]], str]) -> str:
-    """The decoded row, what is trained between ⟦ and ⟧; other weights than 1 are written after it.
-
-    >>> row = Supervised(np.array([72, 105, 33], np.uint32), np.array([0, 1, 0.5], np.float32), np.zeros(3, np.int32))
-    >>> show(row, lambda ids: "".join(map(chr, ids)))
-    'H⟦i⟧⟦!⟧×0.5'
-    """
-    borders = np.flatnonzero(np.diff(row.weights)) + 1
-    shown = []
-    for start, stop in zip([0, *borders.tolist()], [*borders.tolist(), len(row)], strict=True):
-        text = decode(row.ids[start:stop].tolist())
-        weight = float(row.weights[start]) if start < stop else 0.0
-        shown.append(text if not weight else f"⟦{text}⟧" + ("" if weight == 1 else f"×{weight:g}"))
-    return "".join(shown)

@@ -13,6 +13,7 @@ from millstream.cli import show
 from millstream.cli.loader import add_run_arguments, open_loader
 from millstream.cli.progress import shown_progress
 from millstream.errors import LoaderError
+from millstream.loaders.pretrain import USUAL_ROW
 from millstream.stats.progress import Progress
 from millstream.store import TokenStore
 
@@ -47,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure and report."""
     chosen = {name: getattr(arguments, name) for name in ("threads", "prefetch")}
     settings = {name: value for name, value in chosen.items() if value is not None}
+    arguments.chunk_size = USUAL_ROW if arguments.chunk_size is None else arguments.chunk_size
     with TokenStore(arguments.store, dtype=arguments.dtype) as store:
         rows = max(len(store) - 1, 0) // max(arguments.chunk_size, 1)
         if rows < arguments.batch_size * arguments.world_size:

@@ -8,9 +8,9 @@ from typing import Any
 
 from millstream.cli import show
 from millstream.cli.inspect import tokenizer_for
-from millstream.cli.loader import add_run_arguments, open_loader, open_state
+from millstream.cli.loader import Loader, add_run_arguments, open_loader, open_state
 from millstream.errors import LoaderError, StoreError
-from millstream.loaders import PretrainDataLoader, RowOrigin, Span
+from millstream.loaders import RowOrigin, Span
 from millstream.parts.raw import RawRecord, raw_record
 from millstream.stats.figures import visible
 from millstream.store import TokenStore
@@ -111,7 +111,7 @@ def _preview(span: dict[str, Any]) -> str:
     return "" if span["text"] is None else show.one_line(span["text"], width=48)
 
 
-def _document(loader: PretrainDataLoader, store: TokenStore, arguments: argparse.Namespace) -> int:
+def _document(loader: Loader, store: TokenStore, arguments: argparse.Namespace) -> int:
     document = arguments.document
     if not 0 <= document < store.documents:
         raise StoreError(

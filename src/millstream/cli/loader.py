@@ -5,21 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from millstream.errors import LoaderError, StateError
-from millstream.loaders import PretrainDataLoader
+from millstream.loaders import ConversationDataLoader, PretrainDataLoader
 from millstream.loaders.phases import DAMAGED, load_run
 from millstream.loaders.state import FORMAT
 from millstream.store import TokenStore
+from millstream.store.weights import WEIGHTED
 
-DEFAULTS = {"chunk_size": 2048, "batch_size": 8, "seed": 0, "shuffle": "global", "world_size": 1}
+DEFAULTS = {"chunk_size": None, "packing": False, "batch_size": 8, "seed": 0, "shuffle": "global", "world_size": 1}
+Loader: TypeAlias = PretrainDataLoader | ConversationDataLoader
 HOW_TO_SAVE = "save it with json.dump(loader.state_dict(), file)"
 
 
-def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+def add_run_arguments(parser: argparse._ActionsContainer) -> None:
     """Declare the settings that decide which row comes when."""
-    parser.add_argument("--chunk-size", type=int, help="tokens per row (default: %(default)s)")
+    parser.add_argument("--chunk-size", type=int, help="tokens per row (default: 2048, or what chats were made for)")
+    parser.add_argument("--packing", action="store_true", help="chats: several in a row")
     parser.add_argument("--batch-size", type=int, help="rows per rank (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="of the shuffle (default: %(default)s)")
     parser.add_argument("--shuffle", choices=("global", "local", "none"), help="default: %(default)s")
@@ -29,22 +32,29 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(**DEFAULTS)
 
 
-def open_loader(store: TokenStore, arguments: argparse.Namespace, **settings: Any) -> PretrainDataLoader:
+def open_loader(store: TokenStore, arguments: argparse.Namespace, **settings: Any) -> Loader:
     """The loader of the run that the arguments describe."""
-    return PretrainDataLoader(
-        store,
-        chunk_size=arguments.chunk_size,
-        batch_size=arguments.batch_size,
-        seed=arguments.seed,
-        shuffle=False if arguments.shuffle == "none" else arguments.shuffle,
-        rank=arguments.rank,
-        world_size=arguments.world_size,
-        framework="numpy",
-        **settings,
-    )
+    settings |= {
+        "batch_size": arguments.batch_size,
+        "seed": arguments.seed,
+        "shuffle": False if arguments.shuffle == "none" else arguments.shuffle,
+        "rank": arguments.rank,
+        "world_size": arguments.world_size,
+        "framework": "numpy",
+    }
+    return _opened(store, arguments.chunk_size, "packed" if arguments.packing else None, settings)
 
 
-def open_state(store: TokenStore, arguments: argparse.Namespace) -> PretrainDataLoader:
+def _opened(store: TokenStore, length: int | None, documents: str | None, settings: dict[str, Any]) -> Loader:
+    """The loader that fits a store."""
+    if store.dtype == WEIGHTED:
+        return ConversationDataLoader(store, max_length=length, packing=documents == "packed", **settings)
+    if documents == "packed":
+        raise LoaderError(f"{store.path}: only conversations are packed", hint="leave out --packing")
+    return PretrainDataLoader(store, chunk_size=length, **settings)
+
+
+def open_state(store: TokenStore, arguments: argparse.Namespace) -> Loader:
     """The loader of the run that saved a state, at the step where it stood."""
     for name, default in DEFAULTS.items():
         if getattr(arguments, name) != default:
@@ -57,20 +67,22 @@ def open_state(store: TokenStore, arguments: argparse.Namespace) -> PretrainData
         raise StateError(f"{path}: the state names no source", hint=DAMAGED)
     name = phase.active[0]
     shuffle = phase.sources[name].shuffle
-    loader = PretrainDataLoader(
-        store,
-        name=name,
-        chunk_size=phase.row_length,
-        batch_size=phase.global_rows // phase.ranks,
-        seed=state.get("seed", 0),
-        shuffle=False if shuffle == "none" else shuffle,
-        rank=arguments.rank,
-        world_size=phase.ranks,
-        drop_last=phase.drop_last,
-        cache_dir=path.parent,
-        framework="numpy",
-        **_rows(state),
-    )
+    rows = _rows(state)
+    settings = {
+        "name": name,
+        "batch_size": phase.global_rows // phase.ranks,
+        "seed": state.get("seed", 0),
+        "shuffle": False if shuffle == "none" else shuffle,
+        "rank": arguments.rank,
+        "world_size": phase.ranks,
+        "drop_last": phase.drop_last,
+        "cache_dir": path.parent,
+        "framework": "numpy",
+    }
+    if state["loader"] == "conversation":
+        loader = _opened(store, phase.row_length, rows.get("documents"), settings)
+    else:
+        loader = PretrainDataLoader(store, chunk_size=phase.row_length, **settings, **rows)
     loader.load_state_dict(state)
     return loader
 
@@ -84,7 +96,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise StateError(f"{path}: this is not JSON: {error}", hint=HOW_TO_SAVE) from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise StateError(f"{path}: this is not the state of a loader", hint=HOW_TO_SAVE)
-    if state.get("loader") != "pretrain":
+    if state.get("loader") not in ("pretrain", "conversation"):
         raise StateError(
             f"{path}: this is the state of a {state.get('loader')!r} loader",
             hint="the command explains runs over one store; ask loader.explain(step) in Python",

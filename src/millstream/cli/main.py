@@ -1,7 +1,7 @@
 """`millstream <verb>`: reads the command line, runs the verb, and turns errors into words and exit codes.
 
-0: done. 1: the answer is no (a damaged store). 2: an error, with a hint. 130: stopped with Ctrl-C.
-Data goes to stdout, everything else to stderr.
+0: done. 1: the answer is no (a damaged store, errors in conversations). 2: an error, with a hint. 130: stopped with
+Ctrl-C. Data goes to stdout, everything else to stderr.
 """
 
 from __future__ import annotations
@@ -11,15 +11,24 @@ import importlib.metadata
 import io
 import logging
 import os
-import re
 import sys
 import traceback
 from collections.abc import Container, Sequence
 
-from millstream.cli import bench, demo, explain, inspect, prepare, verify
+from millstream.cli import bench, demo, explain, inspect, lint, prepare, show_row, verify
+from millstream.cli.flags import spoken_as_flags
 from millstream.errors import MillstreamError
 
-VERBS = (demo, prepare, inspect, verify, explain, bench)
+VERBS = {
+    "demo": demo,
+    "prepare": prepare,
+    "inspect": inspect,
+    "verify": verify,
+    "explain": explain,
+    "show": show_row,
+    "lint": lint,
+    "bench": bench,
+}
 
 EPILOG = """\
 a first session:
@@ -28,6 +37,11 @@ a first session:
   millstream inspect corpus                         what is in it
   millstream explain corpus --step 100              where the rows of step 100 come from
   millstream bench corpus                           how fast it can be read here
+
+and with conversations:
+  millstream lint chats.jsonl --template chatml --tokenizer model/     what is wrong with them
+  millstream show chats.jsonl --template chatml --tokenizer model/     what is learned of one
+  millstream prepare chats.jsonl chats --kind chat --template chatml --tokenizer model/
 
 `millstream <verb> --help` teaches one verb.
 """
@@ -47,8 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     common.add_argument("-v", "--verbose", action="count", default=0, help="log what happens (-vv: more)")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     verbs = parser.add_subparsers(title="verbs", metavar="<verb>", required=True)
-    for verb in VERBS:
-        name = verb.__name__.rpartition(".")[2]
+    for name, verb in VERBS.items():
         one = verbs.add_parser(
             name,
             parents=[common],
@@ -114,23 +127,6 @@ def _explain_error(error: Exception, options: Container[str]) -> None:
     else:
         _say(f"error: {type(error).__name__}: {error}")
         _say("hint: this is not your fault; run it again with --debug and report what it shows")
-
-
-def spoken_as_flags(hint: str, options: Container[str]) -> str:
-    """Say a hint that names Python's arguments with the flags of this verb, as far as it has them.
-
-    >>> spoken_as_flags('pass on_bad="skip", overwrite=True or dtype=; or tail="pad"', {"on_bad", "overwrite", "dtype"})
-    'pass --on-bad skip, --overwrite or --dtype; or tail="pad"'
-    """
-
-    def flag(match: re.Match[str]) -> str:
-        name, value = match["name"], (match["value"] or "").strip("\"'")
-        if name not in options:
-            return match[0]
-        value = "none" if value == "None" else value
-        return f"--{name.replace('_', '-')}" + (f" {value}" if value not in ("", "True") else "")
-
-    return re.sub(r"""\b(?P<name>[a-z_]+)=(?P<value>"[^"]*"|'[^']*'|[\w.]+)?""", flag, hint)
 
 
 def _say(text: str) -> None:

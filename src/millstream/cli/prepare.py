@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from typing import Any
 
-from millstream.cli import show
+from millstream.cli import chats, show
 from millstream.cli.progress import shown_progress
 from millstream.compression import LEVEL
 from millstream.sources.chunk import CHUNK_BYTES, MAX_DOCUMENT_BYTES, MAX_EXPANSION
@@ -22,6 +23,7 @@ examples:
   millstream prepare 'data/**/*.jsonl.zst' corpus --tokenizer gpt2 --text-field content
   millstream prepare data/ corpus --tokenizer tokenizer.json --recipe clean.toml --keep-rejected
   millstream prepare data/ corpus --tokenizer tokenizer.json --on-bad quarantine --resume
+  millstream prepare chats.jsonl chats --kind chat --tokenizer model/ --chat-template chatml --max-length 4096
 
 A tokenizer is a Hugging Face tokenizer.json (or its folder), the name of a tiktoken encoding, a SentencePiece model, or
 "char", "bpe" or "bpe:<size>" to learn one from the source. It is kept beside the tokens.
@@ -35,6 +37,10 @@ A recipe is a TOML or YAML file: steps that clean, filter and deduplicate record
   [[steps]]
   name = "exact_dedup"
 What a rule drops is counted and shown with examples in report.html beside the store.
+
+With --kind chat each row is a conversation (messages, ShareGPT, Alpaca, prompt and completion, …: told by its fields,
+or by --format), and each token is kept with its weight in the loss. The tokenizer is the model's own.
+`millstream lint` says what is wrong with such files, `millstream show` shows what is learned of a row.
 """
 
 
@@ -43,18 +49,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", nargs="+", help="files, folders or patterns")
     parser.add_argument("output", help="the store to make: a folder, or one file that ends in .bin")
     parser.add_argument("-t", "--tokenizer", default="bpe", help="see below (default: bpe)")
+    parser.add_argument("--kind", choices=("text", "chat"), default="text", help="what a record is (default: text)")
     parser.add_argument("--recipe", help="a TOML or YAML file of steps, see below")
     _add_reading(parser.add_argument_group("reading"))
+    chats.add_chat_arguments(parser.add_argument_group("conversations (--kind chat)", chats.TEMPLATES))
     _add_running(parser.add_argument_group("running"))
 
 
 def _add_reading(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--format", help="text, jsonl, csv, …: when the file names do not tell")
+    group.add_argument("--format", help="text, jsonl, csv, …: when the file names do not tell; of chats: of the rows")
+    group.add_argument("--file-format", help="chats: jsonl, parquet, …: when the file names do not tell")
     group.add_argument("--include", action="append", default=[], help="take only names like this, e.g. '*.jsonl'")
     group.add_argument("--exclude", action="append", default=[], help="pass over names like this")
-    group.add_argument("--text-field", default="text", help="the field or column of the text (default: text)")
+    group.add_argument("--text-field", help="the field or column of the text (default: text)")
     group.add_argument(
-        "--documents", choices=("file", "line", "separator"), default="file", help="text: what a document is"
+        "--documents", choices=("file", "line", "separator"), help="text: what a document is (default: file)"
     )
     group.add_argument("--separator", help='text: what stands between documents, e.g. "<|endoftext|>"')
     group.add_argument("--encoding", default="auto", help="default: UTF-8, or what a byte order mark says")
@@ -94,13 +103,12 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.source,
             arguments.output,
             arguments.tokenizer,
+            kind=arguments.kind,
+            max_length=arguments.max_length,
+            file_format=arguments.file_format,
             recipe=arguments.recipe,
-            format=arguments.format,
             include=arguments.include,
             exclude=arguments.exclude,
-            text_field=arguments.text_field,
-            documents=arguments.documents,
-            separator=arguments.separator,
             encoding=arguments.encoding,
             on_invalid=arguments.on_invalid,
             on_bad=arguments.on_bad,
@@ -122,6 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
             dtype=arguments.dtype,
             compress=arguments.compress,
             progress=progress,
+            **_given(arguments),
         )
     if arguments.json:
         show.print_json(dataclasses.asdict(report))
@@ -131,15 +140,30 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [
         ("store", f"{report.path}  ({report.dtype}, {report.fingerprint})"),
         ("tokens", f"{report.tokens:,}"),
+        ("trained", _trained(report.details)),
         ("documents", f"{report.documents:,} of {show.counted(report.files, 'file')}, {show.size(report.bytes)}"),
         ("tokenizer", report.tokenizer),
         ("left out", left_out),
+        ("changed", ", ".join(f"{number:,} {what}" for what, number in report.details["changed"].items())),
         ("kept aside", ", ".join(kept)),
         ("took", f"{show.duration(report.seconds)}, {show.count(report.tokens_per_second)} tokens/s"),
         ("report", str(report.page)),
     ]
     print(show.table(rows))
     return 0
+
+
+def _given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What has no default here: it is passed on only if it was given."""
+    texts = {name: getattr(arguments, name) for name in ("text_field", "documents", "separator")}
+    return {name: value for name, value in texts.items() if value is not None} | chats.given_chat_arguments(arguments)
+
+
+def _trained(report: dict[str, Any]) -> str:
+    chat = report["chat"]
+    return (
+        "" if chat is None else f"{chat['trained_tokens']:,}  ({show.share(chat['trained_tokens'], report['tokens'])})"
+    )
 
 
 def _eos(eos: str) -> str | int | None:

@@ -1,10 +1,26 @@
 """Order + store -> an iterator with state: the loaders."""
 
+from millstream.loaders.conversation import ConversationDataLoader
+from millstream.loaders.corruption import corrupt_spans
+from millstream.loaders.infilling import fill_in_the_middle
 from millstream.loaders.loader import DataLoader
+from millstream.loaders.masking import mask_tokens
 from millstream.loaders.mixed import MixedDataLoader
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.pretrain import PretrainDataLoader
 from millstream.loaders.stream_state import merge_states
 from millstream.loaders.transforms import per_row
 
-__all__ = ["DataLoader", "MixedDataLoader", "PretrainDataLoader", "RowOrigin", "Span", "merge_states", "per_row"]
+__all__ = [
+    "ConversationDataLoader",
+    "DataLoader",
+    "MixedDataLoader",
+    "PretrainDataLoader",
+    "RowOrigin",
+    "Span",
+    "corrupt_spans",
+    "fill_in_the_middle",
+    "mask_tokens",
+    "merge_states",
+    "per_row",
+]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import date as Date  # noqa: N812 - `date` is the name of a keyword
-from typing import Any, TypedDict
+from pathlib import Path
+from typing import Any, Literal, TypedDict, cast
 
 from millstream.chats.encode import Boundary
 from millstream.chats.masks import Choice, Policy
 from millstream.chats.settings import ChatSettings
 from millstream.chats.template import ChatTemplate, HistoryReasoning, Variant
 from millstream.chats.truncate import Limit, Truncation, Untrained
+from millstream.errors import RecipeError, TokenizerError
 from millstream.records.chat.options import Options
+from millstream.tokens.load import is_learned
 
 
 class ChatKeywords(TypedDict, total=False):
@@ -35,7 +39,7 @@ class ChatKeywords(TypedDict, total=False):
     add_control_tokens: bool
     check_template: bool
     variant: Variant
-    history_reasoning: HistoryReasoning | None
+    history_reasoning: HistoryReasoning | Literal["explode"] | None
     date: Date | None
     bos_token: str | None
     eos_token: str | None
@@ -60,8 +64,43 @@ def chat_settings(given: ChatKeywords, tokenizer: object, max_length: int | None
         options=Options(**_taken(some, _OPTIONS)),
         policy=Policy(**_taken(some, _POLICY)),
         limit=Limit(**limit),
+        explode=some.get("history_reasoning") == "explode",
         **_taken(some, _PLAIN),
     )
+
+
+def chat_keywords(keywords: Mapping[str, Any]) -> ChatKeywords:
+    """Those of some keywords that say how conversations become tokens.
+
+    >>> chat_keywords({"train": "last", "batch_size": 8})
+    {'train': 'last'}
+    """
+    return cast(ChatKeywords, _taken(keywords, tuple(ChatKeywords.__annotations__)))
+
+
+_OF_TEXTS = {
+    "text_field": 'columns={"messages": "dialog"} names the fields of conversations',
+    "documents": "each row is one conversation",
+    "separator": "each row is one conversation",
+    "eos": "the chat template says how a conversation ends",
+    "special_tokens": "trust_content=True makes control tokens of control strings in the data",
+    "dtype": "each token of a conversation is kept with its weight, in 4 bytes",
+}
+
+
+def prepared_chat(given: Mapping[str, Any], tokenizer: object, max_length: int | None) -> ChatSettings:
+    """The settings of `prepare(kind="chat")`; refuses what is about texts, and tokenizers that do not exist yet."""
+    for name, instead in _OF_TEXTS.items():
+        if name in given:
+            raise RecipeError(f'{name}= is about texts, and kind="chat" reads conversations', hint=instead)
+    if tokenizer is None:
+        raise TokenizerError("conversations need a tokenizer", hint="pass tokenizer=, the model's own")
+    if is_learned(tokenizer):
+        raise TokenizerError(
+            f"tokenizer={tokenizer!r} would be learned from the conversations, and chats are for a model that has one",
+            hint="pass tokenizer=, the model's own; or learn one by preparing texts, and pass that store",
+        )
+    return chat_settings(chat_keywords(given), tokenizer, max_length)
 
 
 def _template(given: Mapping[str, Any], tokenizer: object) -> ChatTemplate | None:
@@ -69,9 +108,24 @@ def _template(given: Mapping[str, Any], tokenizer: object) -> ChatTemplate | Non
     asked = given.get("chat_template")
     if isinstance(asked, ChatTemplate):
         return asked
-    if asked is None and getattr(tokenizer, "chat_template", None):
+    if asked is None and (getattr(tokenizer, "chat_template", None) or _brings_template(tokenizer)):
         asked = tokenizer
-    return None if asked is None else ChatTemplate.of(asked, **_taken(given, _TEMPLATE))
+    names = [name for name in _TEMPLATE if name != "history_reasoning" or given.get(name) != "explode"]
+    return None if asked is None else ChatTemplate.of(asked, **_taken(given, tuple(names)))
+
+
+def _brings_template(tokenizer: object) -> bool:
+    """Whether a tokenizer is the folder of a model that has a template.
+
+    >>> _brings_template("gpt2")
+    False
+    """
+    if not isinstance(tokenizer, str | os.PathLike):
+        return False
+    config = Path(tokenizer, "tokenizer_config.json")
+    if Path(tokenizer, "chat_template.jinja").is_file():
+        return True
+    return config.is_file() and b'"chat_template"' in config.read_bytes()
 
 
 def _taken(given: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

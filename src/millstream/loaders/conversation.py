@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Unpack, cast, get_args
+from typing import Any, Unpack, cast, get_args
 
+from millstream.batches import TrainingBatch, check_isolation
 from millstream.chats.settings import ChatSettings
+from millstream.chats.shown import Shown
 from millstream.errors import LoaderError
-from millstream.loaders.chat_keywords import ChatKeywords, chat_settings
+from millstream.loaders.answers import answers_of, chat_recipe, check_choices, check_length
+from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
 from millstream.loaders.growing import GrowingDataLoader
 from millstream.loaders.growth import Growth
+from millstream.loaders.lengths import PadTo, check_choice, grouped, one_group, pad_multiple
 from millstream.loaders.loss import LossMean, MeanOf
-from millstream.loaders.member import Member, RowShape
+from millstream.loaders.member import Answers, Isolation, Member, RowShape
 from millstream.loaders.pretrain import id_limit, padding_id, row_length
 from millstream.loaders.raw import RawSettings, cached_store, described, is_raw
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
+from millstream.loaders.shown import show_document, show_step
 from millstream.order import Share
 from millstream.order.shuffle import source_key
 from millstream.parts.mixing import Mixing
@@ -26,8 +32,6 @@ from millstream.store.weights import WEIGHTED
 from millstream.tokens import Tokenizer, load_tokenizer
 from millstream.tokens.keep import check_tokenizer, find_tokenizer
 
-Isolation = Literal["varlen", "block_mask", "none"]
-
 
 class ConversationKeywords(ChatKeywords, SharedKeywords, total=False):
     """What says how conversations become tokens, and what every loader takes."""
@@ -35,6 +39,9 @@ class ConversationKeywords(ChatKeywords, SharedKeywords, total=False):
 
 class ConversationDataLoader(GrowingDataLoader):
     """Conversations, each token with its weight in the loss; one in a row, or packed.
+
+    Rows of preferences, judged answers (KTO) and judged steps are told by their fields, and give batches with fields of
+    their own: `batch.chosen`, `batch.rejected`; `batch["label"]`, `batch.kl`; see docs/chat.md.
 
     >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
     >>> from millstream import BPETokenizer
@@ -53,7 +60,12 @@ class ConversationDataLoader(GrowingDataLoader):
         max_length: The most tokens of a row; by default the model's, or 2048.
         packing: Several conversations in a row: each sees only itself, by `position_ids` and `cu_seqlens`.
         isolation: Of packed rows. "varlen": as above, for flash attention and its kin; "block_mask": `attention_mask`
-            is the dense mask; "none": conversations see each other, as if they were one.
+            is the dense mask; "none": conversations see each other, as if they were one. `check_isolation` tries it.
+        pad_to: Rows are as long as the "longest" of their batch (default), or all of "max_length" (packed rows).
+        pad_to_multiple_of: Rows of the longest are made longer, to a multiple of this.
+        group_by_length: Rows of about one length share a batch, which saves padding.
+        max_tokens: A batch has as many rows of about one length as fit into so many places, padding too; then there is
+            no batch_size.
         loss: The mean that the batch's denominators are for: over "token"s or over "sequence"s.
         accumulation: Steps that make one update of the model; the denominators count all of them, on all ranks.
         name: Of the source; part of its key, so two sources of one seed have different orders.
@@ -76,6 +88,10 @@ class ConversationDataLoader(GrowingDataLoader):
         max_length: int | None = None,
         packing: bool = False,
         isolation: Isolation = "varlen",
+        pad_to: PadTo | None = None,
+        pad_to_multiple_of: int = 1,
+        group_by_length: bool = False,
+        max_tokens: int | None = None,
         loss: MeanOf = "token",
         accumulation: int = 1,
         name: str = "data",
@@ -86,23 +102,73 @@ class ConversationDataLoader(GrowingDataLoader):
         **keywords: Unpack[ConversationKeywords],
     ) -> None:
         chat, shared = _parted(keywords)
-        settings = resolve(shared)
-        length = row_length(max_length, None, settings)
-        for word, value, choices in (("isolation", isolation, get_args(Isolation)), ("loss", loss, get_args(MeanOf))):
-            if value not in choices:
-                raise LoaderError(f"{word}={value!r} is unknown", hint=f"use one of {', '.join(map(repr, choices))}")
+        settings = resolve(shared if max_tokens is None else one_group(shared))
+        length = row_length(made_for(path) if max_length is None else max_length, None, settings)
+        check_choice("loss", loss, get_args(MeanOf))
+        check_choice("isolation", isolation, get_args(Isolation))
+        shape = RowShape(length, "packed", isolation=isolation) if packing else RowShape(length, "row")
+        multiple = pad_multiple(pad_to or ("max_length" if packing else "longest"), pad_to_multiple_of, length)
+        shape = grouped(replace(shape, pad_multiple=multiple), max_tokens, by_length=group_by_length)
         raw = RawSettings(recipe, on_bad, reading=dict(reading or {}))
         if is_raw(path):
             source = _raw_source(path, tokenizer, raw, chat_settings(chat, tokenizer, length), settings)
         else:
             asked = [*chat, *([] if raw.untouched else ["recipe, on_bad, reading"])]
             source = _store_source(path, tokenizer, asked, source_key(settings.seed, f"{name}\0packing"), settings)
-        shape = RowShape(length, "packed" if packing else "row", pad_id=padding_id(pad_id, source.tokenizer, settings))
+            check_length(source.store, source.answers, length)
+        if source.answers == "kto" and pad_to is None:
+            shape = replace(shape, pad_multiple=0)
+        if source.answers is not None:
+            check_choices(source.answers, shape, loss=loss, labels=shared.get("labels"))
+        padding = padding_id(pad_id, source.tokenizer, settings)
+        shape = replace(shape, pad_id=padding, answers=source.answers)
         self.isolation = isolation if packing else None
         self.tokenizer = source.tokenizer
         """The tokenizer, with the control tokens that were added to it."""
-        self.loss = LossMean(loss, positive("accumulation", accumulation))
+        self.loss = LossMean(loss, positive("accumulation", accumulation), alike=source.answers == "stepwise")
         super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, self.loss)
+
+    def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
+        """Give the next `batch_size` rows of this rank, as one step of the run; with `max_tokens`, the next group."""
+        if self.shape.max_tokens and batch_size not in (None, 1):
+            raise LoaderError(
+                f"{batch_size} rows were asked for, but batches have as many as fit {self.shape.max_tokens} tokens",
+                hint="call next(), or make the loader with batch_size= in the place of max_tokens=",
+            )
+        return super().get_batch(batch_size)
+
+    def check_isolation(self, model: Any, *, tolerance: float | None = None) -> float:
+        """Run conversations of the next batch through a torch model, packed and one by one, and compare the logits.
+
+        Returns the largest difference, or raises LoaderError where one conversation changes another. The run does not
+        move.
+        """
+        if self.isolation in (None, "none"):
+            how = "no packing" if self.isolation is None else "isolation='none'"
+            hint = "pass packing=True and isolation='varlen' or 'block_mask'"
+            raise LoaderError(f"there is nothing to check: this loader has {how}", hint=hint)
+        return check_isolation(model, self._peek(), tolerance=tolerance)
+
+    def show(self, row: int = 0, step: int | None = None) -> Shown:
+        """Show a conversation of the store, or with `step` a row of this rank's batch: decoded, what is learned marked.
+
+        >>> from millstream import BPETokenizer
+        >>> from millstream.loaders.pretrain import example_cache
+        >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
+        >>> how = {"chat_template": "chatml", "add_control_tokens": True, "cache_dir": example_cache()}
+        >>> tokenizer = BPETokenizer.train(["2+2? 4"], vocab_size=260)
+        >>> with ConversationDataLoader(chats, tokenizer=tokenizer, framework="numpy", **how) as loader:
+        ...     loader.show(0)
+        ══ conversation 0 (rows:1)  26 tokens, 2 trained (7.7 %)
+        <|im_start|>user
+        2+2?<|im_end|>
+        <|im_start|>assistant
+        ⟦4<|im_end|>⟧
+        <BLANKLINE>
+        """
+        if step is None:
+            return show_document(self.member, row)
+        return show_step(self._run.members, self.explain(step), step, row)
 
 
 @dataclass(frozen=True)
@@ -114,6 +180,22 @@ class _Source:
     member: Callable[..., Member]
     """(shape, store, whether it is complete) -> the store's part in the run."""
     growth: Growth | None = None
+    answers: Answers | None = None
+    """What rows are, if they are answers."""
+
+
+def made_for(path: Any) -> int | None:
+    """The most tokens of a row that a store of conversations was made for; None: there is no such store, or no limit.
+
+    >>> made_for([{"messages": []}])
+    """
+    if is_raw(path):
+        return None
+    with nullcontext(path) if isinstance(path, TokenStore) else TokenStore(path) as store:
+        recipe = store.manifest.get("recipe")
+    chat = recipe.get("chat") if isinstance(recipe, dict) else None
+    most = chat.get("max_length") if isinstance(chat, dict) else None
+    return most if isinstance(most, int) else None
 
 
 def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings) -> _Source:
@@ -123,7 +205,8 @@ def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings,
     loaded = load_tokenizer(tokenizer)
     mixing = Mixing(None if settings.shuffle == "none" else settings.seed)
     cached = cached_store(path, loaded, raw, settings.cache_dir, chat=chat, mixing=mixing)
-    encoder = chat.encoder(loaded)  # refuses a template that would train wrong, before anything is made
+    assert cached.making.chat is not None
+    encoder = cached.making.chat.encoder(loaded)  # refuses a template that would train wrong, before anything is made
 
     def member(shape: RowShape, store: TokenStore, complete: bool) -> Member:  # noqa: FBT001 - as it was found
         following = Member.following(store, shape, settings.shuffle, cached.output.name, complete=complete)
@@ -132,7 +215,7 @@ def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings,
 
     growth = None if cached.output.exists() else Growth(cached.output, cached.make, cached.sources)
     store = TokenStore(cached.output) if growth is None else growth.wait(0)[0]
-    return _Source(store, encoder.tokenizer, member, growth)
+    return _Source(store, encoder.tokenizer, member, growth, answers_of(cached.making.chat.kind))
 
 
 def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, settings: LoaderSettings) -> _Source:
@@ -154,14 +237,14 @@ def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, setting
     limit = id_limit(store, given, settings)
 
     def member(shape: RowShape, opened: TokenStore, _: bool) -> Member:  # noqa: FBT001 - a store is complete
-        if shape.documents == "packed":
+        if shape.fill != "alone":
             return replace(Member.packed(opened, shape, settings.shuffle, key), id_limit=limit, tokenizer=given)
-        return Member(opened, Share(opened.documents, settings.shuffle), shape, limit, given)
+        return Member(opened, Share(opened.documents, settings.shuffle, unit=shape.unit), shape, limit, given)
 
-    return _Source(store, given or find_tokenizer(store.path, store.manifest.get("tokenizer")), member)
+    own = given or find_tokenizer(store.path, store.manifest.get("tokenizer"))
+    return _Source(store, own, member, answers=answers_of(chat_recipe(store).get("kind")))
 
 
 def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:
-    chat = {key: value for key, value in keywords.items() if key in ChatKeywords.__annotations__}
     shared = {key: value for key, value in keywords.items() if key not in ChatKeywords.__annotations__}
-    return cast(ChatKeywords, chat), cast(SharedKeywords, shared)
+    return chat_keywords(keywords), cast(SharedKeywords, shared)

@@ -7,8 +7,11 @@ from typing import Any
 from millstream._core import Batch
 from millstream.batches import TrainingBatch
 from millstream.batches.batch import COLUMNS
+from millstream.errors import LoaderError
+from millstream.loaders.answers import AnswerRows, Taken
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import RowShape
+from millstream.loaders.mismatch import Place
 from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.transforms import PerRow, transform_batch, transform_rows
 from millstream.order import Phase
@@ -26,6 +29,7 @@ class Delivery:
         names_rows: bool,
         whole_documents: bool,
         loss: LossMean | None = None,
+        answers: AnswerRows | None = None,
     ) -> None:
         self._shape = shape
         self._settings = settings
@@ -33,7 +37,13 @@ class Delivery:
         self._backend = backend(settings.framework)
         self._row_transforms = [t for t in settings.transforms if isinstance(t, PerRow)]
         self._batch_transforms = [t for t in settings.transforms if not isinstance(t, PerRow)]
+        if loss is not None and any(transform.relabels for transform in self._row_transforms):
+            raise LoaderError(
+                "a transform chooses anew what is learned, and the denominators of the loss are counted before it",
+                hint="use PretrainDataLoader(documents='row') with it: there, count the labels of the batch",
+            )
         self._loss = loss
+        self._answers = answers
         plain = shape.documents == "attend" and loss is None
         self._extras = whole_documents or not plain or names_rows or settings.pad_last
         self._whole_documents = whole_documents
@@ -47,14 +57,22 @@ class Delivery:
             "epoch": epoch,
             "step": step,
             "rows": rows,
-            "sequence_length": self._shape.length,
+            "sequence_length": native.length,
             "tokens": tokens,
         }
+        place += phase.offset if epochs == 0 else 0
+        taken = (
+            None
+            if self._answers is None
+            else self._answers.take(native, Place(phase, epoch, place, self._settings.seed))
+        )
         if self._row_transforms:
-            place += phase.offset if epochs == 0 else 0
             names = COLUMNS if native.isolated else COLUMNS[:2]
             columns = {name: native.column(number)[:rows] for number, name in enumerate(names)}
-            transform_rows(self._row_transforms, columns, (self._settings.seed, epoch), place)
+            columns["length"] = native.lengths[:rows]
+            grouped = self._shape.max_tokens > 0
+            transform_rows(self._row_transforms, columns, (self._settings.seed, epoch), place, grouped=grouped)
+            metadata["tokens"] = int(columns["length"].sum())
         inputs, labels = native.inputs_and_labels
         share = self._backend.share
         batch = TrainingBatch(
@@ -62,13 +80,30 @@ class Delivery:
         )
         if self._extras:
             self._add_extras(batch, native, phase, rows, filler, longest)
+        if taken is not None:
+            self._add_answers(batch, taken)
         return batch
+
+    def _add_answers(self, batch: TrainingBatch, taken: Taken) -> None:
+        """Add what rows of answers have besides tokens."""
+        batch.metadata.update(taken.facts)
+        if batch.metadata["answers"] == "stepwise":
+            batch.loss_weights = None  # they were marks
+        if taken.kl is not None:
+            make, facts = self._backend.from_numpy, ("epoch", "step", "rows", "sequence_length", "label_shift")
+            metadata = {fact: batch.metadata[fact] for fact in facts}
+            metadata["tokens"] = int(taken.kl.lengths.sum())
+            ids, labels, lengths = taken.kl
+            batch.kl = TrainingBatch(
+                make(ids), make(labels), lengths=lengths, framework=self._backend.NAME, metadata=metadata
+            )
 
     def _add_extras(
         self, batch: TrainingBatch, native: Batch, phase: Phase, rows: int, filler: int, longest: int
     ) -> None:
         """Add what only some loaders give: positions, names of sources, marks of filler, tokens that were cut."""
-        if native.isolated:
+        if native.isolated and self._shape.isolation != "none":
+            batch.dense_mask = self._shape.isolation == "block_mask"
             batch.position_ids = self._backend.share(native.column(2))
             batch.cu_seqlens = self._backend.from_numpy(native.segment_starts)
             batch.max_seqlen = longest

@@ -13,9 +13,14 @@ def origins_of(step: int, run: Run) -> list[RowOrigin]:
     phase = run.schedule.phase_at(step)
     rank = run.settings.rank if phase.ranks == run.settings.world_size else None
     names, samples = run.schedule.rows(step, rank)
+    rows = [
+        (name, sample, stretches)
+        for name, sample in zip(names, samples.tolist(), strict=True)
+        for stretches in _rows(_member(name, run), sample, phase.row_length)
+    ]
     return [
-        RowOrigin(row, name, sample, *_spans_and_text(_member(name, run), name, sample, phase.row_length))
-        for row, (name, sample) in enumerate(zip(names, samples.tolist(), strict=True))
+        RowOrigin(row, name, sample, *_spans_and_text(_member(name, run), name, stretches))
+        for row, (name, sample, stretches) in enumerate(rows)
     ]
 
 
@@ -28,9 +33,14 @@ def _member(name: str, run: Run) -> Member:
     return run.members[name]
 
 
-def _spans_and_text(member: Member, name: str, sample: int, length: int) -> tuple[tuple[Span, ...], str | None]:
-    store, tokenizer = member.store, member.text_tokenizer
+def _rows(member: Member, sample: int, length: int) -> list[list[tuple[int, int]]]:
+    """Where the inputs of each row of a sample lie in the store; only a group of rows has more than one."""
     stretches = [(start, min(stop, start + length)) for start, stop in _stretches(member, sample, length)]
+    return [[stretch] for stretch in stretches] if member.shape.documents == "row" else [stretches]
+
+
+def _spans_and_text(member: Member, name: str, stretches: list[tuple[int, int]]) -> tuple[tuple[Span, ...], str | None]:
+    store, tokenizer = member.store, member.text_tokenizer
     spans = tuple(
         Span(name, int(document), int(first), int(last), store.file_of(int(document)))
         for start, stop in stretches

@@ -91,7 +91,7 @@ class GrowingDataLoader(StoreDataLoader):
         if self._growth is not None:
             with self._turn:
                 run, rows = self._run, self.settings.batch_size if batch_size is None else batch_size
-                if rows != run.rows:
+                if rows != run.samples:
                     run.follow(positive("batch_size", rows), run.step)
                     self._engine.stop()
                     self._measure()
@@ -115,6 +115,16 @@ class GrowingDataLoader(StoreDataLoader):
             self._known_step = 0
         else:
             super()._not_delivered(schedule, step, error, taken=taken)
+
+    def _peek(self) -> TrainingBatch:
+        """Give a copy of the next batch, and stay where the run is: no transform of batches and no callback sees it."""
+        with self._turn:
+            self._follow()
+            if not self._engine.running:
+                self._start()
+            batch = self._delivery.batch(self._engine.take(), self._run.phase, self._run.step).copy()
+            self._engine.stop()
+            return batch
 
     @property
     def epoch(self) -> int:

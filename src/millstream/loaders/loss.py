@@ -22,6 +22,8 @@ class LossMean:
     mean_of: MeanOf = "token"
     accumulation: int = 1
     """Steps (micro-batches of each rank) that make one update of the model."""
+    alike: bool = False
+    """Whether all targets weigh 1: what the store says they weigh means something else."""
 
     @property
     def native(self) -> str:
@@ -31,8 +33,9 @@ class LossMean:
     def facts(self, native: Batch) -> dict[str, Any]:
         """What the metadata of a batch says: `loss_tokens` of its own, and the denominators of its whole update."""
         targets, hundredths, segments = native.step_weight
+        weight = float(targets) if self.alike else hundredths / 100
         return {
             "loss_tokens": native.targets,
             "num_loss_tokens": targets,
-            "loss_denominator": hundredths / 100 if self.mean_of == "token" else float(segments),
+            "loss_denominator": weight if self.mean_of == "token" else float(segments),
         }

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from millstream._core import Packing
-from millstream.batches.engine import packing_of
+from millstream.batches.engine import Fill, packing_of
 from millstream.order import Share
 from millstream.order.phase import UNKNOWN
 from millstream.order.shuffle import Shuffle
@@ -17,9 +17,13 @@ from millstream.tokens import Tokenizer
 from millstream.tokens.keep import find_tokenizer
 
 Documents = Literal["attend", "isolate", "row", "packed"]
+Answers = Literal["preference", "kto", "stepwise"]
+Isolation = Literal["varlen", "block_mask", "none"]
 
 WINDOW_DOCUMENTS = 4096
 """Documents that are packed together: more save hardly any room (a tenth of a percent), and make windows slower."""
+BLOCK_ROWS = 32
+"""Rows of about one length that change places in every epoch: fewer, and the same rows would always share a batch."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,32 @@ class RowShape:
     documents: Documents = "attend"
     tail: Literal["drop", "pad"] = "drop"
     pad_id: int = 0
+    pad_multiple: int = 0
+    """Rows are as long as the longest of their batch, in multiples of this; 0: all have `length`."""
+    by_length: bool = False
+    """Whether rows of about one length follow each other."""
+    max_tokens: int = 0
+    """Places of a batch, padding too, where a step is as many rows as fit; 0: a step is a number of rows."""
+    isolation: Isolation = "varlen"
+    """How a batch says which of its packed documents see each other."""
+    answers: Answers | None = None
+    """Rows that are answers: neighbours that are preferred to each other, judged ones, or judged step by step."""
+
+    @property
+    def fill(self) -> Fill:
+        """How documents become samples."""
+        if self.documents == "packed":
+            return "best_fit"
+        return "by_length" if self.by_length or self.max_tokens else "alone"
+
+    @property
+    def unit(self) -> int:
+        """Rows that make one sample."""
+        return 2 if self.answers == "preference" else 1
+
+    def filled_labels(self, wanted: Literal["next", "same"]) -> Literal["next", "same"]:
+        """How the engine writes labels: where they are marks, on the token that they mark."""
+        return "same" if self.answers in ("kto", "stepwise") else wanted
 
     @property
     def whole_documents(self) -> bool:
@@ -69,8 +99,8 @@ class Member:
 
     @classmethod
     def packed(cls, store: TokenStore, shape: RowShape, shuffle: Shuffle, key: int) -> Member:
-        """Pack the documents of a store into rows: which ones share a row follows from the key, not from the epoch."""
-        packing = packing_of(store.layout, WINDOW_DOCUMENTS, shape.length, key if shuffle == "global" else None)
+        """Pack the documents of a store, or group them: which stand together follows from the key alone."""
+        packing = _packing(store, shape, key if shuffle == "global" else None)
         return cls(store, Share(packing.samples, shuffle, packed=True), shape, packing=packing)
 
     @classmethod
@@ -82,9 +112,8 @@ class Member:
         Rows are packed, or hold a document each, as their shape says.
         """
         known = store.documents if complete else store.documents // WINDOW_DOCUMENTS * WINDOW_DOCUMENTS
-        alone = shape.documents != "packed"
-        packing = packing_of(store.layout, WINDOW_DOCUMENTS, shape.length, None, alone=alone, documents=known)
-        share = Share(packing.samples if complete else UNKNOWN, shuffle, packed=True)
+        packing = _packing(store, shape, None, known)
+        share = Share(packing.samples if complete else UNKNOWN, shuffle, packed=True, unit=shape.unit)
         return cls(store, share, shape, packing=packing, first_in_order=True, identity=identity)
 
     @property
@@ -106,10 +135,31 @@ class Member:
         """The bins of each window, where rows are packed."""
         if self.packing is None:
             return None
-        packing = self.packing
-        return Windows(tuple(packing.bins), packing.window_documents, self.shape.length, self.first_in_order)
+        packing, shape = self.packing, self.shape
+        by_length = shape.fill == "by_length"
+        return Windows(
+            tuple(packing.bins),
+            packing.window_documents,
+            shape.length,
+            self.first_in_order,
+            block=BLOCK_ROWS if by_length and not shape.max_tokens else 0,
+            foremost=packing.longest if by_length and not self.first_in_order else None,
+        )
 
     @cached_property
     def text_tokenizer(self) -> Tokenizer | None:
         """The tokenizer that was given, else the one that lies in the store, if it does."""
         return self.tokenizer or find_tokenizer(self.store.path, self.store.manifest.get("tokenizer"))
+
+
+def _packing(store: TokenStore, shape: RowShape, key: int | None, documents: int | None = None) -> Packing:
+    return packing_of(
+        store.layout,
+        WINDOW_DOCUMENTS,
+        shape.length,
+        key,
+        fill=shape.fill,
+        documents=documents,
+        budget=shape.max_tokens,
+        unit=shape.pad_multiple,
+    )

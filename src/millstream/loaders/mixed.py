@@ -84,7 +84,9 @@ class MixedDataLoader(StoreDataLoader):
             for name, loader in loaders.items()
         }
         size = None if epoch_size is None else positive("epoch_size", epoch_size)
-        super().__init__(members, first.shape, settings, epoch_size=size, loss=_loss(loaders))
+        packed = next((loader.shape for loader in loaders.values() if loader.shape.documents == "packed"), first.shape)
+        shape = replace(first.shape, isolation=packed.isolation)
+        super().__init__(members, shape, settings, epoch_size=size, loss=_loss(loaders))
 
 
 def _alike(loader: Mixable, other: Mixable) -> bool:
@@ -114,9 +116,20 @@ def _id_limit(loader: Mixable, settings: LoaderSettings) -> int:
 
 
 def _loader(name: str, entry: object) -> Mixable:
-    if isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], Mixable):
-        return entry[0]
-    raise LoaderError(
-        f"the source {name!r} is {type(entry).__name__}, not a pair (loader, weight)",
-        hint="pass {'web': (PretrainDataLoader(…), 0.7), 'chat': (ConversationDataLoader(…), 0.3)}",
-    )
+    if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], Mixable):
+        raise LoaderError(
+            f"the source {name!r} is {type(entry).__name__}, not a pair (loader, weight)",
+            hint="pass {'web': (PretrainDataLoader(…), 0.7), 'chat': (ConversationDataLoader(…), 0.3)}",
+        )
+    loader: Mixable = entry[0]
+    if loader.shape.answers is not None:
+        raise LoaderError(
+            f"the source {name!r} has {loader.shape.answers} rows, which have fields of their own and are not mixed",
+            hint="train on them by themselves; conversations and texts can be mixed",
+        )
+    if loader.shape.max_tokens:
+        raise LoaderError(
+            f"the source {name!r} has batches of at most so many tokens, and a mixture counts rows",
+            hint="make its loader without max_tokens=; group_by_length= and packing= can be mixed",
+        )
+    return loader

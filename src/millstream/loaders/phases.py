@@ -164,9 +164,19 @@ def _only_resized(previous: Phase, phase: Phase, seed: int) -> bool:
 def _phase_to_json(phase: Phase) -> dict[str, Any]:
     return {
         **{field.name: getattr(phase, field.name) for field in fields(phase) if field.name != "sources"},
-        "sources": {name: asdict(standing) for name, standing in phase.sources.items()},
+        "sources": {name: _standing_to_json(standing) for name, standing in phase.sources.items()},
         "order": list(phase.sources),  # the mixture depends on it, and whoever keeps the state may sort its keys
     }
+
+
+def _standing_to_json(standing: Standing) -> dict[str, Any]:
+    """Only pairs say how many samples stay together."""
+    written = asdict(standing)
+    return written if standing.unit != 1 else {key: value for key, value in written.items() if key != "unit"}
+
+
+def _standing_from_json(found: Any) -> Standing:
+    return _read(Standing, {"unit": 1, **found} if isinstance(found, Mapping) else found)
 
 
 def _phase_from_json(found: Any, previous: Phase | None, seed: int) -> Phase:
@@ -180,7 +190,7 @@ def _phase_from_json(found: Any, previous: Phase | None, seed: int) -> Phase:
     named, order = found["sources"], found.get("order")
     if not isinstance(order, list) or list(map(str, order)) != order or sorted(order) != sorted(map(str, named)):
         raise StateError("a phase of the state does not say in which order its sources are mixed", hint=DAMAGED)
-    sources = {name: _read(Standing, named.get(name)) for name in order}
+    sources = {name: _standing_from_json(named.get(name)) for name in order}
     values = {key: value for key, value in found.items() if key != "order"}
     return _checked(partial(_read, Phase, {**values, "sources": sources}))
 
@@ -211,6 +221,10 @@ def _check_possible(phase: Phase) -> None:
             raise StateError(f"the state shuffles {name!r} by {standing.shuffle!r}", hint=DAMAGED)
         if standing.left <= 0 or standing.samples < 1:
             raise StateError(f"source {name!r} stands behind the end of its epoch in the state", hint=DAMAGED)
+        if standing.unit < 1 or any(
+            count % standing.unit for count in (standing.offset, phase.offset, phase.global_rows // phase.ranks)
+        ):
+            raise StateError(f"the state cuts between rows of {name!r} that stay together", hint=DAMAGED)
 
 
 def _read(kind: type[Kind], found: Any) -> Kind:

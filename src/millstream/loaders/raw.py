@@ -11,6 +11,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
+from millstream.chats.kinds import documents_of
 from millstream.chats.settings import ChatSettings
 from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.loaders.settings import positive
@@ -32,10 +33,9 @@ _LIMITS = ("max_document_bytes", "max_expansion", "max_decoded_bytes", "chunk_by
 _log = logging.getLogger("millstream.loaders")
 
 
-class ReadingKeywords(TypedDict, total=False):
-    """Which files of a raw source are read, and how they are cut into documents (`Reading`, `discover`)."""
+class CuttingKeywords(TypedDict, total=False):
+    """Which files of a raw source are read, and how they are cut into documents, whatever their format is."""
 
-    format: str | None
     include: Iterable[str]
     exclude: Iterable[str]
     text_field: str
@@ -46,6 +46,12 @@ class ReadingKeywords(TypedDict, total=False):
     max_document_bytes: int
     max_expansion: int
     chunk_bytes: int
+
+
+class ReadingKeywords(CuttingKeywords, total=False):
+    """Which files of a raw source are read, and how they are cut into documents (`Reading`, `discover`)."""
+
+    format: str | None
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,9 @@ def cached_store(
     """Say which store of the cache is that of a raw path."""
     found, recipe = raw.found(path), Recipe.of(raw.recipe)
     reading = replace(raw.how(), whole_rows=chat is not None)
+    if chat is not None:
+        chat = chat.decided(found.files, reading)
+        mixing = mixing and replace(mixing, unit=documents_of(chat.kind))
     if recipe.digest() is None:
         raise LoaderError(
             f"what {', '.join(recipe.uncacheable())} does cannot be told from its source, so nothing can be cached",

@@ -28,8 +28,8 @@ class Run:
     step: int
     phase: Phase
     clock: Clock
-    rows: int
-    """Rows of a step of this rank."""
+    samples: int
+    """Samples of a step of this rank."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Run:
         phase = schedule.phase_at(step)
         self.clock = phase.clock(self.settings.rank)
         self.schedule, self.step, self.phase = schedule, step, phase
-        self.rows = phase.global_rows // phase.ranks
+        self.samples = phase.global_rows // phase.ranks // self.shape.unit
 
     def grow(self, name: str, member: Member) -> None:
         """Go on with a source of which more is known, perhaps all."""
@@ -72,12 +72,13 @@ class Run:
 
     def _recipe(self, batch_size: int) -> Recipe:
         settings = self.settings
-        if batch_size * self.shape.length >= MOST_BATCH_TOKENS:
+        rows = batch_size * self.shape.unit
+        if rows * self.shape.length >= MOST_BATCH_TOKENS:
             raise LoaderError("a batch has at most 2**31 tokens", hint="use a smaller batch_size or chunk_size")
         return Recipe(
             seed=settings.seed,
             row_length=self.shape.length,
-            global_rows=batch_size * settings.world_size,
+            global_rows=rows * settings.world_size,
             sources={name: member.share for name, member in self.members.items()},
             ranks=settings.world_size,
             drop_last=settings.drop_last,
@@ -96,8 +97,9 @@ class Run:
         ]
         plan = self.phase.plan(self.schedule.seed, self._windows)
         mean_of = "targets" if self.loss is None else self.loss.native
-        feed = Feed(sources, plan, shape.length, self.settings.labels, shape.pad_id, id_bytes, mean_of)
-        return feed, self.clock, self.rows
+        labels = shape.filled_labels(self.settings.labels)
+        feed = Feed(sources, plan, shape.length, labels, shape.pad_id, id_bytes, mean_of, shape.pad_multiple)
+        return feed, self.clock, self.samples * shape.unit
 
     @property
     def _windows(self) -> dict[str, Windows]:
@@ -138,6 +140,7 @@ class Run:
                     phases = tuple(settled(phase, member.share.samples) for phase in phases)
         for name, member in self.members.items():
             states.check_samples(phases, name, member.samples_of)
+            states.check_unit(phases, name, member.share.unit)
         if self.kind == "pretrain":
             states.check_source(phases, next(iter(self.members)))
         schedule = Schedule(self.settings.seed, phases, self._windows)
@@ -151,7 +154,15 @@ class Run:
 
     @property
     def _row_facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {"documents": self.shape.documents, "tail": self.shape.tail}
+        shape = self.shape
+        facts: dict[str, Any] = {"documents": shape.documents, "tail": shape.tail}
+        grouped = [name for name, member in self.members.items() if member.shape.by_length]
+        facts["group_by_length"] = grouped or None
+        facts["max_tokens"] = shape.max_tokens or None
+        if shape.max_tokens:
+            facts["pad_to_multiple_of"] = shape.pad_multiple
+        if shape.answers is not None:
+            facts["answers"] = shape.answers
         others = {name: member.shape.documents for name, member in self.members.items()}
         return facts if set(others.values()) == {self.shape.documents} else {**facts, "documents": others}
 
@@ -172,6 +183,9 @@ class Run:
             "documents": self._row_facts["documents"],
             "tail": shape.tail,
             "pad_id": shape.pad_id,
+            "pad_to_multiple_of": shape.pad_multiple,
+            "group_by_length": shape.by_length,
+            "max_tokens": shape.max_tokens,
             "epoch_size": self._epoch_size,
             "loss": None if self.loss is None else [self.loss.mean_of, self.loss.accumulation],
             "step": self.step,

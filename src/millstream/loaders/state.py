@@ -52,6 +52,12 @@ def check_samples(phases: Sequence[Phase], name: str, samples: Callable[[int, in
             raise StateError(f"the state counts other samples of {name!r} than its data has", hint=DAMAGED)
 
 
+def check_unit(phases: Sequence[Phase], name: str, unit: int) -> None:
+    """Check that the rows of a source stay together as they do here."""
+    if any(name in phase.sources and phase.sources[name].unit != unit for phase in phases):
+        raise StateError(f"the state keeps other rows of {name!r} together than its data does", hint=DAMAGED)
+
+
 def check_source(phases: Sequence[Phase], name: str) -> None:
     """Check that a run over one source is a run over this one."""
     if name not in phases[-1].active:

@@ -14,6 +14,7 @@ from millstream.batches import TrainingBatch
 from millstream.batches.engine import Engine, EngineSettings, closed_error
 from millstream.errors import BudgetError
 from millstream.loaders import explain as explaining
+from millstream.loaders.answers import AnswerRows
 from millstream.loaders.delivery import Delivery
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import Member, RowShape
@@ -45,7 +46,14 @@ class StoreDataLoader(RunningLoader):
         super().__init__(shape, settings)
         self._run = Run(self.kind, members, shape, settings, epoch_size, loss)
         whole = any(member.shape.whole_documents for member in members.values())
-        self._delivery = Delivery(shape, settings, names_rows=self.names_rows, whole_documents=whole, loss=loss)
+        self._delivery = Delivery(
+            shape,
+            settings,
+            names_rows=self.names_rows,
+            whole_documents=whole,
+            loss=loss,
+            answers=None if shape.answers is None else AnswerRows(shape.answers, settings.labels, self._run.members),
+        )
         self._engine = Engine(
             EngineSettings(
                 settings.threads,
@@ -86,7 +94,7 @@ class StoreDataLoader(RunningLoader):
             run = self._run
             schedule, step, native = run.schedule, run.step, None
             rows = self.settings.batch_size if batch_size is None else batch_size
-            if rows != run.rows:
+            if rows != run.samples:
                 run.follow(positive("batch_size", rows), step)
                 self._engine.stop()
             try:

@@ -21,6 +21,7 @@ class RowColumns:
         names = ("input_ids", "labels", *(("position_ids",) if isolate else ()))
         self.columns: Columns = {name: np.empty((rows, length), kind) for name in names}
         self._starts: list[npt.NDArray[np.int64]] = []
+        self.lengths = np.full(rows, length, np.int32)
 
     def write(self, row: int, tokens: npt.NDArray[Any]) -> None:
         """Write a row of inputs, and one more token as the last target."""

@@ -115,6 +115,7 @@ class StreamDataLoader(RunningLoader):
         if self._row_transforms:
             for row, sample in enumerate(samples):
                 columns = {name: column[row : row + 1] for name, column in rows.columns.items()}
+                columns["length"] = rows.lengths[row : row + 1]
                 transform_rows(self._row_transforms, columns, (self.settings.seed, 0), sample)
         batch = self._batch(rows, epoch)
         run.advance()
@@ -132,11 +133,12 @@ class StreamDataLoader(RunningLoader):
             "step": self._run.step,
             "rows": int(count),
             "sequence_length": int(length),
-            "tokens": int(count * length),
+            "tokens": int(rows.lengths.sum()),
         }
         if self.settings.pad_last:
             metadata["filler"] = [False] * int(count)
-        batch = TrainingBatch(inputs, labels, framework=self._backend.NAME, metadata=metadata)
+        lengths = rows.lengths if metadata["tokens"] < count * length else None
+        batch = TrainingBatch(inputs, labels, framework=self._backend.NAME, lengths=lengths, metadata=metadata)
         if positions:
             starts = rows.segment_starts()
             batch.position_ids = positions[0]

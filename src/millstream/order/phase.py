@@ -30,10 +30,12 @@ class Share:
     quota: int = 1
     packed: bool = False
     """Whether samples are bins of documents: rows of another length are other bins."""
+    unit: int = 1
+    """Neighbouring samples that stay together in every order, as the two answers of a pair do."""
 
     def begin(self) -> Standing:
         """Stand at the very beginning."""
-        return Standing(self.samples, self.shuffle, self.quota, epoch=0, offset=0, begun=self.samples)
+        return Standing(self.samples, self.shuffle, self.quota, epoch=0, offset=0, begun=self.samples, unit=self.unit)
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Standing:
     """Samples of the present epoch, in rows of the length with which it began."""
     split: int = 1
     """By how much rows have become shorter since the present epoch began."""
+    unit: int = 1
+    """Neighbouring samples that stay together."""
 
     @property
     def left(self) -> int:
@@ -79,7 +83,7 @@ class Standing:
         """Move on by some samples.
 
         >>> Standing(samples=10, shuffle="none", quota=1, epoch=0, offset=8, begun=10).after(5)
-        Standing(samples=10, shuffle='none', quota=1, epoch=1, offset=3, begun=10, split=1)
+        Standing(samples=10, shuffle='none', quota=1, epoch=1, offset=3, begun=10, split=1, unit=1)
         """
         if used < self.left:
             return replace(self, offset=self.offset + used)
@@ -125,7 +129,9 @@ class Phase:
     def shares(self) -> dict[str, Share]:
         """What the recipe of this phase says of its sources."""
         standings = {name: self.sources[name] for name in self.active}
-        return {name: Share(s.samples, s.shuffle, s.quota) for name, s in standings.items()}  # packed or not
+        return {
+            name: Share(s.samples, s.shuffle, s.quota, unit=s.unit) for name, s in standings.items()
+        }  # packed or not
 
     def follows(self, recipe: Recipe) -> bool:
         """Whether this phase already does what the recipe asks for."""
@@ -165,8 +171,9 @@ class Phase:
             return _packed_order(name, standing, seed, windows[name], self.row_length), 1
         split = standing.split if epoch == standing.epoch else 1
         samples = standing.begun if epoch == standing.epoch else standing.samples
-        blocks = local_blocks(self.row_length * split)
-        return OrderSpec(standing.shuffle, samples, source_key(seed, name), blocks, LOCAL_GROUP_BLOCKS), split
+        blocks = local_blocks(self.row_length * split * standing.unit)
+        key = source_key(seed, name)
+        return OrderSpec(standing.shuffle, samples, key, blocks, LOCAL_GROUP_BLOCKS, unit=standing.unit), split
 
     def _course(self, name: str, seed: int, windows: Mapping[str, Windows]) -> Course:
         standing = self.sources[name]
@@ -188,9 +195,12 @@ def _packed_order(name: str, standing: Standing, seed: int, windows: Windows, ro
         standing.shuffle,
         standing.samples,
         key,
-        window_bins=list(windows.bins),
-        window_rows=windows.rows,
+        window_bins=[bins // standing.unit for bins in windows.bins],
+        window_rows=windows.rows // standing.unit,
         first_in_order=windows.first_in_order,
+        window_block=windows.block,
+        foremost=windows.foremost,
+        unit=standing.unit,
     )
 
 
@@ -216,7 +226,8 @@ def next_phase(phase: Phase, recipe: Recipe, step: int) -> Phase:
             sources[name] = recipe.sources[name].begin()
             continue
         standing = before[name]
-        share = recipe.sources.get(name, Share(standing.samples * (factor or 1), standing.shuffle, quota=0))
+        idle = Share(standing.samples * (factor or 1), standing.shuffle, quota=0, unit=standing.unit)
+        share = recipe.sources.get(name, idle)
         sources[name] = _continued(standing, share, factor, name, phase, recipe)
     epoch, offset, left = _place(phase, position, factor)
     fresh = _phase(recipe, sources, step, epoch, offset, left)
@@ -254,7 +265,8 @@ def _continued(
     """Go on with a source as its new share says; a new epoch may change anything, a begun one only so much."""
     standing = replace(standing, quota=share.quota)
     if standing.offset == 0:
-        return replace(standing, samples=share.samples, shuffle=share.shuffle, begun=share.samples, split=1)
+        fresh = {"samples": share.samples, "begun": share.samples, "split": 1, "unit": share.unit}
+        return replace(standing, shuffle=share.shuffle, **fresh)
     if factor is None or (share.packed and phase.row_length != recipe.row_length):
         raise OrderError(
             f"rows of {phase.row_length} tokens cannot become rows of {recipe.row_length} "

@@ -19,6 +19,10 @@ class Windows:
     capacity: int
     first_in_order: bool = False
     """Whether the first epoch takes the windows as they come: they may still be coming."""
+    block: int = 0
+    """Neighbouring bins that change places in every epoch, where bins stand by length; 0: all of a window do."""
+    foremost: int | None = None
+    """The sample that comes first in the first epoch, in exchange for the one that would."""
 
     @property
     def samples(self) -> int:

@@ -31,7 +31,7 @@ class Seen:
     rows_before: int
     cache: PartCache
     key: str
-    first_document: int
+    first_record: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,13 @@ class Deduplication:
         duplicates = self._found(parts, seen)
         fetched = in_order(self.run.workers, _fetch, ((each.cache, each.key) for each in seen), ahead=ahead)
         for each, part in zip(seen, fetched, strict=True):
-            kept = np.ones(len(part.ends), np.bool_)
+            heads = _heads(part)
+            kept = np.ones(len(heads), np.bool_)
             for step, found in zip(self.run.job.pipeline.global_steps, duplicates, strict=True):
-                dropped = found.among(each.first_document, each.first_document + len(part.ends)) & kept
+                dropped = found.among(each.first_record, each.first_record + len(heads)) & kept
                 kept &= ~dropped
-                self._account(f"{label_of(step)}: duplicate", part, np.flatnonzero(dropped), each)
+                self._account(f"{label_of(step)}: duplicate", part, heads[dropped], each)
+            kept = np.repeat(kept, np.diff(heads, append=len(part.ends)))
             yield Placed(each.file, each.rows_before, without(part, kept), each.key)
 
     def _found(self, parts: Iterable[Placed], seen: list[Seen]) -> list[Duplicates]:
@@ -76,10 +78,11 @@ class Deduplication:
             if cache is None or key is None:  # a part without a name is not in the cache
                 cache, key = spool, f"{number:032x}"
                 spool.put(key, each.part)
+            heads = _heads(each.part)
             for finder, keys in zip(finders, each.part.keys, strict=True):
-                finder.add(keys, first)
+                finder.add(keys[heads], first)
             seen.append(Seen(each.file, each.rows_before, cache, key, first))
-            first += len(each.part.ends)
+            first += len(heads)
         return [finder.finish() for finder in finders]
 
     def _account(self, reason: str, part: Part, dropped: NDArray[np.int64], seen: Seen) -> None:
@@ -96,6 +99,11 @@ class Deduplication:
             statistics.example(rejected, name, seen.rows_before)
             if self.ledger.rejected is not None:
                 keep(self.ledger.rejected, rejected, name, seen.rows_before)
+
+
+def _heads(part: Part) -> NDArray[np.int64]:
+    """The first document of each record: one that became several, as a pair does, is no duplicate of itself."""
+    return np.flatnonzero((np.diff(part.origins, axis=0, prepend=-1) != 0).any(axis=1))
 
 
 def _fetch(cache: PartCache, key: str) -> Part:

@@ -25,6 +25,8 @@ class Mixing:
 
     seed: int | None
     """None: documents stay in the order of the files."""
+    unit: int = 1
+    """Neighbouring documents that stay together: those of a pair."""
 
     @staticmethod
     def ends_group(parts: int) -> bool:
@@ -54,13 +56,16 @@ class Group:
     origins: NDArray[np.int64]
 
 
-def mixed(held: list[Held], seed: int | None, number: int) -> Group:
+def mixed(held: list[Held], mixing: Mixing, number: int) -> Group:
     """Mix the documents of some parts; which order that is follows from the seed and the number of the group."""
+    seed, unit = mixing.seed, mixing.unit
     lengths = np.concatenate([np.diff(each.part.ends, prepend=0) for each in held])
     origins = np.concatenate([numbered(each.part.origins, each.file, each.rows_before) for each in held])
     if seed is None or not len(lengths):
         return Group(np.concatenate([each.part.tokens for each in held]), np.cumsum(lengths), origins)
-    order = SampleOrder(len(lengths), seed=seed, name="\0mixing").at(np.arange(len(lengths)), epoch=number)
+    units = len(lengths) // unit
+    order = SampleOrder(units, seed=seed, name="\0mixing").at(np.arange(units), epoch=number)
+    order = np.repeat(order * np.uint64(unit), unit) + np.tile(np.arange(unit, dtype=np.uint64), units)
     return Group(_gathered(held, lengths, order), np.cumsum(lengths[order]), origins[order])
 
 

@@ -31,6 +31,7 @@ from millstream.parts.statistics import Statistics
 from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, placed
 from millstream.records import Recipe
 from millstream.sources import Found, Reading
+from millstream.sources.formats import check_gives_rows
 from millstream.stats.figures import counted
 from millstream.stats.progress import OnProgress, Progress
 from millstream.store import TokenStore, disk
@@ -118,6 +119,8 @@ def prepare_store(found: Found, output: Path, making: Making, means: Means) -> O
     """Make the store of some files at `output`."""
     started, cpu = time.perf_counter(), time.process_time()
     ahead = means.ahead(making.reading.chunk_bytes)
+    if making.chat is not None:
+        check_gives_rows(found.files)
     cache = None if means.cache_dir is None else PartCache(means.cache_dir, level=means.level)
     with ExitStack() as stack:
         path = stack.enter_context(
@@ -127,7 +130,7 @@ def prepare_store(found: Found, output: Path, making: Making, means: Means) -> O
             cache = PartCache(path.parent / SPOOL, level=means.level)  # the parts are needed twice
         workers = stack.enter_context(Threads(means.workers))
         tokenizer = learned_or_loaded(making.tokenizer, found, making.reading, making.recipe, cache, means.progress)
-        job = _job(making, tokenizer, keep_rejected=means.keep_rejected)
+        job = _job(making, tokenizer, found, keep_rejected=means.keep_rejected)
         tokenizer = job.tokenizer
         run = Run(job, found.files, cache, workers, means.make)
         ledger = _write(run, path, making, means, ahead)
@@ -155,9 +158,10 @@ def prepare_store(found: Found, output: Path, making: Making, means: Means) -> O
     )
 
 
-def _job(making: Making, tokenizer: Tokenizer, *, keep_rejected: bool) -> Job:
+def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: bool) -> Job:
     chat = making.chat
     if chat is not None:
+        chat = chat.decided(found.files, making.reading)
         tokenizer = chat.encoder(tokenizer).tokenizer  # it may have got control tokens
     job = Job(
         making.reading,
@@ -226,7 +230,11 @@ def _ledger(run: Run, folder: Path, name: str, means: Means, mark: bookmark.Book
     for kind, (size, records) in mark.kept.items():
         if kind in aside:
             aside[kind].go_back(size, records)
-    statistics = Statistics.from_json(mark.statistics) if mark.parts else Statistics.of(run.files)
+    statistics = (
+        Statistics.from_json(mark.statistics)
+        if mark.parts
+        else Statistics.of(run.files, weighted=run.job.chat is not None)
+    )
     bad = BadRecords(means.on_bad, aside["quarantine"])
     bad.counts.update(mark.bad)
     return Ledger(statistics, bad, aside)

@@ -130,7 +130,8 @@ def _conversations(job: Job, done: PipelineResult, file: FoundFile) -> Documents
     """The tokens of all conversations, each with its weight in the loss."""
     assert job.chat is not None and job.encoder is not None
     parser = RowParser(job.format_of_rows(file), job.chat.options)
-    made = encode_block(done.block, parser, job.encoder, job.chat.limit)
+    chat = job.chat
+    made = encode_block(done.block, parser, job.encoder, chat.limit, chat.kind or "chat", explode=chat.explode)
     return Documents(
         weigh(made.ids, codes_of(made.weights)), made.ends, made.places, made.bad, made.dropped, made.notes
     )

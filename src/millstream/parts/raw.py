@@ -18,6 +18,7 @@ from millstream.sources import FoundFile, Reading
 from millstream.sources import raw_record as read_again
 from millstream.sources.huggingface import HuggingFaceFormat
 from millstream.sources.record import NO_BYTES
+from millstream.sources.rows import RowsFormat
 from millstream.store import TokenStore
 from millstream.store.origin import Origin
 
@@ -70,7 +71,7 @@ def raw_record(
             hint="stores made by `prepare` do; where it has no .org file, that was not copied with it",
         )
     source, format, reading = _described(store, origin.file)
-    if format == HuggingFaceFormat.name:
+    if format in (HuggingFaceFormat.name, RowsFormat.name):
         raise SourceError(f"{origin.file}: was a data set in memory, not a file", hint=f"its row is {origin.row}")
     path = _root(store, root) / _inside(origin.file)
     hashed = source["bytes"] <= HASHED_BYTES if hashed is None else hashed

@@ -59,6 +59,22 @@ def report_of(outcome: Outcome, found: Found, means: Means) -> dict[str, Any]:
         "workers": means.workers,
         "parts": {"made": outcome.parts_made, "found": outcome.parts_found, "bytes_written": outcome.spool_bytes},
         "machine": {"processors": os.cpu_count(), "system": platform.system(), "python": platform.python_version()},
+        "chat": _chat(outcome),
+    }
+
+
+def _chat(outcome: Outcome) -> dict[str, Any] | None:
+    """How conversations became tokens, and how many of these are learned; None: the records were texts."""
+    described = outcome.manifest["recipe"].get("chat")
+    if described is None:
+        return None
+    trained, changed = outcome.statistics.trained_tokens, outcome.statistics.changed
+    return {
+        **described,
+        "trained_tokens": trained,
+        "trained_share": round(trained / max(1, outcome.manifest["tokens"]), 6),
+        "truncated": changed["truncated"],
+        "straddlers": changed["straddlers"],
     }
 
 

@@ -12,11 +12,12 @@ import numpy as np
 
 from millstream.parts.part import Part, Rejected
 from millstream.sources import FoundFile
+from millstream.store.weights import weight_codes
 
 MOST_EXAMPLES = 5
 MOST_SAMPLES = 200
 LENGTH_BINS = 48
-COUNTERS = ("skipped", "changed", "dropped")
+_COUNTERS = ("skipped", "changed", "dropped")
 
 
 @dataclass(slots=True)
@@ -34,7 +35,8 @@ class Statistics:
     """Counts of a whole run.
 
     `lengths[b]` counts documents of [2^(b-1), 2^b) tokens (0: none). `pace` holds (seconds, source bytes, tokens) as
-    time went by. Dropped records are counted by rule and reason, with a few examples of each.
+    time went by. Dropped records are counted by rule and reason, with a few examples of each. Of `weighted` tokens
+    those are counted that the loss is computed of: not the first of a document, which nothing comes before.
     """
 
     files: list[FileCounts]
@@ -47,27 +49,31 @@ class Statistics:
     pace: list[tuple[float, int, int]] = field(default_factory=list)
     source_bytes: int = 0
     writing_cpu_seconds: float = 0.0
+    weighted: bool = False
+    trained_tokens: int = 0
 
     @classmethod
-    def of(cls, files: Sequence[FoundFile]) -> Statistics:
+    def of(cls, files: Sequence[FoundFile], *, weighted: bool = False) -> Statistics:
         """Counts of a run that has done nothing yet."""
-        return cls([FileCounts() for _ in files])
-
-    def to_json(self) -> dict[str, Any]:
-        """Counts as JSON holds them.
-
-        >>> Statistics([], skipped=Counter(empty=2)).to_json()["skipped"]  # `asdict` would count the pair
-        {'empty': 2}
-        """
-        return {**asdict(self), **{name: dict(getattr(self, name)) for name in COUNTERS}}
+        return cls([FileCounts() for _ in files], weighted=weighted)
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Statistics:
         """Counts as `to_json` gave them."""
-        counters = {name: Counter(content[name]) for name in COUNTERS}
+        counters = {name: Counter(content[name]) for name in _COUNTERS}
         files = [FileCounts(**counts) for counts in content["files"]]
         pace = [(seconds, source_bytes, tokens) for seconds, source_bytes, tokens in content["pace"]]
         return cls(**{**content, **counters, "files": files, "pace": pace, "started": time.perf_counter()})
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as plain values.
+
+        >>> counts = Statistics.of([])
+        >>> counts.changed["repaired"] += 2
+        >>> Statistics.from_json(counts.to_json()).changed
+        Counter({'repaired': 2})
+        """
+        return asdict(self) | {name: dict(getattr(self, name)) for name in _COUNTERS}  # `asdict` counts their items
 
     def left_out(self, part: Part, file: FoundFile, rows_before: int) -> None:
         """Count what a part left out and changed."""
@@ -97,6 +103,10 @@ class Statistics:
         lengths = np.diff(part.ends, prepend=0)
         bins = np.bincount(np.ceil(np.log2(lengths + 1)).astype(np.int64), minlength=LENGTH_BINS)
         self.lengths = (np.asarray(self.lengths) + bins[:LENGTH_BINS]).tolist()
+        if self.weighted:
+            trained = weight_codes(part.tokens) > 0
+            trained[(part.ends - lengths)[lengths > 0]] = False
+            self.trained_tokens += int(np.count_nonzero(trained))
 
     def tick(self, source_bytes: int, tokens: int) -> None:
         """Note how far the run is; of a long one, every other note but the newest is forgotten now and then."""

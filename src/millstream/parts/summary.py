@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from millstream.stats.figures import count, counted, duration, size
+from millstream.stats.figures import count, counted, duration, share, size
 
 MOST_REASONS = 30
 MOST_INTERVALS = 60
@@ -121,6 +121,7 @@ def headline(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     per_token = f"{report['text_bytes'] / tokens:.2f} bytes per token" if tokens else ""
     return [
         ("tokens", count(tokens), f"{tokens:,}" if tokens >= 1e6 else "in all"),
+        *_trained(report),
         ("documents", count(documents), per_document),
         ("source", size(read), counted(len(report["sources"]), "file")),
         ("text kept", size(report["text_bytes"]), per_token),
@@ -131,6 +132,30 @@ def headline(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
+def _trained(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """How much of conversations is learned."""
+    chat = report.get("chat")
+    if chat is None:
+        return []
+    return [("trained", count(chat["trained_tokens"]), f"{share(chat['trained_tokens'], report['tokens'])} of tokens")]
+
+
+def chat_template(report: Mapping[str, Any]) -> str:
+    """How conversations were rendered and weighed.
+
+    >>> train = {"train": "assistant", "train_reasoning": True}
+    >>> chat = {"template": "chatml", "train": train, "max_length": 2048, "truncation": "turns", "boundary": "whole"}
+    >>> chat_template({"chat": chat})
+    'chatml, trains assistant, at most 2,048 tokens (else turns)'
+    """
+    chat = report.get("chat")
+    if chat is None:
+        return ""
+    most = "" if chat["max_length"] is None else f", at most {chat['max_length']:,} tokens (else {chat['truncation']})"
+    split = "" if chat["boundary"] == "whole" else ", encoded in parts"
+    return f"{chat['template'] or 'no template'}, trains {chat['train']['train']}{most}{split}"
+
+
 def particulars(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What the run was made with: (name, value)."""
     tokenizer, parts, machine = report["tokenizer"] or {}, report["parts"], report["machine"]
@@ -138,8 +163,10 @@ def particulars(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     ids = f" ({tokenizer['vocab_size']:,} ids)" if "vocab_size" in tokenizer else ""
     by = f", encoded by {engine}" if engine else ""
     made = f"{parts['made']:,} made, {parts['found']:,} found in the cache, {size(parts['bytes_written'])} written"
+    told = chat_template(report)
     return [
         ("tokenizer", f"{name}{ids}{by}"),
+        *([("conversations", told)] if told else []),
         ("stored as", f"{report['dtype']}, {_storage(report['storage'])}"),
         ("parts", made),
         ("machine", f"{counted(machine['processors'], 'processor')}, {machine['system']}, Python {machine['python']}"),

@@ -118,7 +118,7 @@ class StoreBuilder:
     def finish_group(self) -> None:
         """Write the documents that wait to be mixed, and let whoever follows see them."""
         if self._mixing is not None and self._held:
-            group = mixed(self._held, self._mixing.seed, self._parts)
+            group = mixed(self._held, self._mixing, self._parts)
             self._held = []
             self._put(group.tokens, group.ends, group.origins)
             self.origins.checkpoint()

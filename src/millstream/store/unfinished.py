@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import struct
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
 
 from millstream.store.format import FRAME_BYTES
 from millstream.store.growing import Places
@@ -23,11 +25,20 @@ ORIGINS = ".origins"
 
 
 class UnfinishedOrigins(Origins):
-    """Document -> source file, of a store whose documents name their files and whose origins have no frame yet."""
+    """Document -> source file, of a store whose documents name their files and whose origins have no frame yet.
+
+    Their file is held open: it is moved into the store when that is finished, and then with it.
+    """
 
     def __init__(self, path: Path, sources: Sequence[str]) -> None:
         super().__init__({})
-        self._file, self._sources = path, sources
+        self._sources = sources
+        self._fd = -1
+        for place in (path.with_name(f"{ORIGINS}.part"), *(path / "versions").glob("*.org")):
+            with contextlib.suppress(OSError):
+                self._fd = os.open(place, os.O_RDONLY)
+                weakref.finalize(self, os.close, self._fd)
+                return
 
     def file_of(self, document: int) -> str | None:
         """Name the source file of a document, or None where it is not written yet."""
@@ -36,11 +47,10 @@ class UnfinishedOrigins(Origins):
 
     def origin_of(self, document: int) -> Origin | None:
         """Give the record that a document was made from, or None where it is not written yet."""
-        try:
-            words = np.fromfile(self._file, "<i8", count=3, offset=FRAME_BYTES + 24 * document)
-        except OSError:  # the store is finished, and its origins lie in it
+        if self._fd < 0:
             return None
-        return named(words.tolist(), self._sources) if len(words) == 3 else None
+        found = os.pread(self._fd, 24, FRAME_BYTES + 24 * document)
+        return named(struct.unpack("<3q", found), self._sources) if len(found) == 24 else None
 
 
 def open_unfinished(path: Path, sources: Sequence[str] = ()) -> TokenStore | None:
@@ -67,5 +77,5 @@ def open_unfinished(path: Path, sources: Sequence[str] = ()) -> TokenStore | Non
     rows = rows_of(sealed_rows(places, journal))
     packed = BLOCK_TOKENS if journal.compress else 0
     layout = Layout(str(path), "", journal.dtype, 64, rows, "ends", block_tokens=packed)
-    origins = UnfinishedOrigins(path.with_name(f"{ORIGINS}.part"), sources)
+    origins = UnfinishedOrigins(path, sources)
     return TokenStore.of(path, Opened("unfinished", layout, describe(journal.dtype, rows), origins))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -36,3 +37,20 @@ def to_device(tensor: torch.Tensor, device: str) -> torch.Tensor:
 def accept_as_dataset(loader_class: type) -> None:
     """Let torch's DataLoader take our loaders as the iterable data sets they are."""
     IterableDataset.register(loader_class)
+
+
+def logits(model: torch.nn.Module, batch: Any) -> tuple[npt.NDArray[np.float32], float]:
+    """What a model says to a batch, as `model(**batch)` would call it, and the precision that it computes in."""
+    training = model.training
+    device = next((each.device for each in (*model.parameters(), *model.buffers())), torch.device("cpu"))
+    model.eval()
+    try:
+        with torch.no_grad():
+            said = model(**{name: batch[name].to(device) for name in batch.keys()})  # noqa: SIM118 - it is no dict
+    finally:
+        model.train(training)
+    found = getattr(said, "logits", said)
+    if not isinstance(found, torch.Tensor):
+        values = found.values() if isinstance(found, Mapping) else found
+        found = next(value for value in values if isinstance(value, torch.Tensor) and value.ndim == 3)
+    return found.float().cpu().numpy(), torch.finfo(found.dtype).eps

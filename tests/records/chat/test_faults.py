@@ -9,7 +9,6 @@ import pytest
 
 from millstream.errors import RecordError, SourceError
 from millstream.records.chat import RowParser, parse_row
-from millstream.records.chat.options import Options
 
 ASK = {"role": "user", "content": "2+2?"}
 TELL = {"role": "assistant", "content": "4"}
@@ -215,7 +214,7 @@ def test_objects_that_lie_too_deep_are_told() -> None:
 )
 def test_impossible_options_are_refused_at_once(options: dict[str, Any], found: str) -> None:
     with pytest.raises(SourceError, match=found):
-        RowParser(options=Options(**options))
+        parse_row({"text": "x"}, **options)
 
 
 def test_a_fault_can_be_sent_to_another_process() -> None:

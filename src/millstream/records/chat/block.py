@@ -12,7 +12,8 @@ from millstream.sources import BadRecord, FoundFile, Reading, RecordBlock, forma
 from millstream.sources.chunk import KEPT_BYTES
 from millstream.sources.jsonl import object_in
 
-_LIKE = '{"messages": [{"role": "user", "content": "…"}, …]}'
+LIKE = '{"messages": [{"role": "user", "content": "…"}, …]}'
+"""What a line looks like, in the words of errors."""
 
 
 @dataclass(slots=True)
@@ -37,7 +38,7 @@ def parse_block(block: RecordBlock, parser: RowParser) -> ParsedBlock:
     text, begin = block.text.tobytes(), 0
     for place, end in enumerate(block.ends.tolist()):
         try:
-            parsed.rows.append(parser.parse(object_in(text[begin:end].decode(), like=_LIKE)))
+            parsed.rows.append(parser.parse(object_in(text[begin:end].decode(), like=LIKE)))
             parsed.places.append(place)
         except RecordError as error:
             raw = text[begin : min(end, begin + KEPT_BYTES)]
@@ -52,7 +53,7 @@ def format_of_rows(file: FoundFile, reading: Reading, options: Options) -> str |
         parser = RowParser(options=options)
         for record in format_named(file.format).read(chunk, file, reading).block:
             try:
-                parser.parse(object_in(record.text, like=_LIKE))
+                parser.parse(object_in(record.text, like=LIKE))
             except RecordError:
                 continue
             return parser.format

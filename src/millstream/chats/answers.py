@@ -1,0 +1,197 @@
+"""Answers to prompts -> documents of a weighted store: pairs for preferences, one each for judged answers and steps.
+
+* A preference is two neighbouring documents, the prompt with the better and with the worse answer.
+* A judged answer is one document. Its first token is never a target, so what it weighs is free: 1 says good, 0 bad.
+* Of steps, the last token of each weighs `RIGHT` or `WRONG`, and nothing else weighs anything.
+
+Prompt and answer are encoded apart, so the prompt has the same ids whatever follows it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from millstream.chats.encode import Encoded, Encoder
+from millstream.chats.kinds import RowKind, kind_of, wrong_kind
+from millstream.chats.pairs import Pair, PairLimit, fit_pair
+from millstream.chats.rendered import Kind, Piece, Rendered
+from millstream.chats.supervised import Supervised
+from millstream.chats.truncate import Limit
+from millstream.errors import RecordError
+from millstream.records.chat.conversation import (
+    ChatRow,
+    Completion,
+    Conversation,
+    Document,
+    Judged,
+    Preference,
+    Side,
+    Stepwise,
+)
+
+RIGHT, WRONG = 1.0, 0.01
+STEP_END = "\n"
+"""What ends a step; the label of the step lies on its last token."""
+
+
+def encode_kind(rows: Sequence[ChatRow], kind: RowKind, encoder: Encoder, limit: Limit) -> Encoded:
+    """Encode rows that should be of one kind; a row of another kind has a fault."""
+    right = [at for at, row in enumerate(rows) if kind_of(row) == kind]
+    encode = {"chat": encoder.encode, "stepwise": _Steps(encoder).encode}.get(kind, _Answers(encoder).encode)
+    if len(right) == len(rows):
+        return encode(rows, limit)
+    made = encode([rows[at] for at in right], limit)
+    encoded = Encoded([[] for _ in rows], counts=made.counts)
+    for place, at in enumerate(right):
+        encoded.rows[at] = made.rows[place]
+    others = {at: wrong_kind(row, kind) for at, row in enumerate(rows) if kind_of(row) != kind}
+    encoded.faults = others | {right[place]: fault for place, fault in made.faults.items()}
+    return encoded
+
+
+class _Texts:
+    """Texts of some rows, encoded all at once; a fault in one of them is a fault of its row."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder, self.policy = encoder, replace(encoder.policy, train="completion")
+
+    def encode(self, rows: Sequence[ChatRow], limit: Limit) -> Encoded:
+        encoded = Encoded([[] for _ in rows])
+        texts: list[tuple[ChatRow, Rendered]] = []
+        owners: list[int] = []
+        for at, row in enumerate(rows):
+            with encoded.blaming(at):
+                found = self.texts(row)
+                texts += found
+                owners += [at] * len(found)
+        apart, rendered = Encoded([]), {at: text for at, (_, text) in enumerate(texts)}
+        made = self.encoder._each([row for row, _ in texts], rendered, self.policy, apart)
+        for place, fault in apart.faults.items():
+            encoded.faults.setdefault(owners[place], fault)
+        parts: dict[int, list[Supervised]] = {}
+        for place, owner in enumerate(owners):
+            if owner not in encoded.faults:
+                parts.setdefault(owner, []).append(made[place])
+        for at, mine in parts.items():
+            with encoded.blaming(at):
+                encoded.rows[at] = self.joined(rows[at], mine, limit, encoded.counts)
+        return encoded
+
+    def texts(self, row: ChatRow) -> list[tuple[ChatRow, Rendered]]:
+        """What is encoded for a row, each with the row that says how."""
+        raise NotImplementedError
+
+    def joined(self, row: ChatRow, parts: list[Supervised], limit: Limit, counts: Counter[str]) -> list[Supervised]:
+        """The documents of a row."""
+        raise NotImplementedError
+
+
+class _Answers(_Texts):
+    """Preferences and judged answers: a prompt, and the prompt with each answer."""
+
+    def texts(self, row: ChatRow) -> list[tuple[ChatRow, Rendered]]:
+        assert isinstance(row, Preference | Judged)
+        answers = (row.completion,) if isinstance(row, Judged) else (row.chosen, row.rejected)
+        whole = [_whole(row, answer) for answer in answers]
+        rendered = [self.encoder._render(each) for each in whole]
+        prompt = rendered[0][: _prompt_pieces(whole[0], rendered[0])]
+        return [(whole[0], prompt), *zip(whole, rendered, strict=True)]
+
+    def joined(self, row: ChatRow, parts: list[Supervised], limit: Limit, counts: Counter[str]) -> list[Supervised]:
+        prompt, *wholes = parts
+        size = len(prompt)
+        if not all(np.array_equal(whole.ids[:size], prompt.ids) for whole in wholes):
+            raise RecordError(
+                "prompt changes",
+                "the prompt is rendered or encoded differently with its answers",
+                hint="use the training variant of the template; a prompt may not end inside a word of the answer",
+            )
+        answers = [whole.part(size, len(whole)) for whole in wholes]
+        fitting = _fitted(Pair(prompt, answers[0], answers[-1]), limit, counts)
+        if fitting is None:
+            return []
+        made = [_concatenated([fitting.prompt, answer]) for answer in fitting[1 : 1 + len(wholes)]]
+        if not all(each.trained for each in made) and limit.untrained != "keep":
+            if limit.untrained == "drop":
+                counts["dropped: nothing to train"] += 1
+                return []
+            raise RecordError("nothing to train", "an answer has no token that carries loss", hint='untrained="drop"')
+        if isinstance(row, Judged):
+            made[0].weights[0] = RIGHT if row.label else 0
+        return made
+
+
+class _Steps(_Texts):
+    """Steps: prompt and steps are encoded each by itself."""
+
+    def texts(self, row: ChatRow) -> list[tuple[ChatRow, Rendered]]:
+        assert isinstance(row, Stepwise)
+        if not row.prompt:
+            raise _no_prompt()
+        texts = [row.prompt, *(part for step in row.completions for part in (step, STEP_END))]
+        return [(Document(text), [Piece(text, Kind.content, 1, True, "assistant")] if text else []) for text in texts]
+
+    def joined(self, row: ChatRow, parts: list[Supervised], limit: Limit, counts: Counter[str]) -> list[Supervised]:
+        assert isinstance(row, Stepwise)
+        made = _concatenated(parts)
+        made.weights[:] = 0
+        ends = np.cumsum([len(part) for part in parts])[2::2]
+        made.weights[ends - 1] = np.where(row.labels, RIGHT, WRONG)
+        return self.encoder._fit(row, made, limit, self.policy, counts)
+
+
+def _whole(row: Preference | Judged, answer: Side) -> ChatRow:
+    """A prompt with one answer, as a row by itself."""
+    if isinstance(row.prompt, str) and isinstance(answer, str):
+        if not row.prompt:
+            raise _no_prompt()
+        return Completion(row.prompt, answer)
+    if isinstance(row.prompt, str) or isinstance(answer, str):
+        raise RecordError("mixed sides", "one side is a string, another messages", hint="write all sides alike")
+    messages = (*row.prompt, *answer)
+    return Conversation(messages, row.tools, row.template_kwargs, row.media, prompt_messages=len(row.prompt))
+
+
+def _prompt_pieces(row: ChatRow, rendered: Rendered) -> int:
+    """How many pieces come before the answer: the prompt, and what the template writes ahead of an answer."""
+    first = row.prompt_messages if isinstance(row, Conversation) else 1
+    for at, piece in enumerate(rendered):
+        if piece.message >= (first or 0) and piece.kind != Kind.scaffold:
+            if not at:
+                raise _no_prompt()
+            return at
+    raise RecordError("empty answer", "the template writes nothing for the answer", hint="leave such rows out")
+
+
+def _no_prompt() -> RecordError:
+    return RecordError("no prompt", "the prompt is empty", hint="leave such rows out, or begin the prompt with a token")
+
+
+def _fitted(pair: Pair, limit: Limit, counts: Counter[str]) -> Pair | None:
+    """The pair under the limit, None if it is left out. A token of the prompt stays: it predicts the answer's first."""
+    longest = len(pair.prompt) + max(len(pair.chosen), len(pair.rejected))
+    if limit.max_length is None or longest <= limit.max_length:
+        return pair
+    if limit.truncation == "error":
+        raise RecordError(
+            "too long",
+            f"{longest} tokens, where {limit.max_length} are allowed",
+            hint='pass truncation="keep_end" to shorten the prompt first, or "drop"',
+        )
+    fitting = fit_pair(pair, PairLimit(limit.max_length, min_prompt=1)) if limit.truncation == "keep_end" else None
+    counts["truncated" if fitting else "dropped: too long"] += 1
+    return fitting
+
+
+def _concatenated(parts: Sequence[Supervised]) -> Supervised:
+    """Rows end to end, in memory of their own."""
+    return Supervised(
+        np.concatenate([part.ids for part in parts]),
+        np.concatenate([part.weights for part in parts]),
+        np.concatenate([part.messages for part in parts]),
+        truncated=any(part.truncated for part in parts),
+    )

@@ -1,0 +1,30 @@
+"""Words of Python -> flags of the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+
+
+def spoken_as_flags(hint: str, options: Container[str]) -> str:
+    """Say a hint that names Python's arguments with the flags of this verb, as far as it has them.
+
+    >>> spoken_as_flags('pass on_bad="skip", overwrite=True or dtype=; or tail="pad"', {"on_bad", "overwrite", "dtype"})
+    'pass --on-bad skip, --overwrite or --dtype; or tail="pad"'
+    >>> spoken_as_flags('columns={"messages": "dialog"}, or columns={"text": None}', {"columns"})
+    '--columns messages=dialog, or --columns text='
+    """
+
+    def plain(value: str) -> str:
+        """A value as a flag takes it: `{"messages": "dialog"}` is messages=dialog, and nothing is nothing."""
+        if value.startswith("{"):
+            return value.strip("{}").replace(": ", "=").replace('"', "").replace("=None", "=")
+        return "none" if value == "None" else value.strip("\"'")
+
+    def flag(match: re.Match[str]) -> str:
+        name, value = match["name"], plain(match["value"] or "")
+        if name not in options:
+            return match[0]
+        return f"--{name.replace('_', '-')}" + (f" {value}" if value not in ("", "True") else "")
+
+    return re.sub(r"""\b(?P<name>[a-z_]+)=(?P<value>\{"\w+": (?:"\w+"|None)\}|"[^"]*"|'[^']*'|[\w.]+)?""", flag, hint)

@@ -1,0 +1,82 @@
+"""`millstream show`: a row as the model sees it, and what of it is learned."""
+
+from __future__ import annotations
+
+import argparse
+
+from millstream.chats.shown import Shown
+from millstream.cli import chats, show
+from millstream.cli.loader import add_run_arguments, open_loader
+from millstream.cli.paint import print_shown
+from millstream.errors import LoaderError
+from millstream.loaders import ConversationDataLoader
+from millstream.loaders.raw import is_raw
+from millstream.store import TokenStore
+
+SUMMARY = "show what is learned of a conversation"
+DESCRIPTION = """\
+Print a conversation as the tokens that a model gets, decoded. What is learned stands between ⟦ and ⟧, in colour where
+the terminal has any; weights other than 1 are written behind it. Above it: how many tokens are learned, whether the
+conversation was shortened, and tokens that lie half in what is learned."""
+EPILOG = f"""\
+examples:
+  millstream show chats.jsonl --template chatml --tokenizer model/ --row 7
+  millstream show chats.jsonl --template qwen3 --variant training --tokenizer model/ --train last
+  millstream show chats.jsonl --template chatml --tokenizer model/ --max-length 512 --truncation turns
+  millstream show store --row 7                               the conversation of a store that `prepare` made
+  millstream show store --step 100 --row 3 --packing --chunk-size 4096 --batch-size 8     a row of a batch
+
+{chats.TEMPLATES}
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of this verb."""
+    parser.add_argument("source", nargs="+", help="files of conversations, or a store of them")
+    parser.add_argument("--row", type=int, default=0, help="which row, counted from 0 (default: 0)")
+    parser.add_argument("--step", type=int, help="of a store: the rows are those of this step's batch")
+    parser.add_argument("-t", "--tokenizer", help="the model's; a store has its own")
+    parser.add_argument("--format", help="messages, sharegpt, alpaca, …: when the fields do not tell")
+    parser.add_argument("--file-format", help="jsonl, parquet, …: when the file names do not tell")
+    parser.add_argument("--json", action="store_true", help="print the styled parts as JSON")
+    chats.add_chat_arguments(parser.add_argument_group("how conversations become tokens (of files)"))
+    add_run_arguments(parser.add_argument_group("the run (with --step)"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show a row."""
+    source = arguments.source[0] if len(arguments.source) == 1 else arguments.source
+    shown = _of_files(source, arguments) if is_raw(source) else _of_store(source, arguments)
+    if arguments.json:
+        show.print_json(
+            {"row": arguments.row, "step": arguments.step, "parts": [part._asdict() for part in shown.parts]}
+        )
+    else:
+        print_shown(shown)
+    return 0
+
+
+def _of_files(source: object, arguments: argparse.Namespace) -> Shown:
+    from millstream.loaders.looking import show_chat
+
+    if arguments.step is not None:
+        raise LoaderError("--step is about a store", hint="prepare the conversations, or leave out --step")
+    return show_chat(
+        source,
+        arguments.row,
+        tokenizer=arguments.tokenizer,
+        max_length=arguments.max_length,
+        file_format=arguments.file_format,
+        **chats.given_chat_arguments(arguments),
+    )
+
+
+def _of_store(path: str, arguments: argparse.Namespace) -> Shown:
+    given = chats.given_chat_arguments(arguments) | ({} if arguments.max_length is None else {"max_length": 0})
+    if given:
+        flag = f"--{next(iter(given)).replace('_', '-')}"
+        raise LoaderError(f"{path}: {flag} is about raw conversations, and these are tokens", hint=f"leave out {flag}")
+    with TokenStore(path) as store, open_loader(store, arguments, tokenizer=arguments.tokenizer) as loader:
+        if not isinstance(loader, ConversationDataLoader):
+            raise LoaderError(f"{path}: this is a store of texts", hint="use inspect or explain")
+        return loader.show(arguments.row, step=arguments.step)
