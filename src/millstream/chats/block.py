@@ -50,9 +50,11 @@ def encode_block(
     kind: RowKind = "chat",
     *,
     explode: bool = False,
+    ignore_media: bool = False,
 ) -> EncodedBlock:
     """Parse, render, encode and shorten the rows of a block, which are all of one kind."""
     parsed = parse_block(block, parser)
+    left_out = _without_media(parsed, block, refuse=not ignore_media)
     if explode:
         parsed = _exploded(parsed)
     encoded = _in_slices(encoder, parsed.rows, kind, limit)
@@ -75,8 +77,27 @@ def encode_block(
         places=np.array(places, np.int64),
         bad=bad,
         dropped=+dropped,
-        notes=+notes,
+        notes=+notes + left_out,
     )
+
+
+def _without_media(parsed: ParsedBlock, block: RecordBlock, *, refuse: bool) -> Counter[str]:
+    """Take out rows with media, or count what of them is left out: tokens alone would have lost them in silence."""
+    left_out: Counter[str] = Counter()
+    for at in reversed(range(len(parsed.rows))):
+        media = getattr(parsed.rows[at], "media", ())
+        if not media:
+            continue
+        if refuse:
+            place = parsed.places.pop(at)
+            del parsed.rows[at]
+            found = f"it refers to {len(media)} of them, the first is {media[0].kind} {str(media[0].reference)[:80]!r}"
+            hint = 'batches carry tokens alone; media="ignore" trains on the text without them'
+            raw = block.bytes_of(place)[:KEPT_BYTES]
+            parsed.bad.append(BadRecord("pictures, films or sounds", *block.origin(place), found, hint, raw))
+        else:
+            left_out["media left out"] += len(media)
+    return left_out
 
 
 def _exploded(parsed: ParsedBlock) -> ParsedBlock:

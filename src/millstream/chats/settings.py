@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 from millstream.chats.encode import Boundary, Encoder
 from millstream.chats.kinds import RowKind, check_kind, kind_of_format
@@ -20,6 +20,7 @@ from millstream.sources import FoundFile, Reading
 from millstream.tokens import Tokenizer
 from millstream.tokens.tokenizer import fingerprint_of
 
+Media: TypeAlias = Literal["refuse", "ignore"]
 _VERSION = 1
 """Raise it when the same rows no longer give the same tokens: caches are keyed by it."""
 
@@ -42,6 +43,8 @@ class ChatSettings:
     strict: bool = False
     add_control_tokens: bool = False
     check_template: bool = True
+    media: Media = "refuse"
+    """What becomes of rows with pictures, films or sounds, which batches do not carry: refused, or without them."""
     explode: bool = False
     """Whether each answer of the assistant becomes a row of its own, as inference saw it."""
     kind: RowKind | None = None
@@ -51,7 +54,7 @@ class ChatSettings:
     def identity(self) -> list[Any]:
         """What tokens depend on, as JSON."""
         template = None if self.template is None else self.template.fingerprint
-        flags = [self.boundary, self.trust_content, self.strict, self.add_control_tokens, self.explode]
+        flags = [self.boundary, self.trust_content, self.strict, self.add_control_tokens, self.explode, self.media]
         options = [dict(self.options.columns), dict(self.options.roles)]
         ways = [self.options.inline_think, self.options.calls_in_text]
         kind = self.kind or (self.format and kind_of_format(self.format))
@@ -77,6 +80,8 @@ class ChatSettings:
         if kind is None:
             formats = iter([self.format]) if self.format else (format_of_rows(f, reading, self.options) for f in files)
             kind = kind_of_format(next((name for name in formats if name), None))
+        if self.media not in get_args(Media):
+            raise RecipeError(f"media={self.media!r} is unknown", hint='choose "refuse" or "ignore"')
         if self.explode and (kind, self.policy.train) != ("chat", "assistant"):
             raise RecipeError(
                 'history_reasoning="explode" makes a row of each answer, which does not go with '

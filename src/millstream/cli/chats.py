@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from millstream.chats.encode import Boundary
 from millstream.chats.masks import Choice
+from millstream.chats.settings import Media
 from millstream.chats.template import HistoryReasoning, Variant
 from millstream.chats.truncate import Truncation, Untrained
 from millstream.loaders.chat_keywords import ChatKeywords
@@ -15,9 +16,6 @@ from millstream.loaders.chat_keywords import ChatKeywords
 TEMPLATES = """\
 A template is the name of a format (chatml, llama3.1, qwen3, gemma3, mistral-v3, …), a jinja file, or a model's folder.
 Left out, it is the one that the tokenizer's folder brings."""
-
-
-HISTORY = "the reasoning of earlier turns; explode: a row for each answer, with the history that it saw"
 
 
 def add_chat_arguments(parser: argparse._ActionsContainer) -> None:
@@ -45,6 +43,7 @@ def add_chat_arguments(parser: argparse._ActionsContainer) -> None:
     add("--add-control-tokens", help="add the template's control tokens to the tokenizer", **switch)
     add("--check-template", help="refuse a template that would train wrong (default: yes)", **switch)
     add("--variant", choices=get_args(Variant), help="of the template: for generating, or for training")
+    add("--media", choices=get_args(Media), help="rows with pictures, films or sounds (default: refuse)")
     add(
         "--history-reasoning",
         choices=(*get_args(HistoryReasoning), "explode"),

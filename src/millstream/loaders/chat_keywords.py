@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, cast
 
 from millstream.chats.encode import Boundary
 from millstream.chats.masks import Choice, Policy
-from millstream.chats.settings import ChatSettings
+from millstream.chats.settings import ChatSettings, Media
 from millstream.chats.template import ChatTemplate, HistoryReasoning, Variant
 from millstream.chats.truncate import Limit, Truncation, Untrained
 from millstream.errors import RecipeError, TokenizerError
@@ -38,6 +38,7 @@ class ChatKeywords(TypedDict, total=False):
     strict: bool
     add_control_tokens: bool
     check_template: bool
+    media: Media
     variant: Variant
     history_reasoning: HistoryReasoning | Literal["explode"] | None
     date: Date | None
@@ -48,7 +49,7 @@ class ChatKeywords(TypedDict, total=False):
 _TEMPLATE = ("variant", "history_reasoning", "date", "bos_token", "eos_token")
 _POLICY = ("train", "train_reasoning", "train_tool_calls", "mask_empty_think")
 _OPTIONS = ("columns", "roles", "inline_think", "calls_in_text")
-_PLAIN = ("format", "boundary", "trust_content", "strict", "add_control_tokens", "check_template")
+_PLAIN = ("format", "boundary", "trust_content", "strict", "add_control_tokens", "check_template", "media")
 
 
 def chat_settings(given: ChatKeywords, tokenizer: object, max_length: int | None) -> ChatSettings:

@@ -131,7 +131,15 @@ def _conversations(job: Job, done: PipelineResult, file: FoundFile) -> Documents
     assert job.chat is not None and job.encoder is not None
     parser = RowParser(job.format_of_rows(file), job.chat.options)
     chat = job.chat
-    made = encode_block(done.block, parser, job.encoder, chat.limit, chat.kind or "chat", explode=chat.explode)
+    made = encode_block(
+        done.block,
+        parser,
+        job.encoder,
+        chat.limit,
+        chat.kind or "chat",
+        explode=chat.explode,
+        ignore_media=chat.media == "ignore",
+    )
     return Documents(
         weigh(made.ids, codes_of(made.weights)), made.ends, made.places, made.bad, made.dropped, made.notes
     )
