@@ -108,3 +108,6 @@ class Column:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+    def __del__(self) -> None:
+        self.close()  # whoever stopped in the middle of something did not

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -59,37 +60,39 @@ class Shards:
     """The tokens and indexes of a layout, shard by shard."""
 
     def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self.tokens = Recent(self._open_tokens)
-        self.index = Recent(self._open_index)
+        # Functions of the layout, not methods: a store that nobody holds any more closes its files at once.
+        self.tokens = Recent(partial(_shard_tokens, layout))
+        self.index = Recent(partial(_shard_index, layout))
 
     def close(self) -> None:
         """Forget every file."""
         self.tokens.kept.clear()
         self.index.kept.clear()
 
-    def _open_tokens(self, shard: int) -> Numbers | PackedTokens:
-        path = self._layout.path_of(shard)
-        if not self._layout.header_bytes:
-            return open_bare_tokens(path, self._layout)
-        frame, body = open_tokens(path)
-        check_tokens(path, frame, self._layout, shard)
-        return body
 
-    def _open_index(self, shard: int) -> Index:
-        layout, tokens = self._layout, int(self._layout.table[shard, TOKENS])
-        if layout.index == "none":
-            return OneDocument(tokens)
-        if layout.index == "megatron":
-            return megatron_index(layout, tokens)
-        path = layout.path_of(shard, ".idx")
-        frame, words = open_body(path, index_kind(layout.dtype))
-        check_index(path, frame, layout, shard)
-        ends = words if frame.words == frame.count else EverySecond(words)
-        last = ends.at(len(ends) - 1) if len(ends) else tokens
-        if last != tokens:
-            raise StoreError(f"{path}: the last document ends at {last}, the shard at {tokens}", hint=VERIFY)
-        return Ends(ends, tokens)
+def _shard_tokens(layout: Layout, shard: int) -> Numbers | PackedTokens:
+    path = layout.path_of(shard)
+    if not layout.header_bytes:
+        return open_bare_tokens(path, layout)
+    frame, body = open_tokens(path)
+    check_tokens(path, frame, layout, shard)
+    return body
+
+
+def _shard_index(layout: Layout, shard: int) -> Index:
+    tokens = int(layout.table[shard, TOKENS])
+    if layout.index == "none":
+        return OneDocument(tokens)
+    if layout.index == "megatron":
+        return megatron_index(layout, tokens)
+    path = layout.path_of(shard, ".idx")
+    frame, words = open_body(path, index_kind(layout.dtype))
+    check_index(path, frame, layout, shard)
+    ends = words if frame.words == frame.count else EverySecond(words)
+    last = ends.at(len(ends) - 1) if len(ends) else tokens
+    if last != tokens:
+        raise StoreError(f"{path}: the last document ends at {last}, the shard at {tokens}", hint=VERIFY)
+    return Ends(ends, tokens)
 
 
 def open_tokens(path: Path) -> tuple[Frame, Numbers | PackedTokens]:
