@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -95,4 +96,11 @@ def test_a_tokenizer_that_no_token_can_be_added_to_says_so() -> None:
 
 @pytest.mark.parametrize("train", ["all", "assistant", "last", "last_round", "completion", "explicit"])
 def test_a_sound_template_passes_with_every_policy(train: Choice) -> None:
-    Encoder(bpe(), ChatML(), policy=Policy(train))
+    encoder = Encoder(bpe(), ChatML(), policy=Policy(train))
+
+    asked = replace(talk("a", "b"), prompt_messages=1 if train == "completion" else None)
+    row = encoder.encode_rows([ChatML().render(asked)], [asked])[0]
+    trained = encoder.tokenizer.decode(row.ids[row.weights > 0].tolist())
+    assert train == "all" or trained == ("" if train == "explicit" else f"b{END}")
+    assert (f"b{END}" in trained) == (train != "explicit")
+    assert (f"a{END}" in trained) == (train == "all")

@@ -212,7 +212,8 @@ def test_a_loader_that_is_dropped_stops_making(chats: Chats, patched: pytest.Mon
 def forked() -> int:
     """Fork. Other libraries in this process warn of their own threads, which the child does not use."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
+        warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
         return os.fork()
 
 
