@@ -6,6 +6,7 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);  // a script may end with a batch in its hands
   register_compression(m);
   register_records(m);
+  register_chats(m);
   register_store(m);
   register_order(m);
   register_engine(m);

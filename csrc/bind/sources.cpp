@@ -15,29 +15,21 @@ using namespace nb::literals;
 namespace {
 
 using Raw = Array<const std::uint8_t>;
-template <typename T>
-using Made = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 using Numbers = Made<std::int64_t>;
 // text, ends, rows, starts, stops, odd (row, start, stop, row, ...), rows in all, blank, empty
 using Parsed = std::tuple<Made<std::uint8_t>, Numbers, Numbers, Numbers, Numbers, Numbers, std::int64_t, std::int64_t,
                           std::int64_t>;
-
-Numbers numbers(std::vector<std::int64_t>&& values) {
-  auto* kept = new std::vector(std::move(values));
-  nb::capsule owner(kept, [](void* data) noexcept { delete static_cast<std::vector<std::int64_t>*>(data); });
-  return {kept->data(), {kept->size()}, owner};
-}
 
 Parsed handed_over(millstream::Columns&& columns) {
   const std::size_t size = columns.text_bytes();
   std::uint8_t* text = columns.take_text().release();
   nb::capsule owner(text, [](void* data) noexcept { delete[] static_cast<std::uint8_t*>(data); });
   return {Made<std::uint8_t>(text, {size}, owner),
-          numbers(std::move(columns.ends)),
-          numbers(std::move(columns.rows)),
-          numbers(std::move(columns.starts)),
-          numbers(std::move(columns.stops)),
-          numbers(std::move(columns.odd)),
+          made(std::move(columns.ends)),
+          made(std::move(columns.rows)),
+          made(std::move(columns.starts)),
+          made(std::move(columns.stops)),
+          made(std::move(columns.odd)),
           columns.row_count,
           columns.blank,
           columns.empty};

@@ -75,6 +75,10 @@ void register_store(nb::module_& m) {
     millstream::hash_blocks(std::as_bytes(view(data)), block_bytes, view(out));
   }, "data"_a, "block_bytes"_a, "out"_a, "Put the XXH64 of each block of `data` into `out`.");
   constexpr auto narrowing = "Copy documents into `out`, each followed by `eos` if there is one.";
+  m.def("weight_codes", [](Array<const double> weights, Array<std::uint8_t> codes) {
+    nb::gil_scoped_release unlocked;
+    return millstream::codes_of(view(weights), view(codes));
+  }, "weights"_a, "codes"_a, "Write the code of each weight; gives the place of the first that is no weight, or their number.");
   m.def("weigh_documents", &weigh_documents, "tokens"_a, "ends"_a, "words"_a,
         "Write what the targets of each document weigh: their number, and above it their weight in hundredths.");
   m.def("narrow_documents", &narrow<std::uint16_t>, "ids"_a, "ends"_a, "eos"_a.none(), "out"_a, narrowing);

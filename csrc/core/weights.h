@@ -4,6 +4,7 @@
 // people write down is exact, and a sum of weights in hundredths is a whole number.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +35,31 @@ inline constexpr auto weight_table = [] {
   for (std::uint32_t code = 0; code < 256; ++code) table[code] = static_cast<float>(hundredths(code) / 100.0);
   return table;
 }();
+
+// The code of the nearest weight there is, of two equally near ones the greater; none but 0 becomes 0.
+inline std::uint8_t code_of(double weight) {
+  static constexpr auto table = [] {
+    std::array<double, 256> exact{};
+    for (std::uint32_t code = 0; code < 256; ++code) exact[code] = hundredths(code) / 100.0;
+    return exact;
+  }();
+  if (weight == 0) return 0;
+  if (weight == 1) return Weighted::whole;
+  const auto above = std::clamp<std::ptrdiff_t>(std::lower_bound(table.begin(), table.end(), weight) - table.begin(), 1, 255);
+  const bool below = weight - table[above - 1] < table[above] - weight;
+  return static_cast<std::uint8_t>(std::max<std::ptrdiff_t>(1, below ? above - 1 : above));
+}
+
+// Writes the codes of weights; gives the place of the first that is none (negative, too great, no number), or the end.
+inline std::size_t codes_of(std::span<const double> weights, std::span<std::uint8_t> codes) {
+  if (codes.size() != weights.size()) throw std::invalid_argument("one place for each weight");
+  constexpr double most = hundredths(255) / 100.0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (!(weights[i] >= 0 && weights[i] <= most)) return i;
+    codes[i] = code_of(weights[i]);
+  }
+  return weights.size();
+}
 
 // What the targets of a document weigh together. Its first token is no target: nothing predicts it. In a document index it is
 // one word, the count below and the sum above.

@@ -114,11 +114,48 @@ class PhraseIndex:
     def find(self, text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> None:
         """Put the smallest label of a phrase in each text into `out`, or -1."""
 
+class ChatNames:
+    """What rows of conversations are written in."""
+
+    def __init__(self, *, messages: str, role: str, content: str, besides: Sequence[str], roles: Sequence[tuple[str, str]], looked_for: Sequence[str]) -> None: ...
+
+class ChatShape:
+    """What a format makes of conversations in which the same roles speak."""
+
+    def __init__(self, parts: Sequence[tuple[int, bool, bool, float, int, bytes]], verbatim: bool) -> None:
+        """
+        Parts: (0 text, 1 content, 2 control token; opens a run; straddles; weight; message or id; text).
+        """
+
+class ChatRows:
+    """Plain conversations of a block of JSON rows."""
+
+    def __init__(self, text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], names: ChatNames) -> None: ...
+
+    @property
+    def shapes(self) -> list[str]:
+        """Who speaks when, a letter for each message: every shape that occurs."""
+
+    def lay(self, shapes: Sequence[ChatShape]) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))]]:
+        """
+        Put rows into their shapes (one without parts leaves them out): the runs to encode, end to end, and their ends.
+        """
+
+    def weigh(self, shapes: Sequence[ChatShape], ids: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], sizes: Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], altered: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], *, most_tokens: int, keep_untrained: bool, keep_straddlers: bool) -> tuple[Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.float32], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], int]:
+        """
+        The tokens of rows, with control tokens and weights: (ids, weights, ends, places, straddlers).
+        """
+
 def xxh64(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int = 0) -> int:
     """XXH64 of an array of bytes."""
 
 def hash_blocks(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], block_bytes: int, out: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
     """Put the XXH64 of each block of `data` into `out`."""
+
+def weight_codes(weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)], codes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> int:
+    """
+    Write the code of each weight; gives the place of the first that is no weight, or their number.
+    """
 
 def weigh_documents(tokens: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], words: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
     """

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from millstream.chats.answers import encode_kind
-from millstream.chats.encode import Encoded, Encoder
+from millstream.chats.encode import STRADDLERS, Encoder
 from millstream.chats.explode import exploded
 from millstream.chats.kinds import RowKind
+from millstream.chats.shapes import ShapedRows
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
 from millstream.records.chat.block import ParsedBlock, parse_block
-from millstream.records.chat.conversation import ChatRow, Conversation
+from millstream.records.chat.conversation import Conversation
 from millstream.records.chat.parser import RowParser
 from millstream.sources import BadRecord, RecordBlock
 from millstream.sources.chunk import KEPT_BYTES
@@ -52,12 +54,46 @@ def encode_block(
     explode: bool = False,
     ignore_media: bool = False,
 ) -> EncodedBlock:
-    """Parse, render, encode and shorten the rows of a block, which are all of one kind."""
+    """Parse, render, encode and shorten the rows of a block, which are all of one kind.
+
+    Some hundred rows at a time: what they are laid out in then stays in the processor's cache. Plain conversations go
+    through the core; each of the others is parsed and rendered by itself.
+    """
+    shapes = encoder.shapes if kind == "chat" and not explode else None
+    made = []
+    for first in range(0, len(block), SLICE_ROWS):
+        some = block.stretch(first, min(first + SLICE_ROWS, len(block)))
+        shaped = None if shapes is None else shapes.encode(some.text, some.ends, parser, limit)
+        others = np.ones(len(some), np.bool_)
+        if shaped is not None:
+            others[shaped.places] = False
+            made.append(_natively(shaped, first))
+        if others.any():
+            places = first + np.flatnonzero(others)
+            made.append(_one_by_one(some.select(others), places, parser, encoder, limit, kind, explode, ignore_media))
+    return _in_order(made)
+
+
+def _natively(shaped: ShapedRows, first: int) -> EncodedBlock:
+    notes = Counter({STRADDLERS: shaped.straddlers}) if shaped.straddlers else Counter[str]()
+    return EncodedBlock(shaped.ids, shaped.weights, shaped.ends, shaped.places + first, [], notes=notes)
+
+
+def _one_by_one(
+    block: RecordBlock,
+    block_places: NDArray[np.int64],
+    parser: RowParser,
+    encoder: Encoder,
+    limit: Limit,
+    kind: RowKind,
+    explode: bool,  # noqa: FBT001 - as the caller has it
+    ignore_media: bool,  # noqa: FBT001
+) -> EncodedBlock:
     parsed = parse_block(block, parser)
     left_out = _without_media(parsed, block, refuse=not ignore_media)
     if explode:
         parsed = _exploded(parsed)
-    encoded = _in_slices(encoder, parsed.rows, kind, limit)
+    encoded = encode_kind(parsed.rows, kind, encoder, limit)
     rows: list[Supervised] = []
     places: list[int] = []
     for place, made in zip(parsed.places, encoded.rows, strict=True):
@@ -74,10 +110,33 @@ def encode_block(
         ids=np.concatenate([np.empty(0, np.uint32), *(row.ids for row in rows)]),
         weights=np.concatenate([np.empty(0, np.float32), *(row.weights for row in rows)]),
         ends=np.cumsum([len(row) for row in rows], dtype=np.int64),
-        places=np.array(places, np.int64),
+        places=block_places[places],
         bad=bad,
         dropped=+dropped,
         notes=+notes + left_out,
+    )
+
+
+def _in_order(made: Sequence[EncodedBlock]) -> EncodedBlock:
+    """The documents of several parts of a block, in the order of its records."""
+    ids = np.concatenate([np.empty(0, np.uint32), *(each.ids for each in made)])
+    weights = np.concatenate([np.empty(0, np.float32), *(each.weights for each in made)])
+    lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(each.ends, prepend=0) for each in made)])
+    places = np.concatenate([np.empty(0, np.int64), *(each.places for each in made)])
+    if (np.diff(places) < 0).any():
+        order = np.argsort(places, kind="stable")
+        begins = np.cumsum(lengths) - lengths
+        lengths, places = lengths[order], places[order]
+        of_token = np.repeat(begins[order] - (np.cumsum(lengths) - lengths), lengths) + np.arange(len(ids))
+        ids, weights = ids[of_token], weights[of_token]
+    return EncodedBlock(
+        ids,
+        weights,
+        np.cumsum(lengths),
+        places,
+        bad=[bad for each in made for bad in each.bad],
+        dropped=sum((each.dropped for each in made), Counter[str]()),
+        notes=sum((each.notes for each in made), Counter[str]()),
     )
 
 
@@ -108,14 +167,3 @@ def _exploded(parsed: ParsedBlock) -> ParsedBlock:
         made.rows += rows
         made.places += [place] * len(rows)
     return made
-
-
-def _in_slices(encoder: Encoder, rows: list[ChatRow], kind: RowKind, limit: Limit) -> Encoded:
-    """Encode some hundred rows at a time: what they are laid out in then stays in the processor's cache."""
-    whole = Encoded([])
-    for begin in range(0, len(rows), SLICE_ROWS):
-        part = encode_kind(rows[begin : begin + SLICE_ROWS], kind, encoder, limit)
-        whole.rows += part.rows
-        whole.faults.update((begin + row, fault) for row, fault in part.faults.items())
-        whole.counts += part.counts
-    return whole

@@ -61,7 +61,8 @@ class ControlStrings:
         raw = [control.text for control in self._controls.values() if not control.normalized]
         normalized = [control.text for control in self._controls.values() if control.normalized]
         self._passes = [_any_of(texts) for texts in (raw, normalized) if texts]
-        self._contextual = any(each.single_word or each.lstrip or each.rstrip for each in self._controls.values())
+        self.contextual = any(each.single_word or each.lstrip or each.rstrip for each in self._controls.values())
+        """Whether what is around a control string decides if it is one."""
         self._known: dict[str, Found] = {}
 
     def __contains__(self, text: object) -> bool:
@@ -70,7 +71,7 @@ class ControlStrings:
     def find(self, pieces: Pieces, *, trust_content: bool) -> Found:
         """Every control string of the batch, in order; in texts of the data only with `trust_content`."""
         stretches = _stretches(pieces, trust_content=trust_content)
-        if self._contextual:
+        if self.contextual:
             return np.concatenate([_NOTHING, *self._by_row(pieces, stretches)])
         found = [self._alone(_text(pieces, first, last)) for first, last in stretches]
         lines = np.concatenate([_NOTHING, *found])

@@ -23,12 +23,14 @@ from millstream.chats.plain import missing_controls, with_control_tokens
 from millstream.chats.rendered import Kind, Piece, Rendered
 from millstream.chats.runs import RunTokenizer
 from millstream.chats.segments import overlap
+from millstream.chats.shapes import ShapeEncoder
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit, Part, shorten
 from millstream.errors import MillstreamError, RecipeError, RecordError, TokenizerError
 from millstream.records.chat.conversation import ChatRow, Completion, Conversation, Document, Tokens
 from millstream.tokens import Tokenizer
 
+STRADDLERS = "straddlers"
 Boundary: TypeAlias = Literal["whole", "split"]
 _log = logging.getLogger("millstream.chats")
 
@@ -101,6 +103,8 @@ class Encoder:
         if template is not None and check:
             known = CheckedTokens(self.encode_rows, tokenizer.decode, frozenset(self.control_ids.values()))
             check_template(template, known, self.policy)
+        self.shapes = ShapeEncoder.of(template, self.policy, self._runs, strict=strict)
+        """What encodes plain conversations natively; None: every row is rendered by itself."""
 
     @property
     def control_ids(self) -> dict[str, int]:
@@ -211,7 +215,7 @@ class Encoder:
                 )
             if each.trained or limit.untrained == "keep":
                 kept.append(each)
-                counts["straddlers"] += each.straddlers
+                counts[STRADDLERS] += each.straddlers
             elif limit.untrained == "drop":
                 counts["dropped: nothing to train"] += 1
             else:

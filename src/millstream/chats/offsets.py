@@ -102,14 +102,13 @@ def _by_size(
     if wrong.any():
         counts = np.diff(id_ends, prepend=0)
         stops += np.repeat(before(ends) - before(np.cumsum(totals)), counts)
-    if plain.composes or plain.marks_spaces:
-        wrong[_altered(plain, text, ends)] = True
+    wrong[altered_runs(plain, text, ends)] = True
     return stops - sizes, stops, np.flatnonzero(wrong)
 
 
-def _altered(plain: Plain, text: Text, ends: Ends) -> list[int]:
+def altered_runs(plain: Plain, text: Text, ends: Ends) -> list[int]:
     """The runs that a normalizer changes, or that hold the sign for a space: only others keep their bytes."""
-    if not len(text) or int(text.max()) < 0x80:
+    if not (plain.composes or plain.marks_spaces) or not len(text) or int(text.max()) < 0x80:
         return []
     runs = np.unique(np.searchsorted(ends, np.flatnonzero(text >= 0x80), side="right")).tolist()
     texts = [text[(ends[run - 1] if run else 0) : ends[run]].tobytes().decode() for run in runs]

@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from millstream.chats.control import ControlStrings
+from millstream.chats.control import ControlStrings, Found
 from millstream.chats.masks import Policy, Spans, weigh
-from millstream.chats.offsets import Placed, place, place_whole
+from millstream.chats.offsets import Placed, altered_runs, place, place_whole
 from millstream.chats.pieces import Pieces, before
 from millstream.chats.plain import plain
 from millstream.chats.rendered import Kind, Piece
 from millstream.chats.segments import borders, segments, with_controls
 from millstream.errors import TokenizerError
-from millstream.tokens import Tokenizer
-from millstream.tokens.flat import join_ids
+from millstream.tokens import Tokenizer, encode_flat
+from millstream.tokens.flat import Ends, Text, join_ids
 from millstream.tokens.tokenizer import Ids
 
 
@@ -30,20 +31,44 @@ class RunTokenizer:
         self._name = tokenizer.name
         self._plain = plain(tokenizer, controls)
         self._strings = ControlStrings(self._plain.controls)
-        self._split = split
+        self.split = split
         self._trust = trust_content
         self.control_ids = {control.text: control.id for control in self._plain.controls}
         self._is_control = np.zeros(1 + max(self.control_ids.values(), default=-1), np.bool_)
         self._is_control[[id for text, id in self.control_ids.items() if text != self._plain.unknown]] = True
         self.separable = split or self._runs_give_the_same_ids()
 
+    @property
+    def spells(self) -> bool:
+        """Whether the tokens of a run spell it byte by byte, whatever stands before and after it."""
+        known = self._plain
+        simple = known.sizes is not None and known.opening is known.continuing and not known.marks_spaces
+        return simple and self.separable and not (self._trust or self._strings.contextual)
+
+    def encode_runs(self, text: Text, ends: Ends) -> tuple[Ids, Ends, NDArray[np.int64]]:
+        """The ids of runs that lie end to end, where those of each end, and the runs that they do not spell."""
+        altered = np.array(altered_runs(self._plain, text, ends), np.int64)
+        return *encode_flat(self._plain.opening, text, ends), altered
+
+    def bytes_of_ids(self) -> NDArray[np.uint16]:
+        """How many bytes each id stands for; 0 for control tokens, and for what is not to be counted with."""
+        assert self._plain.sizes is not None
+        sizes = np.where(self._plain.sizes < 1 << 16, self._plain.sizes, 0).astype(np.uint16)
+        controls = np.flatnonzero(self._is_control)
+        sizes[controls[controls < len(sizes)]] = 0
+        return sizes
+
+    def controls_in(self, pieces: Pieces) -> Found:
+        """Every control string of rendered rows, in order."""
+        return self._strings.find(pieces, trust_content=self._trust)
+
     def tokens(self, pieces: Pieces, spans: Spans) -> Placed:
         """The tokens of a batch; `ends` says where those of each row end."""
         return self._in_runs(pieces, spans) if self.separable else self._whole(pieces, spans)
 
     def _in_runs(self, pieces: Pieces, spans: Spans) -> Placed:
-        controls = self._strings.find(pieces, trust_content=self._trust)
-        parts = segments(pieces, controls, borders(spans) if self._split else np.empty(0, np.int64))
+        controls = self.controls_in(pieces)
+        parts = segments(pieces, controls, borders(spans) if self.split else np.empty(0, np.int64))
         runs = ~parts.control
         lengths = np.diff(parts.ends, prepend=0)
         text = pieces.text[np.repeat(runs, lengths)] if len(controls) else pieces.text
@@ -51,7 +76,7 @@ class RunTokenizer:
         inside = ~parts.opens[runs]
         if self._plain.only_first:
             inside = ~np.isin(before(parts.ends)[runs], before(pieces.row_text_ends))
-        placed = place(self._plain, text, run_ends, inside, coarse=self._split)
+        placed = place(self._plain, text, run_ends, inside, coarse=self.split)
         self._refuse_controls(placed.ids)
         return with_controls(placed, run_ends, parts, controls, pieces.row_text_ends)
 

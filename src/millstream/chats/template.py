@@ -175,6 +175,11 @@ class ChatTemplate:
         """The strings that can end an assistant's turn: generation stops at them."""
         return self._renderer.stop
 
+    @property
+    def looked_for(self) -> tuple[str, ...] | None:
+        """What the format looks for in contents, beside white space around them; None: nobody knows."""
+        return self._renderer.builtin.looked_for if isinstance(self._renderer, Native) else None
+
     def render(self, conversation: Conversation, *, add_generation_prompt: bool = False) -> Rendered:
         """Turn a conversation into pieces, whose texts joined are the rendered conversation.
 

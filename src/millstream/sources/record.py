@@ -100,6 +100,13 @@ class RecordBlock:
         columns = (self.rows[keep], self.starts[keep], self.stops[keep])
         return RecordBlock(self.file, text, np.cumsum(lengths[keep]), *columns)
 
+    def stretch(self, first: int, last: int) -> RecordBlock:
+        """The records [first, last), without a copy of their texts."""
+        begin, end = (int(self.ends[place - 1]) if place else 0 for place in (first, last))
+        some = slice(first, last)
+        columns = (self.rows[some], self.starts[some], self.stops[some])
+        return RecordBlock(self.file, self.text[begin:end], self.ends[some] - begin, *columns)
+
     def with_texts(self, texts: Sequence[bytes]) -> RecordBlock:
         """The same origins with other texts, one for each."""
         text, ends = joined(texts)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from millstream import _core
 from millstream.errors import StoreError
 
 WEIGHTED = "weighted"
@@ -32,19 +33,14 @@ def codes_of(weights: ArrayLike) -> Codes:
     >>> codes_of([0, 1, 0.5, 2, 0.001]).tolist()
     [0, 100, 50, 110, 1]
     """
-    wanted = np.asarray(weights, np.float64)
-    if not wanted.size:
-        return np.empty(0, np.uint8)
-    bad = ~((wanted >= 0) & (wanted <= WEIGHTS[-1]))  # also what is no number
-    if bad.any():
+    wanted = np.ascontiguousarray(weights, np.float64).reshape(-1)
+    codes = np.empty(len(wanted), np.uint8)
+    bad = _core.weight_codes(wanted, codes)
+    if bad < len(wanted):
         raise StoreError(
-            f"{wanted[bad.argmax()]} is no weight that a store can hold",
-            hint=f"weights lie between 0 and {WEIGHTS[-1]:g}",
+            f"{wanted[bad]} is no weight that a store can hold", hint=f"weights lie between 0 and {WEIGHTS[-1]:g}"
         )
-    above = np.searchsorted(WEIGHTS, wanted).clip(1, len(WEIGHTS) - 1)
-    nearer_below = wanted - WEIGHTS[above - 1] < WEIGHTS[above] - wanted
-    codes = np.where(nearer_below, above - 1, above)
-    return np.where(wanted > 0, np.maximum(codes, 1), 0).astype(np.uint8)
+    return codes
 
 
 def weigh(ids: NDArray[Any], codes: Codes) -> Tokens:

@@ -29,6 +29,7 @@ class Builtin:
     schemas: bool = False
     calls: bool = False
     reasoning: bool = False
+    looked_for: tuple[str, ...] = ()  # texts in contents that change how a message is written
 
     def check(self, conversation: Conversation, *, drop_reasoning: bool) -> None:
         """Refuse what this format would drop in silence."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import replace
 
 from millstream.chats.builtin import chatml, deepseek, gemma, gemma4, glm, harmony, llama, mistral, plain, qwen
 from millstream.chats.builtin.format import ANY, TALK, TOOLS, Builtin
 from millstream.chats.builtin.gemma4_notation import QUOTE
+from millstream.chats.builtin.sheet import END_THINK, THINK
 from millstream.errors import TemplateError
 
 _FIRST = frozenset({"system"})
 _CHATML = (qwen.START, qwen.END)
 _LLAMA3 = (llama.OPEN, llama.CLOSE, llama.EOT)
 _GLM = ("[gMASK]", "<sop>", glm.USER, glm.OBSERVATION, glm.SYSTEM, glm.ASSISTANT)
-_THINK = ("<think>", "</think>")
+_THINK = (THINK, END_THINK)
 _PHI3 = ("<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
 _INST = ("[INST]", "[/INST]")
 _MISTRAL_TOOLS = (
@@ -39,12 +41,41 @@ _GEMMA4 = (
 )
 _HARMONY = (harmony.START, harmony.MESSAGE, harmony.CHANNEL, harmony.END, harmony.RETURN, harmony.CALL)
 _HARMONY_STOP = (harmony.RETURN, harmony.END, harmony.CALL)
+_MISTRAL_V3 = Builtin(
+    mistral.mistral_v3,
+    _MISTRAL_TOOLS,
+    ("",),
+    bos=_S[0],
+    eos=_S[1],
+    roles=TOOLS,
+    opening=_FIRST,
+    schemas=True,
+    calls=True,
+)
+_DEEPSEEK_V3 = Builtin(
+    deepseek.deepseek_v3,
+    _DEEPSEEK,
+    (deepseek.EOS,),
+    bos="<｜begin▁of▁sentence｜>",
+    eos=deepseek.EOS,
+    roles=TOOLS,
+    calls=True,
+    reasoning=True,
+    looked_for=(END_THINK,),
+)
 
 BUILTINS: dict[str, Builtin] = {
     "chatml": Builtin(chatml.chatml, _CHATML, (qwen.END,), roles=ANY),
     "qwen2.5": Builtin(qwen.qwen25, _CHATML, (qwen.END,), roles=TOOLS, schemas=True, calls=True),
     "qwen3": Builtin(
-        qwen.qwen3, (*_CHATML, *_THINK), (qwen.END,), roles=TOOLS, schemas=True, calls=True, reasoning=True
+        qwen.qwen3,
+        (*_CHATML, *_THINK),
+        (qwen.END,),
+        roles=TOOLS,
+        schemas=True,
+        calls=True,
+        reasoning=True,
+        looked_for=(END_THINK, "<tool_response>"),
     ),
     "falcon-h1": Builtin(chatml.falcon_h1, _CHATML, (qwen.END,), bos=_BEGIN, roles=TOOLS, opening=_FIRST, schemas=True),
     "lfm2": Builtin(
@@ -78,30 +109,11 @@ BUILTINS: dict[str, Builtin] = {
         schemas=True,
         calls=True,
         reasoning=True,
+        looked_for=(gemma4.CHANNEL, gemma4.END_CHANNEL),
     ),
     "mistral-v1": Builtin(mistral.mistral_v1, (), ("",), bos=_S[0], eos=_S[1], opening=_FIRST),
-    "mistral-v3": Builtin(
-        mistral.mistral_v3,
-        _MISTRAL_TOOLS,
-        ("",),
-        bos=_S[0],
-        eos=_S[1],
-        roles=TOOLS,
-        opening=_FIRST,
-        schemas=True,
-        calls=True,
-    ),
-    "mistral-v3-tekken": Builtin(
-        mistral.mistral_v3_tekken,
-        _MISTRAL_TOOLS,
-        ("",),
-        bos=_S[0],
-        eos=_S[1],
-        roles=TOOLS,
-        opening=_FIRST,
-        schemas=True,
-        calls=True,
-    ),
+    "mistral-v3": _MISTRAL_V3,
+    "mistral-v3-tekken": replace(_MISTRAL_V3, slots=mistral.mistral_v3_tekken),
     "mistral-v7-tekken": Builtin(
         mistral.mistral_v7, (*_INST, "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"), ("",), bos=_S[0], eos=_S[1]
     ),
@@ -111,26 +123,8 @@ BUILTINS: dict[str, Builtin] = {
     "zephyr": Builtin(plain.zephyr, (), ("",), eos="</s>"),
     "vicuna": Builtin(plain.vicuna, (), ("",), eos="</s>", opening=_FIRST),
     "alpaca": Builtin(plain.alpaca, (), ("",), bos=_S[0], eos=_S[1], opening=_FIRST),
-    "deepseek-v3": Builtin(
-        deepseek.deepseek_v3,
-        _DEEPSEEK,
-        (deepseek.EOS,),
-        bos="<｜begin▁of▁sentence｜>",
-        eos=deepseek.EOS,
-        roles=TOOLS,
-        calls=True,
-        reasoning=True,
-    ),
-    "deepseek-r1": Builtin(
-        deepseek.deepseek_r1,
-        _DEEPSEEK,
-        (deepseek.EOS,),
-        bos="<｜begin▁of▁sentence｜>",
-        eos=deepseek.EOS,
-        roles=TOOLS,
-        calls=True,
-        reasoning=True,
-    ),
+    "deepseek-v3": _DEEPSEEK_V3,
+    "deepseek-r1": replace(_DEEPSEEK_V3, slots=deepseek.deepseek_r1),
     "cohere": Builtin(plain.cohere, _COHERE, ("<|END_OF_TURN_TOKEN|>",), bos="<BOS_TOKEN>", opening=_FIRST),
     "glm4": Builtin(glm.glm4, _GLM, (glm.USER, glm.OBSERVATION), roles=TOOLS),
     "glm4-moe": Builtin(
@@ -141,6 +135,7 @@ BUILTINS: dict[str, Builtin] = {
         schemas=True,
         calls=True,
         reasoning=True,
+        looked_for=(END_THINK, "/nothink"),
     ),
     "gpt-oss": Builtin(
         harmony.gpt_oss,

@@ -30,7 +30,7 @@ from millstream.sources.jsonl import is_unicode
 EMPTY = "empty conversation"
 NO_ASSISTANT = "no assistant turn"
 UNKNOWN_ROLE = "unknown role"
-_BESIDES = frozenset({"tools", "chat_template_kwargs", *COLUMNS.values()})
+BESIDES = frozenset({"tools", "chat_template_kwargs", *COLUMNS.values()})
 _MAY_LACK_CONTENT = ("tool_calls", "function_call", *NAMES)
 
 
@@ -125,7 +125,7 @@ def conversation(
     """Messages of which some are to be learned, with all that the row says besides."""
     check_answer(messages, "the conversation")
     check_results(messages, calls_in_text=calls_in_text or how.calls_in_text)
-    if _BESIDES.isdisjoint(row) and not media:
+    if BESIDES.isdisjoint(row) and not media:
         return Conversation(tuple(messages), prompt_messages=prompt_messages)
     tools, kwargs, all_media = besides(row, messages, media)
     return Conversation(tuple(messages), tools, kwargs, all_media, prompt_messages)
