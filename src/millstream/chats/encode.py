@@ -111,6 +111,11 @@ class Encoder:
         """The strings that are single tokens where a template writes them."""
         return self._runs.control_ids
 
+    @property
+    def engine(self) -> str | None:
+        """Who encodes the texts between control strings, if that can be told."""
+        return self._runs.engine
+
     def encode_rows(
         self,
         rendered: Sequence[Rendered],

@@ -39,6 +39,13 @@ class RunTokenizer:
         self.separable = split or self._runs_give_the_same_ids()
 
     @property
+    def engine(self) -> str | None:
+        """Who encodes: the engine of the runs, or the library that encodes whole rows."""
+        by = (self._plain.opening, "engine") if self.separable else (self._plain.whole, "reference")
+        found: str | None = getattr(*by, None)
+        return found
+
+    @property
     def spells(self) -> bool:
         """Whether the tokens of a run spell it byte by byte, whatever stands before and after it."""
         known = self._plain

@@ -143,7 +143,7 @@ def prepare_store(found: Found, output: Path, making: Making, means: Means) -> O
     return Outcome(
         manifest=dict(manifest),
         tokenizer=tokenizer.name,
-        engine=getattr(tokenizer, "engine", None) if run.counts.made else None,
+        engine=job.engine if run.counts.made else None,
         statistics=ledger.statistics,
         bad=dict(sorted(ledger.bad.counts.items())),
         quarantine=aside.get("quarantine"),

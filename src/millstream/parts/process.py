@@ -58,6 +58,11 @@ class Job:
         """What encodes conversations."""
         return None if self.chat is None else self.chat.encoder(self.tokenizer)
 
+    @property
+    def engine(self) -> str | None:
+        """Who encodes the texts, if that can be told."""
+        return getattr(self.tokenizer, "engine", None) if self.encoder is None else self.encoder.engine
+
     def format_of_rows(self, file: FoundFile) -> str | None:
         """The format of a file of conversations: that of its first row, wherever the file is cut."""
         assert self.chat is not None
