@@ -21,7 +21,7 @@ from millstream.tensors import FRAMEWORKS, backend
 NO_LOSS = -100
 COLUMNS = ("input_ids", "labels", "position_ids")
 MASKS = ("attention_mask", "loss_mask")
-ROW_FACTS = ("source", "filler", "cut_tokens", "label", "kl_document")
+ROW_FACTS = ("source", "filler", "cut_tokens", "label", "kl_document", "media")
 """Entries of the metadata that hold one value per row."""
 _SUMS = ("rows", "tokens", "pairs")
 MODEL_FIELDS = ("input_ids", "attention_mask", "labels", "position_ids")

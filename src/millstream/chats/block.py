@@ -13,6 +13,7 @@ from millstream.chats.answers import encode_kind
 from millstream.chats.encode import STRADDLERS, Encoder
 from millstream.chats.explode import exploded
 from millstream.chats.kinds import RowKind
+from millstream.chats.media import Media
 from millstream.chats.shapes import ShapedRows
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
@@ -52,7 +53,7 @@ def encode_block(
     kind: RowKind = "chat",
     *,
     explode: bool = False,
-    ignore_media: bool = False,
+    media: Media = "refuse",
 ) -> EncodedBlock:
     """Parse, render, encode and shorten the rows of a block, which are all of one kind.
 
@@ -70,7 +71,7 @@ def encode_block(
             made.append(_natively(shaped, first))
         if others.any():
             places = first + np.flatnonzero(others)
-            made.append(_one_by_one(some.select(others), places, parser, encoder, limit, kind, explode, ignore_media))
+            made.append(_one_by_one(some.select(others), places, parser, encoder, limit, kind, explode, media))
     return _in_order(made)
 
 
@@ -87,10 +88,10 @@ def _one_by_one(
     limit: Limit,
     kind: RowKind,
     explode: bool,  # noqa: FBT001 - as the caller has it
-    ignore_media: bool,  # noqa: FBT001
+    media: Media,
 ) -> EncodedBlock:
     parsed = parse_block(block, parser)
-    left_out = _without_media(parsed, block, refuse=not ignore_media)
+    left_out = _without_media(parsed, block, media if kind == "chat" or media != "keep" else "refuse")
     if explode:
         parsed = _exploded(parsed)
     encoded = encode_kind(parsed.rows, kind, encoder, limit)
@@ -140,18 +141,18 @@ def _in_order(made: Sequence[EncodedBlock]) -> EncodedBlock:
     )
 
 
-def _without_media(parsed: ParsedBlock, block: RecordBlock, *, refuse: bool) -> Counter[str]:
+def _without_media(parsed: ParsedBlock, block: RecordBlock, how: Media) -> Counter[str]:
     """Take out rows with media, or count what of them is left out: tokens alone would have lost them in silence."""
     left_out: Counter[str] = Counter()
     for at in reversed(range(len(parsed.rows))):
         media = getattr(parsed.rows[at], "media", ())
-        if not media:
+        if not media or how == "keep":
             continue
-        if refuse:
+        if how == "refuse":
             place = parsed.places.pop(at)
             del parsed.rows[at]
             found = f"it refers to {len(media)} of them, the first is {media[0].kind} {str(media[0].reference)[:80]!r}"
-            hint = 'batches carry tokens alone; media="ignore" trains on the text without them'
+            hint = 'media="keep" delivers references with the batches of conversations, media="ignore" leaves them out'
             raw = block.bytes_of(place)[:KEPT_BYTES]
             parsed.bad.append(BadRecord("pictures, films or sounds", *block.origin(place), found, hint, raw))
         else:

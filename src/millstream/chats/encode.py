@@ -18,6 +18,7 @@ import numpy as np
 
 from millstream.chats.check import CheckedTokens, Template, check_template
 from millstream.chats.masks import Policy, weigh
+from millstream.chats.media import MediaTokens, control_strings, with_media_tokens
 from millstream.chats.pieces import Pieces
 from millstream.chats.plain import missing_controls, with_control_tokens
 from millstream.chats.rendered import Kind, Piece, Rendered
@@ -62,6 +63,7 @@ class Encoder:
       writes, and parts of different weight, are encoded apart, as inference sees them
     * trust_content: control strings in the texts of the data are control tokens too; for data that nobody else wrote
     * strict: a token that lies in parts of different weight is an error; otherwise it is counted
+    * media_tokens: what stands for a picture, film or sound, of rows that have some
     * add_control_tokens: work with a new tokenizer that has the template's control tokens; see `tokenizer`
     * check: refuse a template that misleads training, as `check_template` finds out on small conversations
     """
@@ -76,6 +78,7 @@ class Encoder:
         trust_content: bool = False,
         strict: bool = False,
         add_control_tokens: bool = False,
+        media_tokens: MediaTokens | None = None,
         check: bool = True,
     ) -> None:
         if boundary not in get_args(Boundary):
@@ -84,11 +87,13 @@ class Encoder:
         self.policy = policy or Policy()
         self.strict = strict
         self.boundary = boundary
-        controls = () if template is None else template.control_tokens
+        self._media_tokens = media_tokens or {}
+        ours = control_strings(self._media_tokens)
+        controls = (*(() if template is None else template.control_tokens), *ours)
         how = {"split": boundary == "split", "trust_content": trust_content}
         missing = missing_controls(tokenizer, controls)
-        if missing and template is not None and not add_control_tokens:
-            raise _lacking(tokenizer, template, missing)
+        if missing and (template is not None or ours) and not add_control_tokens:
+            raise _lacking(tokenizer, "this loader" if template is None else f"the template {template.name}", missing)
         if missing:
             tokenizer = with_control_tokens(tokenizer, missing)
             _log.info(
@@ -115,6 +120,13 @@ class Encoder:
     def engine(self) -> str | None:
         """Who encodes the texts between control strings, if that can be told."""
         return self._runs.engine
+
+    def media_ids(self) -> dict[str, list[int]]:
+        """The ids that stand for one picture, film or sound, where tokens were asked for."""
+        return {
+            kind: [self.control_ids[text] for text in control_strings({kind: text})]
+            for kind, text in self._media_tokens.items()
+        }
 
     def encode_rows(
         self,
@@ -163,7 +175,8 @@ class Encoder:
                     "the row is a conversation",
                     hint='pass chat_template="chatml", or the one of your model',
                 )
-            return self.template.render(row)
+            rendered = self.template.render(row)
+            return with_media_tokens(rendered, self._media_tokens) if row.media else rendered
         if isinstance(row, Document):
             prompt, answer = "", row.text
         elif isinstance(row, Completion):
@@ -241,10 +254,10 @@ class Encoder:
         return next((text for text, id in self.control_ids.items() if id == self.tokenizer.eos_id), "")
 
 
-def _lacking(tokenizer: Tokenizer, template: Template, missing: Sequence[str]) -> TokenizerError:
+def _lacking(tokenizer: Tokenizer, needed_by: str, missing: Sequence[str]) -> TokenizerError:
     names = ", ".join(map(repr, missing[:4])) + (" and others" if len(missing) > 4 else "")
     return TokenizerError(
-        f"{tokenizer.name} has no token for {names}, which the template {template.name} needs",
+        f"{tokenizer.name} has no token for {names}, which {needed_by} needs",
         hint=f"pass add_control_tokens=True: a new tokenizer with {tokenizer.vocab_size + len(missing)} ids, "
         "for which the model's embedding has to grow",
     )

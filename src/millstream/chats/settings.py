@@ -6,11 +6,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 from millstream.chats.encode import Boundary, Encoder
 from millstream.chats.kinds import RowKind, check_kind, kind_of_format
 from millstream.chats.masks import Policy
+from millstream.chats.media import Media, MediaTokens, check_media
 from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
 from millstream.errors import RecipeError
@@ -20,7 +21,6 @@ from millstream.sources import FoundFile, Reading
 from millstream.tokens import Tokenizer
 from millstream.tokens.tokenizer import fingerprint_of
 
-Media: TypeAlias = Literal["refuse", "ignore"]
 _VERSION = 1
 """Raise it when the same rows no longer give the same tokens: caches are keyed by it."""
 
@@ -44,7 +44,7 @@ class ChatSettings:
     add_control_tokens: bool = False
     check_template: bool = True
     media: Media = "refuse"
-    """What becomes of rows with pictures, films or sounds, which batches do not carry: refused, or without them."""
+    media_tokens: MediaTokens = field(default_factory=dict)
     explode: bool = False
     """Whether each answer of the assistant becomes a row of its own, as inference saw it."""
     kind: RowKind | None = None
@@ -54,7 +54,16 @@ class ChatSettings:
     def identity(self) -> list[Any]:
         """What tokens depend on, as JSON."""
         template = None if self.template is None else self.template.fingerprint
-        flags = [self.boundary, self.trust_content, self.strict, self.add_control_tokens, self.explode, self.media]
+        flags: list[Any] = [
+            self.boundary,
+            self.trust_content,
+            self.strict,
+            self.add_control_tokens,
+            self.explode,
+            self.media,
+        ]
+        if self.media_tokens:
+            flags.append(dict(self.media_tokens))
         options = [dict(self.options.columns), dict(self.options.roles)]
         ways = [self.options.inline_think, self.options.calls_in_text]
         kind = self.kind or (self.format and kind_of_format(self.format))
@@ -72,6 +81,10 @@ class ChatSettings:
             "truncation": self.limit.truncation,
             "boundary": self.boundary,
             "explode": self.explode,
+            "media": self.media,
+            "media_tokens": dict(self.media_tokens),
+            "columns": dict(self.options.columns),
+            "roles": dict(self.options.roles),
         }
 
     def decided(self, files: Sequence[FoundFile], reading: Reading) -> ChatSettings:
@@ -80,8 +93,7 @@ class ChatSettings:
         if kind is None:
             formats = iter([self.format]) if self.format else (format_of_rows(f, reading, self.options) for f in files)
             kind = kind_of_format(next((name for name in formats if name), None))
-        if self.media not in get_args(Media):
-            raise RecipeError(f"media={self.media!r} is unknown", hint='choose "refuse" or "ignore"')
+        check_media(self.media, self.media_tokens)
         if self.explode and (kind, self.policy.train) != ("chat", "assistant"):
             raise RecipeError(
                 'history_reasoning="explode" makes a row of each answer, which does not go with '
@@ -115,6 +127,7 @@ class ChatSettings:
             trust_content=self.trust_content,
             strict=self.strict,
             add_control_tokens=self.add_control_tokens,
+            media_tokens=self.media_tokens,
             check=self.check_template,
         )
 

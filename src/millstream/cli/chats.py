@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from millstream.chats.encode import Boundary
 from millstream.chats.masks import Choice
-from millstream.chats.settings import Media
+from millstream.chats.media import Media
 from millstream.chats.template import HistoryReasoning, Variant
 from millstream.chats.truncate import Truncation, Untrained
 from millstream.loaders.chat_keywords import ChatKeywords
@@ -45,6 +45,11 @@ def add_chat_arguments(parser: argparse._ActionsContainer) -> None:
     add("--variant", choices=get_args(Variant), help="of the template: for generating, or for training")
     add("--media", choices=get_args(Media), help="rows with pictures, films or sounds (default: refuse)")
     add(
+        "--media-tokens",
+        help="with keep: what stands for one, e.g. image=<|image_pad|>; repeatable",
+        **pair | {"metavar": "KIND=TOKEN"},
+    )
+    add(
         "--history-reasoning",
         choices=(*get_args(HistoryReasoning), "explode"),
         help="the reasoning of earlier turns; explode: a row for each answer",
@@ -58,7 +63,7 @@ def given_chat_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
     """Those that were given, as keywords."""
     named = {name: getattr(arguments, name, None) for name in ChatKeywords.__annotations__}
     given = {name: value for name, value in named.items() if value is not None}
-    for name in given.keys() & {"columns", "roles"}:
+    for name in given.keys() & {"columns", "roles", "media_tokens"}:
         given[name] = {one: other or None for one, other in given[name]}
     return given
 

@@ -10,7 +10,8 @@ from typing import Any, Literal, TypedDict, cast
 
 from millstream.chats.encode import Boundary
 from millstream.chats.masks import Choice, Policy
-from millstream.chats.settings import ChatSettings, Media
+from millstream.chats.media import Media, MediaTokens
+from millstream.chats.settings import ChatSettings
 from millstream.chats.template import ChatTemplate, HistoryReasoning, Variant
 from millstream.chats.truncate import Limit, Truncation, Untrained
 from millstream.errors import RecipeError, TokenizerError
@@ -39,6 +40,7 @@ class ChatKeywords(TypedDict, total=False):
     add_control_tokens: bool
     check_template: bool
     media: Media
+    media_tokens: MediaTokens
     variant: Variant
     history_reasoning: HistoryReasoning | Literal["explode"] | None
     date: Date | None
@@ -49,7 +51,16 @@ class ChatKeywords(TypedDict, total=False):
 _TEMPLATE = ("variant", "history_reasoning", "date", "bos_token", "eos_token")
 _POLICY = ("train", "train_reasoning", "train_tool_calls", "mask_empty_think")
 _OPTIONS = ("columns", "roles", "inline_think", "calls_in_text")
-_PLAIN = ("format", "boundary", "trust_content", "strict", "add_control_tokens", "check_template", "media")
+_PLAIN = (
+    "format",
+    "boundary",
+    "trust_content",
+    "strict",
+    "add_control_tokens",
+    "check_template",
+    "media",
+    "media_tokens",
+)
 
 
 def chat_settings(given: ChatKeywords, tokenizer: object, max_length: int | None) -> ChatSettings:

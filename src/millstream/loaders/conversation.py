@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Unpack, cast, get_args
 
+import numpy as np
+
 from millstream.batches import TrainingBatch, check_isolation
 from millstream.chats.settings import ChatSettings
 from millstream.chats.shown import Shown
@@ -18,6 +20,7 @@ from millstream.loaders.growing import GrowingDataLoader
 from millstream.loaders.growth import Growth
 from millstream.loaders.lengths import PadTo, check_choice, grouped, one_group, pad_multiple
 from millstream.loaders.loss import LossMean, MeanOf
+from millstream.loaders.media import MediaRows, media_of_files, media_of_store
 from millstream.loaders.member import Answers, Isolation, Member, RowShape
 from millstream.loaders.pretrain import id_limit, padding_id, row_length
 from millstream.loaders.raw import RawSettings, cached_store, described, is_raw
@@ -126,6 +129,7 @@ class ConversationDataLoader(GrowingDataLoader):
         self.tokenizer = source.tokenizer
         """The tokenizer, with the control tokens that were added to it."""
         self.loss = LossMean(loss, positive("accumulation", accumulation), alike=source.answers == "stepwise")
+        self._media = source.media
         super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, self.loss)
 
     def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
@@ -135,7 +139,16 @@ class ConversationDataLoader(GrowingDataLoader):
                 f"{batch_size} rows were asked for, but batches have as many as fit {self.shape.max_tokens} tokens",
                 hint="call next(), or make the loader with batch_size= in the place of max_tokens=",
             )
-        return super().get_batch(batch_size)
+        batch = super().get_batch(batch_size)
+        if self._media is not None:
+            ids = np.asarray(batch.input_ids)
+            batch.metadata["media"] = self._media.of(self.store, self.explain(batch.metadata["step"]), ids)
+        return batch
+
+    @property
+    def keeps_media(self) -> bool:
+        """Whether batches name the pictures, films and sounds of their rows."""
+        return self._media is not None
 
     def check_isolation(self, model: Any, *, tolerance: float | None = None) -> float:
         """Run conversations of the next batch through a torch model, packed and one by one, and compare the logits.
@@ -182,6 +195,8 @@ class _Source:
     growth: Growth | None = None
     answers: Answers | None = None
     """What rows are, if they are answers."""
+    media: MediaRows | None = None
+    """What finds pictures, films and sounds, if they are kept."""
 
 
 def made_for(path: Any) -> int | None:
@@ -215,7 +230,9 @@ def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings,
 
     growth = None if cached.output.exists() else Growth(cached.output, cached.make, cached.sources)
     store = TokenStore(cached.output) if growth is None else growth.wait(0)[0]
-    return _Source(store, encoder.tokenizer, member, growth, answers_of(cached.making.chat.kind))
+    decided = cached.making.chat
+    media = media_of_files(cached.found.files, cached.making.reading, decided, encoder.media_ids())
+    return _Source(store, encoder.tokenizer, member, growth, answers_of(decided.kind), media)
 
 
 def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, settings: LoaderSettings) -> _Source:
@@ -242,7 +259,8 @@ def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, setting
         return Member(opened, Share(opened.documents, settings.shuffle, unit=shape.unit), shape, limit, given)
 
     own = given or find_tokenizer(store.path, store.manifest.get("tokenizer"))
-    return _Source(store, own, member, answers=answers_of(chat_recipe(store).get("kind")))
+    recipe = chat_recipe(store)
+    return _Source(store, own, member, answers=answers_of(recipe.get("kind")), media=media_of_store(store, recipe, own))
 
 
 def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:

@@ -127,6 +127,11 @@ def _loader(name: str, entry: object) -> Mixable:
             f"the source {name!r} has {loader.shape.answers} rows, which have fields of their own and are not mixed",
             hint="train on them by themselves; conversations and texts can be mixed",
         )
+    if isinstance(loader, ConversationDataLoader) and loader.keeps_media:
+        raise LoaderError(
+            f"the source {name!r} keeps media, whose references the batches of a mixture do not carry",
+            hint='train on it by itself, or pass media="ignore" to its loader',
+        )
     if loader.shape.max_tokens:
         raise LoaderError(
             f"the source {name!r} has batches of at most so many tokens, and a mixture counts rows",

@@ -143,7 +143,7 @@ def _conversations(job: Job, done: PipelineResult, file: FoundFile) -> Documents
         chat.limit,
         chat.kind or "chat",
         explode=chat.explode,
-        ignore_media=chat.media == "ignore",
+        media=chat.media,
     )
     return Documents(
         weigh(made.ids, codes_of(made.weights)), made.ends, made.places, made.bad, made.dropped, made.notes

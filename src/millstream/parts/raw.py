@@ -6,7 +6,7 @@ each. So the record is read by the same rules, and a file that is no longer the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -64,20 +64,59 @@ def raw_record(
     >>> raw_record(TokenStore(report.path), 0).text
     '{"text": "the mill", "id": 7}'
     """
+    origin = origin_of(store, document)
+    file, reading, hashed = _source_file(store, origin, root, hashed=hashed)
+    return RawRecord(origin, file.path, _read(file, reading, origin), hashed)
+
+
+def origin_of(store: TokenStore, document: int) -> Origin:
+    """Where a document came from; a store that does not know is an error."""
     origin = store.origin_of(document)
     if origin is None:
         raise StoreError(
             f"{store.path}: does not say where its documents came from",
             hint="stores made by `prepare` do; where it has no .org file, that was not copied with it",
         )
+    return origin
+
+
+ReadRecord = Callable[[Origin], bytes]
+"""(origin) -> the raw record there."""
+
+
+def reader_of_store(store: TokenStore, root: str | Path | None = None) -> ReadRecord:
+    """Read records again that a store was made from; each file is compared with what it was only once."""
+    files: dict[str, tuple[FoundFile, Reading]] = {}
+
+    def read(origin: Origin) -> bytes:
+        if origin.file not in files:
+            files[origin.file] = _source_file(store, origin, root)[:2]
+        return _read(*files[origin.file], origin)
+
+    return read
+
+
+def reader_of_files(files: Iterable[FoundFile], reading: Reading) -> ReadRecord:
+    """Read records again of files, or rows, that are at hand."""
+    known = {file.name: file for file in files}
+    return lambda origin: _read(known[origin.file], reading, origin)
+
+
+def _read(file: FoundFile, reading: Reading, origin: Origin) -> bytes:
+    start, stop = (NO_BYTES if place is None else place for place in (origin.start, origin.stop))
+    return read_again(file, reading, origin.row, start, stop)
+
+
+def _source_file(
+    store: TokenStore, origin: Origin, root: str | Path | None, *, hashed: bool | None = None
+) -> tuple[FoundFile, Reading, bool]:
+    """The file that a record came from, how it was read, and whether the whole of it was compared with its hash."""
     source, format, reading = _described(store, origin.file)
     if format in (HuggingFaceFormat.name, RowsFormat.name):
         raise SourceError(f"{origin.file}: was a data set in memory, not a file", hint=f"its row is {origin.row}")
-    path = _root(store, root) / _inside(origin.file)
     hashed = source["bytes"] <= HASHED_BYTES if hashed is None else hashed
-    file = _unchanged(path, origin.file, format, source, hashed=hashed)
-    start, stop = (NO_BYTES if place is None else place for place in (origin.start, origin.stop))
-    return RawRecord(origin, path, read_again(file, reading, origin.row, start, stop), hashed)
+    path = _root(store, root) / _inside(origin.file)
+    return _unchanged(path, origin.file, format, source, hashed=hashed), reading, hashed
 
 
 def _described(store: TokenStore, file: str) -> tuple[Mapping[str, Any], str, Reading]:
