@@ -117,7 +117,6 @@ class Feed {
  private:
   using Finders = std::vector<std::optional<RowFinder>>;
   static constexpr std::size_t rows_ahead = 8;
-  static constexpr std::size_t bytes_ahead = 512;  // of a row; then the hardware has understood
 
   // Calls `work` with a token of the type that a source is stored in.
   template <typename Work>
@@ -171,7 +170,7 @@ class Feed {
       const auto first = scratch.row.rows.size();
       finder->find(sample);
       for (auto row = first; row < scratch.row.rows.size(); ++row) facts.cut += scratch.row.rows[row].cut;
-      if (scratch.row.rows.size() <= rows_ahead) prefetch(scratch.row.rows.back().whole.tokens);
+      if (scratch.row.rows.size() <= rows_ahead) prefetch(scratch.row.rows.back().whole.tokens, shape_.length * 2);
     }
   }
 
@@ -201,7 +200,7 @@ class Feed {
     const bool alive = survives([&] {
       for (std::size_t row = 0; row < rows && !stopping.load(std::memory_order_relaxed); ++row) {
         number = row;
-        if (row + rows_ahead < rows) prefetch(scratch.row.rows[row + rows_ahead].whole.tokens);
+        if (row + rows_ahead < rows) prefetch(scratch.row.rows[row + rows_ahead].whole.tokens, shape_.length * 2);
         write_row<Out>(batch, row, scratch, &starts);
       }
       if (batch.facts.fractional)
@@ -212,12 +211,6 @@ class Feed {
     if (batch.layout().isolated) starts.starts[starts.count] = static_cast<std::int32_t>(batch.layout().rows * batch.layout().length);
     batch.facts.segments = starts.count;
     batch.facts.longest_segment = starts.longest;
-  }
-
-  // The next row is elsewhere, and no hardware can guess where.
-  void prefetch(const void* tokens) const {
-    const auto bytes = std::min(shape_.length * 2, bytes_ahead);
-    for (std::size_t line = 0; line <= bytes; line += 64) __builtin_prefetch(static_cast<const std::byte*>(tokens) + line);
   }
 
   template <typename Out>

@@ -41,6 +41,14 @@ MILLSTREAM_WIDEN(std::int32_t, std::int64_t)
 MILLSTREAM_WIDEN(std::int32_t, std::int32_t)
 #undef MILLSTREAM_WIDEN
 
+#define MILLSTREAM_COUNT_UP(Out)                                                      \
+  MILLSTREAM_VECTORISED void count_up(Out* out, std::size_t count) {                  \
+    for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<Out>(i);             \
+  }
+MILLSTREAM_COUNT_UP(std::int64_t)
+MILLSTREAM_COUNT_UP(std::int32_t)
+#undef MILLSTREAM_COUNT_UP
+
 #define MILLSTREAM_WEIGHTED(Out)                                                                                \
   MILLSTREAM_VECTORISED void widen(const Weighted* __restrict in, Out* __restrict out, std::size_t count) {     \
     for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<Out>(in[i].id());                              \

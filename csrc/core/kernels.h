@@ -69,6 +69,10 @@ void widen(const std::int32_t* in, std::int32_t* out, std::size_t count);
 void widen(const Weighted* in, std::int64_t* out, std::size_t count);  // the ids
 void widen(const Weighted* in, std::int32_t* out, std::size_t count);
 
+// out[i] = i.
+void count_up(std::int64_t* out, std::size_t count);
+void count_up(std::int32_t* out, std::size_t count);
+
 // What targets weigh: how many weigh anything at all, and whether any weighs neither 0 nor 1.
 struct TargetFacts {
   std::size_t count = 0;
