@@ -87,18 +87,14 @@ class Feed {
     Finders finders(sources_.size());
     BatchFacts facts;
     find_rows(facts, finders, scratch, stopping, RowFinder::For::weighing);
-    if (stopping) return;
-    volatile std::size_t number = 0;
-    const bool alive = survives([&] {
-      for (std::size_t row = 0; row < scratch.row.rows.size(); ++row) number = row, add_weight(row, weight, scratch);
-    });
-    if (!alive) throw shrunk(number, scratch);
+    if (!stopping) add_weights(weight, scratch);
   }
 
-  // Fills `batch` with `own` samples from position `first` of the phase on; those that are missing become filler. Returns
-  // early, with a batch that nobody may use, when `stopping` is set.
+  // Fills `batch` with `own` samples from position `first` of the phase on; those that are missing become filler. Weighs
+  // them on the way if asked to: their documents are at hand. Returns early, with a batch that nobody may use, when
+  // `stopping` is set.
   void fill(std::uint64_t first, std::uint64_t own, Batch& batch, FeedScratch& scratch,
-            const std::atomic<bool>& stopping) const {
+            const std::atomic<bool>& stopping, bool weighing = false) const {
     const auto samples = batch.layout().rows / rows_of_a_sample();
     if (own > samples) throw std::invalid_argument("more rows than the batch has room for");
     plan_.rows(first, own, scratch.plan);
@@ -112,6 +108,7 @@ class Feed {
     batch.reshape(batch.facts.rows + batch.facts.filler, padded_length(longest, shape_.unit, shape_.length));
     if (shape_.id_bytes == 8) write_rows<std::int64_t>(batch, scratch, stopping);
     else write_rows<std::int32_t>(batch, scratch, stopping);
+    if (weighing) add_weights(batch.facts.step_weight, scratch);
   }
 
  private:
@@ -176,6 +173,15 @@ class Feed {
 
   DataError shrunk(std::size_t row, const FeedScratch& scratch) const {
     return sources_[scratch.row.rows[row].source].shards->shrunk(scratch.row.rows[row].shard);
+  }
+
+  // Adds what the targets of all found rows weigh.
+  void add_weights(StepWeight& weight, FeedScratch& scratch) const {
+    volatile std::size_t number = 0;
+    const bool alive = survives([&] {
+      for (std::size_t row = 0; row < scratch.row.rows.size(); ++row) number = row, add_weight(row, weight, scratch);
+    });
+    if (!alive) throw shrunk(number, scratch);
   }
 
   // Adds what the targets of a found row weigh: as its index says, else by looking at its tokens.
