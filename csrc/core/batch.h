@@ -41,6 +41,8 @@ struct StepWeight {
   std::uint64_t targets = 0, hundredths = 0;
   std::uint64_t segments = 0;  // that have a target
 
+  bool operator==(const StepWeight&) const = default;
+
   void add(const DocumentWeight& weight) {
     targets += weight.targets;
     hundredths += weight.hundredths;

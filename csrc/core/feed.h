@@ -87,18 +87,14 @@ class Feed {
     Finders finders(sources_.size());
     BatchFacts facts;
     find_rows(facts, finders, scratch, stopping, RowFinder::For::weighing);
-    if (stopping) return;
-    volatile std::size_t number = 0;
-    const bool alive = survives([&] {
-      for (std::size_t row = 0; row < scratch.row.rows.size(); ++row) number = row, add_weight(row, weight, scratch);
-    });
-    if (!alive) throw shrunk(number, scratch);
+    if (!stopping) add_weights(weight, scratch);
   }
 
-  // Fills `batch` with `own` samples from position `first` of the phase on; those that are missing become filler. Returns
-  // early, with a batch that nobody may use, when `stopping` is set.
+  // Fills `batch` with `own` samples from position `first` of the phase on; those that are missing become filler. Weighs
+  // them on the way if asked to: their documents are at hand. Returns early, with a batch that nobody may use, when
+  // `stopping` is set.
   void fill(std::uint64_t first, std::uint64_t own, Batch& batch, FeedScratch& scratch,
-            const std::atomic<bool>& stopping) const {
+            const std::atomic<bool>& stopping, bool weighing = false) const {
     const auto samples = batch.layout().rows / rows_of_a_sample();
     if (own > samples) throw std::invalid_argument("more rows than the batch has room for");
     plan_.rows(first, own, scratch.plan);
@@ -112,12 +108,12 @@ class Feed {
     batch.reshape(batch.facts.rows + batch.facts.filler, padded_length(longest, shape_.unit, shape_.length));
     if (shape_.id_bytes == 8) write_rows<std::int64_t>(batch, scratch, stopping);
     else write_rows<std::int32_t>(batch, scratch, stopping);
+    if (weighing) add_weights(batch.facts.step_weight, scratch);
   }
 
  private:
   using Finders = std::vector<std::optional<RowFinder>>;
   static constexpr std::size_t rows_ahead = 8;
-  static constexpr std::size_t bytes_ahead = 512;  // of a row; then the hardware has understood
 
   // Calls `work` with a token of the type that a source is stored in.
   template <typename Work>
@@ -171,12 +167,21 @@ class Feed {
       const auto first = scratch.row.rows.size();
       finder->find(sample);
       for (auto row = first; row < scratch.row.rows.size(); ++row) facts.cut += scratch.row.rows[row].cut;
-      if (scratch.row.rows.size() <= rows_ahead) prefetch(scratch.row.rows.back().whole.tokens);
+      if (scratch.row.rows.size() <= rows_ahead) prefetch(scratch.row.rows.back().whole.tokens, shape_.length * 2);
     }
   }
 
   DataError shrunk(std::size_t row, const FeedScratch& scratch) const {
     return sources_[scratch.row.rows[row].source].shards->shrunk(scratch.row.rows[row].shard);
+  }
+
+  // Adds what the targets of all found rows weigh.
+  void add_weights(StepWeight& weight, FeedScratch& scratch) const {
+    volatile std::size_t number = 0;
+    const bool alive = survives([&] {
+      for (std::size_t row = 0; row < scratch.row.rows.size(); ++row) number = row, add_weight(row, weight, scratch);
+    });
+    if (!alive) throw shrunk(number, scratch);
   }
 
   // Adds what the targets of a found row weigh: as its index says, else by looking at its tokens.
@@ -201,7 +206,7 @@ class Feed {
     const bool alive = survives([&] {
       for (std::size_t row = 0; row < rows && !stopping.load(std::memory_order_relaxed); ++row) {
         number = row;
-        if (row + rows_ahead < rows) prefetch(scratch.row.rows[row + rows_ahead].whole.tokens);
+        if (row + rows_ahead < rows) prefetch(scratch.row.rows[row + rows_ahead].whole.tokens, shape_.length * 2);
         write_row<Out>(batch, row, scratch, &starts);
       }
       if (batch.facts.fractional)
@@ -212,12 +217,6 @@ class Feed {
     if (batch.layout().isolated) starts.starts[starts.count] = static_cast<std::int32_t>(batch.layout().rows * batch.layout().length);
     batch.facts.segments = starts.count;
     batch.facts.longest_segment = starts.longest;
-  }
-
-  // The next row is elsewhere, and no hardware can guess where.
-  void prefetch(const void* tokens) const {
-    const auto bytes = std::min(shape_.length * 2, bytes_ahead);
-    for (std::size_t line = 0; line <= bytes; line += 64) __builtin_prefetch(static_cast<const std::byte*>(tokens) + line);
   }
 
   template <typename Out>

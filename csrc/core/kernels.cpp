@@ -23,6 +23,12 @@ MILLSTREAM_VECTORISED void decrypt_all(const Feistel& feistel, std::uint64_t* va
   for (std::size_t i = 0; i < count; ++i) values[i] = local.decrypt<Feistel::wide_rounds>(values[i]);
 }
 
+MILLSTREAM_VECTORISED void encrypt_narrow(const Feistel& feistel, std::uint64_t* values, std::size_t count) {
+  const Feistel local = feistel;
+  for (std::size_t round = 0; round < Feistel::narrow_rounds; round += 2)  // all of them at once fit into no loop of vectors
+    for (std::size_t i = 0; i < count; ++i) values[i] = local.encrypt(values[i], round, round + 2);
+}
+
 #define MILLSTREAM_WIDEN(In, Out)                                                                               \
   MILLSTREAM_VECTORISED void widen(const In* __restrict in, Out* __restrict out, std::size_t count) {           \
     for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<Out>(in[i]);                                   \
@@ -34,6 +40,14 @@ MILLSTREAM_WIDEN(std::uint32_t, std::int32_t)
 MILLSTREAM_WIDEN(std::int32_t, std::int64_t)
 MILLSTREAM_WIDEN(std::int32_t, std::int32_t)
 #undef MILLSTREAM_WIDEN
+
+#define MILLSTREAM_COUNT_UP(Out)                                                      \
+  MILLSTREAM_VECTORISED void count_up(Out* out, std::size_t count) {                  \
+    for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<Out>(i);             \
+  }
+MILLSTREAM_COUNT_UP(std::int64_t)
+MILLSTREAM_COUNT_UP(std::int32_t)
+#undef MILLSTREAM_COUNT_UP
 
 #define MILLSTREAM_WEIGHTED(Out)                                                                                \
   MILLSTREAM_VECTORISED void widen(const Weighted* __restrict in, Out* __restrict out, std::size_t count) {     \

@@ -27,15 +27,20 @@ struct Feistel {
     return ((x ^ (x >> 32)) & word) >> (32 - bits);
   }
 
-  template <int rounds>
-  constexpr std::uint64_t encrypt(std::uint64_t x) const {
+  // Encrypts by the rounds [first, stop), two at a time.
+  constexpr std::uint64_t encrypt(std::uint64_t x, std::size_t first, std::size_t stop) const {
     auto low = x & ((1ULL << low_bits) - 1);
     auto high = x >> low_bits;
-    for (std::size_t round = 0; round < rounds; round += 2) {
+    for (std::size_t round = first; round < stop; round += 2) {
       high ^= scramble(low, keys[round], high_bits);
       low ^= scramble(high, keys[round + 1], low_bits);
     }
     return (high << low_bits) | low;
+  }
+
+  template <int rounds>
+  constexpr std::uint64_t encrypt(std::uint64_t x) const {
+    return encrypt(x, 0, rounds);
   }
 
   template <int rounds>
@@ -52,6 +57,7 @@ struct Feistel {
 
 void encrypt_all(const Feistel& feistel, std::uint64_t* values, std::size_t count);
 void decrypt_all(const Feistel& feistel, std::uint64_t* values, std::size_t count);
+void encrypt_narrow(const Feistel& feistel, std::uint64_t* values, std::size_t count);  // with the rounds of small domains
 
 // out[i] = in[i], widened. Overloads rather than a template: each is compiled once per instruction set.
 void widen(const std::uint16_t* in, std::int64_t* out, std::size_t count);
@@ -62,6 +68,10 @@ void widen(const std::int32_t* in, std::int64_t* out, std::size_t count);
 void widen(const std::int32_t* in, std::int32_t* out, std::size_t count);
 void widen(const Weighted* in, std::int64_t* out, std::size_t count);  // the ids
 void widen(const Weighted* in, std::int32_t* out, std::size_t count);
+
+// out[i] = i.
+void count_up(std::int64_t* out, std::size_t count);
+void count_up(std::int32_t* out, std::size_t count);
 
 // What targets weigh: how many weigh anything at all, and whether any weighs neither 0 nor 1.
 struct TargetFacts {

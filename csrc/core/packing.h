@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -76,10 +77,10 @@ class Packing {
   const Filling& filling() const { return filling_; }
   std::uint64_t windows() const { return (documents_ + window_documents_ - 1) / window_documents_; }
 
-  // What a thread needs to plan windows.
+  // What a thread needs to plan a window, and to remember two of them.
   std::size_t bytes() const {
     const auto items = std::min(window_documents_, documents_);
-    return Packer::bytes(capacity_, items) + items * (sizeof(PackedDocument) + 12);
+    return Packer::bytes(capacity_, items) + items * (2 * (sizeof(PackedDocument) + 12) + 16);
   }
 
   void plan(std::uint64_t number, PackedWindow& window, Packer& packer) const {
@@ -113,9 +114,12 @@ class Packing {
   void look_up(std::uint64_t first, std::span<PackedDocument> documents) const {
     Shards::Reader reader(*shards_);
     std::vector<const Shards::Shard*> mapped(documents.size());
+    std::vector<std::uint64_t> numbers(documents.size());
+    std::iota(numbers.begin(), numbers.end(), first);
+    if (members_) members_->at(numbers, numbers);
     for (std::size_t i = 0; i < documents.size(); ++i) {
       auto& document = documents[i];
-      document.number = members_ ? members_->at(first + i) : first + i;
+      document.number = numbers[i];
       document.shard = static_cast<std::uint32_t>(shards_->shard_of_document(document.number));
       const auto facts = shards_->row(document.shard);
       if (document.number - facts.first_document >= facts.documents) throw shards_->contradiction(document.shard);

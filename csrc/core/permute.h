@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -81,7 +82,8 @@ class Permutation {
  private:
   using Pass = void (*)(const Feistel&, std::uint64_t* values, std::size_t count);
 
-  // All values make a pass together, then those outside [0, n) make another: no branch depends on a single value.
+  // All values make a pass together, then those outside [0, n) make another: no branch depends on a single value. `out` may
+  // be `in`.
   void walk(std::span<const std::uint64_t> in, std::span<std::uint64_t> out, Pass pass) const {
     constexpr std::size_t lanes = 512;
     std::array<std::uint64_t, lanes> values;
@@ -109,15 +111,13 @@ class Permutation {
   }
 
   void tabulate() {
-    forward_.resize(n_);
+    std::array<std::uint64_t, narrow_limit> places;
+    const auto all = std::span(places).first(n_);
+    std::iota(all.begin(), all.end(), std::uint64_t{0});
+    walk(all, all, encrypt_narrow);
+    forward_.assign(all.begin(), all.end());
     backward_.resize(n_);
-    for (std::uint64_t position = 0; position < n_; ++position) {
-      auto x = position;
-      do x = feistel_.encrypt<Feistel::narrow_rounds>(x);
-      while (x >= n_);
-      forward_[position] = static_cast<std::uint16_t>(x);
-      backward_[x] = static_cast<std::uint16_t>(position);
-    }
+    for (std::size_t position = 0; position < n_; ++position) backward_[all[position]] = static_cast<std::uint16_t>(position);
   }
 
   std::uint64_t n_;

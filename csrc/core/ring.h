@@ -161,8 +161,15 @@ class Ring {
     std::exception_ptr failure;
   };
 
+  // What a thread keeps between batches.
+  struct Scratch {
+    FeedScratch feed;
+    std::uint64_t update = ~std::uint64_t{0};  // that was weighed last
+    StepWeight weight;                         // of that update
+  };
+
   void work(const std::stop_token& stop) {
-    FeedScratch scratch;
+    Scratch scratch;
     while (wait_for_room(stop)) {
       std::exception_ptr failure;
       Loan buffer(nullptr, GiveBack{pool_.get()});
@@ -191,27 +198,29 @@ class Ring {
   bool starved(const Slot& slot) const { return pool_->starving(thread_count_) && !slot.ready.load(); }
 
   // What all rows weigh that one update of the model sees. A batch's worth at a time: that is what the scratch has room for.
-  StepWeight weigh_update(std::uint64_t update, FeedScratch& scratch) const {
+  const StepWeight& weigh_update(std::uint64_t update, Scratch& scratch) const {
+    if (scratch.update == update) return scratch.weight;
     StepWeight weight;
     for (auto ticket = update * steps_per_update_; ticket < (update + 1) * steps_per_update_; ++ticket) {
       const auto step = clock_.step(ticket);
       for (std::uint64_t done = 0; done < step.rows; done += clock_.rank_rows)
-        feed_->weigh(step.position + done, std::min(clock_.rank_rows, step.rows - done), weight, scratch, stopping_);
+        feed_->weigh(step.position + done, std::min(clock_.rank_rows, step.rows - done), weight, scratch.feed, stopping_);
     }
-    return weight;
+    scratch.update = update;
+    return scratch.weight = weight;
   }
 
-  bool fill(std::uint64_t ticket, Slot& slot, Loan& buffer, FeedScratch& scratch) {
+  bool fill(std::uint64_t ticket, Slot& slot, Loan& buffer, Scratch& scratch) {
     const auto start = now_ns();
     fill_start_ns_.store(start, std::memory_order_relaxed);
     const auto step = clock_.step(ticket);
     auto& batch = slot.batch.emplace(pool_, buffer.get(), feed_->layout(pad_last_ ? clock_.rank_rows : step.own));
     (void)buffer.release();
     ahead_.before(ticket, stopping_);
-    const auto weight = steps_per_update_ == 0 ? StepWeight{} : weigh_update(ticket / steps_per_update_, scratch);
-    feed_->fill(step.first, step.own, batch, scratch, stopping_);
+    const bool whole_update = steps_per_update_ == 1 && step.own == step.rows;
+    feed_->fill(step.first, step.own, batch, scratch.feed, stopping_, whole_update);
+    if (steps_per_update_ > 0 && !whole_update) batch.facts.step_weight = weigh_update(ticket / steps_per_update_, scratch);
     if (stopping_.load()) return false;  // it may have stopped in the middle
-    batch.facts.step_weight = weight;
     batch.facts.step = ticket;
     batch.facts.epoch = step.epoch;
     batch.facts.place = step.offset + step.first - step.position;

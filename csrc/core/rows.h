@@ -15,6 +15,7 @@
 #include "core/assemble.h"
 #include "core/blocks.h"
 #include "core/guard.h"
+#include "core/last_two.h"
 #include "core/packing.h"
 #include "core/shards.h"
 
@@ -58,10 +59,10 @@ struct FoundRow {
 
 // What a thread keeps between batches.
 struct RowScratch {
-  // The window of a packing that rows were last found in: the order of an epoch stays in it for a while.
+  // The windows of a packing that rows were last found in: the order of an epoch stays in one for a while.
   struct Planned {
     Packer packer;
-    PackedWindow window;
+    LastTwo<PackedWindow> windows = {};
   };
 
   std::vector<FoundRow> rows;
@@ -170,16 +171,17 @@ class RowFinder {
     const auto& packing = *source_.packing;
     auto& planned = scratch_.planned[number_];
     if (!planned) planned.emplace(Packer(packing.capacity()));
-    const auto window = sample / packing.window_documents(), bin = sample % packing.window_documents();
-    if (planned->window.number != window) packing.plan(window, planned->window, planned->packer);
-    if (bin >= planned->window.bins.count()) throw behind_the_end(sample);
-    const auto items = planned->window.bins[bin];
+    const auto number = sample / packing.window_documents(), bin = sample % packing.window_documents();
+    auto& window = planned->windows.find([&](const PackedWindow& known) { return known.number == number; });
+    if (window.number != number) packing.plan(number, window, planned->packer);
+    if (bin >= window.bins.count()) throw behind_the_end(sample);
+    const auto items = window.bins[bin];
     const auto share = source_.documents == Documents::row ? 1 : items.size();  // of a row
     auto* join = static_cast<std::byte*>(nullptr);
     for (std::size_t first = 0; first < items.size(); first += share) {
       FoundRow found;
       found.first_document = scratch_.documents.size();
-      for (const auto item : items.subspan(first, share)) add_document(planned->window.documents[item], found, join);
+      for (const auto item : items.subspan(first, share)) add_document(window.documents[item], found, join);
       found.documents = share;
       found.whole = scratch_.documents[found.first_document];
       scratch_.rows.push_back(found);

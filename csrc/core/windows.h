@@ -18,6 +18,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "core/last_two.h"
 #include "core/permute.h"
 
 namespace millstream {
@@ -33,7 +34,7 @@ struct Windows {
   bool has(std::uint64_t sample) const { return sample / rows < bins.size() && sample % rows < bins[sample / rows]; }
 };
 
-// One epoch. Not for sharing between threads: it remembers the last window.
+// One epoch. Not for sharing between threads: it remembers the last windows.
 class WindowOrder {
  public:
   // Without a key the windows, and the bins in them, stand as they are.
@@ -103,12 +104,14 @@ class WindowOrder {
   const Block& block_of(std::uint64_t window, std::uint64_t bin) {
     const std::uint64_t bins = windows_->bins[window], most = windows_->block == 0 ? bins : windows_->block;
     const auto start = bin / most * most;
-    if (!block_.order || block_.window != window || block_.start != start) {
+    const auto wanted = [&](const Block& block) { return block.order && block.window == window && block.start == start; };
+    auto& block = blocks_.find(wanted);
+    if (!wanted(block)) {
       const auto key = derive(*key_, window + 1);
-      block_ = {window, start, std::nullopt};
-      block_.order.emplace(std::min(most, bins - start), start == 0 ? key : derive(key, start));
+      block = {window, start, std::nullopt};
+      block.order.emplace(std::min(most, bins - start), start == 0 ? key : derive(key, start));
     }
-    return block_;
+    return block;
   }
 
   std::shared_ptr<const Windows> windows_;
@@ -117,7 +120,7 @@ class WindowOrder {
   std::uint64_t known_ = 0;            // positions
   std::vector<std::uint64_t> starts_;  // position of the first bin of the window in each slot
   std::optional<Displaced> displaced_;
-  Block block_;
+  LastTwo<Block> blocks_;
 };
 
 }  // namespace millstream

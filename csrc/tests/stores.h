@@ -321,11 +321,11 @@ inline std::unique_ptr<millstream::Batch> filled(const millstream::Feed& feed, s
   const auto pool = std::make_shared<millstream::Pool>(layout.bytes(), std::make_shared<millstream::Budget>(), 0);
   auto batch = std::make_unique<millstream::Batch>(pool, pool->try_take(), layout);
   millstream::FeedScratch scratch;
-  feed.fill(first, own, *batch, scratch, std::atomic<bool>(false));
+  feed.fill(first, own, *batch, scratch, std::atomic<bool>(false), true);
   return batch;
 }
 
-// What rows weigh, by the labels and weights that they must have. Weights are hundredths, so floats of them are exact enough.
+// What rows weigh, by the labels and weights that they must have, whether or not they are filled meanwhile. Weights are hundredths, so floats of them are exact enough.
 inline void check_weight(const millstream::Feed& feed, std::uint64_t first, const std::vector<ExpectedRow>& rows,
                          millstream::Labels labels) {
   millstream::StepWeight expected, found;
@@ -344,7 +344,8 @@ inline void check_weight(const millstream::Feed& feed, std::uint64_t first, cons
   }
   millstream::FeedScratch scratch;
   feed.weigh(first, rows.size(), found, scratch, std::atomic<bool>(false));
-  CHECK(found.targets == expected.targets && found.hundredths == expected.hundredths && found.segments == expected.segments);
+  CHECK(found == expected);
+  CHECK(filled(feed, first, rows.size(), rows.size())->facts.step_weight == expected);
 }
 
 // A plan that goes through one store again and again.

@@ -51,7 +51,7 @@ class Delivery:
 
     def batch(self, native: Batch, phase: Phase, step: int) -> TrainingBatch:
         """Make a batch over the engine's memory, and treat its rows."""
-        epochs, place, rows, filler, tokens, _, longest = native.facts
+        epochs, place, rows, filler, tokens, cut, longest = native.facts
         epoch = phase.epoch + epochs
         metadata: dict[str, Any] = {
             "epoch": epoch,
@@ -80,6 +80,8 @@ class Delivery:
         )
         if self._extras:
             self._add_extras(batch, native, phase, rows, filler, longest)
+        if self._whole_documents:
+            metadata["cut_tokens"] = native.cuts.tolist() if cut else [0] * (rows + filler)
         if taken is not None:
             self._add_answers(batch, taken)
         return batch
@@ -101,19 +103,17 @@ class Delivery:
     def _add_extras(
         self, batch: TrainingBatch, native: Batch, phase: Phase, rows: int, filler: int, longest: int
     ) -> None:
-        """Add what only some loaders give: positions, names of sources, marks of filler, tokens that were cut."""
+        """Add what only some loaders give: positions, names of sources, marks of filler, weights."""
         if native.isolated and self._shape.isolation != "none":
             batch.dense_mask = self._shape.isolation == "block_mask"
             batch.position_ids = self._backend.share(native.column(2))
-            batch.cu_seqlens = self._backend.from_numpy(native.segment_starts)
+            batch.cu_seqlens = self._backend.share(native.segment_starts)
             batch.max_seqlen = longest
         if self._names_rows:
             names = [*phase.active, ""]  # filler has the number -1
             batch.metadata["source"] = [names[number] for number in native.sources.tolist()]
         if self._settings.pad_last:
             batch.metadata["filler"] = [False] * rows + [True] * filler
-        if self._whole_documents:
-            batch.metadata["cut_tokens"] = native.cuts.tolist()
         if native.weights is not None:
             batch.loss_weights = self._backend.share(native.weights)
         if self._loss is not None:
