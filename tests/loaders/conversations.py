@@ -30,6 +30,7 @@ from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.records.chat import parse_row
 from millstream.sources import Reading, discover
 from millstream.store import disk
+from millstream.store.unfinished import stamp_of
 
 LENGTH = 64
 CHUNK_BYTES = 300
@@ -145,11 +146,11 @@ class Tap:
         self.allowed = self.used = 0
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        look, report = growth.Growth.look, growth.Growth._report
+        report = growth.Growth._report
 
-        def allow(made: growth.Growth) -> Any:
+        def allow(path: Path) -> Any:
             self.allowed += 1
-            return look(made)
+            return stamp_of(path)
 
         def await_turn(made: growth.Growth, progress: Any) -> None:
             while self.used >= self.allowed and not made._closing:
@@ -157,7 +158,7 @@ class Tap:
             self.used += 1
             report(made, progress)
 
-        patch.setattr(growth.Growth, "look", allow)
+        patch.setattr(growth, "stamp_of", allow)
         patch.setattr(growth.Growth, "_report", await_turn)
 
 

@@ -59,7 +59,7 @@ def test_a_tokenizer_that_marks_the_start_of_a_text_is_never_cut() -> None:
 
 
 def test_an_added_token_with_a_space_forbids_cuts() -> None:
-    spaced = tokenizers.Tokenizer.from_str(BPETokenizer.train(["a b"], vocab_size=260)._adapted._definition)
+    spaced = tokenizers.Tokenizer.from_str(BPETokenizer.train(["a b"], vocab_size=260)._adapted.definition)
     spaced.add_tokens(["by the"])
     tokenizer = HuggingFaceTokenizer(spaced, name="spaced", engine="reference")
 

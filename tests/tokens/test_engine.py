@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import TokenizerError
-from millstream.tokens import BPETokenizer, load_tokenizer
+from millstream.tokens import BPETokenizer, load_tokenizer, screen
 from millstream.tokens.engine import EngineTokenizer, FastEngine
 from millstream.tokens.flat import Ends, FlatIds, Text, join_texts, split_ids, split_texts
 from millstream.tokens.gigatoken import GigatokenEngine, _Worker
@@ -72,10 +72,24 @@ def test_characters_younger_than_unicode_14_are_left_to_the_reference(
     tokenizer: EngineTokenizer, words: list[str], documents: int
 ) -> None:
     texts = ["".join(words[start::documents]) for start in range(documents)]
+    right = [ids.tolist() for ids in tokenizer._reference_batch(texts)]
 
-    assert [ids.tolist() for ids in tokenizer.encode_batch(texts)] == [
-        ids.tolist() for ids in tokenizer._reference_batch(texts)
-    ]
+    for short in (0, screen._SHORT):  # in stretches, and as a whole
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(screen, "_SHORT", short)
+            assert [ids.tolist() for ids in tokenizer.encode_batch(texts)] == right
+
+
+def test_only_a_long_document_asks_whether_it_may_be_cut() -> None:
+    """The proof of an engine does not: finding that out takes as long."""
+    tokenizer = gpt2()
+    assert tokenizer.engine == "gigatoken"
+    tokenizer.encode_batch(["a young \u0378 character"])
+    assert tokenizer._cuts is None
+
+    long = "the mill \u0378 by the stream " * 20
+    assert tokenizer.encode_batch([long])[0].tolist() == tokenizer.encode(long)
+    assert tokenizer._cuts
 
 
 def test_a_special_token_in_a_text_is_text_for_every_engine(tokenizer: EngineTokenizer) -> None:
@@ -134,7 +148,7 @@ class Doubtful(HuggingFaceTokenizer):
 
 
 def test_an_engine_that_differs_is_not_used_and_the_text_is_named(caplog: pytest.LogCaptureFixture) -> None:
-    tokenizer = Doubtful(tokenizers.Tokenizer.from_str(trained()._definition), name="doubtful")
+    tokenizer = Doubtful(tokenizers.Tokenizer.from_str(trained().definition), name="doubtful")
 
     with caplog.at_level(logging.WARNING, "millstream.tokens"):
         assert tokenizer.engine == "tokenizers"
@@ -144,7 +158,7 @@ def test_an_engine_that_differs_is_not_used_and_the_text_is_named(caplog: pytest
 
 
 def test_an_engine_that_was_asked_for_and_differs_is_an_error() -> None:
-    tokenizer = Doubtful(tokenizers.Tokenizer.from_str(trained()._definition), name="doubtful", engine="gigatoken")
+    tokenizer = Doubtful(tokenizers.Tokenizer.from_str(trained().definition), name="doubtful", engine="gigatoken")
 
     with pytest.raises(TokenizerError, match="wrong differs from tokenizers"):
         tokenizer.encode_batch(["x"])
@@ -189,7 +203,7 @@ def test_an_object_that_remembers_words_is_replaced_after_its_time() -> None:
 
     from gigatoken.gigatoken_rs import load_hf_json
 
-    engine = Spent(lambda: load_hf_json(trained()._definition))
+    engine = Spent(lambda: load_hf_json(trained().definition))
     first, second = (split_ids(*engine.encode_flat(*join_texts(TEXTS))) for _ in range(2))
 
     assert len(built) == 2

@@ -57,7 +57,7 @@ def plain(tokenizer: Tokenizer, controls: Sequence[str] = ()) -> Plain:
     if isinstance(tokenizer, BPETokenizer):
         tokenizer = tokenizer.adapted
     if hasattr(tokenizer, "definition"):
-        return _huggingface(tokenizer, json.loads(tokenizer.definition), controls)
+        return _huggingface(tokenizer, controls)
     if hasattr(tokenizer, "encoding"):
         ranks, special = tokenizer.encoding._mergeable_ranks, tokenizer.encoding._special_tokens
         sizes = _sizes({rank: len(token) for token, rank in ranks.items()})
@@ -75,7 +75,7 @@ def missing_controls(tokenizer: Tokenizer, controls: Sequence[str]) -> tuple[str
     """
     adapted: Any = tokenizer.adapted if isinstance(tokenizer, BPETokenizer) else tokenizer
     if hasattr(adapted, "definition"):
-        known = {token["content"] for token in json.loads(adapted.definition)["added_tokens"]}
+        known = {token["content"] for token in adapted.head["added_tokens"]}
     elif hasattr(adapted, "encoding"):
         known = set(adapted.encoding._special_tokens)
     else:
@@ -98,18 +98,18 @@ def with_control_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> Tokenize
             f"{tokenizer.name}: no tokens can be added to a tokenizer of this kind",
             hint="use a BPETokenizer, a tokenizer.json or a tiktoken encoding",
         )
-    content = json.loads(adapted.definition)
-    known = {token["content"] for token in content["added_tokens"]}
+    head = adapted.head
+    known = {token["content"] for token in head["added_tokens"]}
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     fresh = itertools.count(adapted.vocab_size)
     for token in dict.fromkeys(tokens):
         if token not in known:
             id = adapted.token_id(token)
             entry = {"id": next(fresh) if id is None else id, "content": token, **flags, "special": True}
-            content["added_tokens"].append(entry)
-    content["added_tokens"].sort(key=lambda token: token["id"])
-    made = _variant(adapted, content, special=adapted.special_in_text, keep_names=True)
-    if any(made.token_id(token["content"]) != token["id"] for token in content["added_tokens"]):
+            head["added_tokens"].append(entry)
+    head["added_tokens"].sort(key=lambda token: token["id"])
+    made = adapted.variant(head, special_in_text=adapted.special_in_text, keep_names=True)
+    if any(made.token_id(token["content"]) != token["id"] for token in head["added_tokens"]):
         raise TokenizerError(
             f"{tokenizer.name}: its ids have gaps, which `tokenizers` closes when tokens are added",
             hint="add the tokens with the tokenizer's own library, and save it",
@@ -130,44 +130,46 @@ def _with_special(tokenizer: Any, tokens: Sequence[str]) -> Tokenizer:
     return TiktokenTokenizer(made, special_in_text=tokenizer.special_in_text)
 
 
-def _huggingface(tokenizer: Any, content: dict[str, Any], wanted: Sequence[str]) -> Plain:
+def _huggingface(tokenizer: Any, wanted: Sequence[str]) -> Plain:
+    head, model = tokenizer.head, tokenizer.model(merges=False)
     added = [
         Control(**{("text" if key == "content" else key): value for key, value in token.items()})
-        for token in content.get("added_tokens") or []
+        for token in head["added_tokens"]
     ]
     controls = tuple(token for token in added if token.special or token.text in wanted or token.bracketed)
     names = {control.text for control in controls}
-    bare = {**content, "post_processor": None, "added_tokens": []}
+    bare = {**head, "post_processor": None, "added_tokens": []}
     if len(controls) < len(added):  # the library numbers added tokens anew if one is missing
         bare["added_tokens"] = [
             {**token, "content": _hidden(token["content"])} if token["content"] in names else token
-            for token in content["added_tokens"]
+            for token in head["added_tokens"]
         ]
-    bare["model"] = _unspelled(content["model"], names, always=len(controls) < len(added))
-    opening = _variant(tokenizer, bare)
+    spelled = names & _pieces(model).keys()
+    if spelled and (bare["added_tokens"] or any(map(tokenizer.may_spell, spelled))):
+        unspelled = _unspelled(tokenizer.model(), names, always=bool(bare["added_tokens"]))
+        opening = tokenizer.variant(bare, json.dumps(unspelled))
+    else:
+        unspelled = model
+        opening = tokenizer.variant(bare)
     inside = _without_prefix(bare)
-    continuing = opening if inside == bare else _variant(tokenizer, inside)
-    kinds = {part["type"] for part in _parts(content)}
-    model = content["model"]
-    unknown = model["vocab"][model["unk_id"]][0] if model.get("unk_id") is not None else model.get("unk_token")
+    kinds = {part["type"] for part in _parts(head)}
     return Plain(
         opening,
-        continuing,
+        opening if inside == bare else opening.variant(inside),
         controls,
-        sizes=_spelled_sizes(bare),
+        sizes=_spelled_sizes(bare, unspelled),
         composes="NFC" in kinds,
         marks_spaces="ByteLevel" not in kinds,
-        only_first=any(part.get("prepend_scheme") == "first" for part in _parts(content)),
-        whole=_variant(tokenizer, {**content, "post_processor": None}, special="ids"),
-        unknown=unknown,
+        only_first=any(part.get("prepend_scheme") == "first" for part in _parts(head)),
+        whole=tokenizer.variant({**head, "post_processor": None}, special_in_text="ids"),
+        unknown=model["vocab"][model["unk_id"]][0] if model.get("unk_id") is not None else model.get("unk_token"),
     )
 
 
-def _variant(tokenizer: Any, content: Mapping[str, Any], *, special: str = "text", keep_names: bool = False) -> Any:
-    names = {"name": tokenizer.name, "eos": None, "pad": None}
-    if keep_names:
-        names |= {"eos": tokenizer.eos_id, "pad": tokenizer.pad_id}
-    return type(tokenizer).from_content({**names, "special_in_text": special, "tokenizer": content})
+def _pieces(model: Mapping[str, Any]) -> Mapping[str, int]:
+    """The vocabulary of a model; that of a Unigram is a list, and places are ids."""
+    pieces: Any = model.get("vocab") or {}
+    return {piece: id for id, (piece, _) in enumerate(pieces)} if isinstance(pieces, list) else pieces
 
 
 def _hidden(text: str) -> str:
@@ -195,7 +197,7 @@ def _merged(merge: str | Sequence[str]) -> str:
     return "".join(merge.split(" ", 1) if isinstance(merge, str) else merge)
 
 
-def _without_prefix(content: dict[str, Any]) -> dict[str, Any]:
+def _without_prefix(head: dict[str, Any]) -> dict[str, Any]:
     """The definition without a space in front of the text."""
 
     def changed(part: Any) -> Any:
@@ -206,15 +208,15 @@ def _without_prefix(content: dict[str, Any]) -> dict[str, Any]:
         fixed = {"prepend_scheme": "never", "add_prefix_space": False}
         return {key: fixed[key] if key in fixed else changed(value) for key, value in part.items()}
 
-    normalizer = content.get("normalizer")
+    normalizer = head["normalizer"]
     if normalizer and normalizer["type"] == "Prepend":
         normalizer = None
-    return {**content, "normalizer": changed(normalizer), "pre_tokenizer": changed(content.get("pre_tokenizer"))}
+    return {**head, "normalizer": changed(normalizer), "pre_tokenizer": changed(head["pre_tokenizer"])}
 
 
-def _parts(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _parts(head: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The normalizers and pre-tokenizers of a definition."""
-    waiting = [content.get("normalizer"), content.get("pre_tokenizer")]
+    waiting = [head["normalizer"], head["pre_tokenizer"]]
     while waiting:
         part = waiting.pop()
         if part:
@@ -222,14 +224,11 @@ def _parts(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             waiting += [*part.get("normalizers", []), *part.get("pretokenizers", [])]
 
 
-def _spelled_sizes(content: Mapping[str, Any]) -> Sizes | None:
+def _spelled_sizes(head: Mapping[str, Any], model: Mapping[str, Any]) -> Sizes | None:
     """The bytes that each id stands for, of definitions whose spelling is understood."""
-    model, parts = content["model"], list(_parts(content))
+    parts, pieces = list(_parts(head)), _pieces(model)
     kinds = {part["type"] for part in parts}
-    pieces = model.get("vocab") or {}
-    if isinstance(pieces, list):
-        pieces = {piece: id for id, (piece, _) in enumerate(pieces)}
-    added = {token["id"]: len(token["content"].encode()) for token in content["added_tokens"]}
+    added = {token["id"]: len(token["content"].encode()) for token in head["added_tokens"]}
     if "ByteLevel" in kinds and kinds <= {"ByteLevel", "Split", "Digits", "Sequence", "NFC"}:
         return _sizes({id: len(piece) for piece, id in pieces.items()} | added)
     if kinds <= {"Metaspace", "Prepend", "Replace", "Sequence"} and all(map(_marks_only_spaces, parts)):

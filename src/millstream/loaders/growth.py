@@ -12,9 +12,10 @@ from millstream.errors import BusyError, ClosedError, StoreError
 from millstream.stats.progress import OnProgress, Progress
 from millstream.store import TokenStore
 from millstream.store.staging import staging_folder
-from millstream.store.unfinished import open_unfinished
+from millstream.store.unfinished import open_unfinished, stamp_of
 
 _LOOK_S = 0.02
+_ANYWAY_S = 1.0
 _BUSY_S = 0.1
 _log = logging.getLogger("millstream.loaders")
 
@@ -33,6 +34,7 @@ class Growth:
 
     def __init__(self, output: Path, make: Make, sources: Sequence[str]) -> None:
         self.output, self._sources = output, sources
+        self._unfinished = staging_folder(output) / output.name
         self._make = make
         self._error: BaseException | None = None
         self._closing = False
@@ -65,16 +67,21 @@ class Growth:
         if self._error is not None:
             raise self._error
         try:
-            return open_unfinished(staging_folder(self.output) / self.output.name, self._sources), False
+            return open_unfinished(self._unfinished, self._sources), False
         except (StoreError, OSError):  # it was finished, and moved, while we looked
             return None, False
 
     def wait(self, documents: int) -> tuple[TokenStore, bool]:
         """Wait until there are more than so many documents, or all of them."""
+        seen: object = None
+        due = 0.0
         while True:
-            store, complete = self.look()
-            if store is not None and (complete or store.documents > documents):
-                return store, complete
+            now = (self.output.exists(), self._error, stamp_of(self._unfinished))
+            if now != seen or time.monotonic() >= due:  # looking takes time from the maker
+                seen, due = now, time.monotonic() + _ANYWAY_S
+                store, complete = self.look()
+                if store is not None and (complete or store.documents > documents):
+                    return store, complete
             if self._closing:
                 raise ClosedError("this loader was closed while it waited for its rows", hint="make a new one")
             if not self._thread.is_alive() and not self.output.exists() and self._error is None:

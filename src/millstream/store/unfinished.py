@@ -53,6 +53,20 @@ class UnfinishedOrigins(Origins):
         return named(struct.unpack("<3q", found), self._sources) if len(found) == 24 else None
 
 
+def stamp_of(path: Path) -> tuple[int, ...] | None:
+    """What is another whenever the writer of a store has sealed something; None: it has not begun.
+
+    >>> import tempfile
+    >>> stamp_of(Path(tempfile.mkdtemp(), "corpus")) is None
+    True
+    """
+    try:
+        found = Places(path, single=False).journal.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 def open_unfinished(path: Path, sources: Sequence[str] = ()) -> TokenStore | None:
     """Open the shards of a directory store that are whole, while its writer goes on; None: there are none yet.
 

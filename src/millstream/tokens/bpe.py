@@ -30,7 +30,6 @@ class BPETokenizer:
         self.vocab_size = adapted.vocab_size
         self.eos_id = adapted.eos_id
         self.pad_id = adapted.pad_id
-        self.fingerprint = adapted.fingerprint
         self.special_in_text = adapted.special_in_text
         self.name = f"bpe-{adapted.vocab_size}"
 
@@ -41,7 +40,8 @@ class BPETokenizer:
         """Learn from texts. The same texts give the same tokenizer; ids of special tokens come first."""
         from millstream.tokens.huggingface import HuggingFaceTokenizer, train_byte_level_bpe
 
-        return cls(HuggingFaceTokenizer(train_byte_level_bpe(texts, vocab_size, special_tokens), name="bpe"))
+        trained = train_byte_level_bpe(texts, vocab_size, special_tokens)
+        return cls(HuggingFaceTokenizer(trained, name="bpe", owned=True))
 
     @classmethod
     def load(cls, path: str | Path) -> BPETokenizer:
@@ -65,6 +65,11 @@ class BPETokenizer:
     def encode_flat(self, text: Text, ends: Ends) -> FlatIds:
         """The ids of many documents that lie end to end, and where each document ends."""
         return self._adapted.encode_flat(text, ends)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal when two tokenizers give the same ids."""
+        return self._adapted.fingerprint
 
     @property
     def adapted(self) -> HuggingFaceTokenizer:

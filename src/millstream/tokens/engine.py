@@ -132,7 +132,7 @@ class EngineTokenizer(ABC):
             return Chosen(None, "asked for")
         try:
             probes = probe_texts(self._probe_tokens())
-            fast, difference = self._screened(self._fast_engine(), self._reference_batch(probes), probes)
+            fast, difference = self._screened(self._fast_engine(), join_ids(self._reference_batch(probes)), probes)
         except (NoFastEngine, MissingExtra) as error:
             if self._wanted != "auto":
                 raise TokenizerError(
@@ -147,9 +147,7 @@ class EngineTokenizer(ABC):
         _log.warning("%s; %s encodes, more slowly", reason, self.reference)
         return Chosen(None, reason)
 
-    def _screened(
-        self, engine: FastEngine, expected: Sequence[Ids], probes: Sequence[str]
-    ) -> tuple[FastEngine, str | None]:
+    def _screened(self, engine: FastEngine, expected: FlatIds, probes: Sequence[str]) -> tuple[FastEngine, str | None]:
         """The engine without the characters that it may take for others, and what is still different."""
         screened = partial(ScreenedEngine, engine.name, engine.encode_flat, self._reference_flat, may_cut=self._may_cut)
         fast = screened()
@@ -177,14 +175,15 @@ class EngineTokenizer(ABC):
         return self._cuts
 
 
-def first_difference(fast: FastEngine, expected: Sequence[Ids], texts: Sequence[str]) -> str | None:
+def first_difference(fast: FastEngine, expected: FlatIds, texts: Sequence[str]) -> str | None:
     """What a person has to know about the first text whose ids differ, or None."""
     ids, ends = fast.encode_flat(*join_texts(texts))
-    for text, right, found in zip(texts, expected, split_ids(ids, ends), strict=True):
-        if not np.array_equal(right, found):
-            place = next((place for place, pair in enumerate(zip(right, found, strict=False)) if pair[0] != pair[1]), 0)
-            return f"{text[:60]!r} becomes {found[place : place + 4].tolist()}, not {right[place : place + 4].tolist()}"
-    return None
+    if np.array_equal(ids, expected[0]) and np.array_equal(ends, expected[1]):
+        return None
+    triples = zip(texts, split_ids(*expected), split_ids(ids, ends), strict=True)
+    text, right, found = next(triple for triple in triples if not np.array_equal(*triple[1:]))
+    place = next((place for place, pair in enumerate(zip(right, found, strict=False)) if pair[0] != pair[1]), 0)
+    return f"{text[:60]!r} becomes {found[place : place + 4].tolist()}, not {right[place : place + 4].tolist()}"
 
 
 def _groups(parts: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:

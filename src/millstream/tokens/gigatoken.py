@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from millstream.errors import MissingExtra
+from millstream.tokens.definition import join_definition, split_definition
 from millstream.tokens.engine import NoFastEngine
 from millstream.tokens.flat import Ends, FlatIds, Text
 
@@ -81,10 +82,9 @@ class _Worker:
 
 def from_definition(definition: str, *, finds_special: bool = False) -> GigatokenEngine:
     """An engine for a `tokenizer.json`. Where special tokens in a text are text, it does not hear of them."""
-    content = json.loads(definition)
-    added = content.get("added_tokens") or []
-    content["added_tokens"] = [token for token in added if finds_special or not token["special"]]
-    plain = json.dumps(content, ensure_ascii=False)
+    head, model = split_definition(definition)
+    heard = [token for token in head.get("added_tokens") or [] if finds_special or not token["special"]]
+    plain = join_definition({**head, "added_tokens": heard}, model)
     return GigatokenEngine(lambda: load_hf_json(plain))
 
 
@@ -108,7 +108,9 @@ def from_ranks(ranks: Mapping[bytes, int], scheme: str, special: Mapping[str, in
 def from_sentencepiece(model: bytes) -> GigatokenEngine:
     """An engine for a SentencePiece model."""
     try:
-        return from_definition(sentencepiece_to_tokenizer_json(model))
+        content = json.loads(sentencepiece_to_tokenizer_json(model))
+        vocabulary = json.dumps(content.pop("model"), ensure_ascii=False)
+        return from_definition(join_definition(content, vocabulary))
     except (AssertionError, IndexError, ValueError) as error:
         raise NoFastEngine(f"gigatoken does not take this model: {error}") from error
 

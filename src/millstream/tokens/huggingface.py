@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -11,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import MissingExtra, TokenizerError
+from millstream.tokens.definition import fingerprint_of_definition, join_definition, split_definition
 from millstream.tokens.engine import EngineTokenizer, FastEngine, How
-from millstream.tokens.tokenizer import HUGGINGFACE_FORMAT, Ids, fingerprint_of
+from millstream.tokens.tokenizer import HUGGINGFACE_FORMAT, Ids
 
 try:
     import tokenizers
@@ -33,8 +36,8 @@ PAD_NAMES = ("<|pad|>", "<pad>", "[PAD]", "<|padding|>", "<|finetune_right_pad_i
 class HuggingFaceTokenizer(EngineTokenizer):
     """A `tokenizers.Tokenizer`, without what would change documents in silence.
 
-    It works on a copy: truncation and padding are off, nothing is added, special tokens in a text are text unless
-    asked for as ids.
+    It works on a copy, unless the object is `owned`: nobody else has it. Truncation and padding are off, nothing is
+    added, special tokens in a text are text unless asked for as ids.
     """
 
     reference = "tokenizers"
@@ -46,19 +49,55 @@ class HuggingFaceTokenizer(EngineTokenizer):
         name: str,
         eos: str | int | None = None,
         pad: str | int | None = None,
+        owned: bool = False,
         **how: Unpack[How],
     ) -> None:
         super().__init__(**how)
         self.name = name
-        self._definition = _definition(tokenizer)
-        self._tokenizer = self._bare()
+        if not owned or tokenizer.truncation or tokenizer.padding:  # which are off from now on
+            self.definition = _written(tokenizer)
+        self._tokenizer = self._bare(tokenizer if owned else _read(self.definition))
         self._special = {
             token.content: id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
         }
-        self.vocab_size: int = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
         self.eos_id = self._pick(eos, EOS_NAMES)
         self.pad_id = self._pick(pad, PAD_NAMES)
-        self.fingerprint = self._marked(_fingerprint(self._definition))
+
+    @cached_property
+    def definition(self) -> str:
+        """The content of its `tokenizer.json`."""
+        return _written(self._tokenizer)
+
+    @property
+    def head(self) -> dict[str, Any]:
+        """The definition but for its model."""
+        return split_definition(self.definition)[0]
+
+    def model(self, *, merges: bool = True) -> dict[str, Any]:
+        """The model of the definition. Without its merges, a BPE is asked for the rest, which is faster."""
+        own = self._tokenizer.model
+        if merges or not isinstance(own, tokenizers.models.BPE):
+            parsed: dict[str, Any] = json.loads(split_definition(self.definition)[1])
+            return parsed
+        vocabulary = self._tokenizer.get_vocab(with_added_tokens=False)
+        return {"type": "BPE", "vocab": vocabulary, "unk_token": own.unk_token, "byte_fallback": own.byte_fallback}
+
+    def may_spell(self, token: str) -> bool:
+        """Whether the model may make this token of its letters: a BPE that does so anywhere does so with them alone."""
+        own = self._tokenizer.model
+        if not isinstance(own, tokenizers.models.BPE) or own.dropout:
+            return True
+        return bool(own.continuing_subword_prefix or own.end_of_word_suffix) or len(own.tokenize(token)) < 2
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal when two tokenizers give the same ids."""
+        return self._marked(fingerprint_of_definition(self.definition))
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """One more than the largest id."""
+        return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
     @classmethod
     def from_object(cls, tokenizer: Any, **how: Unpack[How]) -> HuggingFaceTokenizer:
@@ -81,7 +120,7 @@ class HuggingFaceTokenizer(EngineTokenizer):
         """Read a `tokenizer.json`; a `tokenizer_config.json` beside it names the special tokens."""
         path = Path(path)
         try:
-            tokenizer = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+            tokenizer = _read(path.read_text(encoding="utf-8"))
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(
                 f"{path}: not a tokenizer that `tokenizers` can read: {error}",
@@ -90,19 +129,27 @@ class HuggingFaceTokenizer(EngineTokenizer):
         config = _config(path.parent / "tokenizer_config.json")
         parent = path.resolve().parent.name
         name = parent if path.name == "tokenizer.json" and parent else path.stem
-        return cls(tokenizer, name=name, eos=config.get("eos_token"), pad=config.get("pad_token"), **how)
+        return cls(tokenizer, name=name, eos=config.get("eos_token"), pad=config.get("pad_token"), owned=True, **how)
 
     @classmethod
     def from_content(cls, content: Mapping[str, Any], **how: Unpack[How]) -> HuggingFaceTokenizer:
         """Build it from what `save` wrote for a tokenizer that finds special tokens in texts."""
-        tokenizer = tokenizers.Tokenizer.from_str(json.dumps(content["tokenizer"]))
+        tokenizer = _read(json.dumps(content["tokenizer"]))
         how.setdefault("special_in_text", content["special_in_text"])
-        return cls(tokenizer, name=content["name"], eos=content["eos"], pad=content["pad"], **how)
+        return cls(tokenizer, name=content["name"], eos=content["eos"], pad=content["pad"], owned=True, **how)
 
-    @property
-    def definition(self) -> str:
-        """The content of its `tokenizer.json`."""
-        return self._definition
+    def variant(
+        self, head: Mapping[str, Any], model: str | None = None, *, keep_names: bool = False, **how: Unpack[How]
+    ) -> HuggingFaceTokenizer:
+        """Another tokenizer by its definition; without a `model` it shares ours, which need not be read again.
+
+        `keep_names`: it ends documents and fills rows as this one does; else nothing does.
+        """
+        made = _around(self._tokenizer.model, head) if model is None else None
+        if made is None:
+            made = _read(join_definition(head, split_definition(self.definition)[1] if model is None else model))
+        ids = {"eos": self.eos_id, "pad": self.pad_id} if keep_names else {}
+        return type(self)(made, name=self.name, **ids, owned=True, **how)
 
     def offsets(self, texts: Sequence[str]) -> list[tuple[Ids, NDArray[np.int64]]]:
         """The ids of some texts by the library itself, and which characters [begin, end) each of them covers."""
@@ -127,24 +174,23 @@ class HuggingFaceTokenizer(EngineTokenizer):
     def save(self, path: str | Path) -> None:
         """Write it as a `tokenizer.json`; one that finds special tokens in texts, which such a file cannot say, as a
         JSON file that `load_tokenizer` reads."""
-        content = self._definition if self.special_in_text == "text" else json.dumps(self._content())
+        content = self.definition if self.special_in_text == "text" else json.dumps(self._content())
         Path(path).write_text(content, encoding="utf-8")
 
     def _content(self) -> dict[str, Any]:
         kept = {"name": self.name, "eos": self.eos_id, "pad": self.pad_id, "special_in_text": self.special_in_text}
-        return {"format": HUGGINGFACE_FORMAT, "version": 1, **kept, "tokenizer": json.loads(self._definition)}
+        return {"format": HUGGINGFACE_FORMAT, "version": 1, **kept, "tokenizer": json.loads(self.definition)}
 
     def __getstate__(self) -> dict[str, Any]:
         """The library's own pickles forget what special tokens in a text are."""
-        return {**super().__getstate__(), "_tokenizer": None}
+        return {**super().__getstate__(), "definition": self.definition, "_tokenizer": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._tokenizer = self._bare()
+        self._tokenizer = self._bare(_read(self.definition))
 
-    def _bare(self) -> Any:
-        """A copy of the tokenizer that changes no document in silence."""
-        tokenizer = tokenizers.Tokenizer.from_str(self._definition)
+    def _bare(self, tokenizer: Any) -> Any:
+        """The tokenizer, so that it changes no document in silence."""
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = self.special_in_text == "text"
@@ -157,7 +203,7 @@ class HuggingFaceTokenizer(EngineTokenizer):
     def _fast_engine(self) -> FastEngine:
         from millstream.tokens import gigatoken
 
-        return gigatoken.from_definition(self._definition, finds_special=self.special_in_text == "ids")
+        return gigatoken.from_definition(self.definition, finds_special=self.special_in_text == "ids")
 
     def _probe_tokens(self) -> list[str]:
         return [token.content for token in self._tokenizer.get_added_tokens_decoder().values()]
@@ -204,7 +250,11 @@ def _converted(slow: Any) -> Any:
         ) from error
 
 
-def _definition(tokenizer: Any) -> str:
+def _read(definition: str) -> Any:
+    return tokenizers.Tokenizer.from_str(definition)
+
+
+def _written(tokenizer: Any) -> str:
     try:
         definition: str = tokenizer.to_str()
     except Exception as error:  # the library raises bare Exception
@@ -215,14 +265,21 @@ def _definition(tokenizer: Any) -> str:
     return definition
 
 
-def _fingerprint(definition: str) -> str:
-    """A hash of what decides the ids: not of truncation, padding, templates or the decoder."""
-    content = json.loads(definition)
-    model = content["model"]
-    merges = [merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model.get("merges") or []]
-    added = [(token["id"], token["content"], token["special"]) for token in content.get("added_tokens") or []]
-    rest = {key: value for key, value in model.items() if key not in ("merges", "type")}
-    return fingerprint_of([rest, merges, added, content.get("normalizer"), content.get("pre_tokenizer")])
+def _around(model: Any, head: Mapping[str, Any]) -> Any | None:
+    """A tokenizer with a model that is there already; None where its added tokens would get other ids."""
+    made = _read(join_definition({**head, "added_tokens": []}))
+    made.model = model
+    for special, tokens in groupby(head["added_tokens"], key=lambda token: token["special"]):
+        add = made.add_special_tokens if special else made.add_tokens
+        add([tokenizers.AddedToken(**{key: value for key, value in each.items() if key != "id"}) for each in tokens])
+    return made if _added(made) == head["added_tokens"] else None
+
+
+def _added(tokenizer: Any) -> list[dict[str, Any]]:
+    """The added tokens as a definition lists them."""
+    flags = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
+    found = sorted(tokenizer.get_added_tokens_decoder().items())
+    return [{"id": id, **{flag: getattr(token, flag) for flag in flags}} for id, token in found]
 
 
 def _config(path: Path) -> dict[str, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from millstream.tokens.engine import EngineChoice, How, SpecialInText
 from millstream.tokens.tokenizer import HUGGINGFACE_FORMAT, SENTENCEPIECE_FORMAT, TIKTOKEN_FORMAT, Tokenizer
 
 _BPE_SIZE = 8192
+_OURS = re.compile(rb'\s*\{\s*"format"')
 
 
 def load_tokenizer(
@@ -167,6 +170,11 @@ def _from_file(path: Path, how: How) -> Tokenizer:
 
         return SentencePieceTokenizer.from_file(path, **how)
     try:
+        with path.open("rb") as file:
+            is_ours = _OURS.match(file.read(64))
+        if not is_ours:  # most are of another library, and it takes a while to parse them twice
+            with suppress(TokenizerError):
+                return _huggingface(path, how)
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise TokenizerError(
@@ -182,6 +190,10 @@ def _from_file(path: Path, how: How) -> Tokenizer:
         return CharTokenizer.from_content(content, str(path))
     if kind is not None:
         return _saved(content, path, how)
+    return _huggingface(path, how)
+
+
+def _huggingface(path: Path, how: How) -> Tokenizer:
     from millstream.tokens.huggingface import HuggingFaceTokenizer
 
     return HuggingFaceTokenizer.from_file(path, **how)

@@ -16,18 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.tokens.cut import cut_points
-from millstream.tokens.flat import Ends, FlatIds, Text, join_ids, join_texts, split_ids
+from millstream.tokens.flat import Ends, FlatIds, Text, join_texts, split_ids
 from millstream.tokens.tokenizer import Ids
 
 _LEAST = 0xCD  # the first byte of U+0378, the first character that can be odd
 _ROW = 4096
+_SHORT = 256  # bytes that the reference encodes in about the time that finding stretches takes
 EncodeFlat = Callable[[Text, Ends], FlatIds]
 
 
 class ScreenedEngine:
     """A fast engine, and the reference for the stretches of documents with an odd character.
 
-    If `may_cut()`, a stretch goes from one place where documents may be cut to the next; else it is the document.
+    A stretch is the document, or of a longer one, if `may_cut()`, what lies between two places where it may be cut.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class ScreenedEngine:
         places = odd_places(text, self._odd)
         if not len(places):
             return self._fast(text, ends)
-        stretches = _stretches(text, ends, places) if self._may_cut() else ends
+        documents = np.unique(np.searchsorted(ends, places, side="right"))
+        documents = documents[np.diff(ends, prepend=0)[documents] > _SHORT]
+        stretches = _stretches(text, ends, places, documents) if len(documents) and self._may_cut() else ends
         ids, stops = self._encode_apart(text, stretches, places)
         stops = np.concatenate([np.zeros(1, np.int64), stops])
         return ids, stops[np.searchsorted(stretches, ends, side="right")]
@@ -61,21 +64,24 @@ class ScreenedEngine:
         slow[np.searchsorted(ends, places, side="right")] = True
         lengths = np.diff(ends, prepend=0)
         slow_bytes = np.repeat(slow, lengths)
-        by_engine = {
-            True: iter(split_ids(*self._reference(text[slow_bytes], np.cumsum(lengths[slow])))),
-            False: iter(split_ids(*self._fast(text[~slow_bytes], np.cumsum(lengths[~slow])))),
-        }
-        return join_ids([next(by_engine[each]) for each in slow.tolist()])
+        slow_ids, slow_ends = self._reference(text[slow_bytes], np.cumsum(lengths[slow]))
+        fast_ids, fast_ends = self._fast(text[~slow_bytes], np.cumsum(lengths[~slow]))
+        counts = np.empty(len(ends), np.int64)
+        counts[slow], counts[~slow] = np.diff(slow_ends, prepend=0), np.diff(fast_ends, prepend=0)
+        by_reference = np.repeat(slow, counts)
+        ids = np.empty(len(by_reference), np.uint32)
+        ids[by_reference], ids[~by_reference] = slow_ids, fast_ids
+        return ids, np.cumsum(counts)
 
 
-def _stretches(text: Text, ends: Ends, places: NDArray[np.int64]) -> Ends:
-    """The ends of documents, and of the stretches around some places inside them."""
+def _stretches(text: Text, ends: Ends, places: NDArray[np.int64], documents: NDArray[np.int64]) -> Ends:
+    """The ends of all documents, and of the stretches around the places in some of them."""
     begins = np.concatenate([np.zeros(1, np.int64), ends])
     found = [ends]
-    for document in np.unique(np.searchsorted(ends, places, side="right")).tolist():
+    for document in documents.tolist():
         begin, end = int(begins[document]), int(ends[document])
         cuts = np.concatenate([[begin], begin + cut_points(text[begin:end]), [end]])
-        inside = places[(places >= begin) & (places < end)]
+        inside = places[np.searchsorted(places, begin) : np.searchsorted(places, end)]
         after = np.searchsorted(cuts, inside, side="right")
         found += [cuts[after - 1], cuts[after]]
     stretches = np.concatenate(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -44,8 +45,13 @@ class TiktokenTokenizer(EngineTokenizer):
             self.eos_id: int | None = encoding.eot_token
         except KeyError:
             self.eos_id = None
-        ranks = {token.hex(): rank for token, rank in encoding._mergeable_ranks.items()}
-        self.fingerprint = self._marked(fingerprint_of([encoding._pat_str, ranks, encoding._special_tokens]))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal when two tokenizers give the same ids."""
+        own = self._encoding
+        ranks = {token.hex(): rank for token, rank in own._mergeable_ranks.items()}
+        return self._marked(fingerprint_of([own._pat_str, ranks, own._special_tokens]))
 
     @classmethod
     def from_name(cls, name: str, **how: Unpack[How]) -> TiktokenTokenizer:

@@ -75,7 +75,24 @@ def fingerprint_of(parts: object) -> str:
     >>> fingerprint_of({"b": 1, "a": [2]}) == fingerprint_of({"a": [2], "b": 1})
     True
     """
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return digest_of(canonical(parts))
+
+
+def canonical(parts: object) -> str:
+    """The one text of plain data.
+
+    >>> canonical({"b": "é", "a": [2]})
+    '{"a":[2],"b":"\\\\u00e9"}'
+    """
+    return json.dumps(parts, sort_keys=True, separators=(",", ":"))
+
+
+def digest_of(text: str) -> str:
+    """A stable hash of a text.
+
+    >>> digest_of("[]") == fingerprint_of([])
+    True
+    """
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
