@@ -110,6 +110,8 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
             rows = found_rows(where, {file.name for file in datasets})
             datasets.append(replace(rows, source=rows.name, weight=weight))
             continue
+        if not isinstance(where, str | os.PathLike):
+            raise SourceError(f"a {type(where).__name__} is no source", hint="name files, folders or patterns")
         entry = os.fspath(where)
         for root, path in _expand(entry, choice, skipped):
             kept = (path, entry, weight)
@@ -131,13 +133,29 @@ def _weighed(source: Any) -> list[tuple[Any, float | None]]:
     if isinstance(source, str | os.PathLike) or is_dataset(source) or is_rows(source):
         return [(source, None)]
     if isinstance(source, Mapping) and all(is_dataset(each) for each in source.values()):
-        source = source.values()  # a DatasetDict: split -> dataset
+        source = _only_split(source)
+    if isinstance(source, Iterator) or not isinstance(source, Iterable):
+        raise SourceError(
+            f"a {type(source).__name__} is no source",
+            hint="pass paths or rows as a list: list(rows); or write the rows into a file of JSON lines",
+        )
     if not isinstance(source, Mapping):
         return [(each, None) for each in source]
     for where, weight in source.items():
         if not isinstance(weight, int | float) or not isfinite(weight) or weight <= 0:
             raise SourceError(f"{where}: weight={weight!r} is impossible", hint="weights are numbers above 0")
     return [(where, float(weight)) for where, weight in source.items()]
+
+
+def _only_split(splits: Mapping[str, Any]) -> list[Any]:
+    """The data set of a DatasetDict; of several splits some are for testing, and never meant to be trained on."""
+    if len(splits) > 1:
+        names = ", ".join(map(repr, splits))
+        raise SourceError(
+            f"a {type(splits).__name__} with {len(splits)} splits ({names}), and which of them is meant is not said",
+            hint=f"pass one, such as data[{next(iter(splits))!r}]; or some in a list",
+        )
+    return list(splits.values())
 
 
 def _nothing(wanted: list[tuple[Any, float | None]], skipped: Counter[str]) -> SourceError:
