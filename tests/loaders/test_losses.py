@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from chats.chatml import bpe
-from loaders.conversations import CHAT, conversation
+from loaders.conversations import CHAT, bpe, conversation
 from millstream import ConversationDataLoader, LossWarning, MixedDataLoader, PretrainDataLoader, prepare
 from millstream.loaders.growth import Growth
 from millstream.store import TokenStore

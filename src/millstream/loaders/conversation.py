@@ -103,7 +103,7 @@ class ConversationDataLoader(GrowingDataLoader):
     ) -> None:
         chat, shared = _parted(keywords)
         settings = resolve(shared if max_tokens is None else one_group(shared))
-        length = row_length(made_for(path) if max_length is None else max_length, None, settings)
+        length = row_length(made_for(path) if max_length is None else max_length, None, settings, "max_length")
         check_choice("loss", loss, get_args(MeanOf))
         check_choice("isolation", isolation, get_args(Isolation))
         shape = RowShape(length, "packed", isolation=isolation) if packing else RowShape(length, "row")
