@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from loaders.conversations import CHAT, bpe, conversation
+from chats.chatml import bpe
+from loaders.conversations import CHAT, conversation
 from millstream import ConversationDataLoader, LossWarning, MixedDataLoader, PretrainDataLoader, prepare
 from millstream.loaders.growth import Growth
 from millstream.store import TokenStore

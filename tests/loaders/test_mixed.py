@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def source(path: Path, samples: int, **given: Any) -> PretrainDataLoader:
     return PretrainDataLoader(file, chunk_size=2, dtype="uint16", framework="numpy", **given)
 
 
-def mixed(sources: dict[str, tuple[PretrainDataLoader, float]], **given: Any) -> MixedDataLoader:
+def mixed(sources: Mapping[str, tuple[Any, float]], **given: Any) -> MixedDataLoader:
     chosen: dict[str, Any] = {"framework": "numpy", "mix_block": 10, **given}
     return MixedDataLoader(sources, **chosen)
 

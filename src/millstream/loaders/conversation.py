@@ -54,8 +54,8 @@ class ConversationDataLoader(GrowingDataLoader):
     '4<|im_end|>'
 
     Args:
-        path: Files of conversations (JSON lines, Parquet, Arrow), a data set of Hugging Face or a list of dicts, which
-            are tokenised into the cache; or a store that `prepare(kind="chat")` made.
+        path: Files of conversations (JSON lines or arrays, Parquet, Arrow), a data set of Hugging Face or a list of
+            dicts, which are tokenised into the cache; or a store that `prepare(kind="chat")` made.
         tokenizer: What `load_tokenizer` takes; a store has its own.
         max_length: The most tokens of a row; by default the model's, or 2048.
         packing: Several conversations in a row: each sees only itself, by `position_ids` and `cu_seqlens`.

@@ -53,7 +53,7 @@ def share_ids(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     (True, False)
     """
     first, second = (each.get("vocabulary", each.get("fingerprint")) for each in (one, other))
-    return first == second or first == other.get("extends") or second == one.get("extends")
+    return bool(first == second or first == other.get("extends") or second == one.get("extends"))
 
 
 def tokenizer_path(store: str | os.PathLike[str]) -> Path:
