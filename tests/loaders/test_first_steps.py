@@ -11,7 +11,6 @@ import pytest
 from chats.chatml import bpe
 from loaders.conversations import CHAT, conversation
 from millstream import ConversationDataLoader, LoaderError, MissingExtra, PretrainDataLoader, SourceError, load, prepare
-from millstream.store.staging import AGAIN
 from sources.samples import Dataset
 
 CHATS = [conversation(number, 3) for number in range(4)]
@@ -34,10 +33,6 @@ def test_a_source_that_cannot_be_cached_is_answered_with_what_works_for_conversa
         chats(Dataset(["x"]), cache_dir=tmp_path, format="text")
     assert "streaming" not in str(caught.value)
     assert 'kind="chat"' in str(caught.value)
-
-
-def test_a_full_disk_is_answered_with_what_works_for_loaders_too() -> None:
-    assert "a loader goes on by itself" in AGAIN
 
 
 def test_an_impossible_length_is_refused_by_the_name_it_was_given() -> None:
