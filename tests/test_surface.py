@@ -29,6 +29,7 @@ PUBLIC = [
     "DataProcessor",
     "FingerprintError",
     "LoaderError",
+    "LossWarning",
     "MillstreamError",
     "MissingExtra",
     "MixedDataLoader",

@@ -7,6 +7,7 @@
 
 #include "bind/module.h"
 #include "core/csv.h"
+#include "core/json_array.h"
 #include "core/jsonl.h"
 #include "core/lines.h"
 
@@ -95,5 +96,20 @@ void register_sources(nb::module_& m) {
     return with_delimiter(delimiter, [&](auto csv) { return decltype(csv)::cut(view(data), first); });
   }, "data"_a, "delimiter"_a, "first"_a = false,
      "How many bytes end with the last whole record of a table, or with the first one.");
+  m.def("cut_array", [](Raw data) {
+    nb::gil_scoped_release released;
+    return millstream::cut_array(view(data)).whole;
+  }, "data"_a, "How many bytes, from inside a JSON array, end with the last comma between its elements.");
+  m.def("array_lines", [](Raw data) {
+    millstream::ArrayScan scan;
+    std::vector<std::uint8_t> lines(data.size());
+    {
+      nb::gil_scoped_release released;
+      scan = millstream::array_lines(view(data), lines.data());
+    }
+    return std::tuple(nb::bytes(lines.data(), lines.size()), scan.whole, scan.stop, scan.open);
+  }, "data"_a,
+     "Elements of a JSON array as lines: (lines, bytes up to the last comma, the place behind the array or 0, whether the "
+     "last element is open).");
   m.def("invalid_texts", &invalid_texts, "text"_a, "ends"_a, "Which of the texts are not UTF-8.");
 }

@@ -442,5 +442,15 @@ def cut_csv(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C',
     How many bytes end with the last whole record of a table, or with the first one.
     """
 
+def cut_array(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+    """
+    How many bytes, from inside a JSON array, end with the last comma between its elements.
+    """
+
+def array_lines(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[bytes, int, int, bool]:
+    """
+    Elements of a JSON array as lines: (lines, bytes up to the last comma, the place behind the array or 0, whether the last element is open).
+    """
+
 def invalid_texts(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> list[int]:
     """Which of the texts are not UTF-8."""

@@ -20,6 +20,8 @@ MillstreamError
 │   └── WaitTimeout        what was waited for did not come in time (also a TimeoutError)
 └── MissingExtra       an optional library is not installed (also an ImportError)
 
+LossWarning, a UserWarning, is the one warning: rows of a source are not in its store, or not whole.
+
 Each says where, what was found and, in its hint, what to try.
 """
 
@@ -242,3 +244,11 @@ class MissingExtra(MillstreamError, ImportError):  # noqa: N818 - reads as a cla
     def of(cls, package: str, extra: str) -> MissingExtra:
         """Say which package is missing and which extra brings it."""
         return cls(f"this needs the package '{package}'", hint=f"pip install 'millstream[{extra}]'")
+
+
+class LossWarning(UserWarning):
+    """Rows of a source are not in the store that is loaded, or not whole: as was asked for, and never in silence.
+
+    >>> issubclass(LossWarning, UserWarning)
+    True
+    """

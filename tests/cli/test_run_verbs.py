@@ -140,3 +140,16 @@ def test_bench_needs_at_least_one_whole_batch(run: Run, corpus: Path, size: str)
     assert code == 2
     assert "do not fill a batch" in err
     assert size in err
+
+
+@pytest.mark.filterwarnings("always")
+def test_rows_that_the_store_lacks_are_told_beside_the_answer_without_a_line_of_code(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "the mill by the stream runs"}\nno json\n')
+    run("prepare", tmp_path / "a.jsonl", tmp_path / "store", "--tokenizer", "char", "--on-bad", "skip")
+
+    code, out, err = run("explain", tmp_path / "store", "--document", 0, "--chunk-size", 8)
+
+    assert code == 0 and "left out" not in out
+    assert [line for line in err.splitlines() if "left out" in line] == [
+        f"warning: left out: 1 of 2 rows, most often 'not JSON' (1) (report: {tmp_path / 'store/report.html'})"
+    ]

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loaders.conversations import conversation
 from loaders.samples import Ids, counting_file, counting_loader, follows_its_hint, inputs, take
-from millstream import LoaderError, MixedDataLoader, OrderError, PretrainDataLoader
+from millstream import (
+    BPETokenizer,
+    ConversationDataLoader,
+    LoaderError,
+    MixedDataLoader,
+    OrderError,
+    PretrainDataLoader,
+    prepare,
+)
 
 Rows = list[tuple[str, list[int]]]
 
@@ -22,7 +33,7 @@ def source(path: Path, samples: int, **given: Any) -> PretrainDataLoader:
     return PretrainDataLoader(file, chunk_size=2, dtype="uint16", framework="numpy", **given)
 
 
-def mixed(sources: dict[str, tuple[PretrainDataLoader, float]], **given: Any) -> MixedDataLoader:
+def mixed(sources: Mapping[str, tuple[Any, float]], **given: Any) -> MixedDataLoader:
     chosen: dict[str, Any] = {"framework": "numpy", "mix_block": 10, **given}
     return MixedDataLoader(sources, **chosen)
 
@@ -262,3 +273,56 @@ def test_a_document_of_a_mixture_needs_the_name_of_its_source(tmp_path: Path) ->
             step for step in range(loader.get_num_batches()) if any(r.source == "code" for r in loader.explain(step))
         ]
         assert loader.steps_of(0, "code") == steps
+
+
+# Tokenizers
+
+BASE, OTHER = (BPETokenizer.train([text], vocab_size=300) for text in ("the mill by the stream", "quick foxes jump"))
+
+
+def texts(folder: Path, tokenizer: object, **given: Any) -> PretrainDataLoader:
+    (folder / "a.txt").write_text("the mill by the stream runs " * 30)
+    store = prepare(folder / "a.txt", Path(tempfile.mkdtemp(dir=folder), "store"), tokenizer, **given).path
+    return PretrainDataLoader(store, chunk_size=64, framework="numpy")
+
+
+def chats(folder: Path, tokenizer: BPETokenizer, template: str = "chatml") -> ConversationDataLoader:
+    return ConversationDataLoader(
+        [conversation(number, 3) for number in range(8)],
+        tokenizer=tokenizer,
+        chat_template=template,
+        add_control_tokens=True,
+        max_length=64,
+        packing=True,
+        framework="numpy",
+        cache_dir=folder / "cache",
+    )
+
+
+@pytest.mark.parametrize("one, other", [(texts, texts), (chats, chats), (texts, chats), (chats, texts)])
+def test_sources_of_two_tokenizers_are_refused_by_name(tmp_path: Path, one: Any, other: Any) -> None:
+    sources = {"web": (one(tmp_path, BASE), 0.5), "more": (other(tmp_path, OTHER), 0.5)}
+
+    with pytest.raises(LoaderError, match=r"'more' has ids of the tokenizer 'bpe-\d+' .*, 'web' of 'bpe-\d+'"):
+        mixed(sources)
+
+
+def test_control_tokens_behind_a_vocabulary_change_none_of_its_ids(tmp_path: Path) -> None:
+    with mixed({"web": (texts(tmp_path, BASE), 0.5), "chat": (chats(tmp_path, BASE), 0.5)}, batch_size=10) as loader:
+        assert set(loader.next().metadata["source"]) == {"web", "chat"}
+    BASE.save(tmp_path / "base.json")
+    with_ids = texts(tmp_path, tmp_path / "base.json", special_tokens="ids")
+    with mixed({"web": (with_ids, 0.5), "chat": (chats(tmp_path, BASE), 0.5)}, batch_size=10) as loader:
+        assert set(loader.next().metadata["source"]) == {"web", "chat"}
+
+
+def test_control_tokens_of_two_templates_have_the_same_ids_and_are_not_mixed(tmp_path: Path) -> None:
+    sources = {"chat": (chats(tmp_path, BASE), 0.5), "other": (chats(tmp_path, BASE, "llama3"), 0.5)}
+
+    with pytest.raises(LoaderError, match="one id would be two different words"):
+        mixed(sources)
+
+
+def test_a_mixture_has_the_framework_that_its_loaders_agree_on(tmp_path: Path) -> None:
+    with MixedDataLoader({"web": (source(tmp_path, 9), 1.0)}) as loader:
+        assert loader.settings.framework == "numpy"

@@ -90,10 +90,13 @@ def test_a_chunk_takes_its_own_rows_along_and_no_others(kind: str) -> None:
     assert sent < 1.1 * sum(chunk.data.nbytes for chunk in chunks)
 
 
-def test_the_splits_of_a_dataset_dict_are_read_one_after_another(tmp_path: Path) -> None:
+def test_a_dataset_dict_is_read_if_it_has_one_split(tmp_path: Path) -> None:
     splits = datasets.DatasetDict({"train": whole().select(range(10)), "test": whole().select(range(10, 15))})
 
-    assert prepare(splits, tmp_path / "corpus", TOKENIZER).documents == 15
+    with pytest.raises(SourceError, match="'train', 'test'"):
+        prepare(splits, tmp_path / "corpus", TOKENIZER)
+    del splits["test"]
+    assert prepare(splits, tmp_path / "corpus", TOKENIZER).documents == 10
 
 
 def test_a_column_that_holds_no_text_is_refused(tmp_path: Path) -> None:

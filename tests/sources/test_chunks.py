@@ -46,6 +46,7 @@ def as_arrow() -> bytes:
 FILES: dict[str, Callable[[], bytes]] = {
     "a.txt": lambda: "\n".join(TEXTS).encode(),
     "a.jsonl": lambda: "\n".join(json.dumps({"text": text}) for text in TEXTS).encode(),
+    "a.json": lambda: json.dumps([{"text": text} for text in TEXTS], indent=2, ensure_ascii=False).encode(),
     "a.csv": as_csv,
     "a.tar": lambda: archive([(f"{number:05}.txt", text.encode()) for number, text in enumerate(TEXTS)]),
 }

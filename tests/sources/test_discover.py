@@ -190,3 +190,10 @@ def test_what_prepare_itself_made_is_no_raw_data(tmp_path: Path) -> None:
     assert found.skipped["store"] == 1
     with pytest.raises(SourceError, match="this is a store, not raw files"):
         discover(tmp_path / "corpus")
+
+
+@pytest.mark.parametrize("source", [({"text": str(n)} for n in range(3)), iter(["a.txt"]), 7, [7]])
+def test_what_is_no_source_is_refused_by_name(source: object) -> None:
+    """A generator could be read only once, and what it holds cannot be told without reading it."""
+    with pytest.raises(SourceError, match=r"a \w+ is no source"):
+        discover(source)

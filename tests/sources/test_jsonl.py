@@ -133,7 +133,7 @@ def test_rare_lines_are_read_too_and_in_their_place(line: bytes) -> None:
 
 BAD = {
     b'{"text": "cut off': ("not JSON", "Unterminated string"),
-    b"hello": ("not JSON", "the line begins 'hello'"),
+    b"hello": ("not JSON", "it begins 'hello'"),
     b'["text"]': ("not an object", "a JSON array"),
     b'"text"': ("not an object", "a JSON string"),
     b"null": ("not an object", "a JSON null"),

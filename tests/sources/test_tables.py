@@ -162,8 +162,17 @@ def test_datasets_and_files_may_be_listed_together(tmp_path: Path) -> None:
     assert [(file.name, file.weight) for file in found.files] == [("a.txt", 1.0), ("wiki/en/train", 2.0)]
 
 
-def test_the_splits_of_a_dataset_are_read_one_after_another_under_names_of_their_own() -> None:
-    found = discover({"train": Dataset(["x"]), "test": Dataset(["y"])})
+def test_of_several_splits_none_is_read_unless_it_is_named() -> None:
+    """What is held out for testing must not be trained on because it came along."""
+    splits = {"train": Dataset(["x"]), "test": Dataset(["y"])}
+
+    with pytest.raises(SourceError, match=r"2 splits \('train', 'test'\)(?s:.*)data\['train'\]"):
+        discover(splits)
+    assert [see(file).texts for file in discover({"train": splits["train"]}).files] == [["x"]]
+
+
+def test_datasets_in_a_list_are_read_one_after_another_under_names_of_their_own() -> None:
+    found = discover([Dataset(["x"]), Dataset(["y"])])
 
     assert [file.name for file in found.files] == ["wiki/en/train", "wiki/en/train-1"]
     assert [see(file).texts for file in found.files] == [["x"], ["y"]]

@@ -114,6 +114,7 @@ def with_control_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> Tokenize
             f"{tokenizer.name}: its ids have gaps, which `tokenizers` closes when tokens are added",
             hint="add the tokens with the tokenizer's own library, and save it",
         )
+    made.extends = adapted.vocabulary
     return BPETokenizer(made) if isinstance(tokenizer, BPETokenizer) else made
 
 
@@ -127,7 +128,9 @@ def _with_special(tokenizer: Any, tokens: Sequence[str]) -> Tokenizer:
     made = type(encoding)(
         encoding.name, pat_str=encoding._pat_str, mergeable_ranks=encoding._mergeable_ranks, special_tokens=special
     )
-    return TiktokenTokenizer(made, special_in_text=tokenizer.special_in_text)
+    extended = TiktokenTokenizer(made, special_in_text=tokenizer.special_in_text)
+    extended.extends = tokenizer.vocabulary
+    return extended
 
 
 def _huggingface(tokenizer: Any, wanted: Sequence[str]) -> Plain:

@@ -13,11 +13,13 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Container, Sequence
+from typing import TextIO
 
 from millstream.cli import bench, demo, explain, inspect, lint, prepare, show_row, verify
 from millstream.cli.flags import spoken_as_flags
-from millstream.errors import MillstreamError
+from millstream.errors import LossWarning, MillstreamError
 
 VERBS = {
     "demo": demo,
@@ -90,7 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     logger.setLevel(level)
     debug = arguments.debug or bool(os.environ.get("MILLSTREAM_DEBUG"))
     try:
-        return _guarded(arguments, debug=debug)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            return _guarded(arguments, debug=debug)
     finally:
         logger.removeHandler(handler)
         logger.setLevel(before)
@@ -127,6 +131,19 @@ def _explain_error(error: Exception, options: Container[str]) -> None:
     else:
         _say(f"error: {type(error).__name__}: {error}")
         _say("hint: this is not your fault; run it again with --debug and report what it shows")
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """One of ours speaks of the data: the line of code that it came from is of no use here."""
+    where = "" if issubclass(category, LossWarning) else f"{filename}:{lineno}: {category.__name__}: "
+    _say(f"warning: {where}{message}")
 
 
 def _say(text: str) -> None:

@@ -57,8 +57,8 @@ class ConversationDataLoader(GrowingDataLoader):
     '4<|im_end|>'
 
     Args:
-        path: Files of conversations (JSON lines, Parquet, Arrow), a data set of Hugging Face or a list of dicts, which
-            are tokenised into the cache; or a store that `prepare(kind="chat")` made.
+        path: Files of conversations (JSON lines or arrays, Parquet, Arrow), a data set of Hugging Face or a list of
+            dicts, which are tokenised into the cache; or a store that `prepare(kind="chat")` made.
         tokenizer: What `load_tokenizer` takes; a store has its own.
         max_length: The most tokens of a row; by default the model's, or 2048.
         packing: Several conversations in a row: each sees only itself, by `position_ids` and `cu_seqlens`.
@@ -106,7 +106,7 @@ class ConversationDataLoader(GrowingDataLoader):
     ) -> None:
         chat, shared = _parted(keywords)
         settings = resolve(shared if max_tokens is None else one_group(shared))
-        length = row_length(made_for(path) if max_length is None else max_length, None, settings)
+        length = row_length(made_for(path) if max_length is None else max_length, None, settings, "max_length")
         check_choice("loss", loss, get_args(MeanOf))
         check_choice("isolation", isolation, get_args(Isolation))
         shape = RowShape(length, "packed", isolation=isolation) if packing else RowShape(length, "row")

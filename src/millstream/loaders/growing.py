@@ -14,6 +14,7 @@ from millstream.batches import TrainingBatch
 from millstream.errors import StoreError, UnknownLength
 from millstream.loaders.growth import Growth
 from millstream.loaders.loss import LossMean
+from millstream.loaders.losses import tell_losses
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.settings import LoaderSettings, positive
@@ -48,6 +49,7 @@ class GrowingDataLoader(StoreDataLoader):
             weakref.finalize(self, growth.stop)  # its thread would keep it alive, and work on
         self._known_step = 0
         self._measure()
+        self._tell_losses()
 
     def _measure(self) -> None:
         """Work out which step is the first that is not known yet."""
@@ -79,6 +81,12 @@ class GrowingDataLoader(StoreDataLoader):
             self._growth = None
         self._run.grow(self._name, member)
         self._measure()
+        self._tell_losses()
+
+    def _tell_losses(self) -> None:
+        """Say, once everything is made, if rows were left out; one rank says it for all."""
+        if self._growth is None and self.settings.rank == 0:
+            tell_losses(self.store)
 
     @property
     def _end_step(self) -> int | None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
-from typing import TypeAlias, Unpack
+from typing import Any, TypeAlias, Unpack
 
 from millstream.errors import LoaderError
 from millstream.loaders.conversation import ConversationDataLoader
 from millstream.loaders.loss import LossMean
+from millstream.loaders.member import Member
 from millstream.loaders.pretrain import PretrainDataLoader, id_limit, padding_id, row_length
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
 from millstream.loaders.stores import StoreDataLoader
 from millstream.order.mix import BLOCK_PLACES, quotas
+from millstream.tokens.keep import describe_tokenizer, share_ids
 
 Mixable: TypeAlias = PretrainDataLoader | ConversationDataLoader
 
@@ -31,11 +33,13 @@ class MixedDataLoader(StoreDataLoader):
     ['code', 'web', 'web', 'web']
 
     Args:
-        sources: Name -> (loader, weight): loaders of texts and of conversations, with rows of one length. Names are
-            part of the keys: adding a source moves no other.
+        sources: Name -> (loader, weight): loaders of texts and of conversations, with rows of one length and ids of one
+            tokenizer (conversations may have control tokens behind its vocabulary). Names are part of the keys: adding
+            a source moves no other.
         epoch_size: Samples of an epoch; by default until the first source is exhausted.
         mix_block: Places of a block in which the weights hold exactly.
-        shared: The keywords of every loader; `shuffle` and `labels` are those of the mixed loaders.
+        shared: The keywords of every loader; `shuffle` and `labels` are those of the mixed loaders, and so is
+            `framework` unless told otherwise, where they agree.
     """
 
     kind = "mixed"
@@ -54,6 +58,9 @@ class MixedDataLoader(StoreDataLoader):
         loaders = {name: _loader(name, entry) for name, entry in sources.items()}
         first = next(iter(loaders.values()))
         shared.setdefault("labels", first.settings.labels)
+        frameworks = {loader.settings.framework for loader in loaders.values()}
+        if len(frameworks) == 1:
+            shared.setdefault("framework", frameworks.pop())
         settings = resolve(shared)
         for (other, one), (name, loader) in combinations(loaders.items(), 2):
             if not _alike(loader, one):
@@ -83,10 +90,33 @@ class MixedDataLoader(StoreDataLoader):
             )
             for name, loader in loaders.items()
         }
+        _check_tokenizers(members)
         size = None if epoch_size is None else positive("epoch_size", epoch_size)
         packed = next((loader.shape for loader in loaders.values() if loader.shape.documents == "packed"), first.shape)
         shape = replace(first.shape, isolation=packed.isolation)
         super().__init__(members, shape, settings, epoch_size=size, loss=_loss(loaders))
+
+
+def _check_tokenizers(members: Mapping[str, Member]) -> None:
+    """Refuse ids that mean one thing in one source and another in the next. Bare files do not say what theirs mean."""
+    described = {name: member.store.manifest.get("tokenizer") for name, member in members.items()}
+    for name, member in members.items():
+        if described[name] is None and member.tokenizer is not None:
+            described[name] = describe_tokenizer(member.tokenizer)
+    known = {name: each for name, each in described.items() if each is not None}
+    for (other, one), (name, tokenizer) in combinations(known.items(), 2):
+        if not share_ids(one, tokenizer):
+            raise LoaderError(
+                f"{name!r} has ids of the tokenizer {_told(tokenizer)}, {other!r} of {_told(one)}: "
+                "one id would be two different words",
+                hint="make all sources with one tokenizer; only control tokens that add_control_tokens=True put behind "
+                "its vocabulary may come on top, the same ones in all conversations",
+            )
+
+
+def _told(tokenizer: Mapping[str, Any]) -> str:
+    """A tokenizer by name; the fingerprint tells two of one name apart."""
+    return f"{tokenizer.get('name')!r} ({str(tokenizer.get('fingerprint'))[:8]}, {tokenizer.get('vocab_size')} ids)"
 
 
 def _alike(loader: Mixable, other: Mixable) -> bool:

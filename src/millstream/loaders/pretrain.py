@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from millstream.errors import LoaderError, SourceError
+from millstream.loaders.losses import tell_losses
 from millstream.loaders.member import Documents, Member, RowShape
 from millstream.loaders.raw import RawSettings, described, is_raw, prepared_store
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve, whole
@@ -121,6 +122,8 @@ class PretrainDataLoader(StoreDataLoader):
         share = Share(_samples(store, shape), settings.shuffle)
         member = Member(store, share, shape, id_limit(store, loaded, settings), loaded)
         super().__init__({name: member}, shape, settings)
+        if settings.rank == 0:
+            tell_losses(store)
 
     @property
     def store(self) -> TokenStore:
@@ -173,19 +176,19 @@ def _samples(store: TokenStore, shape: RowShape) -> int:
     return samples
 
 
-def row_length(chunk_size: int | None, seq_len: int | None, settings: LoaderSettings) -> int:
-    """Settle the length of a row, and check that the model can take it."""
+def row_length(chunk_size: int | None, seq_len: int | None, settings: LoaderSettings, name: str = "chunk_size") -> int:
+    """Settle the length of a row, which the user calls `name`, and check that the model can take it."""
     if chunk_size is not None and seq_len is not None and chunk_size != seq_len:
         raise LoaderError(f"chunk_size={chunk_size} and seq_len={seq_len} mean the same thing", hint="pass one of them")
     wanted = chunk_size if chunk_size is not None else seq_len
     longest = settings.limits.longest_row
     if wanted is None:
         wanted = longest or USUAL_ROW
-    length = positive("chunk_size", wanted, LONGEST_ROW)
+    length = positive(name, wanted, LONGEST_ROW)
     if longest is not None and length > longest:
         raise LoaderError(
-            f"chunk_size={length} is longer than the model's longest row ({longest})",
-            hint=f"pass chunk_size={longest} or less",
+            f"{name}={length} is longer than the model's longest row ({longest})",
+            hint=f"pass {name}={longest} or less",
         )
     return length
 

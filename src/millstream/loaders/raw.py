@@ -87,8 +87,8 @@ class RawSettings:
 def is_raw(path: Any) -> bool:
     """Whether a path holds texts rather than tokens.
 
-    >>> is_raw("corpus/*.jsonl"), is_raw("tokens.bin"), is_raw(["a.txt", "b.txt"])
-    (True, False, True)
+    >>> is_raw("corpus/*.jsonl"), is_raw("tokens.bin"), is_raw(["a.txt", "b.txt"]), is_raw("missing.jsonl")
+    (True, False, True, True)
     """
     if isinstance(path, TokenStore):
         return False
@@ -98,7 +98,7 @@ def is_raw(path: Any) -> bool:
     if place.is_dir():
         return not (place / "manifest.json").exists()
     if not place.is_file():
-        return has_magic(os.fspath(path))
+        return has_magic(os.fspath(path)) or format_of(place) is not None  # which is missing, whoever reads it says
     with place.open("rb") as file:
         return file.read(len(MAGIC)) != MAGIC and format_of(place) is not None
 
@@ -147,7 +147,7 @@ def cached_store(
     if recipe.digest() is None:
         raise LoaderError(
             f"what {', '.join(recipe.uncacheable())} does cannot be told from its source, so nothing can be cached",
-            hint="prepare() the data into a store of your own, or pass streaming=True",
+            hint=_instead_of_the_cache(chat),
         )
     wanted = tokenizer if isinstance(tokenizer, str) else tokenizer.fingerprint
     identity = [asdict(reading), recipe.digest(), wanted, raw.eos, raw.on_bad, chat and chat.identity, repr(mixing)]
@@ -156,11 +156,18 @@ def cached_store(
     if not all(touches):
         raise LoaderError(
             f"what {described(path)} holds cannot be told without reading it, so nothing can be cached",
-            hint="prepare() it into a store of your own, or pass streaming=True",
+            hint=_instead_of_the_cache(chat),
         )
     making = Making(reading, recipe, tokenizer, raw.eos, chat=chat, mixing=mixing)
     means = Means(workers=cpus(), on_bad=raw.on_bad, resume=True, cache_dir=root / "parts")
     return CachedStore(found, root / "stores" / key_of("store", touches, identity), making, means)
+
+
+def _instead_of_the_cache(chat: ChatSettings | None) -> str:
+    """What works where nothing can be cached."""
+    if chat is not None:
+        return 'prepare(…, kind="chat") it into a store of your own, and load that'
+    return "prepare() it into a store of your own, or pass streaming=True"
 
 
 def prepared_store(path: Any, tokenizer: Any, raw: RawSettings, cache_dir: Path | None) -> Path:

@@ -31,6 +31,7 @@ SENSIBLE = {
     "epoch_size": "it counts the samples of an epoch; leave it out to end with the first source that is used up",
     "workers": "it counts the threads that encode; leave it out to use every processor",
     "max_document_bytes": "it limits the memory for one document; leave it out for 64 MiB",
+    "max_length": "it counts the most tokens of a row; pass max_length=2048, or what the model was built for",
     "mix_block": "it counts the places among which weights are dealt out; leave it out for 1000",
 }
 ANY = "pass a whole number from 1 on, or leave it out"

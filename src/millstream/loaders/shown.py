@@ -13,6 +13,7 @@ from millstream.loaders.member import Member
 from millstream.loaders.origin import RowOrigin
 from millstream.stats.figures import counted
 from millstream.store import TokenStore
+from millstream.tokens.keep import kept_tokenizer
 
 
 def show_document(member: Member, document: int) -> Shown:
@@ -44,9 +45,8 @@ def show_step(members: Mapping[str, Member], origins: Sequence[RowOrigin], step:
 
 
 def _shown(member: Member, document: int, start: int, stop: int) -> Iterator[Styled]:
-    store, tokenizer = member.store, member.text_tokenizer
-    if tokenizer is None:
-        raise LoaderError(f"{store.path}: there is no tokenizer to show its text with", hint="pass tokenizer=")
+    store = member.store
+    tokenizer = member.text_tokenizer or kept_tokenizer(store.path, store.manifest.get("tokenizer"))  # says why not
     first, last = store.document_span(document)
     ids, weights = store.read(first + start, first + stop), store.weights(first + start, first + stop)
     row = Supervised(ids, weights, np.full(len(ids), -1, np.int32), truncated=start > 0 or first + stop < last)

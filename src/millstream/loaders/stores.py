@@ -17,6 +17,7 @@ from millstream.loaders import explain as explaining
 from millstream.loaders.answers import AnswerRows
 from millstream.loaders.delivery import Delivery
 from millstream.loaders.loss import LossMean
+from millstream.loaders.losses import store_losses
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.run import Run
@@ -223,14 +224,19 @@ class StoreDataLoader(RunningLoader):
         """What is left out, and why.
 
         `cut_tokens` were cut from the documents that this rank delivered since the run began, or last went elsewhere
-        (`reset`, `seek`, `load_state_dict`); the others are what every epoch leaves out.
+        (`reset`, `seek`, `load_state_dict`); `tail_tokens:source` and `dropped_rows` are what every epoch leaves out;
+        `left_out:source:reason` and `changed:source:reason` are what became of raw rows when the store was made (so
+        far, while it is being made).
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2, drop_last=True) as loader:  # five rows
         ...     loader.losses
         {'cut_tokens': 0, 'tail_tokens:data': 0, 'dropped_rows': 1}
         """
-        return {"cut_tokens": self._cut_tokens, **self._run.epoch_losses()}
+        losses = {"cut_tokens": self._cut_tokens, **self._run.epoch_losses()}
+        for name, member in self._run.members.items():
+            losses |= store_losses(name, member.store)
+        return losses
 
     def enable_profiling(self) -> None:
         """Start measuring from here."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -30,7 +30,7 @@ from millstream.parts.run import Make, Run
 from millstream.parts.statistics import Statistics
 from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, placed
 from millstream.records import Recipe
-from millstream.sources import Found, Reading
+from millstream.sources import Found, FoundFile, Reading
 from millstream.sources.formats import check_gives_rows
 from millstream.stats.figures import counted
 from millstream.stats.progress import OnProgress, Progress
@@ -246,9 +246,18 @@ def _refuse_nothing(run: Run, ledger: Ledger) -> None:
         counts = ledger.statistics.skipped + ledger.statistics.dropped + ledger.bad.counts
         left_out = ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "nothing at all"
         raise SourceError(
-            f"no document was found (files read: {len(run.files)}; left out: {left_out})",
-            hint="look at what was left out and why; is it the right source and text_field?",
+            f"{_named(run.files)}: no document was found (left out: {left_out})",
+            hint=f"look at what was left out and why; {_ASKED[run.job.chat is not None]}",
         )
+
+
+_ASKED = {False: "is it the right source and text_field?", True: "are its rows conversations?"}
+
+
+def _named(files: Sequence[FoundFile]) -> str:
+    """Files in few words."""
+    more = f" and {counted(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+    return f"{files[0].name}{more}"
 
 
 def _counted(run: Run, parts: Iterable[Placed], ledger: Ledger, progress: OnProgress) -> Iterable[Placed]:
@@ -290,7 +299,7 @@ def _recipe(run: Run, ledger: Ledger, mixing: Mixing | None) -> dict[str, Any]:
         "documents_per_source": [counts.documents for counts in statistics.files],
         "eos_id": run.job.eos_id,
         "formats": [file.format for file in run.files],
-        "left_out": dict(sorted((statistics.skipped + statistics.dropped + ledger.bad.counts).items())),
+        **ledger.counts,
         "reading": {name: value for name, value in asdict(reading).items() if name not in limits},
         "steps": run.job.recipe.canonical(),
         "weights": [file.weight for file in run.files],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from millstream.parts.run import Made, Run
 from millstream.parts.statistics import Statistics
 from millstream.store import TokenStoreWriter, disk
 from millstream.store.origin import OriginsWriter
-from millstream.store.unfinished import ORIGINS
+from millstream.store.unfinished import COUNTS, ORIGINS
 from millstream.store.weights import WEIGHTED, ids_of, weight_codes
 from millstream.tokens.keep import describe_tokenizer
 
@@ -48,6 +49,16 @@ class Ledger:
     def rejected(self) -> KeptAside | None:
         """Where all records go that rules dropped, if they are kept."""
         return self.aside.get("rejected")
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """What a manifest says of the rows that were read, left out and changed."""
+        statistics = self.statistics
+        return {
+            "rows": sum(file.rows for file in statistics.files),
+            "left_out": dict(sorted((statistics.skipped + statistics.dropped + self.bad.counts).items())),
+            "changed": dict(sorted(statistics.changed.items())),
+        }
 
 
 def placed(made: Iterable[Made], file: int = -1, rows: int = 0) -> Iterator[Placed]:
@@ -122,6 +133,7 @@ class StoreBuilder:
             self._held = []
             self._put(group.tokens, group.ends, group.origins)
             self.origins.checkpoint()
+            disk.publish(self._folder / COUNTS, json.dumps(self._ledger.counts).encode())
             self.writer.finish_shard()
 
     def _put(self, tokens: NDArray[Any], ends: NDArray[np.int64], origins: NDArray[np.int64]) -> None:

@@ -18,6 +18,7 @@ from millstream.errors import SourceError
 from millstream.sources.formats import format_named, format_of, known_formats
 from millstream.sources.found import FoundFile
 from millstream.sources.huggingface import found_dataset, is_dataset
+from millstream.sources.json_array import JsonFormat
 from millstream.sources.rows import found_rows, is_rows
 
 Where = str | os.PathLike[str]
@@ -64,8 +65,11 @@ class _Choice:
             return "excluded"
         if _OUR_OWN.search(name):
             return "made by prepare"
-        if self.format is None and format_of(path) is None:
+        kind = self.format or format_of(path)
+        if kind is None:
             return "unknown kind"
+        if kind == JsonFormat.name and self.format is None and not self.include:
+            return "json, and not named"  # most such files in folders are settings, not data
         if not path.exists():
             return "broken link"
         return None if path.is_file() else "not a regular file"
@@ -77,8 +81,9 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
     `source` is a path, a pattern, a Hugging Face dataset, rows (a list of dicts), a list of them, or a mapping of
     them to weights: the weight of an entry is recorded with each of its files, for those who mix them later, and
     changes nothing in what is read.
-    In folders, hidden files and files of unknown kind are passed over and counted; with `format` every file that is not
-    hidden is taken. `include` and `exclude` are patterns for names below a folder, in which `*` also matches `/`.
+    In folders, hidden files, files of unknown kind and, unless `include` names them, `.json` files are passed over and
+    counted; with `format` every file that is not hidden is taken. `include` and `exclude` are patterns for names below
+    a folder, in which `*` also matches `/`.
     A file that was named, or matches a pattern, is always taken.
 
     >>> import tempfile
@@ -110,6 +115,8 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
             rows = found_rows(where, {file.name for file in datasets})
             datasets.append(replace(rows, source=rows.name, weight=weight))
             continue
+        if not isinstance(where, str | os.PathLike):
+            raise SourceError(f"a {type(where).__name__} is no source", hint="name files, folders or patterns")
         entry = os.fspath(where)
         for root, path in _expand(entry, choice, skipped):
             kept = (path, entry, weight)
@@ -131,7 +138,12 @@ def _weighed(source: Any) -> list[tuple[Any, float | None]]:
     if isinstance(source, str | os.PathLike) or is_dataset(source) or is_rows(source):
         return [(source, None)]
     if isinstance(source, Mapping) and all(is_dataset(each) for each in source.values()):
-        source = source.values()  # a DatasetDict: split -> dataset
+        source = _only_split(source)
+    if isinstance(source, Iterator) or not isinstance(source, Iterable):
+        raise SourceError(
+            f"a {type(source).__name__} is no source",
+            hint="pass paths or rows as a list: list(rows); or write the rows into a file of JSON lines",
+        )
     if not isinstance(source, Mapping):
         return [(each, None) for each in source]
     for where, weight in source.items():
@@ -140,11 +152,22 @@ def _weighed(source: Any) -> list[tuple[Any, float | None]]:
     return [(where, float(weight)) for where, weight in source.items()]
 
 
+def _only_split(splits: Mapping[str, Any]) -> list[Any]:
+    """The data set of a DatasetDict; of several splits some are for testing, and never meant to be trained on."""
+    if len(splits) > 1:
+        names = ", ".join(map(repr, splits))
+        raise SourceError(
+            f"a {type(splits).__name__} with {len(splits)} splits ({names}), and which of them is meant is not said",
+            hint=f"pass one, such as data[{next(iter(splits))!r}]; or some in a list",
+        )
+    return list(splits.values())
+
+
 def _nothing(wanted: list[tuple[Any, float | None]], skipped: Counter[str]) -> SourceError:
     passed = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
     known = " ".join(suffix for format in known_formats().values() for suffix in format.suffixes)
     name = os.fspath(wanted[0][0]) if len(wanted) == 1 else f"{len(wanted)} sources"
-    return SourceError(f"{name}: no file to read ({passed})", hint=f"known kinds: {known}; or pass format=")
+    return SourceError(f"{name}: no file to read ({passed})", hint=f"known kinds: {known}; or pass include= or format=")
 
 
 def _expand(where: str, choice: _Choice, skipped: Counter[str]) -> Iterator[tuple[Path, Path]]:

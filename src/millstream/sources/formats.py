@@ -21,6 +21,7 @@ from millstream.sources.decompress import SUFFIXES as COMPRESSED
 from millstream.sources.failure import FileFailure
 from millstream.sources.found import FoundFile
 from millstream.sources.huggingface import HuggingFaceFormat
+from millstream.sources.json_array import JsonFormat
 from millstream.sources.jsonl import JsonlFormat
 from millstream.sources.parquet import ParquetFormat
 from millstream.sources.rows import RowsFormat
@@ -125,7 +126,7 @@ def check_gives_rows(files: Iterable[FoundFile]) -> None:
     >>> check_gives_rows([FoundFile(Path("a.txt"), "a.txt", "text", 5)])
     Traceback (most recent call last):
     millstream.errors.SourceError: a.txt: a file of format 'text' has no rows of several fields
-      hint: these have: arrow, huggingface, jsonl, parquet, rows
+      hint: these have: arrow, huggingface, json, jsonl, parquet, rows
     """
     able = [name for name, format in known_formats().items() if getattr(format, "gives_rows", False)]
     for file in files:
@@ -149,6 +150,7 @@ def _our_own() -> dict[str, Format]:
     ours: tuple[Format, ...] = (
         TextFormat(),
         JsonlFormat(),
+        JsonFormat(),
         CsvFormat("csv", ",", (".csv",)),
         CsvFormat("tsv", "\t", (".tsv", ".tab")),
         ParquetFormat(),

@@ -99,16 +99,16 @@ def object_in(line: str, *, like: str) -> dict[str, Any]:
     >>> object_in("[7]", like='{"text": "…"}')
     Traceback (most recent call last):
     millstream.errors.RecordError: not an object: a JSON array: '[7]'
-      hint: each line looks like {"text": "…"}
+      hint: each row looks like {"text": "…"}
     """
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        found = f"{error}; the line begins {short(line)}"
-        raise RecordError("not JSON", found, hint="each line holds one object") from None
+        found = f"{error}; it begins {short(line)}"
+        raise RecordError("not JSON", found, hint="each line, or element of an array, is one object") from None
     if not isinstance(value, dict):
         raise RecordError(
-            "not an object", f"a JSON {kind_of(value)}: {short(line)}", hint=f"each line looks like {like}"
+            "not an object", f"a JSON {kind_of(value)}: {short(line)}", hint=f"each row looks like {like}"
         )
     return value
 

@@ -62,7 +62,8 @@ def find_file(path: Path) -> Path:
         raise StoreError(f"{path}: was not finished; its writer was stopped", hint=RESUME)
     if staging_folder(path).exists():
         raise StoreError(f"{path}: is being prepared, or its `prepare` was killed", hint=PREPARE)
-    raise StoreError(f"{path}: there is no such file or directory", hint="a store is made with `millstream prepare`")
+    hint = "check the name; a store is made with `millstream prepare`"
+    raise StoreError(f"{path}: there is no such file or directory", hint=hint)
 
 
 PREPARE = "wait for it, or prepare it again: a store that was to be replaced is then put back first"

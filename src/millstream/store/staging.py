@@ -20,7 +20,7 @@ from millstream.store.locks import hold, let_go
 
 COMPANIONS = (".idx", ".sum", ".json", ".org", ".tokenizer.json", ".report.json", ".report.html")
 """What lies beside a store that is one `.bin` file."""
-AGAIN = "free some space, then go on with resume=True; nothing half-made was left"
+AGAIN = "free some space, then do it again: a loader goes on by itself, `prepare` with resume=True"
 
 log = logging.getLogger("millstream.store")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import struct
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from millstream.store.format import FRAME_BYTES
 from millstream.store.growing import Places
@@ -22,6 +24,8 @@ from millstream.store.table import rows_of
 
 ORIGINS = ".origins"
 """Beside the store: the origins of its documents, while they come to be."""
+COUNTS = ".counts.json"
+"""Beside the store: what its manifest will say of rows that were left out, as far as that is known."""
 
 
 class UnfinishedOrigins(Origins):
@@ -92,4 +96,13 @@ def open_unfinished(path: Path, sources: Sequence[str] = ()) -> TokenStore | Non
     packed = BLOCK_TOKENS if journal.compress else 0
     layout = Layout(str(path), "", journal.dtype, 64, rows, "ends", block_tokens=packed)
     origins = UnfinishedOrigins(path, sources)
-    return TokenStore.of(path, Opened("unfinished", layout, describe(journal.dtype, rows), origins))
+    manifest = describe(journal.dtype, rows, recipe=_counts(path.with_name(COUNTS)))
+    return TokenStore.of(path, Opened("unfinished", layout, manifest, origins))
+
+
+def _counts(path: Path) -> Any:
+    """What was counted so far, or None; whoever uses it checks it, as what a manifest says."""
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None

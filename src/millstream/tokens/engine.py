@@ -68,6 +68,10 @@ class EngineTokenizer(ABC):
 
     reference: str
     """The name of the library whose ids are right by definition."""
+    vocabulary: str
+    """The fingerprint of the vocabulary alone, whatever special tokens in a text become."""
+    extends: str | None = None
+    """The vocabulary that control tokens were added to, to make this one; its ids are as they were."""
 
     def __init__(self, engine: EngineChoice = "auto", special_in_text: SpecialInText = "text") -> None:
         if engine not in get_args(EngineChoice):
@@ -113,6 +117,7 @@ class EngineTokenizer(ABC):
 
     def _marked(self, fingerprint: str) -> str:
         """The fingerprint of a vocabulary, and of what special tokens in a text become."""
+        self.vocabulary = fingerprint
         return fingerprint if self.special_in_text == "text" else fingerprint_of([fingerprint, self.special_in_text])
 
     def __getstate__(self) -> dict[str, Any]:

@@ -35,7 +35,25 @@ def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
         "vocab_size": tokenizer.vocab_size,
         "eos": tokenizer.eos_id,
     }
+    engine = getattr(tokenizer, "adapted", tokenizer)
+    vocabulary, extends = getattr(engine, "vocabulary", tokenizer.fingerprint), getattr(engine, "extends", None)
+    if vocabulary != tokenizer.fingerprint:
+        described["vocabulary"] = vocabulary
+    if extends is not None:
+        described["extends"] = extends
     return described if special_in_text(tokenizer) == "text" else described | {"special_in_text": "ids"}
+
+
+def share_ids(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether an id means the same to two tokenizers, by what manifests say of them: they have one vocabulary, or one
+    has that of the other and control tokens behind it. Two that were extended each in its own way do not.
+
+    >>> chatml, llama = {"fingerprint": "b", "extends": "a"}, {"fingerprint": "c", "extends": "a"}
+    >>> share_ids({"fingerprint": "a"}, chatml), share_ids(chatml, llama)
+    (True, False)
+    """
+    first, second = (each.get("vocabulary", each.get("fingerprint")) for each in (one, other))
+    return bool(first == second or first == other.get("extends") or second == one.get("extends"))
 
 
 def tokenizer_path(store: str | os.PathLike[str]) -> Path:
@@ -59,15 +77,21 @@ def keep_tokenizer(tokenizer: Tokenizer, store: str | os.PathLike[str]) -> bool:
 
 def find_tokenizer(store: str | os.PathLike[str], description: Mapping[str, Any] | None) -> Tokenizer | None:
     """The tokenizer that a store was made with, or None if it is not at hand; never another one."""
-    if description is None:
-        return None
-    path = tokenizer_path(store)
     try:
-        kept = description.get("special_in_text")
-        tokenizer = load_tokenizer(path if path.is_file() else str(description.get("name")), special_tokens=kept)
+        return kept_tokenizer(store, description)
     except MillstreamError:
         return None
-    return tokenizer if tokenizer.fingerprint == description.get("fingerprint") else None
+
+
+def kept_tokenizer(store: str | os.PathLike[str], description: Mapping[str, Any] | None) -> Tokenizer:
+    """The tokenizer that a store was made with, or an error that says why it is not at hand."""
+    if description is not None:
+        path = tokenizer_path(store)
+        kept = description.get("special_in_text")
+        tokenizer = load_tokenizer(path if path.is_file() else str(description.get("name")), special_tokens=kept)
+        if tokenizer.fingerprint == description.get("fingerprint"):
+            return tokenizer
+    raise TokenizerError(f"{store}: there is no tokenizer to show its text with", hint="pass tokenizer=")
 
 
 def check_tokenizer(tokenizer: Tokenizer, store: str, description: Mapping[str, Any] | None) -> None:
