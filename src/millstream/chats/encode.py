@@ -26,11 +26,12 @@ from millstream.chats.segments import overlap
 from millstream.chats.shapes import ShapeEncoder
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit, Part, shorten
-from millstream.errors import MillstreamError, RecipeError, RecordError, TokenizerError
+from millstream.errors import MillstreamError, RecipeError, RecordError, TemplateError, TokenizerError
 from millstream.records.chat.conversation import ChatRow, Completion, Conversation, Document, Tokens
 from millstream.tokens import Tokenizer
 
 STRADDLERS = "straddlers"
+UNRENDERED = "cannot be rendered"
 Boundary: TypeAlias = Literal["whole", "split"]
 _log = logging.getLogger("millstream.chats")
 
@@ -51,6 +52,8 @@ class Encoded:
             yield
         except RecordError as fault:
             self.faults[row] = fault
+        except TemplateError as error:
+            self.faults[row] = RecordError(UNRENDERED, error.message, hint=error.hint)
         except MillstreamError as error:
             self.faults[row] = RecordError("cannot be encoded", error.message, hint=error.hint)
 
