@@ -38,6 +38,7 @@ PUBLIC = [
     "Recipe",
     "RecipeError",
     "Record",
+    "RecordError",
     "RecordFormat",
     "Reject",
     "RowOrigin",

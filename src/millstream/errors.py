@@ -15,7 +15,7 @@ MillstreamError
 ├── LoaderError        settings or calls that cannot work
 │   ├── BudgetError        memory_budget is too small, or the user holds every buffer
 │   ├── StateError         a state that cannot be loaded here
-│   ├── UnknownLength      what cannot be known before the data was read
+│   ├── UnknownLength      what cannot be known before the data was read (also a TypeError)
 │   ├── ClosedError        the loader or queue was closed
 │   └── WaitTimeout        what was waited for did not come in time (also a TimeoutError)
 └── MissingExtra       an optional library is not installed (also an ImportError)
@@ -199,8 +199,8 @@ class StateError(LoaderError):
     """
 
 
-class UnknownLength(LoaderError):  # noqa: N818 - a promised name
-    """Something that cannot be known before the data was read.
+class UnknownLength(LoaderError, TypeError):  # noqa: N818 - a promised name
+    """Something that cannot be known before the data was read; also a TypeError, as `len()` of what has no length.
 
     >>> issubclass(UnknownLength, LoaderError)
     True

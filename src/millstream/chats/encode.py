@@ -225,7 +225,7 @@ class Encoder:
                 raise RecordError(
                     "nothing to train",
                     f"none of {len(each)} tokens carries loss" + (" after truncation" if each.truncated else ""),
-                    hint='truncate with "turns" or "keep_end", choose another policy, or pass untrained="drop"',
+                    hint=_untrained_hint(policy, truncated=each.truncated),
                 )
         return kept
 
@@ -237,6 +237,16 @@ class Encoder:
     def _eos(self) -> str:
         """How the end of a document is spelled; "" if the tokenizer has no token for it."""
         return next((text for text, id in self.control_ids.items() if id == self.tokenizer.eos_id), "")
+
+
+def _untrained_hint(policy: Policy, *, truncated: bool) -> str:
+    if truncated:
+        mend = 'pass truncation="turns" or "keep_end"'
+    elif policy.train == "explicit":
+        mend = 'give messages a "weight", as train="explicit" trains nothing else'
+    else:
+        mend = f'look at the weights of its messages, or choose another train= than "{policy.train}"'
+    return f'{mend}; or pass untrained="drop"'
 
 
 def _lacking(tokenizer: Tokenizer, template: Template, missing: Sequence[str]) -> TokenizerError:

@@ -138,5 +138,5 @@ def _error(bad: BadRecord, where: str, hint: str) -> MillstreamError:
     """The error of whoever cannot use the record: its tokenizer, its template, or anybody."""
     unfit = {UNFIT: TokenizerError, UNRENDERED: TemplateError}.get(bad.reason)
     if unfit is None:
-        return RecordError(bad.reason, bad.found, hint, where)
+        return RecordError(bad.reason, bad.found, hint=hint, where=where)
     return unfit(f"{where}: {bad.reason}: {bad.found}", hint=hint)

@@ -47,6 +47,10 @@ MEMORY_PER_CHUNK = 12
 """A chunk of n bytes, its records, its ids and its part take at most about this many times n bytes together."""
 
 log = logging.getLogger("millstream.parts")
+_NO_CONVERSATION = (
+    'look at what was left out and why: what is too long needs a larger max_length, or truncation="keep_end" where one '
+    "exchange alone does not fit; what has nothing to train another train=; `millstream lint` names the rows"
+)
 
 
 @dataclass(frozen=True)
@@ -247,7 +251,9 @@ def _refuse_nothing(run: Run, ledger: Ledger) -> None:
         left_out = ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "nothing at all"
         raise SourceError(
             f"no document was found (files read: {len(run.files)}; left out: {left_out})",
-            hint="look at what was left out and why; is it the right source and text_field?",
+            hint="look at what was left out and why; is it the right source and text_field?"
+            if run.job.chat is None
+            else _NO_CONVERSATION,
         )
 
 

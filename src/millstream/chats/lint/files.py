@@ -135,7 +135,7 @@ class _Linter:
             raise fault
 
     def _load(self, block: RecordBlock, where: Where) -> int:
-        """Do what a loader would do; tell of each row that it refuses or leaves out, if nobody did. Counts the refused."""
+        """Do what a loader would do; tell of rows that it refuses or leaves out, if nobody did. Counts the refused."""
         how = self._settings
         made = encode_block(
             block,
