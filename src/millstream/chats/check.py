@@ -81,10 +81,10 @@ def check_template(template: Template, tokens: CheckedTokens, policy: Policy) ->
         if policy.train not in ("last", "last_round", "explicit"):
             _history_kept(template, conversation, rows, policy)
     if len(refusals) == len(_DUMMIES):
-        cause = Counter(str(refusal.message) for refusal in refusals).most_common(1)[0][0]
+        cause = Counter(refusal.message for refusal in refusals).most_common(1)[0][0]
         raise TemplateError(
             f"{cause}; so it renders none of the small conversations that it was tried on",
-            hint=next(refusal.hint for refusal in refusals if refusal.message == cause),
+            hint="mend the template; if it is made for conversations of another kind only, pass check_template=False",
         )
 
 
@@ -145,6 +145,7 @@ def _history_kept(template: Template, conversation: Conversation, rows: Sequence
     raise TemplateError(
         f"{template.name}: an answer is rendered differently once the conversation goes on, so train={policy.train!r} "
         "would train answers in a form that the model never writes",
-        hint='pass variant="training", which renders every answer of a built-in format as it was written; '
+        hint='pass variant="training" with the built-in format of the model (chat_template="qwen3", say): it renders '
+        "every answer as it was written; "
         f"{_ROW_BY_ROW}; check_template=False if every row has one answer only",
     )
