@@ -39,6 +39,7 @@ PUBLIC = [
     "Recipe",
     "RecipeError",
     "Record",
+    "RecordError",
     "RecordFormat",
     "Reject",
     "RowOrigin",

@@ -2,11 +2,11 @@
 
 MillstreamError
 ├── SourceError        raw input that cannot be read or parsed
-│   └── RecordError        one record that cannot be used; whoever knows its file and row adds them
+│   └── RecordError        one record that cannot be used: file and row, a reason that is counted, what was found
 ├── CompressionError   compressed bytes that are damaged, cut or too many
 ├── RecipeError        a step, a setting or a recipe that cannot work
 ├── TokenizerError     a tokenizer that is missing, unknown or unfit
-├── TemplateError      a chat template that is unknown or broken, or has no form for a conversation
+├── TemplateError      a chat template that is unknown, broken or unfit to train with, or has no form for a row
 ├── StoreError         a token file or store that is damaged, foreign or unfinished
 │   ├── FingerprintError   the data is not the data that a state was saved for
 │   └── BusyError          another process is making this store
@@ -15,7 +15,7 @@ MillstreamError
 ├── LoaderError        settings or calls that cannot work
 │   ├── BudgetError        memory_budget is too small, or the user holds every buffer
 │   ├── StateError         a state that cannot be loaded here
-│   ├── UnknownLength      what cannot be known before the data was read
+│   ├── UnknownLength      what cannot be known before the data was read (also a TypeError)
 │   ├── ClosedError        the loader or queue was closed
 │   └── WaitTimeout        what was waited for did not come in time (also a TimeoutError)
 └── MissingExtra       an optional library is not installed (also an ImportError)
@@ -53,20 +53,20 @@ class SourceError(MillstreamError):
 
 
 class RecordError(SourceError):
-    """One record that cannot be used: a reason that can be counted, what was found, a hint. It has no address: whoever
-    knows the file and the row adds them.
+    """One record that cannot be used: a reason that can be counted, what was found, a hint; and where it is, if whoever
+    raises it knows the file and the row.
 
     >>> print(RecordError("unknown role", "message 2 is by 'robot'", hint="pass roles="))
     unknown role: message 2 is by 'robot'
       hint: pass roles=
     """
 
-    def __init__(self, reason: str, found: str, hint: str | None = None) -> None:
-        super().__init__(f"{reason}: {found}", hint=hint)
-        self.reason, self.found = reason, found
+    def __init__(self, reason: str, found: str, hint: str | None = None, where: str = "") -> None:
+        super().__init__(f"{where}: {reason}: {found}" if where else f"{reason}: {found}", hint=hint)
+        self.reason, self.found, self.where = reason, found, where
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.reason, self.found, self.hint)
+        return type(self), (self.reason, self.found, self.hint, self.where)
 
 
 class CompressionError(MillstreamError):
@@ -201,8 +201,8 @@ class StateError(LoaderError):
     """
 
 
-class UnknownLength(LoaderError):  # noqa: N818 - a promised name
-    """Something that cannot be known before the data was read.
+class UnknownLength(LoaderError, TypeError):  # noqa: N818 - a promised name
+    """Something that cannot be known before the data was read; also a TypeError, as `len()` of what has no length.
 
     >>> issubclass(UnknownLength, LoaderError)
     True

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 
 from chats.chatml import END, START, ChatML, bpe, talk
+from millstream.chats import ChatTemplate
+from millstream.chats.builtin.table import BUILTINS
 from millstream.chats.encode import Encoder
 from millstream.chats.masks import Choice, Policy
 from millstream.chats.rendered import Kind, Rendered
-from millstream.errors import RecipeError, TokenizerError
+from millstream.chats.settings import ChatSettings
+from millstream.errors import TemplateError, TokenizerError
 from millstream.records.chat.conversation import Conversation
 from millstream.tokens import BPETokenizer, CharTokenizer
 
@@ -29,12 +33,12 @@ class Forgetful(NamedTuple):
 
 
 def test_a_stop_token_that_is_never_trained() -> None:
-    with pytest.raises(RecipeError, match="never learn to stop"):
+    with pytest.raises(TemplateError, match="never learn to stop"):
         Encoder(bpe(), ChatML(stop=Kind.scaffold))
 
 
 def test_a_history_that_is_rendered_differently_once_it_goes_on() -> None:
-    with pytest.raises(RecipeError, match=r'train="last"'):
+    with pytest.raises(TemplateError, match=r'train="last"'):
         Encoder(bpe(), Forgetful())
     for train in ("last", "last_round"):
         Encoder(bpe(), Forgetful(), policy=Policy(train))
@@ -42,7 +46,7 @@ def test_a_history_that_is_rendered_differently_once_it_goes_on() -> None:
 
 
 def test_two_beginnings_of_text() -> None:
-    with pytest.raises(RecipeError, match="twice"):
+    with pytest.raises(TemplateError, match="twice"):
         Encoder(bpe(), ChatML(bos="<|endoftext|>" * 2))
     Encoder(bpe(), ChatML(bos="<|endoftext|>"))
 
@@ -56,7 +60,7 @@ def test_a_template_without_anything_to_train() -> None:
             rendered = ChatML().render(conversation, add_generation_prompt=add_generation_prompt)
             return [piece._replace(kind=Kind.scaffold) for piece in rendered]
 
-    with pytest.raises(RecipeError, match="no token of a conversation with answers is trained"):
+    with pytest.raises(TemplateError, match="no token of a conversation with answers is trained"):
         Encoder(bpe(), Mute())
     Encoder(bpe(), Mute(), policy=Policy("explicit"))
 
@@ -69,7 +73,7 @@ def test_a_template_that_renders_nothing() -> None:
         def render(self, conversation: Conversation, *, add_generation_prompt: bool = False) -> Rendered:
             raise TokenizerError("no")
 
-    with pytest.raises(RecipeError, match="renders none"):
+    with pytest.raises(TemplateError, match=r"^no; so it renders none"):
         Encoder(bpe(), Picky())
 
 
@@ -104,3 +108,45 @@ def test_a_sound_template_passes_with_every_policy(train: Choice) -> None:
     assert train == "all" or trained == ("" if train == "explicit" else f"b{END}")
     assert (f"b{END}" in trained) == (train != "explicit")
     assert (f"a{END}" in trained) == (train == "all")
+
+
+@pytest.mark.parametrize("name", BUILTINS)
+def test_what_the_hint_of_a_refused_format_names_first_is_taken(name: str) -> None:
+    """Every built-in format can be trained with: as it is, or with the first setting that the refusal names."""
+    try:
+        Encoder(bpe(), ChatTemplate.of(name), add_control_tokens=True)
+    except TemplateError as refusal:
+        assert refusal.hint
+        setting = refusal.hint.split("=")[0].split()[-1]
+        if setting == "variant":
+            assert 'variant="training"' in refusal.hint
+            Encoder(bpe(), ChatTemplate.of(name, variant="training"), add_control_tokens=True)
+        else:
+            assert 'history_reasoning="explode"' in refusal.hint
+            settings = ChatSettings(ChatTemplate.of(name), explode=True, add_control_tokens=True)
+            assert settings.encoder(bpe()).template is not None
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("{{ raise_exception('only questions about mills') }}", "refused: only questions about mills"),
+        ("{{ 1 / 0 }}", "ZeroDivisionError"),
+        ("{{ messages.__class__.__mro__ }}", "reaches for what it must not"),
+        ("{% include 'other.jinja' %}", "no loader"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
+        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "loops without end"),
+    ],
+)
+def test_a_jinja_template_that_fails_is_refused_with_the_cause_and_soon(said: str, cause: str) -> None:
+    template = said + "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}"
+    started = time.monotonic()
+    with pytest.raises(TemplateError, match=cause):
+        Encoder(bpe(), ChatTemplate.of(template))
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("said", ["{% for m in messages %}", "{{ messages | grind }}"])
+def test_what_is_no_jinja_is_to_be_mended_in_the_template(said: str) -> None:
+    with pytest.raises(TemplateError, match=r"line 1 of the template.*\n  hint: mend the template"):
+        ChatTemplate.of(said)

@@ -9,16 +9,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from command import Run
 from millstream import lint
+from millstream.chats.block import EncodedBlock, encode_block
 from millstream.chats.lint import Finding, LintReport
 from millstream.chats.lint.findings import MOST_KINDS
 from millstream.chats.lint.rules import TokenFacts, token_faults
 from millstream.chats.supervised import Supervised
 from millstream.cli.main import main
-from millstream.errors import MillstreamError, TokenizerError
+from millstream.errors import MillstreamError, RecipeError, TokenizerError
+from millstream.loaders.chat_keywords import prepared_chat
+from millstream.loaders.raw import RawSettings
+from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.conversation import Conversation, Message, Stretch
+from millstream.records.chat.parser import RowParser
+from millstream.sources import Reading, format_named
 from millstream.stats.progress import Progress
 from millstream.tokens import BPETokenizer
 
@@ -30,7 +38,7 @@ GOOD: list[dict[str, Any]] = [
 ]
 
 
-def messages(*turns: tuple[str, str], **more: Any) -> dict[str, Any]:
+def messages(*turns: tuple[str, str | None], **more: Any) -> dict[str, Any]:
     return {"messages": [{"role": role, "content": content} for role, content in turns], **more}
 
 
@@ -273,3 +281,80 @@ def test_a_template_that_was_taken_although_it_would_train_wrong_is_found_out_by
     report = lint(GOOD, check_template=False, **{**HOW, "chat_template": template})
 
     assert (found(report, "stop not learned").rows, report.ok) == (4, False)
+
+
+BAD: list[dict[str, Any]] = [
+    {"messages": [GOOD[0]["messages"][0], {**GOOD[0]["messages"][1], "weight": 100}]},
+    {**messages(("user", "<image>what?"), ("assistant", "4")), "images": ["a.png"]},
+    {"prompt": "2+2?", "chosen": "4", "rejected": "5"},
+    {"prompt": "2+2?", "completion": "4"},
+    {"messages": [GOOD[0]["messages"][0], {**GOOD[0]["messages"][1], "weight": 0}]},
+    messages(("user", "a" * 90), ("assistant", "4")),
+    messages(("user", "a"), ("assistant", "4" * 90)),
+    messages(("user", "a"), ("assistant", "4"), ("user", "a" * 40), ("assistant", "4" * 90)),
+    messages(("user", "a"), ("assistant", None)),
+    messages(("user", None), ("assistant", "4")),
+    messages(("robot", "a"), ("assistant", "4")),
+    messages(("user", "x"), ("assistant", "\n  four")),
+    messages(("user", "x"), ("tool", "7"), ("assistant", "4")),
+    {**messages(("user", "x"), ("assistant", "4")), "tools": [{"type": "function", "function": {"name": "f"}}]},
+    {"messages": []},
+    {"input_ids": [1, 2], "loss_mask": [1, 99]},
+]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.lists(st.sampled_from([*GOOD, *BAD]), min_size=1, max_size=8),
+    first=st.sampled_from([GOOD[0], BAD[2], {"input_ids": [1, 2], "loss_mask": [0, 1]}]),
+    truncation=st.sampled_from(["error", "drop", "keep_end"]),
+    more=st.sampled_from(
+        [{}, {"strict": True}, {"untrained": "drop"}, {"media": "ignore"}, {"history_reasoning": "explode"}]
+    ),
+)
+def test_lint_tells_of_every_row_that_a_loader_refuses_or_leaves_out(
+    rows: list[dict[str, Any]], first: dict[str, Any], truncation: str, more: dict[str, Any]
+) -> None:
+    """And counts as usable those that it takes."""
+    rows = [first, *rows]
+    how: dict[str, Any] = {**HOW, "max_length": 64, "truncation": truncation, **more}
+    try:
+        report = lint(rows, **how)
+    except RecipeError:
+        with pytest.raises(RecipeError):
+            loaded(rows, how)
+        return
+    made = loaded(rows, how)
+
+    assert report.usable == len(rows) - len(made.bad)
+    assert not (report.ok and made.bad)
+    lost = len(rows) - len(set(made.places.tolist()))
+    assert sum(finding.rows for finding in report.findings if finding.severity != "note") >= lost
+    if not made.bad:
+        errors = {finding.kind for finding in report.findings if finding.severity == "error"}
+        assert errors <= {"same answers", "stop not learned"}  # what a loader takes, and nobody should train on
+
+
+def loaded(rows: list[dict[str, Any]], how: dict[str, Any]) -> EncodedBlock:
+    """What a loader makes of some rows."""
+    reading = Reading(whole_rows=True)
+    given = {name: value for name, value in how.items() if name not in ("tokenizer", "max_length")}
+    (file,) = RawSettings().found(rows).files
+    decided = prepared_chat(given, how["tokenizer"], how["max_length"]).decided([file], reading)
+    (chunk,) = format_named(file.format).chunks(file, reading)
+    return encode_block(
+        format_named(file.format).read(chunk, file, reading).block,
+        RowParser(decided.format or format_of_rows(file, reading, decided.options), decided.options),
+        decided.encoder(TOKENIZER),
+        decided.limit,
+        decided.kind or "chat",
+        explode=decided.explode,
+        ignore_media=decided.media == "ignore",
+    )
+
+
+def test_without_a_tokenizer_media_and_rows_of_another_kind_are_found_too() -> None:
+    report = lint([GOOD[0], BAD[1], BAD[0]])
+
+    assert {finding.kind for finding in report.findings} == {"pictures, films or sounds", "bad weight"}
+    assert report.usable == 1

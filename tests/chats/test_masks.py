@@ -70,7 +70,7 @@ def test_last_trains_one_turn_and_last_round_all_after_the_users_last_message() 
 
 
 def test_all_trains_everything_but_what_the_model_is_handed() -> None:
-    assert shown(talk("a", "b"), Policy("all")) == f"⟦{START}user\na{END}\n⟧{START}assistant\n⟦b{END}\n⟧"
+    assert shown(talk("a", "b"), Policy("all")) == f"{START}⟦user\na{END}\n⟧{START}assistant\n⟦b{END}\n⟧"
 
 
 def test_a_generation_prompt_at_the_end_is_never_trained() -> None:

@@ -24,7 +24,7 @@ from millstream.chats.shown import show
 from millstream.chats.supervised import Supervised
 from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
-from millstream.errors import LoaderError, RecipeError
+from millstream.errors import LoaderError, TemplateError
 from millstream.loaders import member
 from millstream.loaders.conversation import ConversationDataLoader
 from millstream.records.chat import parse_row
@@ -192,9 +192,9 @@ def test_a_stop_token_belongs_to_the_next_turn(name: str) -> None:
 
     Behind the last answer there is no such header but in the training variant: the other one is refused.
     """
-    with pytest.raises(RecipeError, match=r"no stop token is trained|once the conversation goes on") as caught:
+    with pytest.raises(TemplateError, match=r"never learn to stop|once the conversation goes on") as caught:
         Encoder(BPETokenizer.train(["a"], vocab_size=260), ChatTemplate.of(name), add_control_tokens=True)
-    assert caught.value.hint and "training variant" in caught.value.hint
+    assert caught.value.hint and 'variant="training"' in caught.value.hint
     pieces = ChatTemplate.of(name, variant="training").render(talk("a", "b", "c", "d"))
     stops = [piece for piece in pieces if piece.kind is Kind.stop]
     assert [(piece.message, piece.role, piece.text) for piece in stops] == [

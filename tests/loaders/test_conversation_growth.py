@@ -116,6 +116,7 @@ def test_what_looks_ahead_is_refused_until_all_is_made(chats: Chats, patched: py
         tap.allowed = -(10**9)
         for ask in (
             loader.get_num_batches,
+            lambda: len(loader),
             lambda: loader.steps_of(0),
             lambda: loader.seek(10**6),
             lambda: loader.explain(10**6),
@@ -124,6 +125,7 @@ def test_what_looks_ahead_is_refused_until_all_is_made(chats: Chats, patched: py
                 ask()
             assert caught.value.hint and "loader.wait()" in caught.value.hint
         assert loader.step == bool(rows)
+        assert loader  # whatever its length will be
 
 
 def test_a_member_of_a_mixture_is_waited_for(chats: Chats, patched: pytest.MonkeyPatch) -> None:

@@ -141,10 +141,12 @@ def test_the_length_is_unknown_until_every_lane_was_read_once() -> None:
     with stream(FOLDER, batch_size=16) as loader:
         with pytest.raises(UnknownLength):
             loader.get_num_batches()
+        with pytest.raises(TypeError):
+            len(loader)
         epochs = [[batch.metadata["epoch"] for batch in loader] for _ in range(3)]
         assert [set(epoch) for epoch in epochs] == [{0}, {1}, {2}]
         loader.seek(len(epochs[0]))
-        assert loader.get_num_batches() == len(epochs[1])
+        assert loader.get_num_batches() == len(epochs[1]) == len(loader)
         loader.reset()
         assert loader.get_num_batches() == len(epochs[0])
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from millstream.chats.answers import encode_kind
 from millstream.chats.encode import STRADDLERS, Encoder
 from millstream.chats.explode import exploded
-from millstream.chats.kinds import RowKind
+from millstream.chats.kinds import RowKind, media_refused
 from millstream.chats.media import Media
 from millstream.chats.shapes import ShapedRows
 from millstream.chats.supervised import Supervised
@@ -142,21 +142,19 @@ def _in_order(made: Sequence[EncodedBlock]) -> EncodedBlock:
 
 
 def _without_media(parsed: ParsedBlock, block: RecordBlock, how: Media) -> Counter[str]:
-    """Take out rows with media, or count what of them is left out: tokens alone would have lost them in silence."""
+    """Take out rows with media, or count what of them is left out."""
     left_out: Counter[str] = Counter()
     for at in reversed(range(len(parsed.rows))):
-        media = getattr(parsed.rows[at], "media", ())
-        if not media or how == "keep":
+        fault = media_refused(parsed.rows[at])
+        if fault is None or how == "keep":
             continue
         if how == "refuse":
             place = parsed.places.pop(at)
             del parsed.rows[at]
-            found = f"it refers to {len(media)} of them, the first is {media[0].kind} {str(media[0].reference)[:80]!r}"
-            hint = 'media="keep" delivers references with the batches of conversations, media="ignore" leaves them out'
             raw = block.bytes_of(place)[:KEPT_BYTES]
-            parsed.bad.append(BadRecord("pictures, films or sounds", *block.origin(place), found, hint, raw))
+            parsed.bad.append(BadRecord(fault.reason, *block.origin(place), fault.found, fault.hint, raw))
         else:
-            left_out["media left out"] += len(media)
+            left_out["media left out"] += len(getattr(parsed.rows[at], "media", ()))
     return left_out
 
 

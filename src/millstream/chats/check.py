@@ -6,6 +6,7 @@ a stop token that is never trained, a history that is rendered differently once 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol
@@ -13,9 +14,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from millstream.chats.masks import Policy
-from millstream.chats.rendered import Rendered
+from millstream.chats.rendered import EndlessTemplate, Rendered
 from millstream.chats.supervised import Supervised
-from millstream.errors import MillstreamError, RecipeError
+from millstream.errors import MillstreamError, TemplateError
 from millstream.records.chat.conversation import Conversation, Message
 
 _TALK = (
@@ -33,6 +34,9 @@ _THOUGHT = (
     *_TALK[4:],
 )
 _DUMMIES = (_TALK, (Message("system", "You are a miller."), *_TALK), _THOUGHT)
+_ROW_BY_ROW = (
+    'history_reasoning="explode" makes a row of each answer, as inference sees it; train="last" trains the last one'
+)
 
 
 class CheckedTokens(NamedTuple):
@@ -62,49 +66,54 @@ class Template(Protocol):
 
 
 def check_template(template: Template, tokens: CheckedTokens, policy: Policy) -> None:
-    """Refuse a template that would train something else than what it seems to; say how to mend it."""
-    tried = 0
-    for conversation, parts in _rendered(template):
+    """Refuse a template that would train something else than what it seems to; say how to mend it.
+
+    The small conversations are tried from the simplest on, so what is refused is due to what the last one adds.
+    """
+    refusals: list[MillstreamError] = []
+    for conversation, parts in _rendered(template, refusals):
         rows = tokens.encode(parts, policy=policy)
-        tried += 1
         _one_beginning(template, rows[-1], tokens)
         if policy.train != "explicit":
             _something_trained(template, rows[-2])
             for row in tokens.encode(parts[-2:], policy=Policy()):  # to the last answer, and to the end
                 _stops_trained(template, conversation, row, tokens)
         if policy.train not in ("last", "last_round", "explicit"):
-            _history_kept(template, rows, policy)
-    if not tried:
-        raise RecipeError(
-            f"{template.name}: this template renders none of the conversations that it was tried on",
-            hint="try its render() on a conversation of your own: the error says what it needs",
+            _history_kept(template, conversation, rows, policy)
+    if len(refusals) == len(_DUMMIES):
+        cause = Counter(refusal.message for refusal in refusals).most_common(1)[0][0]
+        raise TemplateError(
+            f"{cause}; so it renders none of the small conversations that it was tried on",
+            hint="mend the template; if it is made for conversations of another kind only, pass check_template=False",
         )
 
 
-def _rendered(template: Template) -> Iterator[tuple[Conversation, list[Rendered]]]:
+def _rendered(template: Template, refusals: list[MillstreamError]) -> Iterator[tuple[Conversation, list[Rendered]]]:
     """The dummies that the template has a form for, each after every turn of the assistant and as a whole."""
     for messages in _DUMMIES:
         stops = [at + 1 for at, message in enumerate(messages) if message.role == "assistant"]
         parts = [Conversation(messages[:stop]) for stop in (*stops, len(messages))]
         try:
             yield parts[-1], [template.render(part) for part in parts]
-        except MillstreamError:
-            continue
+        except EndlessTemplate:  # each further one would take as long
+            raise
+        except MillstreamError as error:
+            refusals.append(error)
 
 
 def _one_beginning(template: Template, row: Supervised, tokens: CheckedTokens) -> None:
     if len(row) > 1 and row.ids[0] == row.ids[1] and int(row.ids[0]) in tokens.controls:
-        raise RecipeError(
+        raise TemplateError(
             f"{template.name}: rows begin with {tokens.decode([int(row.ids[0])])!r} twice",
-            hint="the template adds it already: leave it out of the template, or give it an empty bos_token",
+            hint='the template adds it already: leave it out of the template, or pass bos_token=""',
         )
 
 
 def _something_trained(template: Template, row: Supervised) -> None:
     if not row.trained:
-        raise RecipeError(
+        raise TemplateError(
             f"{template.name}: no token of a conversation with answers is trained",
-            hint="mark the answers with {% generation %} in the template, or choose another policy",
+            hint="mark the answers with {% generation %} in the template, or choose another train=",
         )
 
 
@@ -115,19 +124,28 @@ def _stops_trained(template: Template, conversation: Conversation, row: Supervis
         while trained and not tokens.decode(trained[-1:]).strip():
             trained.pop()
         if message.role == "assistant" and trained and trained[-1] not in tokens.controls:
-            raise RecipeError(
-                f"{template.name}: a turn ends with {tokens.decode(trained[-3:])!r}, and no stop token is trained: "
-                "the model would never learn to stop",
-                hint="put what ends a turn inside {% generation %}, or use the training variant of the template",
+            raise TemplateError(
+                f"{template.name}: an answer is trained without the token that ends it, so the model would never learn "
+                "to stop",
+                hint='pass variant="training", which ends every answer of a built-in format with its stop token; in a '
+                "jinja template put what ends a turn inside {% generation %}",
             )
 
 
-def _history_kept(template: Template, rows: Sequence[Supervised], policy: Policy) -> None:
+def _history_kept(template: Template, conversation: Conversation, rows: Sequence[Supervised], policy: Policy) -> None:
     """What a conversation has become stays the same when it goes on."""
-    for shorter, longer in pairwise(rows):
-        if not np.array_equal(shorter.ids, longer.ids[: len(shorter)]):
-            raise RecipeError(
-                f"{template.name}: an answer is rendered differently once the conversation goes on, so "
-                f"train={policy.train!r} would train answers in a form that the model never writes",
-                hint='use the training variant of the template, train="last", or check=False if no row is so',
-            )
+    if all(np.array_equal(shorter.ids, longer.ids[: len(shorter)]) for shorter, longer in pairwise(rows)):
+        return
+    if conversation.messages[0].role == "system":  # those without a system message were kept
+        raise TemplateError(
+            f"{template.name}: the system message moves once the conversation goes on, so train={policy.train!r} would "
+            "train answers to prompts that the model never sees",
+            hint=f"{_ROW_BY_ROW}; check_template=False if no row has both a system message (or tools) and two answers",
+        )
+    raise TemplateError(
+        f"{template.name}: an answer is rendered differently once the conversation goes on, so train={policy.train!r} "
+        "would train answers in a form that the model never writes",
+        hint='pass variant="training" with the built-in format of the model (chat_template="qwen3", say): it renders '
+        "every answer as it was written; "
+        f"{_ROW_BY_ROW}; check_template=False if every row has one answer only",
+    )

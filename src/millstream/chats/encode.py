@@ -27,11 +27,12 @@ from millstream.chats.segments import overlap
 from millstream.chats.shapes import ShapeEncoder
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit, Part, shorten
-from millstream.errors import MillstreamError, RecipeError, RecordError, TokenizerError
+from millstream.errors import MillstreamError, RecipeError, RecordError, TemplateError, TokenizerError
 from millstream.records.chat.conversation import ChatRow, Completion, Conversation, Document, Tokens
 from millstream.tokens import Tokenizer
 
 STRADDLERS = "straddlers"
+UNRENDERED = "cannot be rendered"
 Boundary: TypeAlias = Literal["whole", "split"]
 _log = logging.getLogger("millstream.chats")
 
@@ -52,6 +53,8 @@ class Encoded:
             yield
         except RecordError as fault:
             self.faults[row] = fault
+        except TemplateError as error:
+            self.faults[row] = RecordError(UNRENDERED, error.message, hint=error.hint)
         except MillstreamError as error:
             self.faults[row] = RecordError("cannot be encoded", error.message, hint=error.hint)
 
@@ -240,7 +243,7 @@ class Encoder:
                 raise RecordError(
                     "nothing to train",
                     f"none of {len(each)} tokens carries loss" + (" after truncation" if each.truncated else ""),
-                    hint='truncate with "turns" or "keep_end", choose another policy, or pass untrained="drop"',
+                    hint=_untrained_hint(policy, truncated=each.truncated),
                 )
         return kept
 
@@ -252,6 +255,16 @@ class Encoder:
     def _eos(self) -> str:
         """How the end of a document is spelled; "" if the tokenizer has no token for it."""
         return next((text for text, id in self.control_ids.items() if id == self.tokenizer.eos_id), "")
+
+
+def _untrained_hint(policy: Policy, *, truncated: bool) -> str:
+    if truncated:
+        mend = 'pass truncation="turns" or "keep_end"'
+    elif policy.train == "explicit":
+        mend = 'give messages a "weight", as train="explicit" trains nothing else'
+    else:
+        mend = f'look at the weights of its messages, or choose another train= than "{policy.train}"'
+    return f'{mend}; or pass untrained="drop"'
 
 
 def _lacking(tokenizer: Tokenizer, needed_by: str, missing: Sequence[str]) -> TokenizerError:

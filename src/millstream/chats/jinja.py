@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from millstream.chats.cuts import MARK_IT, Cut, Habits, by_blocks, by_habit, pieces
-from millstream.chats.rendered import Kind, Rendered
+from millstream.chats.rendered import EndlessTemplate, Kind, Rendered
 from millstream.chats.sandbox import Sandbox
 from millstream.chats.traced import GENERATION, LOST, Mark, spans_of, trace
 from millstream.errors import TemplateError
@@ -88,6 +88,8 @@ class JinjaTemplate:
     def _probe(self) -> Rendered:
         try:
             return self.render(Conversation(_PROBE), add_generation_prompt=False)
+        except EndlessTemplate:  # each further conversation would take as long
+            raise
         except TemplateError:
             return []
 

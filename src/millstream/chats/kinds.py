@@ -55,6 +55,18 @@ def wrong_kind(row: ChatRow, kind: RowKind) -> RecordError:
     )
 
 
+def media_refused(row: ChatRow) -> RecordError | None:
+    """Say that a row refers to what tokens alone would have lost in silence; None if it does not."""
+    media = getattr(row, "media", ())
+    if not media:
+        return None
+    return RecordError(
+        "pictures, films or sounds",
+        f"it refers to {len(media)} of them, the first is {media[0].kind} {str(media[0].reference)[:80]!r}",
+        hint='media="keep" delivers references with the batches of conversations, media="ignore" leaves them out',
+    )
+
+
 def check_kind(kind: RowKind, train: str, truncation: str, max_length: int | None) -> None:
     """Refuse what is about conversations where rows are answers.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from millstream.chats.encode import Encoder
 from millstream.chats.settings import ChatSettings
 from millstream.chats.shown import Shown, Styled, show_row
-from millstream.errors import SourceError
+from millstream.errors import RecordError, SourceError
 from millstream.records.chat.block import format_of_rows, parse_block
 from millstream.records.chat.conversation import ChatRow, Conversation
 from millstream.records.chat.parser import RowParser
@@ -34,7 +34,7 @@ def show_raw_row(found: Found, reading: Reading, number: int, encoder: Encoder, 
 def _shown(row: ChatRow, title: str, where: str, encoder: Encoder, settings: ChatSettings) -> Iterator[Styled]:
     made = encoder.encode([row], replace(settings.limit, untrained="keep"))
     for fault in made.faults.values():
-        raise SourceError(f"{where}: {fault.reason}: {fault.found}", hint=fault.hint)
+        raise RecordError(fault.reason, fault.found, hint=fault.hint, where=where)
     roles = [each.role for each in row.messages] if isinstance(row, Conversation) else ["prompt", "answer"]
     if not made.rows[0]:
         yield Styled(f"{title}  left out: it is too long, and truncation={settings.limit.truncation!r}\n", "heading")
@@ -65,5 +65,5 @@ def _row_at(found: Found, reading: Reading, number: int) -> tuple[FoundFile, Rec
     )
 
 
-def _fault(file: FoundFile, bad: BadRecord) -> SourceError:
-    return SourceError(f"{file.name}:{bad.row + 1}: {bad.reason}: {bad.found}", hint=bad.hint)
+def _fault(file: FoundFile, bad: BadRecord) -> RecordError:
+    return RecordError(bad.reason, bad.found, hint=bad.hint, where=f"{file.name}:{bad.row + 1}")

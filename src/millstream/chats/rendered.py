@@ -13,6 +13,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
+from millstream.errors import TemplateError
+
 
 class Kind(IntEnum):
     """What a piece of a rendered conversation is."""
@@ -35,3 +37,7 @@ class Piece(NamedTuple):
 
 
 Rendered: TypeAlias = list[Piece]  # in order; the texts joined are the rendered conversation
+
+
+class EndlessTemplate(TemplateError):  # noqa: N818 - reads as a claim
+    """A template that was stopped, as it would loop or write without end."""

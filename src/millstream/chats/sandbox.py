@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from millstream.chats.filters import WIDEST, filters, is_traced, light, lose, narrow
+from millstream.chats.rendered import EndlessTemplate
 from millstream.chats.traced import GENERATION, Span, Traced, bounded, joined, spans_of
 from millstream.errors import MissingExtra, TemplateError
 
@@ -21,7 +22,7 @@ try:
     from jinja2 import TemplateError as JinjaError
     from jinja2 import nodes
     from jinja2.compiler import CodeGenerator, Frame
-    from jinja2.exceptions import SecurityError
+    from jinja2.exceptions import SecurityError, TemplateSyntaxError
     from jinja2.ext import Extension
     from jinja2.parser import Parser
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -29,8 +30,10 @@ try:
 except ImportError as error:
     raise MissingExtra.of("jinja2", "chat") from error
 
-MOST_ROUNDS = 10_000_000
-MOST_SECONDS = 30.0
+LEAST_ROUNDS = 100_000
+ROUNDS_PER_MESSAGE = 10_000
+"""A template that compares each message with all others takes as many as there are messages, for each of them."""
+MOST_SECONDS = 10.0
 _LONGEST_SOURCE = 1 << 20
 _METHODS = frozenset(dir(str))
 _PADDING = frozenset({"center", "ljust", "rjust", "zfill"})
@@ -47,6 +50,11 @@ def safely(action: Callable[[], Made]) -> Made:
         raise
     except SecurityError as error:
         raise TemplateError(f"the template reaches for what it must not: {error}", hint="do not trust it") from error
+    except TemplateSyntaxError as error:
+        raise TemplateError(
+            f"line {error.lineno} of the template is no jinja that is known: {error.message}",
+            hint="mend the template; filters, tests and tags are those of jinja and transformers",
+        ) from error
     except JinjaError as error:
         raise TemplateError(
             f"the template refused: {error.message or type(error).__name__}",
@@ -87,6 +95,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         def render(variables: dict[str, Any]) -> str:
             self._spent.rounds, self._spent.until = 0, time.monotonic() + MOST_SECONDS
+            self._spent.most = LEAST_ROUNDS + ROUNDS_PER_MESSAGE * len(variables["messages"])
             return safely(lambda: self.concat(template.root_render_func(template.new_context(variables))))
 
         return render
@@ -101,10 +110,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
     def tick(self) -> None:
         """One more round of a loop, or call of a macro."""
         self._spent.rounds += 1
-        if self._spent.rounds > MOST_ROUNDS or (
+        if self._spent.rounds > self._spent.most or (
             self._spent.rounds % 1024 == 0 and time.monotonic() > self._spent.until
         ):
-            raise TemplateError("the template loops without end", hint="do not trust it, or render shorter rows")
+            raise EndlessTemplate("the template loops without end", hint="do not trust it, or render shorter rows")
 
     def concat(self, parts: Iterable[str]) -> str:
         """Join what a template or a macro writes."""

@@ -82,7 +82,9 @@ def _counts(row: Supervised, title: str) -> str:
 
 
 def _body(row: Supervised, decode: Decode, roles: Sequence[str]) -> Iterator[Styled]:
-    changes = np.diff(row.weights) != 0
+    weights = row.weights.copy()
+    weights[:1] = 0  # nothing comes before it, so it is never a target
+    changes = np.diff(weights) != 0
     if roles:
         changes |= np.diff(row.messages) != 0
     starts = [0, *(np.flatnonzero(changes) + 1).tolist()] if len(row) else []
@@ -93,7 +95,7 @@ def _body(row: Supervised, decode: Decode, roles: Sequence[str]) -> Iterator[Sty
             message = int(row.messages[start])
             yield Styled(f"{'' if at_line_start else chr(10)}── {message} {roles[message]}\n", "note")
             at_line_start = True
-        shown, weight = visible(text, keep="\n\t"), float(row.weights[start])
+        shown, weight = visible(text, keep="\n\t"), float(weights[start])
         if weight:
             yield Styled(f"⟦{shown}⟧" + ("" if weight == 1 else f"×{weight:g}"), "trained")
         elif shown:

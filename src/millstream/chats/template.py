@@ -19,7 +19,7 @@ from millstream.records.chat.conversation import Conversation
 
 Variant: TypeAlias = Literal["prompt", "training"]
 HistoryReasoning: TypeAlias = Literal["keep", "drop"]
-_VERSION = 1  # of the built-in formats: a rendering that changes must change the fingerprint
+_VERSION = 2  # of the built-in formats: a rendering that changes must change the fingerprint
 
 
 class Renderer(Protocol):
@@ -191,7 +191,7 @@ class ChatTemplate:
         try:
             return self._renderer.render(conversation, add_generation_prompt=add_generation_prompt)
         except TemplateError as error:
-            raise TemplateError(f"{self.name}: {error.message}", hint=error.hint) from error
+            raise type(error)(f"{self.name}: {error.message}", hint=error.hint) from error
 
     def __repr__(self) -> str:
         return f"ChatTemplate({self.name!r})"

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, SupportsIndex
 
-from millstream.chats.rendered import Kind
-from millstream.errors import TemplateError
+from millstream.chats.rendered import EndlessTemplate, Kind
 
 MOST_CHARACTERS = 1 << 26
 
@@ -193,7 +192,7 @@ def joined(parts: Iterable[str]) -> str:
 def bounded(characters: int) -> None:
     """Stop a template that makes ever longer texts, before the text is made."""
     if characters > MOST_CHARACTERS:
-        raise TemplateError("the template writes without end", hint="do not trust it, or render shorter rows")
+        raise EndlessTemplate("the template writes without end", hint="do not trust it, or render shorter rows")
 
 
 def spans_of(text: str) -> tuple[Span, ...]:

@@ -13,6 +13,8 @@ def spoken_as_flags(hint: str, options: Container[str]) -> str:
     'pass --on-bad skip, --overwrite or --dtype; or tail="pad"'
     >>> spoken_as_flags('columns={"messages": "dialog"}, or columns={"text": None}', {"columns"})
     '--columns messages=dialog, or --columns text='
+    >>> spoken_as_flags("check_template=False, or pass roles={…} to add names", {"check_template", "roles"})
+    '--no-check-template, or pass --roles to add names'
     """
 
     def plain(value: str) -> str:
@@ -25,6 +27,9 @@ def spoken_as_flags(hint: str, options: Container[str]) -> str:
         name, value = match["name"], plain(match["value"] or "")
         if name not in options:
             return match[0]
-        return f"--{name.replace('_', '-')}" + (f" {value}" if value not in ("", "True") else "")
+        if value == "False":
+            return f"--no-{name.replace('_', '-')}"
+        return f"--{name.replace('_', '-')}" + (f" {value}" if value not in ("", "True", "…") else "")
 
-    return re.sub(r"""\b(?P<name>[a-z_]+)=(?P<value>\{"\w+": (?:"\w+"|None)\}|"[^"]*"|'[^']*'|[\w.]+)?""", flag, hint)
+    value = r"""\{…\}|\{"\w+": (?:"\w+"|None)\}|"[^"]*"|'[^']*'|[\w.]+"""
+    return re.sub(rf"\b(?P<name>[a-z_]+)=(?P<value>{value})?", flag, hint)

@@ -22,6 +22,7 @@ from millstream.loaders.lengths import PadTo, check_choice, grouped, one_group, 
 from millstream.loaders.loss import LossMean, MeanOf
 from millstream.loaders.media import MediaRows, media_of_files, media_of_store
 from millstream.loaders.member import Answers, Isolation, Member, RowShape
+from millstream.loaders.names_elsewhere import refuse_unknown
 from millstream.loaders.pretrain import id_limit, padding_id, row_length
 from millstream.loaders.raw import RawSettings, cached_store, described, is_raw
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
@@ -264,5 +265,7 @@ def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, setting
 
 
 def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:
+    own = ConversationDataLoader.__init__.__kwdefaults__ or ()
+    refuse_unknown(keywords, own, ConversationKeywords.__annotations__)
     shared = {key: value for key, value in keywords.items() if key not in ChatKeywords.__annotations__}
     return chat_keywords(keywords), cast(SharedKeywords, shared)

@@ -55,6 +55,19 @@ class DataLoader(ABC):
         3
         """
 
+    def __len__(self) -> int:
+        """The batches of an epoch, as schedulers and progress bars ask for it; see `get_num_batches`.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2) as loader:
+        ...     len(loader)
+        3
+        """
+        return self.get_num_batches()
+
+    def __bool__(self) -> bool:
+        return True  # also while nobody knows the length
+
     @abstractmethod
     def reset(self) -> None:
         """Go back to the very beginning of the run.

@@ -15,7 +15,7 @@ from millstream.order.shuffle import SampleOrder
 from millstream.parts.part import Part
 from millstream.store.origin import numbered
 
-MOST_PARTS = 64
+MOST_PARTS = 16
 _AT_ONCE = 1 << 16
 
 
@@ -30,10 +30,10 @@ class Mixing:
 
     @staticmethod
     def ends_group(parts: int) -> bool:
-        """Whether a group ends behind so many parts: behind 1, 2, 4, … and then behind every 64.
+        """Whether a group ends behind so many parts: behind 1, 2, 4, … and then behind every 16.
 
-        >>> [parts for parts in range(200) if Mixing.ends_group(parts)]
-        [1, 2, 4, 8, 16, 32, 64, 128, 192]
+        >>> [parts for parts in range(80) if Mixing.ends_group(parts)]
+        [1, 2, 4, 8, 16, 32, 48, 64]
         """
         return parts > 0 and (parts % MOST_PARTS == 0 or (parts < MOST_PARTS and parts & (parts - 1) == 0))
 

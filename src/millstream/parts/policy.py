@@ -11,8 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Literal, Self, get_args
 
+from millstream.chats.encode import UNRENDERED
 from millstream.compression import LEVEL, compress
-from millstream.errors import SourceError, TokenizerError
+from millstream.errors import MillstreamError, RecordError, SourceError, TemplateError, TokenizerError
 from millstream.parts.process import UNFIT
 from millstream.sources import BadRecord
 
@@ -104,7 +105,7 @@ class BadRecords:
     {'not JSON': 1}
     >>> BadRecords("error").take("chats.jsonl", [BadRecord("not JSON", 40, 0, 9, "Expecting value", "one per line")])
     Traceback (most recent call last):
-    millstream.errors.SourceError: chats.jsonl:41: not JSON: Expecting value
+    millstream.errors.RecordError: chats.jsonl:41: not JSON: Expecting value
       hint: one per line; or pass on_bad="skip" to leave it out and count it
     """
 
@@ -123,8 +124,7 @@ class BadRecords:
             if self.on_bad == "error":
                 way_out = 'pass on_bad="skip" to leave it out and count it'
                 hint = f"{bad.hint}; or {way_out}" if bad.hint else way_out
-                error = TokenizerError if bad.reason == UNFIT else SourceError
-                raise error(f"{where}: {bad.reason}: {bad.found}", hint=hint)
+                raise _error(bad, where, hint)
             self.counts[bad.reason] += 1
             loud = self.counts[bad.reason] <= LOUD  # a million of the same is told by the report
             _log.log(logging.WARNING if loud else logging.DEBUG, "%s: left out: %s: %s", where, bad.reason, bad.found)
@@ -132,3 +132,11 @@ class BadRecords:
                 raw = None if bad.raw is None else bad.raw.decode("utf-8", "backslashreplace")
                 origin = {"file": file, "row": row, "start": bad.start, "stop": bad.stop}
                 self._kept.add({**origin, "reason": bad.reason, "found": bad.found, "raw": raw})
+
+
+def _error(bad: BadRecord, where: str, hint: str) -> MillstreamError:
+    """The error of whoever cannot use the record: its tokenizer, its template, or anybody."""
+    unfit = {UNFIT: TokenizerError, UNRENDERED: TemplateError}.get(bad.reason)
+    if unfit is None:
+        return RecordError(bad.reason, bad.found, hint=hint, where=where)
+    return unfit(f"{where}: {bad.reason}: {bad.found}", hint=hint)

@@ -47,6 +47,11 @@ MEMORY_PER_CHUNK = 12
 """A chunk of n bytes, its records, its ids and its part take at most about this many times n bytes together."""
 
 log = logging.getLogger("millstream.parts")
+_NO_TEXT = "look at what was left out and why; is it the right source and text_field?"
+_NO_CONVERSATION = (
+    'look at what was left out and why: what is too long needs a larger max_length, or truncation="keep_end" where one '
+    "exchange alone does not fit; what has nothing to train another train=; `millstream lint` names the rows"
+)
 
 
 @dataclass(frozen=True)
@@ -247,11 +252,8 @@ def _refuse_nothing(run: Run, ledger: Ledger) -> None:
         left_out = ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "nothing at all"
         raise SourceError(
             f"{_named(run.files)}: no document was found (left out: {left_out})",
-            hint=f"look at what was left out and why; {_ASKED[run.job.chat is not None]}",
+            hint=_NO_TEXT if run.job.chat is None else _NO_CONVERSATION,
         )
-
-
-_ASKED = {False: "is it the right source and text_field?", True: "are its rows conversations?"}
 
 
 def _named(files: Sequence[FoundFile]) -> str:

@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from millstream import _core
 from millstream.errors import StoreError
+from millstream.records.chat.weights import MOST
 
 WEIGHTED = "weighted"
 ID_BITS = 24
 _ID_MASK = np.uint32((1 << ID_BITS) - 1)
-_HUNDREDTHS = np.concatenate([np.arange(101), 100 + 10 * np.arange(1, 91), 1000 + 100 * np.arange(1, 66)])
+_HUNDREDTHS = np.concatenate([np.arange(101), 100 + 10 * np.arange(1, 91), 100 * np.arange(11, MOST + 1)])
 WEIGHTS: NDArray[np.float64] = _HUNDREDTHS / 100
 """What each of the 256 codes weighs."""
 WHOLE = 100
@@ -37,9 +38,7 @@ def codes_of(weights: ArrayLike) -> Codes:
     codes = np.empty(len(wanted), np.uint8)
     bad = _core.weight_codes(wanted, codes)
     if bad < len(wanted):
-        raise StoreError(
-            f"{wanted[bad]} is no weight that a store can hold", hint=f"weights lie between 0 and {WEIGHTS[-1]:g}"
-        )
+        raise StoreError(f"{wanted[bad]} is no weight that a store can hold", hint=f"weights lie between 0 and {MOST}")
     return codes
 
 

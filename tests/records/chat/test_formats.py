@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from millstream.errors import RecordError
 from millstream.records.chat import (
     ChatRow,
     Completion,
@@ -311,3 +312,12 @@ def test_the_rows_of_a_file_have_the_format_of_its_first() -> None:
 
     assert parser.format == "messages"
     assert parser.parse({"messages": [ASK, TELL], "text": "x"}) == Conversation((USER, ANSWER))
+
+
+def test_a_row_of_another_format_is_told_that_the_first_one_decided() -> None:
+    parser = RowParser()
+    parser.parse({"messages": [ASK, TELL]})
+    with pytest.raises(RecordError, match=r"no 'messages' .*: it is a row of alpaca in a file of messages") as caught:
+        parser.parse({"instruction": "2+2?", "output": "4"})
+
+    assert caught.value.hint and "the first row of a file" in caught.value.hint

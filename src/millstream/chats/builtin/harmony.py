@@ -19,7 +19,8 @@ _TOOL_CHANNEL = "\nCalls to these tools must go to the commentary channel: 'func
 
 
 def gpt_oss(sheet: Sheet) -> None:
-    """Only the last answer keeps its reasoning, and it ends with another token than the answers before it."""
+    """Only the last answer keeps its reasoning, and it ends with another token than the answers before it; in the
+    training variant every answer is as it was generated."""
     _system(sheet)
     first = int(bool(sheet.messages) and sheet.messages[0].role in ("system", "developer"))
     _developer(sheet, first)
@@ -39,9 +40,9 @@ def gpt_oss(sheet: Sheet) -> None:
             tool = message.tool_calls[0].name
             _call(sheet, at)
         else:
-            ends = at == len(sheet.messages) - 1 and not sheet.asked
-            tool = tool if ends else None
-            _answer(sheet, at, ends=ends)
+            tool = None
+            generated = sheet.training and sheet.keep
+            _answer(sheet, at, ends=generated or (at == len(sheet.messages) - 1 and not sheet.asked))
     if sheet.asked:
         sheet.put(f"{START}assistant")
 

@@ -1,4 +1,7 @@
-"""Goes over files of conversations, chunk by chunk, and counts what is wrong. Memory does not grow with the files."""
+"""Goes over files of conversations, chunk by chunk, and counts what is wrong. Memory does not grow with the files.
+
+Each chunk also goes the way that a loader sends it, so that nothing is called good which the loader would refuse.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream.chats.block import encode_block
 from millstream.chats.encode import Encoder
+from millstream.chats.explode import exploded
+from millstream.chats.kinds import kind_of, media_refused, wrong_kind
 from millstream.chats.lint.findings import MOST_EXAMPLES, LintReport, Problem, Tally
 from millstream.chats.lint.rules import PROBLEMS, TokenFacts, row_faults, token_faults
 from millstream.chats.settings import ChatSettings
@@ -23,12 +29,12 @@ from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
 from millstream.errors import RecordError
 from millstream.records.chat.block import LIKE, format_of_rows
-from millstream.records.chat.conversation import ChatRow, Tokens
+from millstream.records.chat.conversation import ChatRow, Conversation, Tokens
 from millstream.records.chat.options import FIELDS
 from millstream.records.chat.parser import RowParser
 from millstream.records.chat.whole import wholes_of
 from millstream.records.duplicates import DuplicateFinder
-from millstream.sources import ChunkRead, Found, FoundFile, Reading, format_named
+from millstream.sources import ChunkRead, Found, FoundFile, Reading, RecordBlock, format_named
 from millstream.sources.formats import check_gives_rows
 from millstream.sources.jsonl import object_in
 from millstream.stats.progress import OnProgress, Progress
@@ -42,6 +48,7 @@ Where: TypeAlias = Callable[[int], str]
 def lint_files(found: Found, settings: ChatSettings, tokenizer: Tokenizer | None, progress: OnProgress) -> LintReport:
     """Look at every row of some files. Without a tokenizer only at what rows say."""
     check_gives_rows(found.files)
+    settings = settings.decided(found.files, Reading(whole_rows=True))
     with tempfile.TemporaryDirectory(prefix="millstream-lint-") as folder:
         linter = _Linter(settings, tokenizer, DuplicateFinder(Path(folder, "keys"), key_words=2))
         before = 0
@@ -68,6 +75,7 @@ class _Linter:
         self._starts: list[int] = []  # the lines before each file
         self._encoder: Encoder | None = None
         if tokenizer is not None:
+            self._loader = settings.encoder(tokenizer)
             self._encoder = replace(settings, strict=False).encoder(tokenizer)
             self._facts = TokenFacts(_is_control(self._encoder), settings.limit.max_length)
         self._controls = _pattern(self._encoder, settings)
@@ -87,45 +95,86 @@ class _Linter:
     def take(self, read: ChunkRead, file: FoundFile) -> None:
         """Look at the rows of a chunk."""
         first = self.lines - self._starts[-1]
+        self._wrong, self._told = set[int](), set[int]()
 
         def where(row: int) -> str:
             return f"{file.name}:{first + row + 1}"
 
         for bad in read.bad:
-            self._bad(RecordError(bad.reason, bad.found, hint=bad.hint), where(bad.row))
+            self._bad(RecordError(bad.reason, bad.found, hint=bad.hint), bad.row, where)
         rows: list[tuple[int, ChatRow]] = []
         for place, row in enumerate(read.block.rows.tolist()):
             try:
                 raw = object_in(read.block.text_of(place), like=LIKE)
-                rows.append((row, self._parser.parse(raw)))
+                parsed = self._parser.parse(raw)
                 for name in sorted(raw.keys() - self._known):
                     self._unused(name, where(row))
+                self._refuse(parsed)
+                rows.append((row, parsed))
             except RecordError as fault:
-                self._bad(fault, where(row))
+                self._bad(fault, row, where)
         for row, each in rows:
-            self._faults(row_faults(each, self._controls), where(row))
-        unusable = set() if self._encoder is None else self._encode(self._encoder, rows, where)
-        self.usable += len(rows) - len(unusable)
+            self._faults(row_faults(each, self._controls), row, where)
+        unusable = len(read.block) - len(rows)
+        if self._encoder is not None:
+            self._encode(self._encoder, rows, where)
+            unusable = self._load(read.block, where)
+        self.usable += len(read.block) - unusable
         self._formats[str(self._parser.format)] += len(rows)
         self._duplicates.add(_keys(rows, self.lines, read.rows), self.lines)
         self.lines += read.rows
         self.rows += read.rows - sum(read.skipped.values())
 
-    def _encode(self, encoder: Encoder, rows: Iterable[tuple[int, ChatRow]], where: Where) -> set[int]:
-        """Look at the tokens; gives the rows that have none."""
-        parts = [(row, name, whole) for row, each in rows for name, whole in wholes_of(each).items()]
+    def _refuse(self, row: ChatRow) -> None:
+        """Refuse what a loader refuses whatever the tokenizer is."""
+        kind = self._settings.kind or "chat"
+        fault = wrong_kind(row, kind) if kind_of(row) != kind else None
+        if fault is None and self._settings.media == "refuse":
+            fault = media_refused(row)
+        if fault is not None:
+            raise fault
+
+    def _load(self, block: RecordBlock, where: Where) -> int:
+        """Do what a loader would do; tell of rows that it refuses or leaves out, if nobody did. Counts the refused."""
+        how = self._settings
+        made = encode_block(
+            block,
+            self._parser,
+            self._loader,
+            how.limit,
+            how.kind or "chat",
+            explode=how.explode,
+            media=how.media,
+        )
+        refused = {bad.row: RecordError(bad.reason, bad.found, hint=bad.hint) for bad in made.bad}
+        for row, fault in refused.items():
+            if row not in self._wrong:
+                self._bad(fault, row, where)
+        told = {*refused, *block.rows[made.places].tolist(), *self._told}
+        for row in block.rows.tolist():
+            if row not in told:
+                self._faults([("left out", "")], row, where)
+        return len(refused)
+
+    def _encode(self, encoder: Encoder, rows: Iterable[tuple[int, ChatRow]], where: Where) -> None:
+        """Look at the tokens."""
+        parts = [(row, name, whole) for row, each in rows for name, whole in self._learned_of(each).items()]
         made = encoder.encode([whole for _, _, whole in parts], Limit(untrained="keep"))
-        faults = {parts[at][0]: fault for at, fault in made.faults.items()}
-        for row, fault in faults.items():
-            self._bad(fault, where(row))
+        for row, fault in {parts[at][0]: fault for at, fault in made.faults.items()}.items():
+            self._bad(fault, row, where)
         told: set[tuple[int, str]] = set()  # a row counts once, however many answers it has
         for (row, name, whole), encoded in zip(parts, made.rows, strict=True):
             for each in encoded:
                 self._count(each)
                 new = [fault for fault in token_faults(whole, each, self._facts) if (row, fault[0]) not in told]
                 told |= {(row, kind) for kind, _ in new}
-                self._faults(new, f"{where(row)} {name}".rstrip())
-        return set(faults)
+                self._faults(new, row, where, name)
+
+    def _learned_of(self, row: ChatRow) -> dict[str, ChatRow]:
+        """The texts that a row becomes, by name."""
+        if self._settings.explode and isinstance(row, Conversation):
+            return {f"answer {number}": each for number, each in enumerate(exploded(row), 1)}
+        return wholes_of(row)
 
     def _count(self, row: Supervised) -> None:
         self.tokens += len(row)
@@ -133,13 +182,17 @@ class _Linter:
         self.longest = max(self.longest, len(row))
         self._lengths[len(row).bit_length()] += 1
 
-    def _faults(self, faults: Iterable[tuple[str, str]], where: str) -> None:
+    def _faults(self, faults: Iterable[tuple[str, str]], row: int, where: Where, part: str = "") -> None:
         for kind, found in faults:
-            self._tally.add(kind, self._problems[kind], where, found)
+            self._told.add(row)
+            if self._problems[kind].severity == "error":
+                self._wrong.add(row)
+            self._tally.add(kind, self._problems[kind], f"{where(row)} {part}".rstrip(), found)
 
-    def _bad(self, fault: RecordError, where: str) -> None:
+    def _bad(self, fault: RecordError, row: int, where: Where) -> None:
+        self._wrong.add(row)
         message = f"rows that cannot be used: {fault.reason}"
-        self._tally.add(fault.reason, Problem("error", message, fault.hint or _ADVICE), where, fault.found)
+        self._tally.add(fault.reason, Problem("error", message, fault.hint or _ADVICE), where(row), fault.found)
 
     def _unused(self, name: str, where: str) -> None:
         self._tally.add(f"unused field {name}", Problem("note", f"the field {name!r} is not used", _UNUSED), where)

@@ -31,7 +31,7 @@ PROBLEMS = {
     "stop not learned": Problem(
         "error",
         "an answer is learned without the token that ends it: the model would not learn to stop",
-        "use the training variant of the template (variant='training'), or put the stop token inside {% generation %}",
+        "pass variant='training' (a built-in format), or put the stop token inside {% generation %}",
     ),
     "double beginning": Problem(
         "error",
@@ -72,6 +72,11 @@ PROBLEMS = {
         "note",
         "rows that end with a turn that nobody answers",
         "nothing is learned of that turn: leave it out, or the answer is missing",
+    ),
+    "left out": Problem(
+        "warning",
+        "rows that the settings leave out",
+        "nothing is learned of them: look at truncation= and untrained=",
     ),
     "unknown id": Problem(
         "error",

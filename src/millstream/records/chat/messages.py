@@ -31,6 +31,7 @@ EMPTY = "empty conversation"
 NO_ASSISTANT = "no assistant turn"
 UNKNOWN_ROLE = "unknown role"
 BESIDES = frozenset({"tools", "chat_template_kwargs", *COLUMNS.values()})
+_SPEAKERS = ("user", "assistant")
 _MAY_LACK_CONTENT = ("tool_calls", "function_call", *NAMES)
 
 
@@ -67,7 +68,7 @@ def message_in(value: object, where: str, how: Options, media: Mentioned) -> Mes
         raise unknown_role(name, where, how)
     if "content" not in message and all(message.get(each) is None for each in _MAY_LACK_CONTENT):
         raise RecordError(
-            "missing field", f"{where} has no 'content' (it has {names_of(message)})", hint="it may be null or empty"
+            "missing field", f"{where} has no 'content' (it has {names_of(message)})", hint="it may be empty"
         )
     return message_of(how.role_of[name], message.get("content"), message, where, how, media)
 
@@ -77,7 +78,8 @@ def message_of(role: str, content: Any, fields: Row, where: str, how: Options, m
     if len(fields) == 2 and type(content) is str and not how.inline_think:
         return Message(role, text(content, f"{where}.content"))
     stretches: list[Stretch] = []
-    if content is None:
+    is_null = content is None
+    if is_null:
         content = ""
     elif isinstance(content, list | tuple):
         content, stretches = joined_parts(content, f"{where}.content", media)
@@ -92,6 +94,10 @@ def message_of(role: str, content: Any, fields: Row, where: str, how: Options, m
     calls = calls_of(fields, where)
     if calls and role != "assistant":
         raise RecordError("misplaced call", f"{where} is by {role} and calls a tool", hint="only the assistant does")
+    if is_null and role in _SPEAKERS and not (calls or reasoning):
+        raise RecordError(
+            "null content", f"{where}.content is null", hint='leave the row out, or write "" if nothing is meant'
+        )
     return Message(
         role,
         content,

@@ -11,6 +11,11 @@ from millstream.records.chat.detect import UNKNOWN, chat_format, detect
 from millstream.records.chat.fields import MISSING, Row, names_of, wrong
 from millstream.records.chat.options import Options
 
+ONE_FORMAT = (
+    "the first row of a file, or format=, says what its rows are; files may differ from each other: put these rows "
+    "into a file of their own"
+)
+
 
 class RowParser:
     """Reads the rows of one file, which all have one format: `format`, or that of the first row.
@@ -23,7 +28,7 @@ class RowParser:
     (Document(text='Once upon a time'), 'text')
     >>> parser.parse({"prompt": "2+2?", "completion": "4"})
     Traceback (most recent call last):
-    millstream.errors.RecordError: missing field: the row has no 'text' (it has 'prompt', 'completion')
+    millstream.errors.RecordError: missing field: the row has no 'text' ...: it is a row of completion in a file of text
     ...
     """
 
@@ -46,6 +51,10 @@ class RowParser:
             if absent and error.reason in (MISSING, UNKNOWN):
                 found = f"the row has no {', '.join(absent)} (it has {names_of(row)})"
                 raise RecordError(MISSING, found, hint="columns= names the fields as they are in the rows") from None
+            other = _format_of(row) if error.reason == MISSING else None
+            if other not in (None, self.format):
+                found = f"{error.found}: it is a row of {other} in a file of {self.format}"
+                raise RecordError(MISSING, found, hint=ONE_FORMAT) from None
             raise
 
     def _parsed(self, row: Row) -> ChatRow:
@@ -77,3 +86,11 @@ def _renamed(row: Row, columns: Mapping[str, str | None]) -> Row:
     gone = {*columns, *columns.values()}
     kept = {name: value for name, value in row.items() if name not in gone}
     return kept | {ours: row[theirs] for ours, theirs in columns.items() if theirs is not None and theirs in row}
+
+
+def _format_of(row: Row) -> str | None:
+    """The format of a row by itself; None if its fields do not say."""
+    try:
+        return detect(row)
+    except RecordError:
+        return None

@@ -11,7 +11,7 @@ from millstream.errors import RecordError
 from millstream.records.chat.conversation import Document, Stepwise, Tokens
 from millstream.records.chat.fields import Row, flag, items, needed, text, wrong
 from millstream.records.chat.options import Options
-from millstream.records.chat.weights import MOST
+from millstream.records.chat.weights import MOST, bad_weight
 
 NO_LABEL = -100
 LENGTHS = "lengths differ"
@@ -60,9 +60,13 @@ def tokens_row(row: Row, how: Options) -> Tokens:
     for name in MASKS:
         if row.get(name) is not None:
             mask = _same_length(_column(row[name], name, "iufb"), name, ids)
-            if not (np.isfinite(mask) & (mask >= 0) & (mask <= MOST)).all():
-                raise RecordError("bad weight", f"{name} holds other values", hint=f"they are from 0 to {MOST:,.0f}")
+            outside = ~((mask >= 0) & (mask <= MOST))
+            if outside.any():
+                place = int(np.flatnonzero(outside)[0])
+                raise bad_weight(f"{name}[{place}] is {mask[place]}")
             weights *= mask
+    if (heaviest := weights.max()) > MOST:
+        raise bad_weight(f"the masks together weigh a token {heaviest:g}")
     if row.get("attention_mask") is not None:
         attention = _same_length(_column(row["attention_mask"], "attention_mask", "iufb"), "attention_mask", ids)
         if not (attention == 1).all():

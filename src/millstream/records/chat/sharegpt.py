@@ -42,7 +42,7 @@ def turn_in(value: object, where: str, how: Options, media: Mentioned) -> Messag
     name, said = needed(turn, "from", where), needed(turn, "value", where)
     if name == CALL:
         fields: dict[str, Any] = {**turn, "tool_calls": None, CALL: None}
-        message = message_of("assistant", None, fields, where, how, media)
+        message = message_of("assistant", "", fields, where, how, media)
         calls = written_calls(said, f"{where}.value")
         return Message("assistant", "", message.reasoning, calls, message.name, None, message.weight)
     role = (how.role_of.get(name) or NAMES.get(name)) if isinstance(name, str) else None

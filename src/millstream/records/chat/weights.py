@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import isfinite
 from typing import Any
 
 from millstream.errors import RecordError
 from millstream.records.chat.conversation import Stretch
 from millstream.records.chat.fields import Row, flag, items, mapping, needed, shown, wrong
 
-MOST = 1e6
+MOST = 75
+"""The greatest weight: what a token of a store can hold (millstream.store.weights)."""
 _NUMBERS = ("weight", "loss_scale")
 _YES = ("train", "training", "loss")
 _NO = "masked"
@@ -49,18 +49,23 @@ def weight_of(row: Row, where: str) -> float | None:
 
 
 def number(value: object, where: str) -> float:
-    """A weight: finite, not negative, not absurd.
+    """A weight: finite, not negative, and not more than a store can hold.
 
     >>> number(-1, "weight")
     Traceback (most recent call last):
     millstream.errors.RecordError: bad weight: weight is -1
-      hint: weights are numbers from 0 to 1,000,000
+      hint: weights are numbers from 0 to 75; scale them all down
     """
     if not isinstance(value, int | float):
         raise wrong(where, value, "a number")
-    if not (isfinite(value) if isinstance(value, float) else True) or not 0 <= value <= MOST:
-        raise RecordError("bad weight", f"{where} is {shown(value)}", hint=f"weights are numbers from 0 to {MOST:,.0f}")
+    if not 0 <= value <= MOST:  # nor is what is not a number
+        raise bad_weight(f"{where} is {shown(value)}")
     return float(value)
+
+
+def bad_weight(found: str) -> RecordError:
+    """Say that a weight is none that a token can have."""
+    return RecordError("bad weight", found, hint=f"weights are numbers from 0 to {MOST}; scale them all down")
 
 
 def stretches_of(row: Row, content: str, where: str) -> tuple[Stretch, ...]:
