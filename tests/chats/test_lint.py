@@ -349,7 +349,7 @@ def loaded(rows: list[dict[str, Any]], how: dict[str, Any]) -> EncodedBlock:
         decided.limit,
         decided.kind or "chat",
         explode=decided.explode,
-        ignore_media=decided.media == "ignore",
+        media=decided.media,
     )
 
 

@@ -125,7 +125,7 @@ def test_trimmed_offsets_hide_the_space_that_a_token_takes_from_the_prompt() -> 
 def test_a_document_is_trained_whole_and_ends() -> None:
     for policy in ("explicit", "last"):
         row = Encoder(bpe()).encode([Document("the mill")], policy=_policy(policy)).rows[0][0]
-        assert show(row, bpe().decode) == "⟦the mill<|endoftext|>⟧"
+        assert show(row, bpe().decode) == "the⟦ mill<|endoftext|>⟧"
 
 
 def test_tokens_of_elsewhere_pass_through() -> None:

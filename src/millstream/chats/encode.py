@@ -32,6 +32,7 @@ from millstream.records.chat.conversation import ChatRow, Completion, Conversati
 from millstream.tokens import Tokenizer
 
 STRADDLERS = "straddlers"
+REASONING_LEFT_OUT = "reasoning left out"
 UNRENDERED = "cannot be rendered"
 Boundary: TypeAlias = Literal["whole", "split"]
 _log = logging.getLogger("millstream.chats")
@@ -160,6 +161,7 @@ class Encoder:
             if not isinstance(row, Tokens):
                 with encoded.blaming(at):
                     rendered[at] = self._render(row)
+                    encoded.counts[REASONING_LEFT_OUT] += _reasoning_left_out(row, rendered[at])
         made = self._each(rows, rendered, policy, encoded)
         for at, row in enumerate(rows):
             if isinstance(row, Tokens):
@@ -255,6 +257,14 @@ class Encoder:
     def _eos(self) -> str:
         """How the end of a document is spelled; "" if the tokenizer has no token for it."""
         return next((text for text, id in self.control_ids.items() if id == self.tokenizer.eos_id), "")
+
+
+def _reasoning_left_out(row: ChatRow, rendered: Rendered) -> int:
+    """How many messages of a row have reasoning that its template does not write, as many do in earlier turns."""
+    if not isinstance(row, Conversation):
+        return 0
+    thinking = {at for at, message in enumerate(row.messages) if message.reasoning}
+    return len(thinking - {piece.message for piece in rendered if piece.kind == Kind.reasoning}) if thinking else 0
 
 
 def _untrained_hint(policy: Policy, *, truncated: bool) -> str:

@@ -12,7 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, Protocol, TypedDict, get_args
 
 import numpy as np
@@ -68,8 +68,6 @@ class EngineTokenizer(ABC):
 
     reference: str
     """The name of the library whose ids are right by definition."""
-    vocabulary: str
-    """The fingerprint of the vocabulary alone, whatever special tokens in a text become."""
     extends: str | None = None
     """The vocabulary that control tokens were added to, to make this one; its ids are as they were."""
 
@@ -115,10 +113,20 @@ class EngineTokenizer(ABC):
         fast = self._choose().fast
         return self._reference_flat(text, ends) if fast is None else fast.encode_flat(text, ends)
 
-    def _marked(self, fingerprint: str) -> str:
-        """The fingerprint of a vocabulary, and of what special tokens in a text become."""
-        self.vocabulary = fingerprint
-        return fingerprint if self.special_in_text == "text" else fingerprint_of([fingerprint, self.special_in_text])
+    @cached_property
+    def vocabulary(self) -> str:
+        """The fingerprint of the vocabulary alone, whatever special tokens in a text become."""
+        return self._vocabulary()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal when two tokenizers give the same ids: the vocabulary, and what special tokens in a text become."""
+        own = self.vocabulary
+        return own if self.special_in_text == "text" else fingerprint_of([own, self.special_in_text])
+
+    @abstractmethod
+    def _vocabulary(self) -> str:
+        """The fingerprint of the vocabulary, made when somebody asks."""
 
     def __getstate__(self) -> dict[str, Any]:
         """An engine is proven anew where it is unpickled."""

@@ -89,10 +89,8 @@ class HuggingFaceTokenizer(EngineTokenizer):
             return True
         return bool(own.continuing_subword_prefix or own.end_of_word_suffix) or len(own.tokenize(token)) < 2
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Equal when two tokenizers give the same ids."""
-        return self._marked(fingerprint_of_definition(self.definition))
+    def _vocabulary(self) -> str:
+        return fingerprint_of_definition(self.definition)
 
     @cached_property
     def vocab_size(self) -> int:

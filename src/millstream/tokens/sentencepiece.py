@@ -39,9 +39,11 @@ class SentencePieceTokenizer(EngineTokenizer):
         self.vocab_size: int = own.vocab_size()
         self.eos_id = _known(own.eos_id())
         self.pad_id = _known(own.pad_id())
-        self.fingerprint = self._marked(hashlib.blake2b(model, digest_size=16).hexdigest())
         self._model = model if self.special_in_text == "text" else with_control_symbols_found(model)
         self._processor: Any = _processor(self._model)
+
+    def _vocabulary(self) -> str:
+        return hashlib.blake2b(self._own_model, digest_size=16).hexdigest()
 
     @classmethod
     def from_file(cls, path: str | Path, **how: Unpack[How]) -> SentencePieceTokenizer:

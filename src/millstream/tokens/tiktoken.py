@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -46,12 +45,10 @@ class TiktokenTokenizer(EngineTokenizer):
         except KeyError:
             self.eos_id = None
 
-    @cached_property
-    def fingerprint(self) -> str:
-        """Equal when two tokenizers give the same ids."""
+    def _vocabulary(self) -> str:
         own = self._encoding
         ranks = {token.hex(): rank for token, rank in own._mergeable_ranks.items()}
-        return self._marked(fingerprint_of([own._pat_str, ranks, own._special_tokens]))
+        return fingerprint_of([own._pat_str, ranks, own._special_tokens])
 
     @classmethod
     def from_name(cls, name: str, **how: Unpack[How]) -> TiktokenTokenizer:
