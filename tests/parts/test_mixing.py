@@ -40,8 +40,8 @@ def test_documents_stay_whole_and_keep_their_origins_in_a_keyed_order(
         order = SampleOrder(len(texts), seed=seed, name="\0mixing").at(np.arange(len(texts)), epoch=number)
         texts = [texts[int(place)] for place in order]
 
-    group = mixed(held(parts), Mixing(seed), number)
+    groups = list(mixed(held(parts), Mixing(seed), number))
 
-    starts = [0, *group.ends.tolist()]
-    assert [group.tokens[a:b].tolist() for a, b in pairwise(starts)] == [text for text, _ in texts]
-    assert group.origins.tolist() == [origin for _, origin in texts]
+    found = [group.tokens[a:b].tolist() for group in groups for a, b in pairwise([0, *group.ends.tolist()])]
+    assert found == [text for text, _ in texts]
+    assert [origin for group in groups for origin in group.origins.tolist()] == [origin for _, origin in texts]

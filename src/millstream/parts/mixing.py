@@ -6,6 +6,7 @@ before they are written: those of a few parts at first, so that training starts 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from millstream.parts.part import Part
 from millstream.store.origin import numbered
 
 MOST_PARTS = 16
-_AT_ONCE = 1 << 16
+_AT_ONCE = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -49,36 +50,35 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The documents of several parts, mixed: tokens end to end, and where each came from."""
+    """Some documents of several parts, mixed: tokens end to end, and where each came from."""
 
     tokens: NDArray[np.uint32]
     ends: NDArray[np.int64]
     origins: NDArray[np.int64]
 
 
-def mixed(held: list[Held], mixing: Mixing, number: int) -> Group:
-    """Mix the documents of some parts; which order that is follows from the seed and the number of the group."""
-    seed, unit = mixing.seed, mixing.unit
+def mixed(held: list[Held], mixing: Mixing, number: int) -> Iterator[Group]:
+    """Mix the documents of some parts; which order that is follows from the seed and the number of the group.
+
+    The documents come some thousand at a time, so that nothing of the size of the group is made beside the parts.
+    """
     lengths = np.concatenate([np.diff(each.part.ends, prepend=0) for each in held])
     origins = np.concatenate([numbered(each.part.origins, each.file, each.rows_before) for each in held])
-    if seed is None or not len(lengths):
-        return Group(np.concatenate([each.part.tokens for each in held]), np.cumsum(lengths), origins)
-    units = len(lengths) // unit
-    order = SampleOrder(units, seed=seed, name="\0mixing").at(np.arange(units), epoch=number)
-    order = np.repeat(order * np.uint64(unit), unit) + np.tile(np.arange(unit, dtype=np.uint64), units)
-    return Group(_gathered(held, lengths, order), np.cumsum(lengths[order]), origins[order])
-
-
-def _gathered(held: list[Held], lengths: NDArray[np.int64], order: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """The documents of all parts in some order, end to end; nothing else of their size is made on the way."""
     parts = np.repeat(np.arange(len(held)), [len(each.part.ends) for each in held])
     stops = np.concatenate([each.part.ends for each in held])
-    tokens, filled = np.empty(int(lengths.sum()), np.uint32), 0
+    order = _order(len(lengths), mixing, number)
     for begin in range(0, len(order), _AT_ONCE):
         some = order[begin : begin + _AT_ONCE]
         places = (parts[some], stops[some] - lengths[some], stops[some])
         pieces = [held[part].part.tokens[a:b] for part, a, b in zip(*(p.tolist() for p in places), strict=True)]
-        size = int(lengths[some].sum())
-        np.concatenate(pieces, out=tokens[filled : filled + size])
-        filled += size
-    return tokens
+        yield Group(np.concatenate(pieces), np.cumsum(lengths[some]), origins[some])
+
+
+def _order(documents: int, mixing: Mixing, number: int) -> NDArray[np.int64]:
+    """Which document comes when; those of a unit stay together."""
+    seed, unit = mixing.seed, mixing.unit
+    if seed is None or not documents:
+        return np.arange(documents)
+    units = documents // unit
+    order = SampleOrder(units, seed=seed, name="\0mixing").at(np.arange(units), epoch=number).astype(np.int64)
+    return np.repeat(order * unit, unit) + np.tile(np.arange(unit), units)

@@ -129,9 +129,9 @@ class StoreBuilder:
     def finish_group(self) -> None:
         """Write the documents that wait to be mixed, and let whoever follows see them."""
         if self._mixing is not None and self._held:
-            group = mixed(self._held, self._mixing, self._parts)
+            for group in mixed(self._held, self._mixing, self._parts):
+                self._put(group.tokens, group.ends, group.origins)
             self._held = []
-            self._put(group.tokens, group.ends, group.origins)
             self.origins.checkpoint()
             disk.publish(self._folder / COUNTS, json.dumps(self._ledger.counts).encode())
             self.writer.finish_shard()
