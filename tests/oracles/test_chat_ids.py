@@ -144,10 +144,10 @@ def test_plain_rows_of_a_file_have_the_ids_of_the_original(
     adapted: Any = encoder.tokenizer
     reference = asked("tokenizers").Tokenizer.from_str(adapted.definition)
     lines, texts = [], []
-    for talk, _ in original.conversations(seed=12, count=ROWS):
-        plain = [Message(each.role, each.content) for each in talk.messages if each.role != "tool"]
+    for talk, _ in original.conversations(seed=12, count=2 * ROWS):
+        plain = [_calm(each, encoder) for each in talk.messages if each.role != "tool"]
         chat = Conversation(tuple(plain))
-        if "assistant" not in [each.role for each in plain] or any(_spelled(each.content, encoder) for each in plain):
+        if "assistant" not in [each.role for each in plain] or not original.fits(chat, False):
             continue
         try:
             texts.append(rendered(original, chat, asked=False)[0])
@@ -159,15 +159,17 @@ def test_plain_rows_of_a_file_have_the_ids_of_the_original(
 
     made = encode_block(block, parser, encoder, Limit(untrained="keep"))
 
-    assert len(made.places) > ROWS // 10
+    assert len(made.places) > ROWS // 4
     right = reference.encode_batch([texts[place] for place in made.places.tolist()], add_special_tokens=False)
     for ids, encoding in zip(np.split(made.ids, made.ends[:-1]), right, strict=True):
         assert ids.tolist() == encoding.ids
     assert encoder.shapes is None or encoder.shapes.encode(block.text, block.ends, parser, Limit()) is not None
 
 
-def _spelled(text: str, encoder: Encoder) -> bool:
-    return any(control in text for control in encoder.control_ids)
+def _calm(message: Message, encoder: Encoder) -> Message:
+    """What a message says and nothing else; another text for one that spells a control string."""
+    spells = any(control in message.content for control in encoder.control_ids)
+    return Message(message.role, f"calm 🙂 {len(message.content)}" if spells else message.content)
 
 
 def turn(tokenizer: Tokenizer, row: Supervised, at: int) -> str:
