@@ -1,11 +1,11 @@
 """A mixture in lanes: which source fills a sample of the run, and as which of that source's samples. Pure arithmetic.
 
-Sample k of the run belongs to lane k mod L. The n-th time that a lane takes a source (from 0), it takes sample n * L + lane
-of that source. So whoever owns lane l of the run owns the samples of every source that are l modulo L, and no others.
+Sample k of the run belongs to lane k mod L. The n-th time that a lane takes a source (from 0), it takes sample
+n * L + lane of that source. So whoever owns a lane of the run owns the same lane of every source, and nothing else.
 
-The sources stand in a table of M places, shuffled anew every L blocks; block by block the run goes through the table, and
-after every lcm(L, M) samples one place further. So each block of M samples has each source exactly as often as its quota
-says, and so has each lane in every M of its own samples: counting is arithmetic, and nothing has to be replayed.
+The sources stand in a table of M places, shuffled anew every L blocks; block by block the run goes through the table,
+and after every lcm(L, M) samples one place further. So each block of M samples has each source exactly as often as its
+quota says, and so has each lane in every M of its own samples: counting is arithmetic, and nothing is replayed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_TABLE = 2**20
 
 @dataclass(frozen=True)
 class _Table:
-    """The sources of L * M samples, by lane and place, and how often a lane took the same source before in this table."""
+    """The sources of L * M samples, by lane and place; and how often the lane took the same one before."""
 
     sources: npt.NDArray[np.int32]
     ranks: npt.NDArray[np.int32]
@@ -98,7 +98,7 @@ class LaneMixture:
 
     @cached_property
     def _first_times(self) -> Numbers:
-        """How often each lane would have taken each source before the mixture began: at most once, in a cut first round."""
+        """How often each lane would have taken each source before the mixture began: once, if its round was cut."""
         return np.array([self._used(source, self.start) for source in range(len(self.quotas))])
 
     def _used(self, source: int, sample: int) -> Numbers:
