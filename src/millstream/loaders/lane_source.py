@@ -15,7 +15,6 @@ from millstream.loaders.lane import EpochEnd, Piece, Place, Tokens, Window
 from millstream.loaders.lane_feed import LaneFeed, Reading
 from millstream.loaders.lane_log import Entry
 from millstream.loaders.settings import LoaderSettings
-from millstream.loaders.stream import Stream
 from millstream.loaders.stream_lanes import StreamLanes
 from millstream.parts.policy import BadRecords, KeptAside
 from millstream.parts.prepare import MEMORY_PER_CHUNK, cpus
@@ -41,7 +40,7 @@ class LaneSource:
         threads: int | None,
         ahead: Mapping[str, int],
     ) -> None:
-        self._streams, self._limit = streams, settings.limits.vocab_size
+        self._streams = streams
         cursors = {(name, lane): streams[name].cursor(lane) for name, lane in _by_need(streams, sample)}
         self._windows = {lane: Window(cursor.start) for lane, cursor in cursors.items()}
         policies = {name: lanes.stream.on_bad for name, lanes in streams.items()}
@@ -109,21 +108,23 @@ class LaneSource:
             bad.take(file.name + from_byte, part.bad, rows_before=piece.chunk_start if in_rows else 0)
         if is_new:
             lanes.losses += Counter(each.reason for each in part.bad) + Counter(part.skipped) + Counter(part.reasons)
-        self._check_ids(piece, lanes.stream)
+        _check_ids(piece, lanes)
         if len(part.tokens):
             lanes.log.add(lane, Entry(window.stop, window.stop + len(part.tokens), piece.place))
         window.add(part)
 
-    def _check_ids(self, piece: Piece, stream: Stream) -> None:
-        limit = self._limit
-        if limit is None or limit >= stream.job.tokenizer.vocab_size or not len(piece.part.tokens):
-            return
-        largest = int(piece.part.tokens.max())
-        if largest >= limit:
-            raise SourceError(
-                f"{piece.file.name}: its tokens hold the id {largest}, but the model's vocabulary has {limit} ids",
-                hint="use the model's tokenizer, or enlarge the model's embedding",
-            )
+
+def _check_ids(piece: Piece, lanes: StreamLanes) -> None:
+    """Insist on ids that the model has an embedding for."""
+    limit = lanes.id_limit
+    if limit is None or limit >= lanes.stream.job.tokenizer.vocab_size or not len(piece.part.tokens):
+        return
+    largest = int(piece.part.tokens.max())
+    if largest >= limit:
+        raise SourceError(
+            f"{piece.file.name}: its tokens hold the id {largest}, but the model's vocabulary has {limit} ids",
+            hint="use the model's tokenizer, or enlarge the model's embedding",
+        )
 
 
 def _by_need(streams: Mapping[str, StreamLanes], sample: int) -> list[tuple[str, int]]:

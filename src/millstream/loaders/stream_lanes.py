@@ -19,8 +19,10 @@ Taken = Callable[[int], int]
 class StreamLanes:
     """No threads: whoever reads begins at `cursor(lane)`."""
 
-    def __init__(self, stream: Stream, length: int, own: range, cache_dir: Path | None, taken: Taken) -> None:
-        self.stream, self.length, self.own = stream, length, own
+    def __init__(
+        self, stream: Stream, length: int, own: range, cache_dir: Path | None, taken: Taken, id_limit: int | None
+    ) -> None:
+        self.stream, self.length, self.own, self.id_limit = stream, length, own, id_limit
         self.log = LaneLog(stream.log_folder(cache_dir))
         self.lane_tokens: dict[int, int] = {}
         """Tokens of an epoch of each lane, where one was counted."""

@@ -30,7 +30,8 @@ class StreamRun(LaneRun):
         super().__init__(settings, {**row_facts, "chunk_size": length})
         self.stream, self.length = stream, length
         own = range(settings.rank, stream.lanes, settings.world_size)
-        self.lanes = StreamLanes(stream, length, own, settings.cache_dir, self._taken)
+        limit = settings.limits.vocab_size
+        self.lanes = StreamLanes(stream, length, own, settings.cache_dir, self._taken, limit)
         self.restart()
 
     def _taken(self, lane: int) -> int:

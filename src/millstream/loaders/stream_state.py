@@ -96,20 +96,21 @@ def read_lanes(part: Any, lanes: int, length: int, taken: Callable[[int], int]) 
     return read
 
 
-def check_data(saved: Any, found: Mapping[str, Any]) -> None:
+def check_data(saved: Any, found: Mapping[str, Any], what: str = "this") -> None:
     """Refuse to go on over other data, or with another way from the data to its tokens."""
     if not isinstance(saved, Mapping):
         raise StateError("the state does not say which data it is about", hint=DAMAGED)
     changed = [f"{key}: {saved.get(key)} then, {value} now" for key, value in found.items() if saved.get(key) != value]
     if changed:
         raise FingerprintError(
-            f"this is not the stream that the state was saved for ({'; '.join(changed)})",
+            f"{what} is not what the state was saved for ({'; '.join(changed)})",
             hint="stream the same files with the same tokenizer, recipe and settings, or start a new run on these",
         )
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join the states of all ranks of a stream at one step, so that any number of ranks goes on without reading again.
+    """Join the states of all ranks of a stream, or of a mixture that has one, at one step, so that any number of ranks
+    goes on without reading again.
 
     >>> one = {"sample": 2, "cursors": [[0, 1, 0, 7], [0, 0, 0, 96]], "lane_tokens": [None, None]}
     >>> other = {"sample": 2, "cursors": [[0, 0, 0, 96], [0, 2, 0, 9]], "lane_tokens": [None, 40]}
@@ -118,20 +119,39 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     if not states:
         raise StateError("there are no states to merge", hint="pass the state_dict() of every rank")
-    first, own = states[0], ("cursors", "lane_tokens")
+    first, own = states[0], ("cursors", "lane_tokens", "streams")
     for state in states:
-        if not all(isinstance(state.get(key), list) and len(state[key]) == len(first[key]) for key in own):
-            raise StateError("only the states of a stream are merged", hint="states of stores are equal on all ranks")
         differing = [key for key in first if key not in own and first[key] != state.get(key)]
         if differing:
             raise StateError(
                 f"these states differ in {', '.join(differing)}", hint="merge the states of all ranks at the same step"
             )
-    places = zip(*(state["cursors"] for state in states), strict=True)
-    nearest = [min(lane, key=lambda cursor: cursor[-1]) for lane in places]
-    counted = zip(*(state["lane_tokens"] for state in states), strict=True)
-    tokens = [next((count for count in lane if count is not None), None) for lane in counted]
-    return {**first, "cursors": nearest, "lane_tokens": tokens}
+    if not isinstance(first.get("streams"), Mapping):
+        return {**first, **_merge_lanes(states)}
+    parts = {name: [_part(state, name) for state in states] for name in first["streams"]}
+    return {**first, "streams": {name: _merge_lanes(lanes) for name, lanes in parts.items()}}
+
+
+def _part(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    streams = state.get("streams")
+    part = streams.get(name) if isinstance(streams, Mapping) else None
+    return part if isinstance(part, Mapping) else {}
+
+
+def _merge_lanes(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of each lane, the place that lies nearest, and the tokens of an epoch if one of them knows."""
+    first, own = parts[0], ("cursors", "lane_tokens")
+    for part in parts:
+        if not all(isinstance(each.get(key), list) for each in (first, part) for key in own) or any(
+            len(part[key]) != len(first[key]) for key in own
+        ):
+            raise StateError("only the states of a stream are merged", hint="states of stores are equal on all ranks")
+    places = zip(*(part["cursors"] for part in parts), strict=True)
+    counted = zip(*(part["lane_tokens"] for part in parts), strict=True)
+    return {
+        "cursors": [min(lane, key=lambda cursor: cursor[-1]) for lane in places],
+        "lane_tokens": [next((count for count in lane if count is not None), None) for lane in counted],
+    }
 
 
 def _counts(value: Any, length: int) -> list[int]:
