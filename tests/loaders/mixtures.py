@@ -42,8 +42,9 @@ class Source:
     def open(self, **given: Any) -> PretrainDataLoader | StreamDataLoader | ConversationDataLoader:
         """Open a loader over it alone; rows are as long as conversations need them, where there are any."""
         shared = {"framework": "numpy", "pad_id": 0, **given}
+        chat = {key: shared.pop(key) for key in ("loss", "accumulation") if key in shared}
         if isinstance(self.data, Chats):
-            return self.data.loader(**{key: value for key, value in shared.items() if key != "chunk_size"})
+            return self.data.loader(**{key: value for key, value in shared.items() if key != "chunk_size"}, **chat)
         if self.streaming:
             return stream(self.data, cut=self.cut, **shared)
         return PretrainDataLoader(_store(self.data), tokenizer=TOKENIZER, **{"chunk_size": LENGTH, **shared})
@@ -73,9 +74,8 @@ def _has_rows(source: Source) -> bool:
 
 def mixed(sources: Sources, *, members: Mapping[str, Any] | None = None, **given: Any) -> MixedStreamDataLoader:
     """Mix sources; `members` are settings of the mixed loaders."""
-    parts = {
-        name: (source.open(rank=0, world_size=1, **members or {}), source.weight) for name, source in sources.items()
-    }
+    how = {"rank": 0, "world_size": 1, "seed": 3, **(members or {})}
+    parts = {name: (source.open(name=name, **how), source.weight) for name, source in sources.items()}
     loader: Any = MixedDataLoader(parts, **{"framework": "numpy", "mix_block": BLOCK, "seed": 3, **given})
     assert isinstance(loader, MixedDataLoader)
     return cast(MixedStreamDataLoader, loader)
