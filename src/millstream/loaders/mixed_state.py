@@ -102,7 +102,6 @@ def read(state: Mapping[str, Any], seed: int, epochs: Epochs) -> MixedState:
         raise StateError("the state does not say which data it is about", hint=DAMAGED)
     try:
         mixed = Blends(lanes, seed, tuple(blends))
-        mixed.at([sample])
     except OrderError as error:
         raise StateError(f"a mixture of the state is impossible: {error}", hint=DAMAGED) from None
     return MixedState(step, sample, phases, mixed, Kept(dict(data), dict(streams)))

@@ -53,6 +53,9 @@ class Blends:
     seed: int
     all: tuple[Blend, ...]
 
+    def __post_init__(self) -> None:
+        _ = self._mixtures  # what is impossible is refused now
+
     def change(self, sample: int, quotas: Mapping[str, int]) -> Blends:
         """Mix in another way from a sample on; what lay behind it is forgotten."""
         past = tuple(blend for blend in self.all if blend.start < sample)
