@@ -313,6 +313,8 @@ void register_gather(nb::module_& m) {
                    "device='cpu', writable=False)], rows: int = 0, step_weight: tuple[int, int, int] = (0, 0, 0)) -> Batch | None"),
            "A batch of rows, filled up to `rows`; None when the user holds all that the budget allows. Sample r of a source "
            "without a store is row r of `lent`.")
+      .def("batch_bytes", [](const Gatherer& self, std::size_t rows) { return self.gather.layout(rows).bytes(); }, "rows"_a,
+           "Bytes of the buffer of a batch of so many rows.")
       .def("weigh", &weigh, "sources"_a, "samples"_a,
            "Targets of rows, what they weigh in hundredths, and segments that have any. Lent rows need not be there yet.");
 }

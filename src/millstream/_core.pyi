@@ -343,6 +343,9 @@ class Gather:
         A batch of rows, filled up to `rows`; None when the user holds all that the budget allows. Sample r of a source without a store is row r of `lent`.
         """
 
+    def batch_bytes(self, rows: int) -> int:
+        """Bytes of the buffer of a batch of so many rows."""
+
     def weigh(self, sources: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], samples: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[int, int, int]:
         """
         Targets of rows, what they weigh in hundredths, and segments that have any. Lent rows need not be there yet.

@@ -194,6 +194,21 @@ def test_seek_goes_back_to_what_was_delivered_and_not_forward() -> None:
         assert loader.next().input_ids.tolist() == rows[0]
 
 
+def test_a_run_that_goes_back_behind_a_change_goes_on_with_what_it_is_now(tmp_path: Path) -> None:
+    with mixed(THREE, batch_size=BLOCK, cache_dir=tmp_path) as loader:
+        loader.next(), loader.next()
+        state = loader.state_dict()
+    with mixed({"web": TWO["web"]}, batch_size=BLOCK, cache_dir=tmp_path) as loader:
+        loader.load_state_dict(state)
+        loader.next()
+        loader.seek(1)
+        assert set(loader.next().metadata["source"]) == {"web"}
+        rows = [row.sample for row in loader.explain(1)]
+    with mixed(THREE, batch_size=BLOCK, cache_dir=tmp_path) as loader:
+        before = [row.sample for row in loader.explain(0) if row.source == "web"]
+    assert len({*before, *rows}) == len(before) + len(rows)
+
+
 def test_a_batch_that_did_not_reach_the_trainer_is_given_again() -> None:
     failing = [True]
 

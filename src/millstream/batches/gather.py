@@ -81,6 +81,10 @@ class Gatherer:
         """Bytes of all buffers, also of those in the user's hands."""
         return self._budget.used_bytes
 
+    def held_bytes(self, rows: int) -> int:
+        """What batches of so many rows take: one in the user's hands, and those that are kept for reuse."""
+        return 3 * self._gather.batch_bytes(rows)
+
     def batch(
         self,
         sources: Sequence[int],

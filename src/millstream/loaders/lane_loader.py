@@ -78,9 +78,15 @@ class LaneDataLoader(RunningLoader):
             self._source, self._rows, self._process = None, self._new_rows(), os.getpid()
         if self._source is None:
             self._agreement.check(self.plan_fingerprint)
-            run = self._run
-            ahead = run.ahead(self._prefetch)
-            source = LaneSource(run.streams, self.settings, sample=run.sample, threads=self._threads, ahead=ahead)
+            run, settings = self._run, self.settings
+            source = LaneSource(
+                run.streams,
+                settings,
+                sample=run.sample,
+                threads=self._threads,
+                ahead=run.ahead(self._prefetch),
+                batch_bytes=self._rows.gatherer.held_bytes(run.rows // settings.world_size),
+            )
             self._last_wish = weakref.finalize(self, source.close)
             self._source = source
         return self._source

@@ -39,6 +39,7 @@ class LaneSource:
         sample: int,
         threads: int | None,
         ahead: Mapping[str, int],
+        batch_bytes: int,
     ) -> None:
         self._streams = streams
         cursors = {(name, lane): streams[name].cursor(lane) for name, lane in _by_need(streams, sample)}
@@ -55,7 +56,7 @@ class LaneSource:
                 for (name, lane), cursor in cursors.items()
             },
             threads=threads,
-            budget_bytes=_share(settings.memory_budget, threads, streams.values()),
+            budget_bytes=_share(settings.memory_budget, threads, streams.values(), batch_bytes),
         )
 
     def tokens(self, name: str, sample: int) -> Tokens:
@@ -133,21 +134,25 @@ def _by_need(streams: Mapping[str, StreamLanes], sample: int) -> list[tuple[str,
     return sorted(lanes, key=lambda lane: (lane[1] - sample) % streams[lane[0]].stream.lanes)
 
 
-def _share(budget: int | None, threads: int, streams: Collection[StreamLanes]) -> int | None:
-    """Up to where a budget is for reading ahead: the rest is for the chunks that threads are at, and for one chunk of
-    each lane, which is read when a row needs it however full the lanes are."""
+def _share(budget: int | None, threads: int, streams: Collection[StreamLanes], batch_bytes: int) -> int | None:
+    """Up to where a budget is for reading ahead.
+
+    The rest is for batches, for the chunks that threads are at, and for one chunk of each lane, which is read when a row
+    needs it however full the lanes are.
+    """
     if budget is None:
         return None
     chunk_bytes = max(each.stream.job.reading.chunk_bytes for each in streams)
     working, lanes = threads * MEMORY_PER_CHUNK * chunk_bytes, sum(len(each.own) for each in streams)
     least = sum(len(each.own) * _piece_bytes(each.stream.job) for each in streams)
-    if budget < working + least:
+    needed = working + least + batch_bytes
+    if budget < needed:
         raise BudgetError(
-            f"memory_budget is {budget:,} bytes; {threads} threads at chunks of {chunk_bytes:,} bytes take {working:,}"
-            f" and {lanes} lanes {least:,}",
-            hint=f"pass memory_budget={working + least} or more, fewer threads, or reading={{'chunk_bytes': …}}",
+            f"memory_budget is {budget:,} bytes; {threads} threads at chunks of {chunk_bytes:,} bytes take {working:,},"
+            f" {lanes} lanes {least:,} and batches {batch_bytes:,}",
+            hint=f"pass memory_budget={needed} or more, fewer threads, or reading={{'chunk_bytes': …}}",
         )
-    return budget - working - least
+    return budget - needed
 
 
 def _piece_bytes(job: Job) -> int:

@@ -101,6 +101,11 @@ class MixedStreamRun(LaneRun):
         """The samples of a step, on all ranks."""
         return span_of(step, self.phases, self.epochs)
 
+    def seek(self, step: int) -> None:
+        """Go to a step whose places the log knows, and go on from there with the present sources and weights."""
+        super().seek(step)
+        self.blends = self.blends.change(self.sample, self.quotas)
+
     def state(self) -> dict[str, Any]:
         """Describe where the run stands, with the places of this rank's lanes; those of others may lie far behind."""
         data = {

@@ -161,6 +161,7 @@ class MixedStreamDataLoader(LaneDataLoader):
             "loss": None if mixture.loss is None else [mixture.loss.mean_of, mixture.loss.accumulation],
             "step": run.step,
             "sample": run.sample,
+            "lanes": run.blends.lanes,
             "mixtures": state["blends"],
         }
 

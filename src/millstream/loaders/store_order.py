@@ -27,7 +27,7 @@ class StoreOrder:
         """The sample of each use, counted from the beginning of the run."""
         epochs, places = np.divmod(uses, self.samples)
         found = np.empty(len(uses), np.uint64)
-        for epoch in np.unique(epochs).tolist():
+        for epoch in set(epochs.tolist()):
             here = epochs == epoch
             samples = np.empty(int(here.sum()), np.uint64)
             self._order.at(epoch, places[here].astype(np.uint64), samples)

@@ -76,7 +76,7 @@ class LaneMixture:
         numbers, inside = np.divmod(places, self.places)
         sources, times = np.empty_like(places), np.empty_like(places)
         quotas = np.array(self.quotas)
-        for number in np.unique(numbers).tolist():
+        for number in set(numbers.tolist()):
             here = numbers == number
             table = _table(self, number)
             sources[here] = table.sources[lanes[here], inside[here]]
@@ -107,7 +107,7 @@ class LaneMixture:
         taken = -(-(sample - self._origin - lanes) // self.lanes)  # places of each lane
         numbers, inside = np.divmod(np.maximum(taken, 0), self.places)
         used = numbers * self.quotas[source]
-        for number in np.unique(numbers).tolist():
+        for number in set(numbers.tolist()):
             before = np.arange(self.places) < inside[:, None]
             found = ((_table(self, number).sources == source) & before).sum(axis=1)
             used += np.where(numbers == number, found, 0)
