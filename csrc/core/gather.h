@@ -17,18 +17,12 @@
 
 #include "core/assemble.h"
 #include "core/batch.h"
+#include "core/lent.h"
 #include "core/plan.h"
 #include "core/rows.h"
 #include "core/shards.h"
 
 namespace millstream {
-
-// Rows of a source without a store: one token more than the row is long, as its last target, and where documents begin in it.
-// Row r is tokens [r * (length + 1), …); its boundaries are [r == 0 ? 0 : boundary_ends[r - 1], boundary_ends[r]).
-struct LentRows {
-  std::span<const std::uint32_t> tokens, boundaries;
-  std::span<const std::uint64_t> boundary_ends;  // none: no documents begin inside the rows
-};
 
 class Gather {
  public:
@@ -97,7 +91,7 @@ class Gather {
             const std::atomic<bool>& stopping) const {
     const auto samples = batch.layout().rows / rows_of_a_sample();
     if (plan.size() > samples) throw std::invalid_argument("more rows than the batch has room for");
-    check(lent);
+    lent.check(shape_.length);
     batch.facts = {};
     Finders finders(sources_.size());  // what they find stays mapped while they live
     find_rows(plan, &lent, batch.facts, finders, scratch, stopping);
@@ -183,34 +177,13 @@ class Gather {
     found.source = source;
     found.whole = {nullptr, static_cast<std::uint32_t>(shape_.length), true};
     if (lent == nullptr) return found;
-    if (sample >= lent->tokens.size() / (shape_.length + 1)) throw std::out_of_range("there is no such lent row");
-    found.whole.tokens = lent->tokens.data() + sample * (shape_.length + 1);
-    if (sources_[source].documents != Documents::isolate || lent->boundary_ends.empty()) return found;
-    const auto begin = sample == 0 ? 0 : lent->boundary_ends[sample - 1];
-    const auto own = lent->boundaries.subspan(begin, lent->boundary_ends[sample] - begin);
+    found.whole.tokens = lent->row(sample, shape_.length);
+    if (sources_[source].documents != Documents::isolate) return found;
+    const auto boundaries = lent->boundaries_of(sample);
     found.first_boundary = scratch.boundaries.size();
-    found.boundaries = own.size();
-    scratch.boundaries.insert(scratch.boundaries.end(), own.begin(), own.end());
+    found.boundaries = boundaries.size();
+    scratch.boundaries.insert(scratch.boundaries.end(), boundaries.begin(), boundaries.end());
     return found;
-  }
-
-  // Segments are cut at boundaries without looking at them again.
-  void check(const LentRows& lent) const {
-    const auto rows = lent.tokens.size() / (shape_.length + 1);
-    if (lent.tokens.size() != rows * (shape_.length + 1)) throw std::invalid_argument("a lent row has one token more than its length");
-    if (!lent.boundary_ends.empty() && lent.boundary_ends.size() != rows)
-      throw std::invalid_argument("lent rows need as many ends of boundaries");
-    std::uint64_t begin = 0;
-    for (const auto end : lent.boundary_ends) {
-      if (end < begin || end > lent.boundaries.size()) throw std::invalid_argument("the boundaries of lent rows are not in order");
-      std::uint32_t before = 0;
-      for (const auto boundary : lent.boundaries.subspan(begin, end - begin)) {
-        if (boundary <= before || boundary > shape_.length)
-          throw std::invalid_argument("documents of a lent row begin inside it, one after another");
-        before = boundary;
-      }
-      begin = end;
-    }
   }
 
   DataError shrunk(std::size_t row, const RowScratch& scratch) const {

@@ -359,6 +359,9 @@ def test_a_document_needs_the_name_of_its_source() -> None:
             with pytest.raises(LoaderError) as caught:
                 loader.steps_of(0, name)
             assert "books" in follows_its_hint(caught.value)
+    with mixed({"web": TWO["web"]}, batch_size=4) as loader:
+        loader.next()
+        assert loader.steps_of(loader.explain(0)[0].spans[0].document) == [0]
 
 
 def test_all_ranks_compare_the_same_facts() -> None:

@@ -137,8 +137,8 @@ def _by_need(streams: Mapping[str, StreamLanes], sample: int) -> list[tuple[str,
 def _share(budget: int | None, threads: int, streams: Collection[StreamLanes], batch_bytes: int) -> int | None:
     """Up to where a budget is for reading ahead.
 
-    The rest is for batches, for the chunks that threads are at, and for one chunk of each lane, which is read when a row
-    needs it however full the lanes are.
+    The rest is for batches, for the chunks that threads are at, and for one chunk of each lane, which is read when a
+    row needs it however full the lanes are.
     """
     if budget is None:
         return None

@@ -41,17 +41,17 @@ def steps_of(document: int, source: str | None, run: MixedStreamRun) -> list[int
     far.
     """
     names = [*run.streams, *run.stores]
+    if source is None and len(names) == 1:
+        source = names[0]
     if source not in names:
         what = "several sources have a document of this number" if source is None else f"there is no source {source!r}"
         raise LoaderError(what, hint=f"pass source=, one of {', '.join(names)}")
-    first = run.epoch * run.epochs.size
-    stop = run.sample if run.is_endless else first + run.epochs.size
-    uses = (
-        _in_stream(document, run.streams[source]) if source in run.streams else _in_store(document, source, run, stop)
-    )
+    first, in_stream = run.epoch * run.epochs.size, source in run.streams
+    asked = range(first, run.sample if run.is_endless else first + run.epochs.size)
+    uses = _in_stream(document, run.streams[source]) if in_stream else _in_store(document, source, run, asked)
     samples = (run.blends.run_sample(source, use) for use in uses)
-    steps = {step_of(each, run.phases, run.epochs) for each in samples if each is not None and first <= each < stop}
-    if not steps and source in run.streams:
+    steps = {step_of(each, run.phases, run.epochs) for each in samples if each is not None and each in asked}
+    if not steps and in_stream:
         raise not_in_the_log(document)
     return sorted(step for step in steps if step is not None)
 
@@ -61,11 +61,11 @@ def _in_stream(document: int, lanes: StreamLanes) -> set[int]:
     return _explainer(lanes).samples_with(document, epochs)
 
 
-def _in_store(document: int, name: str, run: MixedStreamRun, stop: int) -> Iterator[int]:
-    store = run.stores[name]
-    last = (int(run.blends.taken(name, stop).max()) + 1) * run.blends.lanes
+def _in_store(document: int, name: str, run: MixedStreamRun, asked: range) -> Iterator[int]:
+    store, lanes = run.stores[name], run.blends.lanes
+    first, last = run.blends.taken(name, asked.start).min(), run.blends.taken(name, asked.stop).max()
     for sample in explain.samples_with(document, store.member):
-        yield from store.uses_of(sample, last)
+        yield from store.uses_of(sample, range(int(first) * lanes, int(last) * lanes))
 
 
 def _explainer(lanes: StreamLanes) -> Explainer:

@@ -34,11 +34,11 @@ class StoreOrder:
             found[here] = samples
         return found.astype(np.int64)
 
-    def uses_of(self, sample: int, stop: int) -> Iterator[int]:
-        """The uses of a sample before `stop`, one in each epoch."""
+    def uses_of(self, sample: int, uses: range) -> Iterator[int]:
+        """Which of some uses are those of a sample: one in each epoch."""
         place = np.empty(1, np.uint64)
-        for epoch in range(-(-stop // self.samples)):
+        for epoch in range(uses.start // self.samples, -(-uses.stop // self.samples)):
             self._order.inverse(epoch, np.array([sample], np.uint64), place)
             use = epoch * self.samples + int(place[0])
-            if use < stop:
+            if use in uses:
                 yield use
