@@ -39,6 +39,7 @@ class LaneDataLoader(RunningLoader):
         self._rows = self._new_rows()
         self._process = os.getpid()
         self._past = Counters()
+        self._cut_tokens = 0
 
     @abstractmethod
     def _new_rows(self) -> LaneRows:
@@ -104,15 +105,13 @@ class LaneDataLoader(RunningLoader):
         native = self._rows.batch(names, found, source, filled_to=filled_to, step_weight=self._weight())
         where = Where(run.step, epoch, (0, samples.start), settings.world_size)
         batch = self._delivery.rows(native, where, self._rows.names)
-        self._count(batch)
+        cut = sum(batch.metadata.get("cut_tokens", ()))  # before anybody changes them
         run.advance()
         batch = self._delivery.transformed(batch)
         if self._callbacks.any:
             self._callbacks.delivered(epoch, batch)
+        self._cut_tokens += cut
         return batch
-
-    def _count(self, batch: TrainingBatch) -> None:
-        """Count what a batch left out, before anybody changes it."""
 
     def seek(self, step: int) -> None:
         """Go to a step that the log knows."""
@@ -130,6 +129,7 @@ class LaneDataLoader(RunningLoader):
 
     def _jumped(self) -> None:
         self._stop()
+        self._cut_tokens = 0
         self._callbacks.jumped()
 
     def _stop(self) -> None:

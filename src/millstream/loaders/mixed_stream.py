@@ -72,7 +72,6 @@ class MixedStreamDataLoader(LaneDataLoader):
         )
         whole = any(store.member.shape.whole_documents for store in stores.values())
         delivery = Delivery(mixture.shape, settings, names_rows=True, whole_documents=whole, loss=mixture.loss)
-        self._cut_tokens = 0
         self._weighed: tuple[object, StepWeight] = (None, NO_WEIGHT)
         super().__init__(run, mixture.shape, settings, delivery, threads=threads)
 
@@ -100,13 +99,6 @@ class MixedStreamDataLoader(LaneDataLoader):
             targets, hundredths, segments = (sum(numbers) for numbers in zip(*parts, strict=True))
             self._weighed = update, (targets, hundredths, segments)
         return self._weighed[1]
-
-    def _count(self, batch: TrainingBatch) -> None:
-        self._cut_tokens += sum(batch.metadata.get("cut_tokens", ()))
-
-    def _jumped(self) -> None:
-        self._cut_tokens = 0
-        super()._jumped()
 
     # The run
 

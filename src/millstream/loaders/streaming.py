@@ -108,7 +108,7 @@ class StreamDataLoader(LaneDataLoader):
     @property
     def losses(self) -> dict[str, int]:
         """What this rank left out since the run began or last went elsewhere, by reason."""
-        return {"cut_tokens": 0, **dict(sorted(self._run.lanes.losses.items()))}
+        return {"cut_tokens": self._cut_tokens, **dict(sorted(self._run.lanes.losses.items()))}
 
     def __repr__(self) -> str:
         facts = f"{len(self.stream.found.files)} files, {self.stream.lanes} lanes"
