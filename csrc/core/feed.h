@@ -1,25 +1,15 @@
-// core/feed.h: positions of a phase -> batch. A feed joins a plan with the stores it speaks of. What changes while it fills
-// lies in the batch, in the thread's scratch or behind a lock (which shards are mapped), so any number of threads fill
-// batches of one feed side by side.
+// core/feed.h: positions of a phase -> batch. A feed joins a plan with the stores it speaks of.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
 #include <stdexcept>
-#include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "core/assemble.h"
-#include "core/batch.h"
+#include "core/gather.h"
 #include "core/plan.h"
-#include "core/rows.h"
-#include "core/shards.h"
 
 namespace millstream {
 
@@ -31,271 +21,37 @@ struct FeedScratch {
 class Feed {
  public:
   Feed(std::vector<FeedSource> sources, Plan plan, const FeedShape& shape)
-      : sources_(std::move(sources)), plan_(std::move(plan)), shape_(shape) {
-    if (sources_.size() != plan_.courses().size()) throw std::invalid_argument("a feed needs one store per course");
-    if (std::ranges::any_of(sources_, [](const auto& source) { return source.shards == nullptr; }))
-      throw std::invalid_argument("a feed needs its stores open");
-    for (const auto& source : sources_) {
-      if (source.packing ? !source.whole_documents() : source.documents == Documents::packed)
-        throw std::invalid_argument("packed rows need a packing, and windows of tokens have none");
-      if (source.packing && source.packing->capacity() > shape_.length)
-        throw std::invalid_argument("the bins of a packing are longer than the rows");
-    }
-    if (shape_.id_bytes != 4 && shape_.id_bytes != 8) throw std::invalid_argument("ids have 4 or 8 bytes");
-    if (shape_.length == 0 || shape_.length > (std::size_t{1} << 30)) throw std::invalid_argument("rows of 1 to 2^30 tokens");
+      : gather_(std::move(sources), shape), plan_(std::move(plan)) {
+    if (this->sources().size() != plan_.courses().size()) throw std::invalid_argument("a feed needs one store per course");
+    if (std::ranges::any_of(this->sources(), &FeedSource::lent)) throw std::invalid_argument("a feed needs its stores open");
   }
 
-  const FeedShape& shape() const { return shape_; }
+  const FeedShape& shape() const { return gather_.shape(); }
   const Plan& plan() const { return plan_; }
-  const std::vector<FeedSource>& sources() const { return sources_; }
+  const std::vector<FeedSource>& sources() const { return gather_.sources(); }
 
-  // Room for any batch of so many samples: for all the rows they may have, and all the places.
-  BatchLayout layout(std::size_t samples) const {
-    constexpr std::size_t most_tokens = (std::size_t{1} << 31) - 1;  // segment starts are 32 bits wide
-    const auto most_rows = rows_of_a_sample();
-    const auto length = (sample_tokens() - 1) / most_rows + 1;
-    if (samples > most_tokens / (most_rows * length)) throw std::invalid_argument("a batch has less than 2^31 tokens");
-    return {.rows = samples * most_rows,
-            .length = length,
-            .id_bytes = shape_.id_bytes,
-            .isolated = std::ranges::any_of(sources_, &FeedSource::isolated),
-            .documents = std::ranges::any_of(sources_, &FeedSource::whole_documents),
-            .weighted = shape_.mean == MeanOf::segments || std::ranges::any_of(sources_, [](const auto& source) {
-                          return source.shards->dtype() == Dtype::weighted;
-                        })};
-  }
+  BatchLayout layout(std::size_t samples) const { return gather_.layout(samples); }
 
   // What a FeedScratch may grow to when batches of so many samples are filled.
-  std::size_t scratch_bytes(std::size_t samples) const {
-    std::size_t block_bytes = 0, packing_bytes = 0;
-    bool joins = false;
-    for (const auto& source : sources_) {
-      block_bytes = std::max(block_bytes, source.shards->block_bytes());
-      joins = joins || (source.shards->count() > 1 && !source.whole_documents());
-      if (source.packing) packing_bytes += source.packing->bytes() + samples * source.most_documents * sizeof(Segment);
-    }
-    const bool joined = joins || block_bytes > 0;
-    return plan_.scratch_bytes(samples) +
-           RowScratch::bytes(samples, rows_of_a_sample(), read_tokens(), shape_, isolates(), joined) +
-           DecodedBlocks::bytes(block_bytes) + packing_bytes;
-  }
+  std::size_t scratch_bytes(std::size_t samples) const { return plan_.scratch_bytes(samples) + gather_.scratch_bytes(samples); }
 
   // Adds up what the targets of `count` samples from position `first` on weigh.
   void weigh(std::uint64_t first, std::uint64_t count, StepWeight& weight, FeedScratch& scratch,
              const std::atomic<bool>& stopping) const {
     plan_.rows(first, count, scratch.plan);
-    Finders finders(sources_.size());
-    BatchFacts facts;
-    find_rows(facts, finders, scratch, stopping, RowFinder::For::weighing);
-    if (!stopping) add_weights(weight, scratch);
+    gather_.weigh(scratch.plan.rows, weight, scratch.row, stopping);
   }
 
-  // Fills `batch` with `own` samples from position `first` of the phase on; those that are missing become filler. Weighs
-  // them on the way if asked to: their documents are at hand. Returns early, with a batch that nobody may use, when
-  // `stopping` is set.
+  // Fills `batch` with `own` samples from position `first` of the phase on, and weighs them if asked to.
   void fill(std::uint64_t first, std::uint64_t own, Batch& batch, FeedScratch& scratch,
             const std::atomic<bool>& stopping, bool weighing = false) const {
-    const auto samples = batch.layout().rows / rows_of_a_sample();
-    if (own > samples) throw std::invalid_argument("more rows than the batch has room for");
     plan_.rows(first, own, scratch.plan);
-    batch.facts = {};
-    Finders finders(sources_.size());  // what they find stays mapped while they live
-    find_rows(batch.facts, finders, scratch, stopping);
-    if (stopping) return;
-    batch.facts.rows = scratch.row.rows.size();
-    batch.facts.filler = samples - own;
-    const auto longest = shape_.unit == 0 ? shape_.length : longest_row(scratch.row);
-    batch.reshape(batch.facts.rows + batch.facts.filler, padded_length(longest, shape_.unit, shape_.length));
-    if (shape_.id_bytes == 8) write_rows<std::int64_t>(batch, scratch, stopping);
-    else write_rows<std::int32_t>(batch, scratch, stopping);
-    if (weighing) add_weights(batch.facts.step_weight, scratch);
+    gather_.fill(scratch.plan.rows, {}, batch, scratch.row, stopping, weighing);
   }
 
  private:
-  using Finders = std::vector<std::optional<RowFinder>>;
-  static constexpr std::size_t rows_ahead = 8;
-
-  // Calls `work` with a token of the type that a source is stored in.
-  template <typename Work>
-  auto as_stored(std::size_t source, const Work& work) const {
-    switch (sources_[source].shards->dtype()) {
-      case Dtype::uint16: return work(std::uint16_t{});
-      case Dtype::uint32: return work(std::uint32_t{});
-      case Dtype::weighted: return work(Weighted{});
-      default: return work(std::int32_t{});
-    }
-  }
-
-  // The most rows that a sample has, the most places that they take, and the most tokens that are read for them.
-  std::size_t rows_of_a_sample() const {
-    std::size_t most = 1;
-    for (const auto& source : sources_) most = std::max(most, source.most_rows());
-    return most;
-  }
-
-  std::size_t sample_tokens() const {
-    auto most = shape_.length;
-    for (const auto& source : sources_) most = std::max(most, source.budget());
-    return most;
-  }
-
-  std::size_t read_tokens() const { return sample_tokens() + rows_of_a_sample() - 1; }  // a cut row is followed by a target
-
-  static std::size_t longest_row(const RowScratch& scratch) {
-    std::size_t longest = 0;
-    for (const auto& row : scratch.rows) {
-      std::size_t tokens = row.documents > 0 ? 0 : row.whole.count;
-      for (const auto& document : std::span(scratch.documents).subspan(row.first_document, row.documents)) tokens += document.count;
-      longest = std::max(longest, tokens);
-    }
-    return longest;
-  }
-
-  // Whether some rows are cut where documents end.
-  bool isolates() const {
-    return std::ranges::any_of(sources_, [](const auto& source) { return source.documents == Documents::isolate; });
-  }
-
-  void find_rows(BatchFacts& facts, Finders& finders, FeedScratch& scratch, const std::atomic<bool>& stopping,
-                 RowFinder::For purpose = RowFinder::For::copying) const {
-    scratch.row.reset(scratch.plan.rows.size(), read_tokens(), shape_, isolates());
-    scratch.row.planned.resize(sources_.size());
-    for (const auto& [source, sample] : scratch.plan.rows) {
-      if (stopping.load(std::memory_order_relaxed)) return;
-      auto& finder = finders[source];
-      if (!finder) finder.emplace(sources_[source], source, shape_, scratch.row, purpose);
-      const auto first = scratch.row.rows.size();
-      finder->find(sample);
-      for (auto row = first; row < scratch.row.rows.size(); ++row) facts.cut += scratch.row.rows[row].cut;
-      if (scratch.row.rows.size() <= rows_ahead) prefetch(scratch.row.rows.back().whole.tokens, shape_.length * 2);
-    }
-  }
-
-  DataError shrunk(std::size_t row, const FeedScratch& scratch) const {
-    return sources_[scratch.row.rows[row].source].shards->shrunk(scratch.row.rows[row].shard);
-  }
-
-  // Adds what the targets of all found rows weigh.
-  void add_weights(StepWeight& weight, FeedScratch& scratch) const {
-    volatile std::size_t number = 0;
-    const bool alive = survives([&] {
-      for (std::size_t row = 0; row < scratch.row.rows.size(); ++row) number = row, add_weight(row, weight, scratch);
-    });
-    if (!alive) throw shrunk(number, scratch);
-  }
-
-  // Adds what the targets of a found row weigh: as its index says, else by looking at its tokens.
-  void add_weight(std::size_t number, StepWeight& weight, FeedScratch& scratch) const {
-    const auto& row = scratch.row.rows[number];
-    if (row.weight) return weight.add(*row.weight);
-    as_stored(row.source, [&](auto token) {
-      const auto segments = segments_of<decltype(token)>(row, scratch.row);
-      for (std::size_t i = 0; i < segments.size(); ++i) {
-        const auto known = row.documents > 0 ? scratch.row.weights[row.first_document + i] : std::nullopt;
-        weight.add(known ? *known : weigh_targets<decltype(token)>(segments[i], shape_.labels));
-      }
-    });
-  }
-
-  // Copies all rows under one guard: entering it costs as much as a short row.
-  template <typename Out>
-  void write_rows(Batch& batch, FeedScratch& scratch, const std::atomic<bool>& stopping) const {
-    SegmentStarts starts{batch.starts()};
-    const auto rows = scratch.row.rows.size();
-    volatile std::size_t number = 0;  // readable after a jump out of the copy
-    const bool alive = survives([&] {
-      for (std::size_t row = 0; row < rows && !stopping.load(std::memory_order_relaxed); ++row) {
-        number = row;
-        if (row + rows_ahead < rows) prefetch(scratch.row.rows[row + rows_ahead].whole.tokens, shape_.length * 2);
-        write_row<Out>(batch, row, scratch, &starts);
-      }
-      if (batch.facts.fractional)
-        for (std::size_t row = 0; row < rows; ++row) number = row, weigh(batch, row, scratch);
-    });
-    if (!alive) throw shrunk(number, scratch);
-    for (auto filler = rows; filler < batch.layout().rows; ++filler) write_filler<Out>(batch, filler, &starts);
-    if (batch.layout().isolated) starts.starts[starts.count] = static_cast<std::int32_t>(batch.layout().rows * batch.layout().length);
-    batch.facts.segments = starts.count;
-    batch.facts.longest_segment = starts.longest;
-  }
-
-  template <typename Out>
-  RowSpace<Out> space_of(const Batch& batch, std::size_t number) const {
-    auto* const inputs = reinterpret_cast<Out*>(batch.data()) + number * batch.layout().length;
-    const auto column = batch.layout().column_bytes() / sizeof(Out);
-    return {inputs, inputs + column, batch.layout().isolated ? inputs + 2 * column : nullptr};
-  }
-
-  template <typename Out>
-  void write_row(Batch& batch, std::size_t number, FeedScratch& scratch, SegmentStarts* starts) const {
-    const auto source = scratch.row.rows[number].source;
-    const auto facts = as_stored(source, [&](auto token) {
-      using In = decltype(token);
-      const auto& row = scratch.row.rows[number];
-      const auto segments = segments_of<In>(row, scratch.row);
-      for (const auto& segment : row.documents > 0 ? segments : std::span(&row.whole, 1))
-        check_ids<Out>(static_cast<const In*>(segment.tokens), segment.count + segment.followed, source, row.shard);
-      auto* const kept = batch.layout().isolated ? starts : nullptr;
-      return assemble_row<In, Out>(segments, format(batch), space_of<Out>(batch, number), number * batch.layout().length, kept);
-    });
-    batch.sources()[number] = static_cast<std::int32_t>(source);
-    batch.lengths()[number] = static_cast<std::int32_t>(facts.tokens);
-    if (batch.layout().documents) batch.cuts()[number] = static_cast<std::int64_t>(scratch.row.rows[number].cut);
-    batch.facts.tokens += facts.tokens;
-    batch.facts.targets += facts.targets;
-    batch.facts.fractional = batch.facts.fractional || facts.fractional || shape_.mean == MeanOf::segments;
-  }
-
-  void weigh(Batch& batch, std::size_t number, FeedScratch& scratch) const {
-    as_stored(scratch.row.rows[number].source, [&](auto token) {
-      using In = decltype(token);
-      const auto segments = segments_of<In>(scratch.row.rows[number], scratch.row);
-      weigh_row<In>(segments, format(batch), batch.layout().isolated, batch.weights() + number * batch.layout().length);
-    });
-  }
-
-  template <typename In>
-  std::span<const Segment> segments_of(const FoundRow& row, RowScratch& scratch) const {
-    if (row.documents > 0) return std::span(scratch.documents).subspan(row.first_document, row.documents);
-    if (row.boundaries == 0) return {&row.whole, 1};
-    cut_row(row, sizeof(In), std::span(scratch.boundaries).subspan(row.first_boundary, row.boundaries), scratch.segments);
-    return scratch.segments;
-  }
-
-  RowFormat format(const Batch& batch) const { return {batch.layout().length, shape_.labels, shape_.pad_id, shape_.mean}; }
-
-  template <typename Out>
-  void write_filler(Batch& batch, std::size_t number, SegmentStarts* starts) const {
-    auto* const kept = batch.layout().isolated ? starts : nullptr;
-    const auto length = batch.layout().length;
-    assemble_row<std::uint16_t, Out>({}, format(batch), space_of<Out>(batch, number), number * length, kept);
-    if (batch.facts.fractional) std::fill_n(batch.weights() + number * length, length, 0.0F);
-    batch.sources()[number] = -1;
-    batch.lengths()[number] = 0;
-    if (batch.layout().documents) batch.cuts()[number] = 0;
-  }
-
-  template <typename In>
-  static std::string id_text(std::uint32_t id) {
-    if constexpr (std::is_same_v<In, Weighted>) return std::to_string(id);
-    else return std::to_string(static_cast<In>(id));
-  }
-
-  template <typename Out, typename In>
-  void check_ids(const In* tokens, std::size_t count, std::size_t source, std::size_t shard) const {
-    // Ids as wide as those of the batch could turn negative in it, whatever the store says of itself.
-    constexpr bool fits = sizeof(In) < sizeof(Out) || std::is_same_v<In, Weighted>;
-    constexpr std::uint32_t any_fits = fits ? 0 : std::uint32_t{1} << 31;
-    const auto limit = sources_[source].id_limit == 0 ? any_fits : sources_[source].id_limit;
-    if (limit == 0) return;
-    if (const auto top = largest(tokens, count); top >= limit)
-      throw IdError(sources_[source].shards->path(shard) + ": holds the id " + id_text<In>(top) +
-                    ", but the vocabulary ends at " + std::to_string(limit - 1));
-  }
-
-  std::vector<FeedSource> sources_;
+  Gather gather_;
   Plan plan_;
-  FeedShape shape_;
 };
 
 }  // namespace millstream

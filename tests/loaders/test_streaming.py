@@ -117,7 +117,7 @@ def test_a_recipe_gives_the_tokens_that_prepare_gives(tmp_path: Path) -> None:
     with stream(FOLDER, recipe=recipe, cut=1 << 20) as loader:
         for _ in loader:
             pass
-        assert sum(loader._run.lane_tokens.values()) == report.tokens
+        assert sum(loader._run.lanes.lane_tokens.values()) == report.tokens
         assert any("length" in reason for reason in loader.losses)
 
 
@@ -231,7 +231,8 @@ def test_a_log_beside_the_checkpoint_finds_every_lane(tmp_path: Path, caplog: py
         explained = run.loaders[0].explain(3)
     with StreamRanks(FOLDER, 1, 8, **how) as one:
         one.load([state], merged=False)
-        behind = [one.loaders[0]._run.token(lane) - one.loaders[0]._run.cursor(lane).start for lane in range(32)]
+        lanes = one.loaders[0]._run.lanes
+        behind = [lanes.token(lane) - lanes.cursor(lane).start for lane in range(32)]
         assert max(behind) < 200
         later = one.steps(3)
         assert [origin.spans for origin in one.loaders[0].explain(3)[::4]] == [origin.spans for origin in explained]
@@ -419,14 +420,6 @@ def test_several_ranks_prepare_one_store(tmp_path: Path) -> None:
         thread.join()
     assert len(stores) == 3 and len(set(stores)) == 1
     assert len(list((tmp_path / "stores").iterdir())) == 1
-
-
-def test_a_stream_takes_no_part_in_a_mixture() -> None:
-    from millstream import MixedDataLoader
-
-    with stream(FOLDER) as loader, pytest.raises(LoaderError) as refused:
-        MixedDataLoader({"web": (loader, 1.0)}, batch_size=2)  # type: ignore[dict-item]
-    assert "streaming" in follows_its_hint(refused.value)
 
 
 def test_reading_again_is_said_when_it_is_much(

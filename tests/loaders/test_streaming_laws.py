@@ -32,7 +32,7 @@ def prepared(folder: Path) -> Counter[str]:
 
 
 def has_own_tokens(loader: StreamDataLoader, lane: int) -> bool:
-    entry = loader._run.log.find(lane, 0)
+    entry = loader._run.lanes.log.find(lane, 0)
     return entry is not None and entry.place.range < loader.stream.ranges.in_lane(lane)
 
 
@@ -44,7 +44,7 @@ def test_complete_an_epoch_of_the_lanes_holds_every_document_once(
     """The documents are those of `prepare`, token for token. A lane that has none repeats those of the next one."""
     with stream(folder, cut=cut, shuffle=shuffle, batch_size=rows) as loader:
         batches = [batch.input_ids for batch in loader]
-        lanes, tokens = loader.stream.lanes, loader._run.lane_tokens
+        lanes, tokens = loader.stream.lanes, loader._run.lanes.lane_tokens
         own = [lane for lane in range(lanes) if has_own_tokens(loader, lane)]
         assert loader.get_num_batches() > 0
 
@@ -123,7 +123,7 @@ def test_explainable_rows_name_their_records_and_documents_their_steps(
                     if batch.metadata["epoch"] == 0:
                         used.setdefault(span.document, set()).add(step)
                 assert tokens == inputs
-        if loader.epoch == 0 and not loader._run.lane_tokens:  # no lane has begun anew
+        if loader.epoch == 0 and not loader._run.lanes.lane_tokens:  # no lane has begun anew
             delivered = range(6)
             assert {document: set(loader.steps_of(document)) & set(delivered) for document in used} == used
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from millstream._core import Batch
@@ -16,6 +18,18 @@ from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.transforms import PerRow, transform_batch, transform_rows
 from millstream.order import Phase
 from millstream.tensors import backend
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which rows of a run a batch holds."""
+
+    step: int
+    epoch: int
+    key: tuple[int, int]
+    """Epoch and place of the first row, as far as transforms of rows are concerned."""
+    stride: int = 1
+    """Places from one row to the next."""
 
 
 class Delivery:
@@ -50,28 +64,39 @@ class Delivery:
         self.id_bytes: int = self._backend.ID_BYTES
 
     def batch(self, native: Batch, phase: Phase, step: int) -> TrainingBatch:
-        """Make a batch over the engine's memory, and treat its rows."""
-        epochs, place, rows, filler, tokens, cut, longest = native.facts
+        """Make a batch of what the engine filled."""
+        epochs, place, *_ = native.facts
         epoch = phase.epoch + epochs
-        metadata: dict[str, Any] = {
-            "epoch": epoch,
-            "step": step,
-            "rows": rows,
-            "sequence_length": native.length,
-            "tokens": tokens,
-        }
         place += phase.offset if epochs == 0 else 0
         taken = (
             None
             if self._answers is None
             else self._answers.take(native, Place(phase, epoch, place, self._settings.seed))
         )
+        batch = self.rows(native, Where(step, epoch, (epoch, place)), phase.active if self._names_rows else ())
+        if taken is not None:
+            self._add_answers(batch, taken)
+        return batch
+
+    def rows(self, native: Batch, where: Where, names: Sequence[str]) -> TrainingBatch:
+        """Make a batch over native memory, and treat its rows; `names` are those of its sources."""
+        _, _, rows, filler, tokens, cut, longest = native.facts
+        metadata: dict[str, Any] = {
+            "epoch": where.epoch,
+            "step": where.step,
+            "rows": rows,
+            "sequence_length": native.length,
+            "tokens": tokens,
+        }
         if self._row_transforms:
-            names = COLUMNS if native.isolated else COLUMNS[:2]
-            columns = {name: native.column(number)[:rows] for number, name in enumerate(names)}
+            columns = {
+                name: native.column(number)[:rows]
+                for number, name in enumerate(COLUMNS if native.isolated else COLUMNS[:2])
+            }
             columns["length"] = native.lengths[:rows]
+            key, place = (self._settings.seed, where.key[0]), where.key[1]
             grouped = self._shape.max_tokens > 0
-            transform_rows(self._row_transforms, columns, (self._settings.seed, epoch), place, grouped=grouped)
+            transform_rows(self._row_transforms, columns, key, place, stride=where.stride, grouped=grouped)
             metadata["tokens"] = int(columns["length"].sum())
         inputs, labels = native.inputs_and_labels
         share = self._backend.share
@@ -79,11 +104,9 @@ class Delivery:
             share(inputs), share(labels), framework=self._backend.NAME, metadata=metadata, native=native
         )
         if self._extras:
-            self._add_extras(batch, native, phase, rows, filler, longest)
+            self._add_extras(batch, native, names, rows, filler, longest)
         if self._whole_documents:
             metadata["cut_tokens"] = native.cuts.tolist() if cut else [0] * (rows + filler)
-        if taken is not None:
-            self._add_answers(batch, taken)
         return batch
 
     def _add_answers(self, batch: TrainingBatch, taken: Taken) -> None:
@@ -101,7 +124,7 @@ class Delivery:
             )
 
     def _add_extras(
-        self, batch: TrainingBatch, native: Batch, phase: Phase, rows: int, filler: int, longest: int
+        self, batch: TrainingBatch, native: Batch, names: Sequence[str], rows: int, filler: int, longest: int
     ) -> None:
         """Add what only some loaders give: positions, names of sources, marks of filler, weights."""
         if native.isolated and self._shape.isolation != "none":
@@ -110,8 +133,8 @@ class Delivery:
             batch.cu_seqlens = self._backend.share(native.segment_starts)
             batch.max_seqlen = longest
         if self._names_rows:
-            names = [*phase.active, ""]  # filler has the number -1
-            batch.metadata["source"] = [names[number] for number in native.sources.tolist()]
+            all_names = [*names, ""]  # filler has the number -1
+            batch.metadata["source"] = [all_names[number] for number in native.sources.tolist()]
         if self._settings.pad_last:
             batch.metadata["filler"] = [False] * rows + [True] * filler
         if native.weights is not None:

@@ -26,11 +26,22 @@ def origins_of(step: int, run: Run) -> list[RowOrigin]:
 
 def _member(name: str, run: Run) -> Member:
     if name not in run.members:
-        raise LoaderError(
-            f"this row comes from the source {name!r}, which this loader does not have",
-            hint="explain it with a loader that has the sources of that time",
-        )
+        raise no_such_member(name)
     return run.members[name]
+
+
+def no_such_member(name: str) -> LoaderError:
+    """Say that a row came from a source that is gone."""
+    return LoaderError(
+        f"this row comes from the source {name!r}, which this loader does not have",
+        hint="explain it with a loader that has the sources of that time",
+    )
+
+
+def origin_of(name: str, member: Member, sample: int, length: int) -> RowOrigin:
+    """Name the origin of a sample that is one row."""
+    (stretches,) = _rows(member, sample, length)
+    return RowOrigin(0, name, sample, *_spans_and_text(member, name, stretches))
 
 
 def _rows(member: Member, sample: int, length: int) -> list[list[tuple[int, int]]]:
@@ -73,14 +84,29 @@ def steps_of(document: int, source: str | None, run: Run) -> list[int]:
     if source not in members:
         raise LoaderError(f"there is no source {source!r}", hint=f"there are {', '.join(members)}")
     member = members[source]
-    store = member.store
-    if not 0 <= document < store.documents:
-        raise LoaderError(f"{store.path}: there is no document {document} among {store.documents}")
-    start, stop = store.document_span(document)
+    start, stop = _tokens_of(document, member)
     if start == stop:
         return []
+    if member.shape.whole_documents:
+        return run.schedule.steps_of(source, None, samples_with(document, member), run.epoch)
+    return run.schedule.steps_of(source, (start, stop), range(0), run.epoch)
+
+
+def samples_with(document: int, member: Member) -> range:
+    """The samples of a store that hold input tokens of a document, in rows of the present length."""
+    start, stop = _tokens_of(document, member)
+    if start == stop:
+        return range(0)
     if member.packing is not None:
         document = member.packing.sample_of(document) or 0  # it has tokens, so it lies in a bin
     if member.shape.whole_documents:
-        return run.schedule.steps_of(source, None, range(document, document + 1), run.epoch)
-    return run.schedule.steps_of(source, (start, stop), range(0), run.epoch)
+        return range(document, document + 1)
+    rows = range(start // member.shape.length, (stop - 1) // member.shape.length + 1)
+    return range(rows.start, min(rows.stop, member.share.samples))  # the tail has no row
+
+
+def _tokens_of(document: int, member: Member) -> tuple[int, int]:
+    store = member.store
+    if not 0 <= document < store.documents:
+        raise LoaderError(f"{store.path}: there is no document {document} among {store.documents}")
+    return store.document_span(document)

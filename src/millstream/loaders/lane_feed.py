@@ -11,8 +11,9 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from millstream.batches.engine import Counters, closed_error
 from millstream.loaders.lane import EpochEnd, LaneReader, Piece, part_bytes
@@ -20,6 +21,7 @@ from millstream.loaders.lane import EpochEnd, LaneReader, Piece, part_bytes
 STOP_S = 0.5
 """How long closing waits for threads that are in the middle of a chunk; they end by themselves after it."""
 _EVEN_AN_EMPTY_ONE = 64
+Lane = TypeVar("Lane", bound=Hashable)
 
 
 @dataclass
@@ -27,6 +29,7 @@ class _Ahead:
     """What was read of one lane and waits to be taken."""
 
     reader: LaneReader
+    most_tokens: int
     turn: int
     ready: deque[Piece | EpochEnd] = field(default_factory=deque)
     tokens: int = 0
@@ -35,18 +38,27 @@ class _Ahead:
     error: Exception | None = None
 
 
-class LaneFeed:
-    """Reads some lanes with some threads, each lane `ahead_tokens` ahead; once all of them hold `budget_bytes`, only
-    what a row waits for."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A lane to be read, so many tokens ahead."""
 
-    def __init__(
-        self, readers: Mapping[int, LaneReader], *, threads: int, ahead_tokens: int, budget_bytes: int | None
-    ) -> None:
+    reader: LaneReader
+    ahead_tokens: int
+
+
+class LaneFeed(Generic[Lane]):
+    """Reads some lanes, by whatever they are called, with some threads; once all of them hold `budget_bytes`, only what
+    a row waits for."""
+
+    def __init__(self, lanes: Mapping[Lane, Reading], *, threads: int, budget_bytes: int | None) -> None:
         self.counters = Counters()
         self.held_bytes = 0
         """Of what waits in lanes, and of what was taken and not let go."""
-        self._lanes = {lane: _Ahead(reader, turn) for turn, (lane, reader) in enumerate(readers.items())}
-        self._ahead_tokens, self._budget_bytes = ahead_tokens, budget_bytes
+        self._lanes = {
+            lane: _Ahead(reading.reader, reading.ahead_tokens, turn)
+            for turn, (lane, reading) in enumerate(lanes.items())
+        }
+        self._budget_bytes = budget_bytes
         self._changed = threading.Condition()
         self._stopped = False
         _FEEDS.add(self)
@@ -57,7 +69,7 @@ class LaneFeed:
         for thread in self._threads:
             thread.start()
 
-    def take(self, lane: int) -> Piece | EpochEnd:
+    def take(self, lane: Lane) -> Piece | EpochEnd:
         """The next piece of a lane, waiting for it if need be; raises what went wrong when it was read."""
         ahead = self._lanes[lane]
         with self._changed:
@@ -101,13 +113,15 @@ class LaneFeed:
         open_lanes = [
             lane
             for lane in self._lanes.values()
-            if not lane.busy and lane.error is None and (lane.wanted or (lane.tokens < self._ahead_tokens and not full))
+            if not lane.busy and lane.error is None and (lane.wanted or (lane.tokens < lane.most_tokens and not full))
         ]
         choose = max if at_leisure else min
-        return choose(open_lanes, key=lambda lane: (not lane.wanted, lane.tokens, lane.turn), default=None)
+        return choose(
+            open_lanes, key=lambda lane: (not lane.wanted, lane.tokens / lane.most_tokens, lane.turn), default=None
+        )
 
 
-def _work(feed: LaneFeed, at_leisure: bool) -> None:  # noqa: FBT001 - what a thread begins with
+def _work(feed: LaneFeed[Any], at_leisure: bool) -> None:  # noqa: FBT001 - what a thread begins with
     """What each thread does. All but the first begin with a lane that is needed last: a tokenizer may have to be made
     for each of them, and the first batch does not wait for that."""
     changed = feed._changed
@@ -146,7 +160,7 @@ def _bytes(piece: Piece | EpochEnd) -> int:
     return part_bytes(piece.part) if isinstance(piece, Piece) else 0
 
 
-_FEEDS: weakref.WeakSet[LaneFeed] = weakref.WeakSet()
+_FEEDS: weakref.WeakSet[LaneFeed[Any]] = weakref.WeakSet()
 
 
 @atexit.register

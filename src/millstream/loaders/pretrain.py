@@ -161,7 +161,7 @@ def _streaming(
     shape = RowShape(length, documents, tail, padding_id(asked["pad_id"], loaded, settings))
     raw = RawSettings(asked["recipe"], asked["on_bad"], asked["eos"], asked["reading"] or {})
     stream = Stream.open(path, loaded, raw, settings, asked["name"])
-    return StreamDataLoader(stream, shape, settings, on_bad=raw.on_bad, threads=shared.get("threads"))
+    return StreamDataLoader(stream, shape, settings, threads=shared.get("threads"))
 
 
 def _samples(store: TokenStore, shape: RowShape) -> int:

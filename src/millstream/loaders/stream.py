@@ -14,6 +14,7 @@ from millstream.loaders.raw import RawSettings, check_streamable
 from millstream.loaders.settings import LoaderSettings
 from millstream.order.shuffle import Shuffle
 from millstream.parts.cache import key_of
+from millstream.parts.policy import OnBad
 from millstream.parts.process import Job
 from millstream.records import Recipe
 from millstream.sources import Found
@@ -31,6 +32,7 @@ class Stream:
     job: Job
     shuffle: Shuffle
     seed: int
+    on_bad: OnBad = "error"
 
     @classmethod
     def open(cls, path: Any, tokenizer: Tokenizer, raw: RawSettings, settings: LoaderSettings, name: str) -> Stream:
@@ -40,12 +42,8 @@ class Stream:
         if "chunk_bytes" not in raw.reading:
             reading = cut_for_lanes(found.files, reading)
         job = Job(reading, recipe, tokenizer, resolve_eos(tokenizer, raw.eos), smallest_dtype(tokenizer))
-        stream = cls(name, found, Ranges(found.files, reading), job, settings.shuffle, settings.seed)
-        if stream.lanes % settings.world_size:
-            raise OrderError(
-                f"{settings.world_size} ranks cannot share {stream.lanes} lanes evenly",
-                hint=f"use a number of ranks that divides {stream.lanes}, cut the data into more files, or prepare it",
-            )
+        stream = cls(name, found, Ranges(found.files, reading), job, settings.shuffle, settings.seed, raw.on_bad)
+        check_ranks(stream.lanes, settings.world_size)
         return stream
 
     @property
@@ -85,3 +83,12 @@ class Stream:
         if cache_dir is None or self.job.identity is None:
             return None
         return cache_dir / "streams" / key_of("stream", self.data, self.seed)
+
+
+def check_ranks(lanes: int, ranks: int) -> None:
+    """Refuse ranks that would share a lane."""
+    if lanes % ranks:
+        raise OrderError(
+            f"{ranks} ranks cannot share {lanes} lanes evenly",
+            hint=f"use a number of ranks that divides {lanes}, cut the data into more files, or prepare it",
+        )

@@ -5,7 +5,7 @@ The log knows which chunk gave which tokens; the chunk is read and encoded again
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,6 @@ from millstream.loaders.lane import Piece, Place
 from millstream.loaders.lane_log import Entry, LaneLog
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.stream import Stream
-from millstream.loaders.stream_state import StepPhase, phase_at
 
 _BITS = 24
 KEEP_A_LOG = "pass cache_dir= to keep the whole log on disk"
@@ -42,7 +41,7 @@ class Explainer:
     log: LaneLog
     length: int
 
-    def rows(self, samples: list[int]) -> list[RowOrigin]:
+    def rows(self, samples: Sequence[int]) -> list[RowOrigin]:
         """Name the origin of samples, one row each."""
         pieces: dict[tuple[int, Place], Piece] = {}
         return [self._row(row, sample, pieces) for row, sample in enumerate(samples)]
@@ -62,28 +61,22 @@ class Explainer:
             start = end
         return RowOrigin(row, self.stream.name, sample, tuple(spans), self.stream.job.tokenizer.decode(tokens))
 
-    def steps_of(self, document: int, epoch: int, phases: list[StepPhase]) -> list[int]:
-        """Name the steps of an epoch whose rows hold tokens of a document."""
+    def samples_with(self, document: int, epochs: Iterable[int]) -> set[int]:
+        """Find the samples of some epochs of the lanes that hold tokens of a document."""
         place, number = document & (1 << _BITS) - 1, document >> 2 * _BITS
         chunk = (document >> _BITS) & (1 << _BITS) - 1
         if document < 0 or number >= self.stream.ranges.count:
             raise LoaderError(f"there is no document {document}", hint="documents are numbered as explain() names them")
         found: set[int] = set()
-        for lane, entry in self._entries_of(number, chunk, epoch):
+        entries = (found for epoch in epochs for found in self._entries_of(number, chunk, epoch))
+        for lane, entry in entries:
             ends = self._piece(lane, entry.place).part.ends
             if place >= len(ends):
                 raise _no_document(document)
             first = entry.start + (int(ends[place - 1]) if place else 0)
-            samples = range(first // self.length, -(-(entry.start + int(ends[place])) // self.length))
-            steps = (self._step_of(each * self.stream.lanes + lane, phases) for each in samples)
-            found |= {step for step in steps if step is not None}
-        if not found:
-            raise UnknownLength(
-                f"document {document} is not in the log of epoch {epoch}: it has not come yet, belongs to another rank "
-                "or came too long ago",
-                hint=f"ask when it was delivered; {KEEP_A_LOG}, for all ranks",
-            )
-        return sorted(found)
+            numbers = range(first // self.length, -(-(entry.start + int(ends[place])) // self.length))
+            found |= {each * self.stream.lanes + lane for each in numbers}
+        return found
 
     def _entries_of(self, number: int, chunk: int, epoch: int) -> Iterator[tuple[int, Entry]]:
         """Where a chunk of a range came: in its own lane, and in lanes before that which have nothing of their own."""
@@ -95,11 +88,6 @@ class Explainer:
             entry = self.log.find_place(lane, Place(epoch, place, chunk))
             if entry is not None:
                 yield lane, entry
-
-    @staticmethod
-    def _step_of(sample: int, phases: list[StepPhase]) -> int | None:
-        phase = next((phase for phase in reversed(phases) if phase.sample <= sample), None)
-        return None if phase is None else phase.step + (sample - phase.sample) // phase.rows
 
     def _entry(self, lane: int, token: int) -> Entry:
         entry = self.log.find(lane, token)
@@ -134,20 +122,14 @@ class Explainer:
         return spans
 
 
+def not_in_the_log(document: int) -> UnknownLength:
+    """Say that nobody knows where a document is."""
+    return UnknownLength(
+        f"document {document} is not in the log of this epoch: it has not come yet, belongs to another rank or came "
+        "too long ago",
+        hint=f"ask when it was delivered; {KEEP_A_LOG}, for all ranks",
+    )
+
+
 def _no_document(document: int) -> LoaderError:
     return LoaderError(f"there is no document {document}", hint="documents are numbered as explain() names them")
-
-
-def samples_of(step: int, phases: list[StepPhase], rank: int, ranks: int) -> list[int]:
-    """The samples of a step: those of this rank, or of all ranks where their number was another one then.
-
-    >>> samples_of(3, [StepPhase(0, 0, 8, 2)], 1, 2), samples_of(0, [StepPhase(0, 5, 4, 2)], 0, 2)
-    ([25, 27, 29, 31], [6, 8])
-    """
-    phase = phase_at(phases, step)
-    if phase is None or step < 0:
-        raise LoaderError(f"step {step} is no longer known", hint="batch sizes changed too often since")
-    first = phase.sample + (step - phase.step) * phase.rows
-    if phase.ranks != ranks:
-        return list(range(first, first + phase.rows))
-    return list(range(first + (rank - first) % ranks, first + phase.rows, ranks))

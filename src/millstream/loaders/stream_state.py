@@ -7,27 +7,14 @@ and a log in `cache_dir` needs no state at all to find a place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from millstream.errors import FingerprintError, StateError
 from millstream.loaders.lane import Place
+from millstream.loaders.lane_steps import StepPhase
 from millstream.loaders.phases import DAMAGED, read_count
-
-KIND = "stream"
-KEPT_PHASES = 16
-"""Changes of the batch size that are kept: earlier steps are no longer explained."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepPhase:
-    """From a step on, a step has `rows` rows on `ranks` ranks together."""
-
-    step: int
-    sample: int
-    rows: int
-    ranks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +26,21 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
+class LaneState:
+    """Where the lanes of a stream stand, read and checked."""
+
+    cursors: dict[int, Cursor]
+    lane_tokens: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class StreamState:
     """What a state says, read and checked."""
 
     step: int
     sample: int
     phases: list[StepPhase]
-    cursors: dict[int, Cursor]
-    lane_tokens: dict[int, int]
-
-
-def phase_at(phases: Sequence[StepPhase], step: int) -> StepPhase | None:
-    """The phase of a step, or None if it is no longer known."""
-    return next((phase for phase in reversed(phases) if phase.step <= step), None)
+    lanes: LaneState
 
 
 def delivered(sample: int, lane: int, lanes: int) -> int:
@@ -72,19 +61,33 @@ def dump_lanes(cursors: Sequence[Cursor], tokens: Sequence[int], lane_tokens: Ma
 def read_state(state: Mapping[str, Any], lanes: int, length: int, data: Mapping[str, Any]) -> StreamState:
     """Read what a state says about this data; nothing in it is trusted."""
     check_data(state.get("data"), data)
+    step, sample, phases = read_steps(state)
+    return StreamState(
+        step, sample, phases, read_lanes(state, lanes, length, lambda lane: delivered(sample, lane, lanes))
+    )
+
+
+def read_steps(state: Mapping[str, Any]) -> tuple[int, int, list[StepPhase]]:
+    """Read how far a state is, and how its steps were cut."""
     step, sample = read_count(state.get("step"), "step"), read_count(state.get("sample"), "sample")
-    cursors, tokens = state.get("cursors"), state.get("lane_tokens")
-    phases = state.get("steps")
-    if not (isinstance(cursors, list) and isinstance(tokens, list) and isinstance(phases, list)):
+    found = state.get("steps")
+    phases = [StepPhase(*_counts(each, 4)) for each in found] if isinstance(found, list) else []
+    if not phases or any(phase.rows < 1 or phase.ranks < 1 for phase in phases) or phases[0].step > step:
+        raise StateError("the state has no steps", hint=DAMAGED)
+    return step, sample, phases
+
+
+def read_lanes(part: Any, lanes: int, length: int, taken: Callable[[int], int]) -> LaneState:
+    """Read where the lanes of a stream stand; `taken` says how many samples of a lane were delivered by then."""
+    cursors, tokens = (part.get(key) if isinstance(part, Mapping) else None for key in ("cursors", "lane_tokens"))
+    if not (isinstance(cursors, list) and isinstance(tokens, list)):
         raise StateError("the state has no cursors", hint=DAMAGED)
     if len(cursors) != lanes or len(tokens) != lanes:
         raise StateError(f"the state has {len(cursors)} lanes, this data {lanes}", hint=DAMAGED)
-    read = StreamState(step, sample, [StepPhase(*_counts(each, 4)) for each in phases], {}, {})
-    if not read.phases:
-        raise StateError("the state has no steps", hint=DAMAGED)
+    read = LaneState({}, {})
     for lane, (place, count) in enumerate(zip(cursors, tokens, strict=True)):
         *where, used = _counts(place, 4)
-        start = delivered(sample, lane, lanes) * length - used
+        start = taken(lane) * length - used
         if start < 0:
             raise StateError(f"lane {lane} stands before its beginning", hint=DAMAGED)
         read.cursors[lane] = Cursor(Place(*where), start)
@@ -93,20 +96,21 @@ def read_state(state: Mapping[str, Any], lanes: int, length: int, data: Mapping[
     return read
 
 
-def check_data(saved: Any, found: Mapping[str, Any]) -> None:
+def check_data(saved: Any, found: Mapping[str, Any], what: str = "this") -> None:
     """Refuse to go on over other data, or with another way from the data to its tokens."""
     if not isinstance(saved, Mapping):
         raise StateError("the state does not say which data it is about", hint=DAMAGED)
     changed = [f"{key}: {saved.get(key)} then, {value} now" for key, value in found.items() if saved.get(key) != value]
     if changed:
         raise FingerprintError(
-            f"this is not the stream that the state was saved for ({'; '.join(changed)})",
+            f"{what} is not what the state was saved for ({'; '.join(changed)})",
             hint="stream the same files with the same tokenizer, recipe and settings, or start a new run on these",
         )
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join the states of all ranks of a stream at one step, so that any number of ranks goes on without reading again.
+    """Join the states of all ranks of a stream, or of a mixture that has one, at one step, so that any number of ranks
+    goes on without reading again.
 
     >>> one = {"sample": 2, "cursors": [[0, 1, 0, 7], [0, 0, 0, 96]], "lane_tokens": [None, None]}
     >>> other = {"sample": 2, "cursors": [[0, 0, 0, 96], [0, 2, 0, 9]], "lane_tokens": [None, 40]}
@@ -115,20 +119,39 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     if not states:
         raise StateError("there are no states to merge", hint="pass the state_dict() of every rank")
-    first, own = states[0], ("cursors", "lane_tokens")
+    first, own = states[0], ("cursors", "lane_tokens", "streams")
     for state in states:
-        if not all(isinstance(state.get(key), list) and len(state[key]) == len(first[key]) for key in own):
-            raise StateError("only the states of a stream are merged", hint="states of stores are equal on all ranks")
         differing = [key for key in first if key not in own and first[key] != state.get(key)]
         if differing:
             raise StateError(
                 f"these states differ in {', '.join(differing)}", hint="merge the states of all ranks at the same step"
             )
-    places = zip(*(state["cursors"] for state in states), strict=True)
-    nearest = [min(lane, key=lambda cursor: cursor[-1]) for lane in places]
-    counted = zip(*(state["lane_tokens"] for state in states), strict=True)
-    tokens = [next((count for count in lane if count is not None), None) for lane in counted]
-    return {**first, "cursors": nearest, "lane_tokens": tokens}
+    if not isinstance(first.get("streams"), Mapping):
+        return {**first, **_merge_lanes(states)}
+    parts = {name: [_part(state, name) for state in states] for name in first["streams"]}
+    return {**first, "streams": {name: _merge_lanes(lanes) for name, lanes in parts.items()}}
+
+
+def _part(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    streams = state.get("streams")
+    part = streams.get(name) if isinstance(streams, Mapping) else None
+    return part if isinstance(part, Mapping) else {}
+
+
+def _merge_lanes(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of each lane, the place that lies nearest, and the tokens of an epoch if one of them knows."""
+    first, own = parts[0], ("cursors", "lane_tokens")
+    for part in parts:
+        if not all(isinstance(each.get(key), list) for each in (first, part) for key in own) or any(
+            len(part[key]) != len(first[key]) for key in own
+        ):
+            raise StateError("only the states of a stream are merged", hint="states of stores are equal on all ranks")
+    places = zip(*(part["cursors"] for part in parts), strict=True)
+    counted = zip(*(part["lane_tokens"] for part in parts), strict=True)
+    return {
+        "cursors": [min(lane, key=lambda cursor: cursor[-1]) for lane in places],
+        "lane_tokens": [next((count for count in lane if count is not None), None) for lane in counted],
+    }
 
 
 def _counts(value: Any, length: int) -> list[int]:

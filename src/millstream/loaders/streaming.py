@@ -5,34 +5,27 @@ Sample k of the run is sample k div L of lane k mod L, for L lanes; a lane is a 
 
 from __future__ import annotations
 
-import os
-import threading
-import time
-import weakref
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from dataclasses import astuple
 from typing import Any
 
 from millstream._core import order_version
 from millstream.batches import TrainingBatch
-from millstream.batches.engine import Counters, closed_error
 from millstream.errors import LoaderError
-from millstream.loaders.lane_source import LaneSource
-from millstream.loaders.member import Member, RowShape
+from millstream.loaders.delivery import Delivery
+from millstream.loaders.lane_loader import LaneDataLoader
+from millstream.loaders.lane_rows import LaneRows
+from millstream.loaders.lane_steps import samples_of, step_of
+from millstream.loaders.member import RowShape
 from millstream.loaders.origin import RowOrigin
-from millstream.loaders.running import RunningLoader, no_workers
-from millstream.loaders.settings import LoaderSettings, positive
+from millstream.loaders.running import no_workers
+from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.stream import Stream
-from millstream.loaders.stream_explain import samples_of
-from millstream.loaders.stream_rows import RowColumns
+from millstream.loaders.stream_explain import not_in_the_log
 from millstream.loaders.stream_run import StreamRun
-from millstream.loaders.transforms import PerRow, transform_batch, transform_rows
-from millstream.parts.policy import OnBad
-from millstream.tensors import backend, inside_torch_worker
+from millstream.tensors import inside_torch_worker
 
 
-class StreamDataLoader(RunningLoader):
+class StreamDataLoader(LaneDataLoader):
     """Rows of raw files, tokenised by threads while training runs; see docs/streaming.md.
 
     >>> import tempfile, pathlib
@@ -48,103 +41,15 @@ class StreamDataLoader(RunningLoader):
 
     _run: StreamRun
 
-    def __init__(
-        self, stream: Stream, shape: RowShape, settings: LoaderSettings, *, on_bad: OnBad, threads: int | None
-    ) -> None:
-        super().__init__(shape, settings)
+    def __init__(self, stream: Stream, shape: RowShape, settings: LoaderSettings, *, threads: int | None) -> None:
         self.stream = stream
-        self._run = StreamRun(stream, settings, shape.length, {"documents": shape.documents})
-        self._on_bad, self._threads, self._prefetch = on_bad, threads, settings.prefetch
-        self._backend = backend(settings.framework)
-        self._row_transforms = [each for each in settings.transforms if isinstance(each, PerRow)]
-        self._batch_transforms = [each for each in settings.transforms if not isinstance(each, PerRow)]
-        self._lock = threading.RLock()
-        self._source: LaneSource | None = None
-        self._process = os.getpid()
-        self._past = Counters()
+        run = StreamRun(stream, settings, shape.length, {"documents": shape.documents})
+        delivery = Delivery(shape, settings, names_rows=False, whole_documents=False)
+        super().__init__(run, shape, settings, delivery, threads=threads)
 
-    # The run
-
-    @property
-    def _turn(self) -> AbstractContextManager[Any]:
-        return self._lock
-
-    def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
-        """Give the next `batch_size` rows of this rank, as one step of the run."""
-        began = time.perf_counter_ns()
-        with self._turn:
-            rows = positive("batch_size", self.settings.batch_size if batch_size is None else batch_size)
-            phases = self._run.phases
-            try:
-                self._run.resize(rows)
-                batch = self._delivered(self._opened())
-            except BaseException as error:
-                self._run.phases = phases
-                self._stop()
-                if isinstance(error, Exception):
-                    self._callbacks.error(error)
-                raise
-            self._profile.delivered(rows, time.perf_counter_ns() - began)
-            return batch
-
-    def _opened(self) -> LaneSource:
-        """The source of tokens, reading from where the run stands."""
-        if self._closed:
-            raise closed_error()
-        if self._process != os.getpid():  # a forked child has none of its parent's threads
-            self._source, self._process = None, os.getpid()
-        if self._source is None:
-            self._agreement.check(self.plan_fingerprint)
-            source = LaneSource(self._run, self._on_bad, self._threads, self._prefetch)
-            self._last_wish = weakref.finalize(self, source.close)
-            self._source = source
-        return self._source
-
-    def _delivered(self, source: LaneSource) -> TrainingBatch:
-        """Make the batch of the present step, and move on. This runs for every batch: keep it lean."""
-        run, shape = self._run, self.shape
-        samples, epoch = run.samples(), run.epoch
-        isolate = shape.documents == "isolate"
-        how: dict[str, Any] = {"labels": self.settings.labels, "id_bytes": self._backend.ID_BYTES}
-        rows = RowColumns(len(samples), shape.length, isolate=isolate, **how)
-        for row, sample in enumerate(samples):
-            number, lane = divmod(sample, self.stream.lanes)
-            rows.write(row, source.tokens(lane, number))
-            if isolate:
-                rows.isolate(row, source.ends(lane, number))
-        if self._row_transforms:
-            for row, sample in enumerate(samples):
-                columns = {name: column[row : row + 1] for name, column in rows.columns.items()}
-                columns["length"] = rows.lengths[row : row + 1]
-                transform_rows(self._row_transforms, columns, (self.settings.seed, 0), sample)
-        batch = self._batch(rows, epoch)
-        run.advance()
-        for transform in self._batch_transforms:
-            batch = transform_batch(transform, batch)
-        if self._callbacks.any:
-            self._callbacks.delivered(epoch, batch)
-        return batch
-
-    def _batch(self, rows: RowColumns, epoch: int) -> TrainingBatch:
-        inputs, labels, *positions = (self._backend.from_numpy(column) for column in rows.columns.values())
-        count, length = inputs.shape
-        metadata: dict[str, Any] = {
-            "epoch": epoch,
-            "step": self._run.step,
-            "rows": int(count),
-            "sequence_length": int(length),
-            "tokens": int(rows.lengths.sum()),
-        }
-        if self.settings.pad_last:
-            metadata["filler"] = [False] * int(count)
-        lengths = rows.lengths if metadata["tokens"] < count * length else None
-        batch = TrainingBatch(inputs, labels, framework=self._backend.NAME, lengths=lengths, metadata=metadata)
-        if positions:
-            starts = rows.segment_starts()
-            batch.position_ids = positions[0]
-            batch.cu_seqlens = self._backend.from_numpy(starts)
-            batch.max_seqlen = int((starts[1:] - starts[:-1]).max(initial=0))
-        return batch
+    def _new_rows(self) -> LaneRows:
+        documents, id_bytes = self.shape.documents, self._delivery.id_bytes
+        return LaneRows([self.stream.name], {}, self.shape, self.settings, documents=documents, id_bytes=id_bytes)
 
     def get_iterator(self) -> Iterator[TrainingBatch]:
         """Iterate over the rest of the present epoch: until every lane has been read to its end once more.
@@ -167,36 +72,6 @@ class StreamDataLoader(RunningLoader):
         """Say how many batches the present epoch has; raises UnknownLength until every lane was read to its end."""
         return self._run.steps_of_epoch()
 
-    def seek(self, step: int) -> None:
-        """Go to a step that the log knows."""
-        with self._turn:
-            self._run.seek(step)
-            self._jumped()
-
-    def prefetch(self, batches: int) -> None:
-        """Keep tokens for this many batches ready from now on, and start reading them."""
-        depth = positive("prefetch", batches)
-        with self._turn:
-            self._stop()
-            self._prefetch = depth
-            self._opened()
-
-    def _jumped(self) -> None:
-        self._stop()
-        self._callbacks.jumped()
-
-    def _stop(self) -> None:
-        source, self._source = self._source, None
-        if source is not None and self._process == os.getpid():
-            self._past = self._past.plus(astuple(source.feed.counters))
-            self._last_wish.detach()
-            source.close()
-
-    @property
-    def member(self) -> Member:
-        """A stream takes no part in a mixture: its lanes have an order of their own."""
-        raise LoaderError("a stream cannot be mixed", hint="leave out streaming=True: the files are prepared once")
-
     # Explaining
 
     def explain(self, step: int) -> list[RowOrigin]:
@@ -208,7 +83,11 @@ class StreamDataLoader(RunningLoader):
         """Name the steps of the present epoch whose rows held tokens of a document, as `explain` numbers it."""
         if source not in (None, self.stream.name):
             raise LoaderError(f"there is no source {source!r}", hint=f"there is {self.stream.name!r}")
-        return self._run.explainer().steps_of(document, self.epoch, self._run.phases)
+        found = self._run.explainer().samples_with(document, [self.epoch])
+        steps = {step_of(sample, self._run.phases) for sample in found} - {None}
+        if not steps:
+            raise not_in_the_log(document)
+        return sorted(step for step in steps if step is not None)
 
     def plan_fingerprint(self) -> dict[str, Any]:
         """Say what all ranks must have in common."""
@@ -229,29 +108,7 @@ class StreamDataLoader(RunningLoader):
     @property
     def losses(self) -> dict[str, int]:
         """What this rank left out since the run began or last went elsewhere, by reason."""
-        return {"cut_tokens": 0, **dict(sorted(self._run.losses.items()))}
-
-    def enable_profiling(self) -> None:
-        """Start measuring from here."""
-        self._profile.start(self._counters)
-
-    def get_profiling_results(self) -> dict[str, Any]:
-        """Say how fast batches were delivered, who waited for whom, and who holds which memory."""
-        results = self._profile.results(self._counters)
-        results["memory"] = {"lanes": 0 if self._source is None else self._source.held_bytes}
-        results["losses"] = self.losses
-        return results
-
-    @property
-    def _counters(self) -> Counters:
-        return self._past if self._source is None else self._past.plus(astuple(self._source.feed.counters))
-
-    def close(self) -> None:
-        """Stop all threads; batches that were delivered stay valid."""
-        self._closed = True
-        source = self._source
-        if source is not None and self._process == os.getpid():
-            source.close()  # whoever waits for a batch meanwhile hears of it
+        return {"cut_tokens": self._cut_tokens, **dict(sorted(self._run.lanes.losses.items()))}
 
     def __repr__(self) -> str:
         facts = f"{len(self.stream.found.files)} files, {self.stream.lanes} lanes"

@@ -1,0 +1,118 @@
+"""Rows that are named one by one -> native batches, made by whoever asks.
+
+The engine does the same with threads of its own for rows that a plan names; here some rows may come from elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream._core import Batch, Budget, DataError, FeedSource, Gather
+from millstream.batches.engine import data_error
+
+Numbers = npt.NDArray[np.int64]
+StepWeight = tuple[int, int, int]
+"""Targets of an update on all ranks, what they weigh in hundredths, and segments that have any."""
+NO_WEIGHT: StepWeight = (0, 0, 0)
+
+
+@dataclass
+class LentRows:
+    """Rows that were made elsewhere, each with one token more than its length; and where documents begin in them."""
+
+    length: int
+    most: int
+    tokens: npt.NDArray[np.uint32] = field(init=False)
+    _boundaries: list[Numbers] = field(default_factory=list)
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        self.tokens = np.empty((self.most, self.length + 1), np.uint32)
+
+    def add(self, tokens: npt.NDArray[Any], boundaries: Numbers | None) -> int:
+        """Put a row behind the others; gives its number."""
+        self.tokens[self._count] = tokens
+        if boundaries is not None:
+            self._boundaries.append(boundaries)
+        self._count += 1
+        return self._count - 1
+
+    @property
+    def native(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
+        """Tokens, boundaries, and where the boundaries of each row end, as the core takes them."""
+        ends = np.cumsum([len(each) for each in self._boundaries], dtype=np.uint64)
+        boundaries = np.concatenate(self._boundaries) if self._boundaries else np.empty(0)
+        return self.tokens[: self._count], boundaries.astype(np.uint32), ends
+
+
+def lent_source(documents: str) -> FeedSource:
+    """A source whose rows are lent."""
+    return FeedSource(None, 0, documents)
+
+
+class Gatherer:
+    """Makes batches of stores and lent rows. One thread at a time."""
+
+    def __init__(
+        self,
+        sources: Sequence[FeedSource],
+        *,
+        length: int,
+        labels: Literal["next", "same"],
+        pad_id: int,
+        id_bytes: int,
+        mean_of: str = "targets",
+        unit: int = 0,
+    ) -> None:
+        self._budget = Budget()
+        shape = (length, labels, pad_id, id_bytes, self._budget)
+        self._make = partial(Gather, list(sources), *shape, mean_of=mean_of, unit=unit)
+        self._most_rows = 0
+        self._gather = self._make(most_rows=1)
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of all buffers, also of those in the user's hands."""
+        return self._budget.used_bytes
+
+    def held_bytes(self, rows: int) -> int:
+        """What batches of so many rows take: one in the user's hands, and those that are kept for reuse."""
+        return 3 * self._gather.batch_bytes(rows)
+
+    def batch(
+        self,
+        sources: Sequence[int],
+        samples: Numbers,
+        lent: LentRows,
+        *,
+        filled_to: int = 0,
+        step_weight: StepWeight = NO_WEIGHT,
+    ) -> Batch:
+        """Make a batch; behind its rows comes filler, up to so many."""
+        rows = max(len(sources), filled_to)
+        if rows > self._most_rows:
+            self._gather, self._most_rows = self._make(most_rows=rows), rows
+        try:
+            tokens, boundaries, ends = lent.native
+            batch = self._gather.batch(*_words(sources, samples), tokens, boundaries, ends, filled_to, step_weight)
+        except DataError as error:
+            raise data_error(error) from None
+        assert batch is not None  # there is no limit
+        return batch
+
+    def weigh(self, sources: Sequence[int], samples: Numbers) -> StepWeight:
+        """What the targets of rows weigh; lent ones need not be there yet."""
+        try:
+            return self._gather.weigh(*_words(sources, samples))
+        except DataError as error:
+            raise data_error(error) from None
+
+
+def _words(sources: Sequence[int], samples: Numbers) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    return np.array(sources, np.uint64), samples.astype(np.uint64)

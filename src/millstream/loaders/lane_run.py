@@ -1,0 +1,120 @@
+"""Where a run in lanes stands: samples delivered, and how steps are cut from them. No threads."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream._core import order_version
+from millstream.errors import LoaderError, UnknownLength
+from millstream.loaders import state as states
+from millstream.loaders.lane_steps import ENDLESS, Epochs, StepPhase, phase_at, resized, samples_of, span_of
+from millstream.loaders.settings import LoaderSettings
+from millstream.loaders.stream_explain import KEEP_A_LOG
+from millstream.loaders.stream_lanes import StreamLanes
+
+DEFAULT_PREFETCH = 4
+
+
+class LaneRun(ABC):
+    """A step of a run over one stream, or over several sources of which some are streams."""
+
+    kind: str
+    epochs: Epochs = ENDLESS
+
+    def __init__(self, settings: LoaderSettings, row_facts: dict[str, Any]) -> None:
+        self.settings, self._row_facts = settings, row_facts
+
+    @property
+    @abstractmethod
+    def streams(self) -> Mapping[str, StreamLanes]:
+        """The lanes that are read, by the name of their stream."""
+
+    @abstractmethod
+    def sources_of(self, samples: Sequence[int]) -> tuple[list[str], npt.NDArray[np.int64]]:
+        """Name source and sample of it for samples of one step."""
+
+    @abstractmethod
+    def ahead(self, prefetch: int | None) -> dict[str, int]:
+        """How many rows of each lane of a stream are needed for so many batches."""
+
+    @property
+    @abstractmethod
+    def epoch(self) -> int:
+        """The epoch of the next step."""
+
+    def restart(self) -> None:
+        """Stand at the very beginning."""
+        ranks = self.settings.world_size
+        self.step = self.sample = 0
+        self.phases = [StepPhase(0, 0, self.settings.batch_size * ranks, ranks)]
+        for lanes in self.streams.values():
+            lanes.restart()
+
+    @property
+    def rows(self) -> int:
+        """Rows of a step, on all ranks together."""
+        return self.phases[-1].rows
+
+    def resize(self, batch_size: int) -> None:
+        """Go on with batches of another size, or on another number of ranks."""
+        ranks = self.settings.world_size
+        self.phases = resized(self.phases, StepPhase(self.step, self.sample, batch_size * ranks, ranks))
+
+    def samples(self) -> range:
+        """The samples of this rank at the present step."""
+        return samples_of(self.step, self.phases, self.settings.rank, self.settings.world_size, self.epochs)
+
+    def advance(self) -> None:
+        """A step was delivered."""
+        self.step += 1
+        self.sample = span_of(self.step, self.phases, self.epochs).start
+
+    def seek(self, step: int) -> None:
+        """Go to a step whose places the log knows, or change nothing."""
+        phase = phase_at(self.phases, step)
+        if phase is None or step < 0:
+            raise LoaderError(f"step {step} is not known", hint="seek a step from 0 on; reset() goes to the beginning")
+        was = self.step, self.sample
+        self.step, self.sample = step, span_of(step, self.phases, self.epochs).start
+        unknown = next((lane for lanes in self.streams.values() if (lane := lanes.unknown_lane()) is not None), None)
+        if unknown is not None and (self.step, self.sample) != was:
+            self.step, self.sample = was
+            raise UnknownLength(
+                f"the log does not know where step {step} begins in lane {unknown}",
+                hint=f"a stream goes back to what it delivered, not forward; {KEEP_A_LOG}",
+            )
+        self.phases = [each for each in self.phases if each.step <= step]
+        for lanes in self.streams.values():
+            lanes.jumped()
+        self.resize(self.settings.batch_size)
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """Describe where the run stands, with the places of this rank's lanes; those of others may lie far behind."""
+
+    @abstractmethod
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Stand where a state was saved, or change nothing."""
+
+    def _header(self) -> dict[str, Any]:
+        """What the states of all runs in lanes begin with."""
+        return {
+            "format": states.FORMAT,
+            "version": states.VERSION,
+            "order_version": order_version,
+            "loader": self.kind,
+            "step": self.step,
+            "sample": self.sample,
+            "seed": self.settings.seed,
+            "rows": self._row_facts,
+            "steps": [[phase.step, phase.sample, phase.rows, phase.ranks] for phase in self.phases],
+        }
+
+    def check(self, state: Mapping[str, Any]) -> None:
+        """Check that a state is one of a run like this."""
+        states.check_header(state, self.kind, self.settings.seed, self._row_facts)

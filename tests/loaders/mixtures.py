@@ -1,0 +1,158 @@
+"""Mixtures of which some sources are streams, and the rows that each source gives alone."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from hypothesis import strategies as st
+
+from loaders.conversations import Chats
+from loaders.corpora import LENGTH, TOKENIZER, corpora, cuts, stream
+from millstream import MixedDataLoader, PretrainDataLoader, TokenStore, TrainingBatch, prepare
+from millstream.loaders import ConversationDataLoader, merge_states
+from millstream.loaders.mixed_stream import MixedStreamDataLoader
+from millstream.loaders.streaming import StreamDataLoader
+
+BLOCK = 12
+
+
+@cache
+def _store(folder: Path) -> Path:
+    path = Path(tempfile.mkdtemp(prefix="millstream-mixture-"), "store")
+    prepare(folder, path, TOKENIZER, workers=1, cache=False)
+    return path
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source, as a stream or as a store; or conversations."""
+
+    data: Path | Chats
+    streaming: bool = True
+    cut: int = 64
+    weight: float = 1.0
+
+    def open(self, **given: Any) -> PretrainDataLoader | StreamDataLoader | ConversationDataLoader:
+        """Open a loader over it alone; rows are as long as conversations need them, where there are any."""
+        shared = {"framework": "numpy", "pad_id": 0, **given}
+        chat = {key: shared.pop(key) for key in ("loss", "accumulation") if key in shared}
+        if isinstance(self.data, Chats):
+            return self.data.loader(**{key: value for key, value in shared.items() if key != "chunk_size"}, **chat)
+        if self.streaming:
+            return stream(self.data, cut=self.cut, **shared)
+        return PretrainDataLoader(_store(self.data), tokenizer=TOKENIZER, **{"chunk_size": LENGTH, **shared})
+
+
+Sources = Mapping[str, Source]
+streams = st.builds(Source, corpora, st.just(value=True), cuts, st.sampled_from([1.0, 2.0, 3.0]))
+stores = st.builds(Source, corpora, st.just(value=False), weight=st.sampled_from([1.0, 2.0]))
+
+
+@st.composite
+def all_sources(draw: st.DrawFn) -> Sources:
+    """One or two streams, and perhaps a store."""
+    found = {"web": draw(streams)}
+    if draw(st.booleans()):
+        found["news"] = draw(streams)
+    if draw(st.booleans()):
+        found["books"] = draw(stores.filter(_has_rows))
+    return found
+
+
+def _has_rows(source: Source) -> bool:
+    assert isinstance(source.data, Path)
+    with TokenStore(_store(source.data)) as store:
+        return len(store) > LENGTH
+
+
+def mixed(sources: Sources, *, members: Mapping[str, Any] | None = None, **given: Any) -> MixedStreamDataLoader:
+    """Mix sources; `members` are settings of the mixed loaders."""
+    how = {"rank": 0, "world_size": 1, "seed": 3, **(members or {})}
+    parts = {name: (source.open(name=name, **how), source.weight) for name, source in sources.items()}
+    loader: Any = MixedDataLoader(parts, **{"framework": "numpy", "mix_block": BLOCK, "seed": 3, **given})
+    assert isinstance(loader, MixedDataLoader)
+    return cast(MixedStreamDataLoader, loader)
+
+
+@dataclass(frozen=True)
+class MixedRow:
+    """A row, its number in the run and its source."""
+
+    sample: int
+    source: str
+    inputs: tuple[int, ...]
+    labels: tuple[int, ...]
+
+
+def rows_of(loader: MixedStreamDataLoader, batch: TrainingBatch, samples: range) -> list[MixedRow]:
+    """The rows of a batch; filler is none."""
+    columns = (batch.metadata["source"], batch.input_ids.tolist(), batch.labels.tolist())
+    return [
+        MixedRow(sample, name, tuple(inputs), tuple(labels))
+        for sample, name, inputs, labels in zip(samples, *columns, strict=False)
+    ]
+
+
+class MixedRanks:
+    """The loaders of all ranks of a mixture, stepped together."""
+
+    def __init__(self, sources: Sources, world_size: int, global_rows: int, **given: Any) -> None:
+        how = {"world_size": world_size, "batch_size": max(1, global_rows // world_size), **given}
+        self.loaders = [mixed(sources, rank=rank, **how) for rank in range(world_size)]
+
+    def __enter__(self) -> MixedRanks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with ExitStack() as stack:
+            for loader in self.loaders:
+                stack.callback(loader.close)
+
+    def step(self) -> list[MixedRow]:
+        """The rows of one step of all ranks, in the order of the run."""
+        rows: list[MixedRow] = []
+        for loader in self.loaders:
+            samples = loader._run.samples()
+            rows += rows_of(loader, loader.next(), samples)
+        return sorted(rows, key=lambda row: row.sample)
+
+    def steps(self, count: int) -> list[MixedRow]:
+        """The rows of several steps."""
+        return [row for _ in range(count) for row in self.step()]
+
+    def states(self) -> list[dict[str, Any]]:
+        """The state of each rank, as a checkpoint holds it."""
+        return [json.loads(json.dumps(loader.state_dict())) for loader in self.loaders]
+
+    def load(self, states: list[dict[str, Any]], *, merged: bool) -> None:
+        """Let every rank go on from the states of all earlier ranks, or from the one of rank 0 alone."""
+        for loader in self.loaders:
+            loader.load_state_dict(merge_states(states) if merged else states[0])
+
+
+def alone(name: str, source: Source, rows: int, **given: Any) -> list[tuple[int, ...]]:
+    """The first rows of a source by itself, epoch after epoch."""
+    with source.open(name=name, seed=3, batch_size=1, **given) as loader:
+        return [tuple(loader.next().input_ids[0].tolist()) for _ in range(rows)]
+
+
+def lanes_of(sources: Sources) -> int:
+    """The lanes of a mixture: those of the stream that has fewest."""
+    opened = (source.open() for source in sources.values() if source.streaming and isinstance(source.data, Path))
+    return min(loader.stream.lanes for loader in opened if isinstance(loader, StreamDataLoader))
+
+
+def check_sources(rows: list[MixedRow], sources: Sources, lanes: int) -> None:
+    """Insist that each source gave, in each lane, its own rows of that lane, one after another."""
+    for name, source in sources.items():
+        own = [row for row in rows if row.source == name]
+        by_lane = [[row.inputs for row in own if row.sample % lanes == lane] for lane in range(lanes)]
+        expected = alone(name, source, lanes * max(map(len, by_lane)))
+        assert by_lane == [expected[lane::lanes][: len(found)] for lane, found in enumerate(by_lane)]

@@ -1,0 +1,109 @@
+"""Streams beside conversations: rows as each source has them alone, and one denominator for a whole update."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laws import Row, examples, rows_of
+from loaders.conversations import LENGTH, Chats, chats, made_late, sizes
+from loaders.corpora import corpus
+from loaders.mixtures import BLOCK, Source, Sources, mixed
+
+__all__ = ["made_late"]
+pytestmark = pytest.mark.usefixtures("made_late")
+
+TEXT = corpus((("jsonl", (5, 40, 3, 60, 20) * 8), ("txt", (300,)), ("csv", (30,) * 9)))
+LONG = {"chunk_size": LENGTH}
+UPDATE = 24
+cuts = st.sampled_from([(r, a) for r in (1, 2, 4) for a in (1, 2, 3) if UPDATE % (r * a) == 0])
+
+
+def beside(data: Chats) -> Sources:
+    return {"web": Source(TEXT, cut=800), "chat": Source(data, streaming=False, weight=2.0)}
+
+
+def alone(name: str, source: Source, rows: int) -> list[Row]:
+    with source.open(name=name, seed=3, batch_size=1, **LONG) as loader:
+        return [plain(rows_of(loader.next(), name)[0]) for _ in range(rows)]
+
+
+def plain(row: Row) -> Row:
+    """A row as it is in any batch: of a window of text, positions are only written beside packed rows."""
+    return replace(row, epoch=0, positions=row.positions if row.source == "chat" else None)
+
+
+@given(data=chats, ranks=st.sampled_from([1, 2]))
+@examples(12)
+def test_conversations_and_streams_keep_their_rows_in_one_batch(data: Chats, ranks: int) -> None:
+    sources = beside(data)
+    found: list[tuple[int, Row]] = []
+    loaders = [mixed(sources, members=LONG, rank=rank, world_size=ranks, batch_size=6) for rank in range(ranks)]
+    for _ in range(8):
+        for loader in loaders:
+            samples, batch = loader._run.samples(), loader.next().validate()
+            assert (batch.cu_seqlens is not None) == data.packing
+            rows = rows_of(batch)
+            for row in rows:
+                if row.source == "web":
+                    assert row.weights == (1.0,) * LENGTH and row.length == LENGTH
+                    assert row.positions == (tuple(range(LENGTH)) if data.packing else None)
+            found += zip(samples, map(plain, rows), strict=True)
+    for loader in loaders:
+        loader.close()
+
+    lanes = loaders[0]._run.blends.lanes
+    for name, source in sources.items():
+        in_lanes = [
+            [
+                row
+                for sample, row in sorted(found, key=lambda each: each[0])
+                if row.source == name and sample % lanes == lane
+            ]
+            for lane in range(lanes)
+        ]
+        expected = alone(name, source, lanes * max(map(len, in_lanes)))
+        assert in_lanes == [expected[lane::lanes][: len(rows)] for lane, rows in enumerate(in_lanes)]
+
+
+@given(
+    data=st.builds(Chats, sizes, st.just("made"), st.booleans()), cut=cuts, mean=st.sampled_from(["token", "sequence"])
+)
+@examples(12)
+def test_every_batch_of_an_update_has_the_denominator_of_all_of_them(
+    data: Chats, cut: tuple[int, int], mean: str
+) -> None:
+    """Rows of streams are full, so what they weigh is known on all ranks before anybody has read them."""
+    ranks, accumulation = cut
+    members: dict[str, Any] = {**LONG, "accumulation": accumulation, "loss": mean}
+    shared = {"world_size": ranks, "batch_size": UPDATE // (ranks * accumulation)}
+    loaders = [mixed(beside(data), members=members, rank=rank, **shared) for rank in range(ranks)]
+    for _ in range(3):
+        batches = [loader.next() for _ in range(accumulation) for loader in loaders]
+        facts = {(batch.metadata["num_loss_tokens"], batch.metadata["loss_denominator"]) for batch in batches}
+        ((tokens, denominator),) = facts
+        assert tokens == sum(batch.metadata["loss_tokens"] for batch in batches)
+        weights = math.fsum(weight for batch in batches for row in rows_of(batch) for weight in row.weights)
+        assert weights == pytest.approx(denominator, rel=1e-5)
+    for loader in loaders:
+        loader.close()
+
+
+def test_a_growing_loader_is_waited_for_and_a_resumed_run_goes_on_with_it() -> None:
+    data = Chats((9,) * 40, "growing", packing=True)
+    with mixed(beside(data), members=LONG, batch_size=BLOCK) as loader:
+        loader.next()
+        state = loader.state_dict()
+        expected = [rows_of(loader.next()) for _ in range(5)]
+    with mixed(beside(data), members=LONG, batch_size=BLOCK) as loader:
+        loader.load_state_dict(state)
+        assert [rows_of(loader.next()) for _ in range(5)] == expected
+        cut = loader.losses["cut_tokens"]
+        assert cut == 0 and loader.get_profiling_results()["memory"]["batches"] > 0
+        chat = next(row for row in loader.explain(5) if row.source == "chat")
+        assert loader.steps_of(chat.spans[0].document, "chat")
