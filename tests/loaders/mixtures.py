@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
+from chats.chatml import bpe
 from loaders.conversations import Chats
 from loaders.corpora import LENGTH, TOKENIZER, corpora, cuts, stream
 from millstream import MixedDataLoader, PretrainDataLoader, TokenStore, TrainingBatch, prepare
@@ -38,6 +39,8 @@ class Source:
     streaming: bool = True
     cut: int = 64
     weight: float = 1.0
+    beside_chats: bool = False
+    """Whether its ids are those of the conversations' tokenizer."""
 
     def open(self, **given: Any) -> PretrainDataLoader | StreamDataLoader | ConversationDataLoader:
         """Open a loader over it alone; rows are as long as conversations need them, where there are any."""
@@ -46,7 +49,8 @@ class Source:
         if isinstance(self.data, Chats):
             return self.data.loader(**{key: value for key, value in shared.items() if key != "chunk_size"}, **chat)
         if self.streaming:
-            return stream(self.data, cut=self.cut, **shared)
+            own = {"tokenizer": bpe()} if self.beside_chats else {}
+            return stream(self.data, cut=self.cut, **own, **shared)
         return PretrainDataLoader(_store(self.data), tokenizer=TOKENIZER, **{"chunk_size": LENGTH, **shared})
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chats.chatml import bpe
 from loaders.conversations import LENGTH as CHAT_LENGTH
 from loaders.conversations import Chats
 from loaders.corpora import LENGTH, TOKENIZER, corpus, stream
@@ -321,7 +322,7 @@ def test_rows_that_differ_are_refused() -> None:
 def test_isolated_streams_beside_conversations_are_refused() -> None:
     sources = {"web": Source(FOLDER), "chat": Source(Chats((5,) * 9, "made", packing=True), streaming=False)}
     how: dict[str, Any] = {"chunk_size": CHAT_LENGTH, "pad_id": 0}
-    web = stream(FOLDER, documents="isolate", **how)
+    web = stream(FOLDER, documents="isolate", tokenizer=bpe(), **how)
     with pytest.raises(LoaderError, match="documents='isolate'") as caught:
         MixedDataLoader({"web": (web, 1.0), "chat": (sources["chat"].open(**how), 1.0)})
     assert "prepare" in follows_its_hint(caught.value)
@@ -380,3 +381,10 @@ def test_a_loader_over_stores_is_still_what_it_was() -> None:
     assert type(loader) is MixedDataLoader
     assert TOKENIZER.vocab_size > 0
     loader.close()
+
+
+def test_ids_of_two_tokenizers_are_not_mixed() -> None:
+    chat = Source(Chats((5,) * 9, "made", packing=True), streaming=False)
+    how: dict[str, Any] = {"chunk_size": CHAT_LENGTH, "pad_id": 0}
+    with pytest.raises(LoaderError, match="two different words"):
+        MixedDataLoader({"web": (stream(FOLDER, **how), 1.0), "chat": (chat.open(**how), 1.0)})

@@ -25,7 +25,7 @@ cuts = st.sampled_from([(r, a) for r in (1, 2, 4) for a in (1, 2, 3) if UPDATE %
 
 
 def beside(data: Chats) -> Sources:
-    return {"web": Source(TEXT, cut=800), "chat": Source(data, streaming=False, weight=2.0)}
+    return {"web": Source(TEXT, cut=800, beside_chats=True), "chat": Source(data, streaming=False, weight=2.0)}
 
 
 def alone(name: str, source: Source, rows: int) -> list[Row]:
