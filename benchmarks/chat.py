@@ -1,6 +1,6 @@
 """Conversations -> packed batches, against TRL's own preparation; the second epoch; and packing alone.
 
-    python benchmarks/chat.py [--rows 20000] [--rounds 3] [--lengths 1000000]
+    python benchmarks/chat.py [--rows 50000] [--rounds 3] [--lengths 1000000]
 
 Needs requirements-chat.txt. Both sides read the same JSON lines (chatml, loss on the assistant's turns) with GPT-2's
 vocabulary and four control tokens, and deliver packed torch batches of (8, 2048): TRL by `apply_chat_template` with its
@@ -226,7 +226,7 @@ def _not_daemonic() -> None:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--lengths", type=int, default=1_000_000)
