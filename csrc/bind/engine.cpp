@@ -161,7 +161,8 @@ nb::object gather(Gatherer& self, const Words& sources, const Words& samples, co
                   const Words& boundary_ends, std::size_t rows, std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> weight) {
   std::optional<Batch> batch;
   {
-    nb::gil_scoped_release unlocked;
+    std::optional<nb::gil_scoped_release> unlocked;  // rows at hand are copied in less time than it takes to get the lock back
+    if (!std::ranges::all_of(self.gather.sources(), &FeedSource::lent)) unlocked.emplace();
     const auto plan = planned(sources, samples);
     const auto layout = self.gather.layout(std::max(rows, plan.size()));
     if (layout.bytes() > self.pool->buffer_bytes()) throw std::invalid_argument("more rows than there is room for");

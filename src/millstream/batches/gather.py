@@ -27,28 +27,28 @@ class LentRows:
     """Rows that were made elsewhere, each with one token more than its length; and where documents begin in them."""
 
     length: int
-    most: int
-    tokens: npt.NDArray[np.uint32] = field(init=False)
+    _rows: list[npt.NDArray[Any]] = field(default_factory=list)
     _boundaries: list[Numbers] = field(default_factory=list)
-    _count: int = 0
-
-    def __post_init__(self) -> None:
-        self.tokens = np.empty((self.most, self.length + 1), np.uint32)
 
     def add(self, tokens: npt.NDArray[Any], boundaries: Numbers | None) -> int:
         """Put a row behind the others; gives its number."""
-        self.tokens[self._count] = tokens
+        self._rows.append(tokens)
         if boundaries is not None:
             self._boundaries.append(boundaries)
-        self._count += 1
-        return self._count - 1
+        return len(self._rows) - 1
 
     @property
     def native(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint64]]:
-        """Tokens, boundaries, and where the boundaries of each row end, as the core takes them."""
+        """Tokens, boundaries, and where the boundaries of each row end, as the core takes them.
+
+        All rows are copied in one step: each lets go of the interpreter, and has to wait until it is its turn again.
+        """
+        tokens = np.empty((len(self._rows), self.length + 1), np.uint32)
+        if self._rows:
+            np.concatenate(self._rows, out=tokens.reshape(-1), casting="unsafe")
         ends = np.cumsum([len(each) for each in self._boundaries], dtype=np.uint64)
         boundaries = np.concatenate(self._boundaries) if self._boundaries else np.empty(0)
-        return self.tokens[: self._count], boundaries.astype(np.uint32), ends
+        return tokens, boundaries.astype(np.uint32), ends
 
 
 def lent_source(documents: str) -> FeedSource:

@@ -66,7 +66,7 @@ class LaneRows:
     ) -> Batch:
         """Make a batch; `samples` are those of their sources, of stores counted in uses."""
         found = self._in_stores(names, samples)
-        lent = LentRows(self._length, sum(name not in self._stores for name in names))
+        lent = LentRows(self._length)
         for row, name in enumerate(names):
             if name not in self._stores:
                 sample = int(samples[row])

@@ -53,6 +53,8 @@ class StreamRun(LaneRun):
     @property
     def epoch(self) -> int:
         """How often every lane was read to its end, as far as this rank knows."""
+        if len(self.lanes.lane_tokens) < len(self.lanes.own):  # some lane has no end yet; asked for with every batch
+            return 0
         return min(self.lanes.epoch_of(lane) for lane in self.lanes.own)
 
     def epoch_end(self, epoch: int) -> int:
