@@ -15,10 +15,13 @@ import numpy as np
 import pytest
 
 from chats.chatml import END, JINJA, START, ChatML, bpe, random_talks
+from chats.talk import FORMS, conversations
 from millstream.chats.block import encode_block
+from millstream.chats.builtin.table import BUILTINS
 from millstream.chats.encode import Boundary, Encoder
 from millstream.chats.plain import with_control_tokens
 from millstream.chats.supervised import Supervised
+from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
 from millstream.records.chat.conversation import Conversation, Message
 from millstream.records.chat.parser import RowParser
@@ -129,6 +132,25 @@ def test_every_built_in_format_has_the_ids_of_its_original(
     assert len(found) == ROWS
     for text, row, encoding in zip(texts, found, right, strict=True):
         assert row.ids.tolist() == encoding.ids, text
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen 3", "llama 3"])
+@pytest.mark.parametrize("format", sorted(BUILTINS.keys() - {original.name for original in FIRST}))
+@pytest.mark.timeout(900)
+def test_formats_without_a_jinja_template_have_the_ids_of_their_text(
+    format: str, name: str, downloads: Path, tmp_path: Path
+) -> None:
+    """Their text itself is compared with fschat's, where it has them."""
+    template = ChatTemplate.of(format)
+    plain = plain_vocabulary(name, downloads, tmp_path)
+    tokenizer: Any = Encoder(plain, template, add_control_tokens=True, check=False).tokenizer
+    encoder = Encoder(tokenizer, template, trust_content=True, check=False)
+    reference = asked("tokenizers").Tokenizer.from_str(tokenizer.definition)
+    talks = conversations(FORMS[format], format, ROWS)
+    rows = [template.render(talk, add_generation_prompt=prompted) for talk, prompted in talks]
+    right = reference.encode_batch(["".join(piece.text for piece in row) for row in rows], add_special_tokens=False)
+    for row, encoding in zip(encoder.encode_rows(rows), right, strict=True):
+        assert row.ids.tolist() == encoding.ids
 
 
 @pytest.mark.parametrize("name", ["gpt2", "qwen 3", "llama 3"])
