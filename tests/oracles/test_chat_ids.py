@@ -19,7 +19,9 @@ from chats.talk import FORMS, conversations
 from millstream.chats.block import encode_block
 from millstream.chats.builtin.table import BUILTINS
 from millstream.chats.encode import Boundary, Encoder
+from millstream.chats.masks import Policy
 from millstream.chats.plain import with_control_tokens
+from millstream.chats.rendered import Kind
 from millstream.chats.supervised import Supervised
 from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
@@ -192,6 +194,31 @@ def _calm(message: Message, encoder: Encoder) -> Message:
     """What a message says and nothing else; another text for one that spells a control string."""
     spells = any(control in message.content for control in encoder.control_ids)
     return Message(message.role, f"calm 🙂 {len(message.content)}" if spells else message.content)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen 3", "llama 3"])
+@pytest.mark.parametrize("format", BUILTINS)
+@pytest.mark.timeout(900)
+def test_the_trained_text_of_every_format_is_what_its_answers_say(
+    format: str, name: str, downloads: Path, tmp_path: Path
+) -> None:
+    """Answers with their stop strings, and nothing else; control strings in texts of the data stay text."""
+    template = ChatTemplate.of(format)
+    plain = plain_vocabulary(name, downloads, tmp_path)
+    encoder = Encoder(plain, template, boundary="split", add_control_tokens=True, check=False)
+    talks = [talk for talk, _ in conversations(FORMS[format], f"{format} trained", ROWS)]
+    rows = [template.render(talk) for talk in talks]
+    policy = Policy(mask_empty_think=False)
+    for talk, row, found in zip(talks, rows, encoder.encode_rows(rows, talks, policy=policy), strict=True):
+        for at in range(len(talk.messages)):
+            said = "".join(
+                piece.text
+                for piece in row
+                if piece.message == at and piece.role == "assistant" and piece.kind != Kind.scaffold
+            )
+            right = unicodedata.normalize("NFC", said) if "qwen" in name else said
+            assert turn(encoder.tokenizer, found, at) == right
+    assert len(rows) == ROWS
 
 
 def turn(tokenizer: Tokenizer, row: Supervised, at: int) -> str:
