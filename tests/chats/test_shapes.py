@@ -128,8 +128,16 @@ def test_rows_that_are_too_long_take_the_slower_road(limit: Limit) -> None:
 
 @pytest.mark.parametrize("untrained", ["keep", "drop", "error"])
 def test_rows_with_nothing_to_learn_are_what_the_limit_says(untrained: Any) -> None:
-    lines = [json.dumps(chat) for chat in chats(100, ("", "x", " "))]
-    both_roads(lines, encoder("chatml", "prompt", "whole", "last_round"), Limit(untrained=untrained))
+    rows = [*chats(100, ("", "x", " ")), {"messages": [{"role": NAMES[letter], "content": "x"} for letter in "au"]}]
+    made, natively = both_roads(
+        [json.dumps(row) for row in rows],
+        encoder("chatml", "prompt", "whole", "last_round"),
+        Limit(untrained=untrained),
+    )
+    assert natively > 0
+    assert (len(rows) - 1 in made.places) == (untrained == "keep")  # nothing comes after its last question
+    assert (made.dropped["nothing to train"] > 0) == (untrained == "drop")
+    assert ("nothing to train" in {bad.reason for bad in made.bad}) == (untrained == "error")
 
 
 def test_tokens_across_a_border_are_counted_or_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -47,49 +48,61 @@ def corrupt_spans(
             f"density={density!r} and mean_length={mean_length!r} leave nothing to learn, or nothing to learn from",
             hint="T5 takes density=0.15 and mean_length=3.0",
         )
-    sentinels = np.asarray(sentinel_ids, np.int64)
-    ending = [] if end_id is None else [end_id]
+    ending = () if end_id is None else (end_id,)
+    return PerRow(_Corruption(np.asarray(sentinel_ids, np.int64), ending, pad_id, density, mean_length), relabels=True)
 
-    def corrupt(row: Row, rng: np.random.Generator) -> Row:
+
+@dataclass(frozen=True, eq=False)
+class _Corruption:
+    """What is done to each row."""
+
+    sentinels: Ids
+    ending: tuple[int, ...]
+    pad_id: int
+    density: float
+    mean_length: float
+
+    def __call__(self, row: Row, rng: np.random.Generator) -> Row:
+        tokens = self._tokens(row)
+        if len(tokens) < 2:
+            row["labels"][...] = NO_LOSS
+            return row
+        lost, spans = self._amounts(len(tokens))
+        if spans > len(self.sentinels):
+            raise LoaderError(
+                f"a row of {len(tokens)} tokens loses {spans} stretches, and there are {len(self.sentinels)} sentinels",
+                hint=f"pass {spans} sentinel_ids or more, a larger mean_length, or shorter rows",
+            )
+        stretches = _composition(len(tokens) - lost, spans, rng), _composition(lost, spans, rng)
+        inputs, targets = _sides(tokens, *stretches, self.sentinels)
+        _put(row["input_ids"], [*inputs, *self.ending], self.pad_id)
+        _put(row["labels"], [*targets, *self.ending], NO_LOSS)
+        row["length"][0] = len(inputs) + len(self.ending)
+        return row
+
+    def _tokens(self, row: Row) -> Ids:
+        """What a row holds without its end, and not more than has room with it."""
         if "position_ids" in row:
             raise LoaderError(
                 "corrupt_spans makes one sequence of a row, and this one holds several that are kept apart",
                 hint="use documents='row' or 'attend'",
             )
-        room = len(row["input_ids"])
+        room, end = len(row["input_ids"]), len(self.ending)
         tokens = row["input_ids"][: int(row["length"][0])].astype(np.int64)
-        if ending and len(tokens) and tokens[-1] == end_id:
+        if end and len(tokens) and tokens[-1] == self.ending[0]:
             tokens = tokens[:-1]
-        if len(tokens) + len(ending) > room and _longest_side(len(tokens), density, mean_length) + len(ending) > room:
+        if len(tokens) + end > room and self._longest_side(len(tokens)) + end > room:
             tokens = tokens[:-1]  # hardly anything is replaced, and the end has no place
-        if len(tokens) < 2:
-            row["labels"][...] = NO_LOSS
-            return row
-        lost, spans = _amounts(len(tokens), density, mean_length)
-        if spans > len(sentinels):
-            raise LoaderError(
-                f"a row of {len(tokens)} tokens loses {spans} stretches, and there are {len(sentinels)} sentinels",
-                hint=f"pass {spans} sentinel_ids or more, a larger mean_length, or shorter rows",
-            )
-        stretches = _composition(len(tokens) - lost, spans, rng), _composition(lost, spans, rng)
-        inputs, targets = _sides(tokens, *stretches, sentinels)
-        _put(row["input_ids"], [*inputs, *ending], pad_id)
-        _put(row["labels"], [*targets, *ending], NO_LOSS)
-        row["length"][0] = len(inputs) + len(ending)
-        return row
+        return tokens
 
-    return PerRow(corrupt, relabels=True)
+    def _amounts(self, tokens: int) -> tuple[int, int]:
+        """How many tokens are replaced, in how many stretches: as T5 counts them."""
+        lost = min(max(round(tokens * self.density), 1), tokens - 1)
+        return lost, min(max(round(lost / self.mean_length), 1), tokens - lost)
 
-
-def _amounts(tokens: int, density: float, mean_length: float) -> tuple[int, int]:
-    """How many tokens are replaced, in how many stretches: as T5 counts them."""
-    lost = min(max(round(tokens * density), 1), tokens - 1)
-    return lost, min(max(round(lost / mean_length), 1), tokens - lost)
-
-
-def _longest_side(tokens: int, density: float, mean_length: float) -> int:
-    lost, spans = _amounts(tokens, density, mean_length)
-    return max(tokens - lost, lost) + spans
+    def _longest_side(self, tokens: int) -> int:
+        lost, spans = self._amounts(tokens)
+        return max(tokens - lost, lost) + spans
 
 
 def _composition(total: int, parts: int, rng: np.random.Generator) -> Ids:
