@@ -10,19 +10,11 @@ import tokenizers
 
 from chats.chatml import PROSE, bpe
 from millstream.chats.plain import _unspelled, plain, with_control_tokens
-from millstream.tokens import huggingface as adapter
 from millstream.tokens import load_tokenizer
 from millstream.tokens.huggingface import HuggingFaceTokenizer
 from millstream.tokens.probe import probe_texts
-from tokens.vocabularies import EOS, gpt2_json
-
-CONTROLS = ["<|im_start|>", "<|im_end|>"]
-
-
-def gpt2() -> Any:
-    made = tokenizers.Tokenizer.from_str(gpt2_json())
-    made.add_special_tokens(CONTROLS)
-    return made
+from tokens.definitions import CONTROLS, count_readings, gpt2
+from tokens.vocabularies import EOS
 
 
 def spelling() -> HuggingFaceTokenizer:
@@ -39,33 +31,24 @@ def spelling() -> HuggingFaceTokenizer:
     return HuggingFaceTokenizer(made, name="spelling")
 
 
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lengths of the definitions that the library has read."""
-    lengths: list[int] = []
-    library = adapter._read
-
-    def counted(definition: str) -> Any:
-        lengths.append(len(definition))
-        return library(definition)
-
-    monkeypatch.setattr(adapter, "_read", counted)
-    return lengths
-
-
-def test_the_parts_of_a_conversation_are_encoded_with_one_model(read: list[int]) -> None:
+def test_the_parts_of_a_conversation_are_encoded_with_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = count_readings(monkeypatch)
     tokenizer = load_tokenizer(gpt2())
     plain(with_control_tokens(tokenizer, ["<tool>"]), CONTROLS)
 
     assert [length for length in read if length > 100_000] == [len(gpt2().to_str())]
 
 
-def test_a_control_token_that_the_model_knows_but_never_spells_leaves_the_model_as_it_is(read: list[int]) -> None:
+def test_a_control_token_that_the_model_knows_but_never_spells_leaves_the_model_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = count_readings(monkeypatch)
     tokenizer = load_tokenizer(gpt2())
     assert tokenizer.token_id(EOS) == 50256 and isinstance(tokenizer, HuggingFaceTokenizer)
 
     made = plain(tokenizer, CONTROLS)
 
+    assert [length for length in read if length > 100_000] == [len(gpt2().to_str())]
     assert 50256 not in made.opening.encode(f"a{EOS}b")
     assert made.whole is not None and 50256 in made.whole.encode(f"a{EOS}b")
 

@@ -7,16 +7,17 @@ import gzip
 import io
 import json
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from hypothesis import strategies as st
 
-from millstream import CharTokenizer, PretrainDataLoader
+from millstream import CharTokenizer, PretrainDataLoader, TrainingBatch
 from millstream.loaders import merge_states
 from millstream.loaders.streaming import StreamDataLoader
 
@@ -73,16 +74,23 @@ class Delivered:
     labels: tuple[int, ...]
 
 
-class StreamRanks:
-    """The loaders of all ranks of a stream, stepped together."""
+class Numbered(Protocol):
+    """A row that knows its number in the run."""
 
-    def __init__(self, folder: Path, world_size: int, global_rows: int, **given: Any) -> None:
-        rows = max(1, global_rows // world_size)
-        self.loaders = [
-            stream(folder, rank=rank, world_size=world_size, batch_size=rows, **given) for rank in range(world_size)
-        ]
+    @property
+    def sample(self) -> int:
+        """It."""
 
-    def __enter__(self) -> StreamRanks:
+
+Row = TypeVar("Row", bound=Numbered)
+
+
+class Ranks(ABC, Generic[Row]):
+    """The loaders of all ranks of a run in lanes, stepped together."""
+
+    loaders: Sequence[Any]
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -90,17 +98,19 @@ class StreamRanks:
             for loader in self.loaders:
                 stack.callback(loader.close)
 
-    def step(self) -> list[Delivered]:
+    @abstractmethod
+    def rows_of(self, batch: TrainingBatch, samples: range) -> list[Row]:
+        """The rows of a batch, which are these samples of the run."""
+
+    def step(self) -> list[Row]:
         """The rows of one step of all ranks, in the order of the run."""
-        rows: list[Delivered] = []
+        rows: list[Row] = []
         for loader in self.loaders:
             samples = loader._run.samples()
-            batch = loader.next()
-            columns = (batch.input_ids.tolist(), batch.labels.tolist())
-            rows += [Delivered(k, tuple(i), tuple(t)) for k, i, t in zip(samples, *columns, strict=True)]
+            rows += self.rows_of(loader.next(), samples)
         return sorted(rows, key=lambda row: row.sample)
 
-    def steps(self, count: int) -> list[Delivered]:
+    def steps(self, count: int) -> list[Row]:
         """The rows of several steps."""
         return [row for _ in range(count) for row in self.step()]
 
@@ -112,6 +122,21 @@ class StreamRanks:
         """Let every rank go on from the states of all earlier ranks, or from the one of rank 0 alone."""
         for loader in self.loaders:
             loader.load_state_dict(merge_states(states) if merged else states[0])
+
+
+class StreamRanks(Ranks[Delivered]):
+    """The loaders of all ranks of a stream, stepped together."""
+
+    def __init__(self, folder: Path, world_size: int, global_rows: int, **given: Any) -> None:
+        rows = max(1, global_rows // world_size)
+        self.loaders = [
+            stream(folder, rank=rank, world_size=world_size, batch_size=rows, **given) for rank in range(world_size)
+        ]
+
+    def rows_of(self, batch: TrainingBatch, samples: range) -> list[Delivered]:
+        """The rows of a batch."""
+        columns = (batch.input_ids.tolist(), batch.labels.tolist())
+        return [Delivered(k, tuple(i), tuple(t)) for k, i, t in zip(samples, *columns, strict=True)]
 
 
 def words_of(tokens: Sequence[int]) -> list[str]:

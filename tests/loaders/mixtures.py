@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,9 +13,9 @@ from hypothesis import strategies as st
 
 from chats.chatml import bpe
 from loaders.conversations import Chats
-from loaders.corpora import LENGTH, TOKENIZER, corpora, cuts, stream
+from loaders.corpora import LENGTH, TOKENIZER, Ranks, corpora, cuts, stream
 from millstream import MixedDataLoader, PretrainDataLoader, TokenStore, TrainingBatch, prepare
-from millstream.loaders import ConversationDataLoader, merge_states
+from millstream.loaders import ConversationDataLoader
 from millstream.loaders.mixed_stream import MixedStreamDataLoader
 from millstream.loaders.streaming import StreamDataLoader
 
@@ -95,50 +93,25 @@ class MixedRow:
     labels: tuple[int, ...]
 
 
-def rows_of(loader: MixedStreamDataLoader, batch: TrainingBatch, samples: range) -> list[MixedRow]:
-    """The rows of a batch; filler is none."""
-    columns = (batch.metadata["source"], batch.input_ids.tolist(), batch.labels.tolist())
-    return [
-        MixedRow(sample, name, tuple(inputs), tuple(labels))
-        for sample, name, inputs, labels in zip(samples, *columns, strict=False)
-    ]
-
-
-class MixedRanks:
+class MixedRanks(Ranks[MixedRow]):
     """The loaders of all ranks of a mixture, stepped together."""
 
     def __init__(self, sources: Sources, world_size: int, global_rows: int, **given: Any) -> None:
         how = {"world_size": world_size, "batch_size": max(1, global_rows // world_size), **given}
         self.loaders = [mixed(sources, rank=rank, **how) for rank in range(world_size)]
 
-    def __enter__(self) -> MixedRanks:
-        return self
+    def rows_of(self, batch: TrainingBatch, samples: range) -> list[MixedRow]:
+        """The rows of a batch; filler is none."""
+        return rows_of(batch, samples)
 
-    def __exit__(self, *_: object) -> None:
-        with ExitStack() as stack:
-            for loader in self.loaders:
-                stack.callback(loader.close)
 
-    def step(self) -> list[MixedRow]:
-        """The rows of one step of all ranks, in the order of the run."""
-        rows: list[MixedRow] = []
-        for loader in self.loaders:
-            samples = loader._run.samples()
-            rows += rows_of(loader, loader.next(), samples)
-        return sorted(rows, key=lambda row: row.sample)
-
-    def steps(self, count: int) -> list[MixedRow]:
-        """The rows of several steps."""
-        return [row for _ in range(count) for row in self.step()]
-
-    def states(self) -> list[dict[str, Any]]:
-        """The state of each rank, as a checkpoint holds it."""
-        return [json.loads(json.dumps(loader.state_dict())) for loader in self.loaders]
-
-    def load(self, states: list[dict[str, Any]], *, merged: bool) -> None:
-        """Let every rank go on from the states of all earlier ranks, or from the one of rank 0 alone."""
-        for loader in self.loaders:
-            loader.load_state_dict(merge_states(states) if merged else states[0])
+def rows_of(batch: TrainingBatch, samples: range) -> list[MixedRow]:
+    """The rows of a batch of a mixture; filler is none."""
+    columns = (batch.metadata["source"], batch.input_ids.tolist(), batch.labels.tolist())
+    return [
+        MixedRow(sample, name, tuple(inputs), tuple(labels))
+        for sample, name, inputs, labels in zip(samples, *columns, strict=False)
+    ]
 
 
 def alone(name: str, source: Source, rows: int, **given: Any) -> list[tuple[int, ...]]:

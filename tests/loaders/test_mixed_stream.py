@@ -348,7 +348,7 @@ def test_lanes_hold_what_the_budget_allows() -> None:
 def test_weights_hold_on_average_in_any_stretch_of_a_lane() -> None:
     with mixed(THREE, batch_size=BLOCK * 8) as loader:
         samples = loader._run.samples()
-        rows = rows_of(loader, loader.next(), samples)
+        rows = rows_of(loader.next(), samples)
     lanes = loader._run.blends.lanes
     lane = Counter(row.source for row in rows if row.sample % lanes == 3)
     assert lane == {"web": 6 * 8 // lanes, "news": 3 * 8 // lanes, "books": 3 * 8 // lanes}

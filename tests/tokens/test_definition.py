@@ -16,20 +16,11 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
 
 from millstream.tokens import BPETokenizer, load_tokenizer
-from millstream.tokens import huggingface as adapter
 from millstream.tokens.definition import join_definition, split_definition, split_merges
 from millstream.tokens.huggingface import HuggingFaceTokenizer
 from millstream.tokens.probe import probe_texts
 from millstream.tokens.tokenizer import canonical, fingerprint_of
-from tokens.vocabularies import gpt2_json
-
-CONTROLS = ["<|im_start|>", "<|im_end|>"]
-
-
-def gpt2() -> Any:
-    made = tokenizers.Tokenizer.from_str(gpt2_json())
-    made.add_special_tokens(CONTROLS)
-    return made
+from tokens.definitions import count_readings, gpt2
 
 
 def worded() -> Any:
@@ -81,20 +72,6 @@ def own(request: pytest.FixtureRequest) -> HuggingFaceTokenizer:
     return HuggingFaceTokenizer(make(), name="own")
 
 
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lengths of the definitions that the library has read."""
-    lengths: list[int] = []
-    library = adapter._read
-
-    def counted(definition: str) -> Any:
-        lengths.append(len(definition))
-        return library(definition)
-
-    monkeypatch.setattr(adapter, "_read", counted)
-    return lengths
-
-
 def test_a_definition_is_its_head_and_its_model(own: HuggingFaceTokenizer) -> None:
     head, model = split_definition(own.definition)
 
@@ -102,7 +79,8 @@ def test_a_definition_is_its_head_and_its_model(own: HuggingFaceTokenizer) -> No
     assert json.loads(join_definition(head, model)) == json.loads(own.definition)
 
 
-def test_a_tokenizer_that_is_ours_is_read_once(read: list[int], tmp_path: Path) -> None:
+def test_a_tokenizer_that_is_ours_is_read_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    read = count_readings(monkeypatch)
     path = tmp_path / "tokenizer.json"
     path.write_text(gpt2().to_str(), encoding="utf-8")
     tokenizer = load_tokenizer(path)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream._core import order_version
 from millstream.errors import LoaderError, UnknownLength
 from millstream.loaders import state as states
 from millstream.loaders.lane_steps import ENDLESS, Epochs, StepPhase, phase_at, resized, samples_of, span_of
@@ -104,14 +103,8 @@ class LaneRun(ABC):
     def _header(self) -> dict[str, Any]:
         """What the states of all runs in lanes begin with."""
         return {
-            "format": states.FORMAT,
-            "version": states.VERSION,
-            "order_version": order_version,
-            "loader": self.kind,
-            "step": self.step,
+            **states.header(self.kind, self.step, self.settings.seed, self._row_facts),
             "sample": self.sample,
-            "seed": self.settings.seed,
-            "rows": self._row_facts,
             "steps": [[phase.step, phase.sample, phase.rows, phase.ranks] for phase in self.phases],
         }
 

@@ -116,15 +116,9 @@ class Run:
         data = {name: member.facts for name, member in self.members.items()}
         unknown = any(member.share.samples == UNKNOWN for member in self.members.values())
         return {
-            "format": states.FORMAT,
-            "version": states.VERSION,
-            "order_version": order_version,
-            "loader": self.kind,
-            "step": self.step,
+            **states.header(self.kind, self.step, self.settings.seed, self._row_facts),
             "epoch": place.epoch,
             "offset": place.offset,
-            "seed": self.settings.seed,
-            "rows": self._row_facts,
             **({"unknown_length": True} if unknown else {}),
             **dump_run(self.schedule, {**self._earlier_data, **data}, self.settings.cache_dir, self._missing),
         }

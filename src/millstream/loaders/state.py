@@ -77,6 +77,19 @@ def check_place(state: Mapping[str, Any], place: StepPlace) -> None:
             )
 
 
+def header(loader: str, step: int, seed: int, rows: Mapping[str, Any]) -> dict[str, Any]:
+    """What every state begins with; `check_header` reads it."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "order_version": order_version,
+        "loader": loader,
+        "step": step,
+        "seed": seed,
+        "rows": dict(rows),
+    }
+
+
 def check_header(state: Mapping[str, Any], loader: str, seed: int, rows: Mapping[str, Any]) -> int:
     """Check that a state fits a loader; gives its step."""
     if not isinstance(state, Mapping) or state.get("format") != FORMAT:
