@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+from millstream.chats.settings import ChatSettings
 from millstream.compression import LEVEL
 from millstream.errors import RecipeError, SourceError
 from millstream.loaders import ConversationDataLoader, PretrainDataLoader
@@ -134,11 +135,8 @@ def prepare(
     unknown = keywords.keys() - PrepareKeywords.__annotations__.keys()
     if unknown:
         raise TypeError(f"prepare() got an unexpected keyword argument {min(unknown)!r}")
-    chat = None
-    if kind == "chat":
-        own = {"eos": eos, "special_tokens": special_tokens, "dtype": dtype}
-        given = {name: value for name, value in own.items() if value not in (None, "auto")}
-        chat = prepared_chat({**keywords, **given}, tokenizer, max_length)
+    about_texts = {"eos": eos, "special_tokens": special_tokens, "dtype": dtype}
+    chat = _chat(keywords, about_texts, tokenizer, max_length) if kind == "chat" else None
     reading = _reading(kind, keywords, file_format, max_length)
     raw = RawSettings(recipe, on_bad, eos, reading)
     how, found = replace(raw.how(), whole_rows=chat is not None), raw.found(source)
@@ -159,6 +157,14 @@ def prepare(
         progress=progress or _to_nobody,
     )
     return _prepared(found, Path(output), making, means)
+
+
+def _chat(
+    keywords: Mapping[str, Any], about_texts: Mapping[str, Any], tokenizer: object, max_length: int | None
+) -> ChatSettings:
+    """How conversations become tokens; what was said about texts is refused."""
+    given = {name: value for name, value in about_texts.items() if value not in (None, "auto")}
+    return prepared_chat({**keywords, **given}, tokenizer, max_length)
 
 
 def _reading(kind: str, keywords: Mapping[str, Any], file_format: str | None, max_length: int | None) -> dict[str, Any]:
