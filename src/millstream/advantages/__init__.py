@@ -1,0 +1,1 @@
+"""Rewards -> advantages, returns and weights: pure functions over ragged arrays, in float64."""

@@ -1,0 +1,110 @@
+"""The two ends of a feed: `RolloutSource`, where rollouts are put in, and `Feed`, where the trainer takes them out.
+
+A feed keeps what it received until it is told to let go: `release(cursor)` follows a committed state, and whoever opens
+the feed again with an older cursor receives everything behind that once more, in the same order.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias
+
+from millstream.rollouts import RolloutBlock
+
+Cursor: TypeAlias = Mapping[str, Any]
+"""A place in a feed: small, and readable JSON."""
+Puttable: TypeAlias = RolloutBlock | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""A record, some records (a group, say), or many in columns. Dataclasses with the fields of a record are taken, too."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """What the trainer tells those who make rollouts."""
+
+    policy_version: int = 0
+    """The version that the coming step trains; whoever samples should have at least nearly these weights."""
+    groups_wanted: int | None = None
+    """How many more groups may be begun before the next word; None: as many as you like."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Some rollouts as they came in, together, and the place in the feed behind them."""
+
+    block: RolloutBlock
+    cursor: Cursor
+
+
+class RolloutSource(ABC):
+    """Where rollouts are put in. Putting the same rollout id twice is the same as once."""
+
+    @abstractmethod
+    def put(self, rollouts: Puttable) -> None:
+        """Give rollouts to the trainer. What is wrong with a record is raised here, where it was made.
+
+        When it returns, small puts may still be gathered to larger ones; `flush()` waits until they are safe.
+        """
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Wait until everything that was put is where a crash of this process does not lose it."""
+
+    @abstractmethod
+    def control(self) -> Control:
+        """The trainer's latest word."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Flush, and say that nothing more comes from here."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Feed(Protocol):
+    """Where the trainer takes rollouts out. One thread at a time."""
+
+    @property
+    def cursor(self) -> Cursor:
+        """The place behind everything that was received."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether every producer has said that nothing more comes, and all of it was received."""
+        ...
+
+    def receive(self, timeout_s: float) -> list[Arrival]:
+        """Give what has come in, in the order of the feed; waits so long for something, then gives nothing.
+
+        A server that is gone is waited for, and asked again: a feed that comes back goes on where it was.
+        """
+        ...
+
+    def seek(self, cursor: Cursor) -> None:
+        """Go on behind a place at which a state was saved."""
+        ...
+
+    def release(self, cursor: Cursor) -> None:
+        """Let go of everything up to a place: its state is committed."""
+        ...
+
+    def tell(self, control: Control) -> None:
+        """Tell producers what is wanted."""
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """What became of what came in: `received`, `repeated` (the same id and content), `damaged`, `reconnected`, …"""
+        ...
+
+    def close(self) -> None:
+        """Stop threads and close connections; what was not released stays where it is."""
+        ...
