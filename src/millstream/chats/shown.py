@@ -14,7 +14,7 @@ import numpy as np
 from millstream.chats.supervised import Supervised
 from millstream.stats.figures import counted, share, visible
 
-Style: TypeAlias = Literal["heading", "note", "plain", "trained", "error", "warning"]
+Style: TypeAlias = Literal["heading", "note", "plain", "trained", "better", "worse", "error", "warning"]
 Decode: TypeAlias = Callable[[Sequence[int]], str]
 
 

@@ -11,6 +11,8 @@ _COLOURS = {
     "note": "dim cyan",
     "plain": "",
     "trained": "green",
+    "better": "green",
+    "worse": "red",
     "error": "bold red",
     "warning": "yellow",
 }

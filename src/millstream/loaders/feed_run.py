@@ -1,0 +1,244 @@
+"""Where a run over a feed stands: which rollouts it trains on now, how far it is in them, and what waits behind them.
+
+What admission cuts is a rollout batch. It is gone through some times (passes), each in an order of its own, and a pass
+is cut into steps. State, feed, journal and sidecar stand at one frontier: what the state does not hold, the feed gives
+again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from millstream.admission import Admission, Cut, JournaledAdmission
+from millstream.errors import ClosedError, LoaderError, StateError, WaitTimeout
+from millstream.feeds import Arrival, Control, Feed, MemoryFeed
+from millstream.feeds.feed import Cursor
+from millstream.loaders import state as states
+from millstream.loaders.feed_frontier import Frontier
+from millstream.loaders.feed_steps import FeedPhase, FeedPlace, RolloutBatch, resized
+from millstream.loaders.phases import read_count
+from millstream.loaders.rollout_run import StepSamples
+from millstream.loaders.settings import LoaderSettings
+from millstream.order import SampleOrder
+from millstream.rollouts import RolloutBlock
+
+PATIENCE_S = 0.5
+"""How long a feed is waited for at a time: who closes the loader meanwhile waits as long."""
+LEADER = 0
+"""The rank that decides what is trained on; the others follow its journal."""
+
+
+class FeedRun:
+    """A step of a run over a feed."""
+
+    kind = "rollout feed"
+
+    def __init__(
+        self,
+        feed: Feed,
+        frontier: Frontier,
+        settings: LoaderSettings,
+        *,
+        name: str,
+        passes: int,
+        keep_groups: bool,
+        policy_version: int,
+        timeout_s: float | None,
+        admit: Callable[[RolloutBlock], None],
+        make: Callable[[Cut], RolloutBatch],
+        row_facts: Mapping[str, Any],
+    ) -> None:
+        self.feed, self.frontier, self.settings, self.name = feed, frontier, settings, name
+        self.passes, self._keep_groups, self._first_version = passes, keep_groups, policy_version
+        self._timeout_s, self._admit, self._make = timeout_s, admit, make
+        self._row_facts = {**row_facts, "passes": passes}
+        self._begun = self._was_told = False
+        self._committed: dict[str, Any] | None = None
+        self.closed = False
+        self._first = dict(feed.cursor)
+        self._stand()
+
+    def _stand(self) -> None:
+        ranks = self.settings.world_size
+        self.step, self.place, self.policy_version = 0, FeedPlace(), self._first_version
+        self.phases = [FeedPhase(0, self.place, self.settings.batch_size * ranks, ranks)]
+        self.present: RolloutBatch | None = None
+        self._cut: Cut | None = None
+        self._waiting: deque[Arrival] = deque()
+        self._cursor: Cursor = self.feed.cursor
+        self._decide: Admission | JournaledAdmission = self.frontier.begin()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this rank decides."""
+        return self.settings.rank == LEADER
+
+    @property
+    def epoch(self) -> int:
+        """Passes before the present one."""
+        return self.place.batch * self.passes + self.place.number
+
+    def tell_version(self, version: int) -> None:
+        """The trainer says which version of the policy the coming step trains; else rollout batches are counted."""
+        if version < self.policy_version:
+            raise LoaderError(
+                f"policy_version went back from {self.policy_version} to {version}",
+                hint="versions only grow; to go back, load the state that was saved then",
+            )
+        self.policy_version, self._was_told = version, True
+
+    # Steps
+
+    def coming(self, batch_size: int) -> StepSamples:
+        """The samples of the coming step, when they are there."""
+        if self.present is None:
+            self._cut = self._next_cut()
+            self.present = self._make(self._cut)
+        ranks = self.settings.world_size
+        self.phases = resized(self.phases, FeedPhase(self.step, self.place, batch_size * ranks, ranks))
+        return self.samples_of(self._total, self.step, self.place, self.phases[-1])
+
+    @property
+    def _total(self) -> int:
+        """Samples of the present rollout batch."""
+        assert self.present is not None
+        return self.present.samples(keep_groups=self._keep_groups)
+
+    def samples_of(self, total: int, step: int, place: FeedPlace, phase: FeedPhase) -> StepSamples:
+        """The samples of a step that begins at a place of a rollout batch of so many."""
+        order = SampleOrder(
+            total, shuffle=self.settings.shuffle, seed=self.settings.seed, name=f"{self.name}\0{place.batch}"
+        )
+        rows = min(phase.rows, total - place.offset)
+        samples = order.at(range(place.offset, place.offset + rows), epoch=place.number).astype("int64")
+        size = phase.rows // phase.ranks
+        counts = [min(size, max(0, rows - rank * size)) for rank in range(phase.ranks)]
+        rank = self.settings.rank if phase.ranks == self.settings.world_size else None
+        return StepSamples(step, place.batch * self.passes + place.number, samples, counts, rank)
+
+    def advance(self) -> None:
+        """The coming step was delivered."""
+        self.step, self.place = self.step + 1, self.place.after(self.phases[-1].rows, self._total, self.passes)
+        if self.place.begins_batch:
+            self.present = self._cut = None
+            if not self._was_told:
+                self.policy_version += 1
+            self._tell()
+
+    def _next_cut(self) -> Cut:
+        """Wait until a rollout batch can be cut."""
+        began = time.monotonic()
+        if not self._begun:
+            self._begun = True
+            self.frontier.start()
+            self._tell()
+        while not self.closed:
+            now, ended = time.monotonic(), self.feed.ended
+            cut = self._decide.cut(self.place.batch, self.policy_version, now, ended=ended)
+            if cut is not None:
+                self.frontier.write(cut)
+                return cut
+            if ended and self.leads:
+                raise FeedEnded(
+                    "the feed has ended: its producers closed it, and everything was trained on",
+                    hint="`for batch in loader` ends here by itself",
+                )
+            if self._timeout_s is not None and now - began > self._timeout_s:
+                raise WaitTimeout(
+                    f"no rollout batch came in {self._timeout_s:g} s: {self._decide.waiting_for()}",
+                    hint="see whether producers live; group_timeout_s lets incomplete groups go; timeout_s=None waits on",
+                )
+            self._receive()
+        raise ClosedError("this loader was closed", hint="make a new one and load the last committed state")
+
+    def _receive(self) -> None:
+        """Let in what has come. What is refused stays first in line: the state is that before it."""
+        self._waiting.extend(self.feed.receive(0 if self._waiting else PATIENCE_S))
+        while self._waiting:
+            arrival = self._waiting[0]
+            self._admit(arrival.block)
+            self._decide.arrive(arrival.block, time.monotonic())
+            self._cursor = self._waiting.popleft().cursor
+        if isinstance(self.feed, MemoryFeed) and not self.frontier.saved:
+            self.feed.release(self._cursor)  # nobody has a state that could ask for it again
+
+    def _tell(self) -> None:
+        if isinstance(self._decide, Admission):
+            self.feed.tell(Control(self.policy_version, self._decide.wanted()))
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What became of everything that came in."""
+        feed = {f"feed_{name}": count for name, count in self.feed.counters().items()}
+        return {**feed, **(self._decide.counters if isinstance(self._decide, Admission) else {})}
+
+    # State
+
+    def restart(self) -> None:
+        """Stand at the last committed state, or at the very beginning where there is none: no feed goes further back."""
+        if self._committed is not None:
+            self.resume(self._committed)
+            return
+        if self._begun:
+            self.feed.seek(self._first)
+            self.frontier.close()
+        self._begun = False
+        self._stand()
+
+    def state(self) -> dict[str, Any]:
+        """Describe where the run stands; the sidecar that it names holds all rollouts that are not used up."""
+        state = {
+            **states.header(self.kind, self.step, self.settings.seed, self._row_facts),
+            **self.place.to_json(),
+            "policy_version": self.policy_version,
+            "phases": [phase.to_json() for phase in self.phases],
+        }
+        if not isinstance(self._decide, Admission):
+            return {**state, "follower": self.settings.rank}
+        present = [] if self._cut is None else [self._cut]
+        return {**state, "feed": dict(self._cursor), **self.frontier.save(self._decide.state(), present)}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Stand where a state was saved, or change nothing."""
+        step = self.check(state)
+        place = FeedPlace.from_json(state)
+        version = read_count(state.get("policy_version"), "policy_version")
+        phases = [FeedPhase.from_json(each) for each in state.get("phases", ())]
+        cursor = state.get("feed")
+        if not isinstance(cursor, Mapping) or not phases:
+            raise StateError(
+                "the state does not say where its feed stood", hint="it is damaged; use another checkpoint"
+            )
+        decide, cuts = self.frontier.load(state, time.monotonic())
+        self.feed.seek(cursor)
+        self._cursor = cursor
+        self._waiting.clear()
+        self.step, self.place, self.phases, self.policy_version = step, place, phases, version
+        self._decide, self._begun = decide, True
+        self._cut = cuts[0] if cuts else None
+        self.present = None if self._cut is None else self._make(self._cut)
+
+    def check(self, state: Mapping[str, Any]) -> int:
+        """Check that a state is one of a run like this; gives its step."""
+        step = states.check_header(state, self.kind, self.settings.seed, self._row_facts)
+        if "follower" in state:
+            raise StateError(
+                f"this is the state of rank {state['follower']}, which follows rank {LEADER}",
+                hint=f"save the state of rank {LEADER}, and load it on all ranks",
+            )
+        return step
+
+    def commit(self, state: Mapping[str, Any]) -> None:
+        """Let go of everything that lies before a state."""
+        self.check(state)
+        if self.leads:
+            self.feed.release(state["feed"])
+            self.frontier.release(state)
+        self._committed = dict(state)
+
+
+class FeedEnded(ClosedError):  # noqa: N818 - reads as a claim
+    """A feed has ended, and everything in it was trained on."""

@@ -1,0 +1,98 @@
+"""What is said of a feed -> a loader over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from millstream.admission import AdmissionRules
+from millstream.errors import LoaderError
+from millstream.feeds import Feed, open_feed
+from millstream.loaders.rollout_feed import RolloutFeedDataLoader
+from millstream.loaders.rollout_settings import advantage_settings
+from millstream.loaders.rollout_task import RolloutTask
+from millstream.loaders.settings import positive
+
+FEED_SCHEMES = ("redis", "rediss", "http", "https")
+
+
+@dataclass(frozen=True)
+class LiveSettings:
+    """How a loader lives from a feed, besides `AdmissionRules`, whose settings may stand beside these by name."""
+
+    rules: AdmissionRules
+    passes: int = 1
+    """How often each rollout batch is gone through."""
+    policy_version: int = 0
+    """What the first step trains."""
+    timeout_s: float | None = None
+    """How long a rollout batch is waited for; None: for ever."""
+    replay: bool = False
+    """Train once more on what the journal in `cache_dir` says, in the same order."""
+
+    def __post_init__(self) -> None:
+        positive("passes", self.passes)
+
+    @classmethod
+    def of(cls, given: LiveSettings | Mapping[str, Any] | None, task: RolloutTask) -> LiveSettings:
+        """Settings by name; a rollout batch is by default what one step takes."""
+        if isinstance(given, LiveSettings):
+            return given
+        named = dict(given or {})
+        own = {each.name: named.pop(each.name) for each in fields(cls) if each.name in named}
+        known = [each.name for each in fields(AdmissionRules)]
+        if unknown := sorted(set(named) - set(known)):
+            names = ", ".join(["passes", "policy_version", "timeout_s", "replay", *known])
+            raise LoaderError(f"feeds have no setting {unknown[0]!r}", hint=f"there are {names}")
+        if "rules" not in own:
+            if named.keys().isdisjoint(("groups_per_batch", "rollouts_per_batch")):
+                unit = "groups_per_batch" if task.steps.keep_groups else "rollouts_per_batch"
+                named[unit] = task.settings.batch_size * task.settings.world_size
+            own["rules"] = AdmissionRules(**named)
+        elif named:
+            raise LoaderError(f"{next(iter(named))!r} is said beside rules=", hint="say it there, or leave out rules=")
+        return cls(**own)
+
+
+def is_feed(rollout_data: Any) -> bool:
+    """Whether rollouts come from a feed: an object that is one, an address, or the folder of a spool.
+
+    >>> is_feed("redis://localhost:6379/rollouts"), is_feed([{"rollout_id": "a"}]), is_feed("rollouts.jsonl")
+    (True, False, False)
+    """
+    if isinstance(rollout_data, str) and urlsplit(rollout_data).scheme in FEED_SCHEMES:
+        return True
+    if isinstance(rollout_data, str | os.PathLike):
+        return is_spool(Path(rollout_data))
+    return all(hasattr(rollout_data, name) for name in ("receive", "release", "cursor", "tell"))
+
+
+def feed_loader(where: Any, asked: Mapping[str, Any]) -> RolloutFeedDataLoader:
+    """Make a loader over a feed of what `RolloutDataLoader` was asked for."""
+    rating = advantage_settings(asked["advantages"], asked["estimator"], compute=asked["compute_advantages"])
+    task = RolloutTask.of(
+        asked["name"], asked["tokenizer"], rating, asked["max_length"], asked["pad_id"], asked["keywords"]
+    )
+    live = LiveSettings.of(asked["live"], task)
+    rules = replace(live.rules, max_tokens=live.rules.max_tokens or task.limits.longest)
+    if asked["on_bad"] != "error":
+        rules = replace(rules, on_bad="skip")
+    return RolloutFeedDataLoader(
+        _opened(where, task),
+        task,
+        rules=rules,
+        passes=live.passes,
+        policy_version=live.policy_version,
+        timeout_s=live.timeout_s,
+        replay=live.replay,
+    )
+
+
+def _opened(where: Any, task: RolloutTask) -> Feed:
+    if isinstance(where, str | os.PathLike) and task.settings.rank != 0:
+        return open_feed(where, follow=True)
+    return open_feed(where)

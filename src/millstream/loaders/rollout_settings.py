@@ -1,0 +1,115 @@
+"""What a loader of rollouts is told: how good rollouts are, and how steps are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypedDict, cast, get_args
+
+from millstream.advantages import AdvantageSettings
+from millstream.batches.rollouts import MeanOf
+from millstream.errors import LoaderError
+from millstream.loaders.lengths import check_choice
+from millstream.loaders.settings import SharedKeywords, positive
+from millstream.order.balance import CostModel
+from millstream.order.micro_batches import MicroBatchRule
+
+Balance = Literal["karmarkar_karp"]
+
+
+class StepKeywords(TypedDict, total=False):
+    """How steps are cut, as a loader takes it: see `StepSettings`."""
+
+    packing: bool
+    pad_to_multiple_of: int
+    balance: Balance | None
+    keep_groups: bool
+    micro_tokens: int | None
+    micro_multiple: int
+    loss: MeanOf
+    cost: CostModel
+
+
+class RolloutKeywords(StepKeywords, SharedKeywords, total=False):
+    """How steps are cut, and what every loader takes."""
+
+
+@dataclass(frozen=True)
+class StepSettings:
+    """How the rollouts of a step are cut into batches of ranks, and these into micro-batches."""
+
+    packing: bool = False
+    """Several rollouts in a row, each of which sees only itself; else one in a row, padded to the longest."""
+    pad_to_multiple_of: int = 1
+    """Rows are as long as the longest, in multiples of this."""
+    balance: Balance | None = None
+    """How rollouts are dealt out to ranks: so that all have about as much to compute; None: as they come."""
+    keep_groups: bool = False
+    """Whether all rollouts of a group go to one rank, in one step. Then a batch size counts groups."""
+    micro_tokens: int | None = None
+    """Most tokens of a micro-batch, padding too."""
+    micro_multiple: int = 1
+    """The number of micro-batches is a multiple of this, as stages of a pipeline want."""
+    loss: MeanOf = "token"
+    """What the denominators of batches are for."""
+    cost: CostModel = field(default_factory=CostModel)
+    """What a rollout costs the model: what is balanced."""
+
+    def __post_init__(self) -> None:
+        check_choice("loss", self.loss, get_args(MeanOf))
+        for name in ("pad_to_multiple_of", "micro_multiple"):
+            positive(name, getattr(self, name))
+        if self.micro_tokens is not None:
+            positive("micro_tokens", self.micro_tokens)
+        if self.balance not in (None, *get_args(Balance)):
+            raise LoaderError(f"balance={self.balance!r} is unknown", hint="use 'karmarkar_karp', or leave it out")
+
+    @property
+    def rule(self) -> MicroBatchRule | None:
+        """What a micro-batch may hold."""
+        if self.micro_tokens is None:
+            return None
+        return MicroBatchRule(self.micro_tokens, packed=self.packing, unit=self.pad_to_multiple_of, cost=self.cost)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What decides which rollouts stand in which batch, as a state says it."""
+        facts: dict[str, Any] = {"keep_groups": self.keep_groups, "balance": self.balance}
+        if self.balance is not None:
+            facts["cost"] = [self.cost.linear, self.cost.quadratic]
+        return facts
+
+
+def advantage_settings(
+    given: AdvantageSettings | Mapping[str, Any] | None, estimator: str | None, *, compute: bool
+) -> AdvantageSettings | None:
+    """What says how advantages are computed; None: nobody wants them.
+
+    >>> advantage_settings({"epsilon": 1e-4}, None, compute=True).epsilon
+    0.0001
+    """
+    if not compute:
+        if given is not None or estimator is not None:
+            raise LoaderError(
+                "compute_advantages=False leaves nothing for estimator= and advantages= to say",
+                hint="leave them out, or pass compute_advantages=True",
+            )
+        return None
+    if isinstance(given, AdvantageSettings):
+        if estimator not in (None, given.estimator):
+            raise LoaderError(
+                f"estimator={estimator!r} and advantages={given.estimator!r} differ", hint="leave estimator= out"
+            )
+        return given
+    named = {**(given or {}), **({} if estimator is None else {"estimator": estimator})}
+    known = [each.name for each in fields(AdvantageSettings)]
+    if unknown := sorted(set(named) - set(known)):
+        raise LoaderError(f"advantages have no setting {unknown[0]!r}", hint=f"there are {', '.join(known)}")
+    return AdvantageSettings(**named)
+
+
+def parted(given: RolloutKeywords) -> tuple[StepSettings, SharedKeywords]:
+    """What is said of steps, and what every loader takes."""
+    steps = {name: value for name, value in given.items() if name in StepKeywords.__annotations__}
+    shared = {name: value for name, value in given.items() if name not in steps}
+    return StepSettings(**cast("StepKeywords", steps)), cast("SharedKeywords", shared)
