@@ -476,3 +476,8 @@ def array_lines(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order=
 
 def invalid_texts(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> list[int]:
     """Which of the texts are not UTF-8."""
+
+def partition(costs: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], parts: int, equal_sizes: bool, refine: bool, part_of: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """
+    Write the part of each item into `part_of`, so that parts cost about the same; part 0 costs the most.
+    """
