@@ -18,7 +18,7 @@ class StepPlan:
 
     >>> plan = StepPlan.of([5, 5, 1, 1, 9, 9, 2, 2], ranks=2, rule=MicroBatchRule(cap=12))
     >>> [[rows.tolist() for rows in rank] for rank in plan.micro_batches]
-    [[[3, 7], [4]], [[1, 2], [5]]]
+    [[[4], [1, 3, 7]], [[5], [0, 2, 6]]]
     """
 
     micro_batches: tuple[tuple[Numbers, ...], ...]
