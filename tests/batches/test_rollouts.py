@@ -208,7 +208,7 @@ def test_a_batch_of_nothing_is_a_row_of_padding_that_a_model_can_see(framework: 
     assert merged.metadata["rollout_id"] == [step.column("rollout_id")[0]]
     first, second = merged.split(2)
     assert (first.metadata["filler"], second.metadata["filler"]) == ([False], [True])
-    assert (first.metadata["tokens"], second.metadata["tokens"]) == (step.lengths[0], 0)
+    assert first.metadata["tokens"] == step.lengths[0] == merged.metadata["tokens"]
     assert second.metadata["rewards"] == []
 
 

@@ -292,8 +292,7 @@ class TrainingBatch(AnswerFields):
             starts = backend(self.framework).from_numpy(inside)
         lengths = None if self.lengths is None else self.lengths[start:stop]
         facts = self.columns.cut(self.metadata, start, stop)
-        real = lengths if lengths is None or "filler" not in facts else lengths[np.logical_not(facts["filler"])]
-        tokens = (stop - start) * length if real is None else int(real.sum())
+        tokens = (stop - start) * length if lengths is None else int(lengths.sum())
         if "pairs" in self.metadata:
             facts["pairs"] = (stop - start - sum(facts.get("filler", ()))) // 2
         part = TrainingBatch(
