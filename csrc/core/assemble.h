@@ -18,6 +18,7 @@ struct Segment {
   const void* tokens;
   std::uint32_t count;
   bool followed;  // tokens[count] exists and is the target of the last token
+  const std::uint8_t* mask = nullptr;  // which tokens are learned, one byte each; null: all that the tokens themselves say
 };
 
 enum class Labels : std::uint8_t { next, same };
@@ -74,16 +75,24 @@ TargetFacts write_targets(const In* tokens, Out* out, std::size_t count) {
   return {count, false};
 }
 
+// The tokens of a segment from one on, as targets.
+template <typename In, typename Out>
+TargetFacts write_targets(const Segment& segment, std::size_t first, Out* out, std::size_t count) {
+  const auto* const tokens = static_cast<const In*>(segment.tokens) + first;
+  if constexpr (std::is_same_v<In, std::uint32_t>)
+    if (segment.mask != nullptr) return write_targets(tokens, segment.mask + first, out, count);
+  return write_targets(tokens, out, count);
+}
+
 template <typename In, typename Out>
 TargetFacts write_labels(const Segment& segment, Labels labels, bool isolated, Out* out) {
-  const auto* const tokens = static_cast<const In*>(segment.tokens);
   if (labels == Labels::same) {
-    auto facts = write_targets(tokens + 1, out + 1, segment.count - 1);  // nothing predicts the first
-    if (isolated) out[0] = no_loss;                                       // its predecessor is in another segment
-    else facts.fractional = write_targets(tokens, out, 1).fractional || facts.fractional;
+    auto facts = write_targets<In>(segment, 1, out + 1, segment.count - 1);  // nothing predicts the first
+    if (isolated || segment.mask != nullptr) out[0] = no_loss;               // its predecessor is elsewhere, or nobody
+    else facts.fractional = write_targets<In>(segment, 0, out, 1).fractional || facts.fractional;
     return facts;
   }
-  const auto facts = write_targets(tokens + 1, out, segment.count - 1 + segment.followed);
+  const auto facts = write_targets<In>(segment, 1, out, segment.count - 1 + segment.followed);
   if (!segment.followed) out[segment.count - 1] = no_loss;
   return facts;
 }

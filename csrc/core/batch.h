@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -20,6 +22,7 @@ struct BatchLayout {
   bool isolated = false;     // with position ids and segment starts
   bool documents = false;    // rows hold whole documents, which may have been cut
   bool weighted = false;     // targets may have weights of their own
+  std::size_t further_bytes = 0;  // of columns that lie behind all others
 
   std::size_t columns() const { return isolated ? 3 : 2; }
   std::size_t column_bytes() const { return aligned(rows * length * id_bytes); }
@@ -30,9 +33,11 @@ struct BatchLayout {
   std::size_t weights_offset() const {
     return aligned(starts_offset() + (isolated ? (rows * length + 1) * sizeof(std::int32_t) : 0));
   }
-  std::size_t bytes() const { return aligned(weights_offset() + (weighted ? rows * length * sizeof(float) : 0)); }
+  std::size_t further_offset() const {
+    return aligned(weights_offset() + (weighted ? rows * length * sizeof(float) : 0));
+  }
+  std::size_t bytes() const { return aligned(further_offset() + further_bytes); }
 
- private:
   static std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 };
 
@@ -100,6 +105,34 @@ class Batch {
   std::shared_ptr<Pool> pool_;
   std::byte* data_;
   BatchLayout layout_;
+};
+
+// Buffers for batches of any size, each as large as the largest that was asked for so far. Any thread may ask.
+class Buffers {
+ public:
+  explicit Buffers(std::shared_ptr<Budget> budget, std::size_t keep) : budget_(std::move(budget)), keep_(keep) {}
+
+  // Nothing where the budget has no room.
+  std::optional<Batch> take(const BatchLayout& layout) {
+    const std::lock_guard locked(mutex_);
+    if (pool_ == nullptr || layout.bytes() > pool_->buffer_bytes()) grow_to(layout.bytes());
+    auto* const data = pool_->try_take();
+    if (data != nullptr) return std::optional<Batch>(std::in_place, pool_, data, layout);
+    pool_.reset();  // a smaller batch may still fit
+    return std::nullopt;
+  }
+
+ private:
+  void grow_to(std::size_t bytes) {
+    if (pool_ != nullptr) pool_->retire();
+    const auto more = bytes + bytes / 8;  // the next one may be a little larger
+    pool_ = std::make_shared<Pool>(more <= budget_->most_bytes() ? more : bytes, budget_, keep_);
+  }
+
+  const std::shared_ptr<Budget> budget_;
+  const std::size_t keep_;
+  std::mutex mutex_;
+  std::shared_ptr<Pool> pool_;
 };
 
 }  // namespace millstream

@@ -68,6 +68,31 @@ MILLSTREAM_WEIGHTED(std::int64_t)
 MILLSTREAM_WEIGHTED(std::int32_t)
 #undef MILLSTREAM_WEIGHTED
 
+#define MILLSTREAM_MASKED(Out)                                                                                        \
+  MILLSTREAM_VECTORISED TargetFacts write_targets(const std::uint32_t* __restrict in, const std::uint8_t* __restrict mask, \
+                                                  Out* __restrict out, std::size_t count) {                           \
+    std::uint32_t learned = 0;                                                                                        \
+    for (std::size_t i = 0; i < count; ++i) {                                                                         \
+      const std::uint32_t is_learned = mask[i] != 0;                                                                  \
+      learned += is_learned;                                                                                          \
+      out[i] = is_learned != 0 ? static_cast<Out>(in[i]) : Out{no_loss};                                              \
+    }                                                                                                                 \
+    return {learned, false};                                                                                          \
+  }
+MILLSTREAM_MASKED(std::int64_t)
+MILLSTREAM_MASKED(std::int32_t)
+#undef MILLSTREAM_MASKED
+
+MILLSTREAM_VECTORISED void keep_where(const std::uint8_t* __restrict mask, const float* __restrict in, float* __restrict out,
+                                      std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = mask[i] != 0 ? in[i] : 0.0F;
+}
+
+MILLSTREAM_VECTORISED void put_where(const std::uint8_t* __restrict mask, float value, float* __restrict out,
+                                     std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = mask[i] != 0 ? value : 0.0F;
+}
+
 #define MILLSTREAM_LARGEST(In)                                                                       \
   MILLSTREAM_VECTORISED std::uint32_t largest(const In* in, std::size_t count) {                     \
     std::uint32_t top = 0;                                                                           \

@@ -85,6 +85,14 @@ inline constexpr int no_loss = -100;
 TargetFacts write_targets(const Weighted* in, std::int64_t* out, std::size_t count);
 TargetFacts write_targets(const Weighted* in, std::int32_t* out, std::size_t count);
 
+// out[i] = in[i], or `no_loss` where the mask is 0.
+TargetFacts write_targets(const std::uint32_t* in, const std::uint8_t* mask, std::int64_t* out, std::size_t count);
+TargetFacts write_targets(const std::uint32_t* in, const std::uint8_t* mask, std::int32_t* out, std::size_t count);
+
+// out[i] = in[i], or `value`, where the mask is not 0; else 0.
+void keep_where(const std::uint8_t* mask, const float* in, float* out, std::size_t count);
+void put_where(const std::uint8_t* mask, float value, float* out, std::size_t count);
+
 // The largest id, read as unsigned, so that a negative id is larger than any vocabulary.
 std::uint32_t largest(const std::uint16_t* in, std::size_t count);
 std::uint32_t largest(const std::uint32_t* in, std::size_t count);

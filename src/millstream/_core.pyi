@@ -476,3 +476,28 @@ def array_lines(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order=
 
 def invalid_texts(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> list[int]:
     """Which of the texts are not UTF-8."""
+
+def partition(costs: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], parts: int, equal_sizes: bool, refine: bool, part_of: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """
+    Write the part of each item into `part_of`, so that parts cost about the same; part 0 costs the most.
+    """
+
+class Buffers:
+    """Buffers for batches of any size, used again and again."""
+
+    def __init__(self, budget: Budget, keep: int = 4) -> None: ...
+
+class RolloutRows:
+    """
+    Blocks of rollouts -> rows of a batch, with a column for all that is said of tokens.
+    """
+
+    def __init__(self, blocks: Sequence[tuple[NDArray[numpy.int64], NDArray[numpy.uint32], NDArray[numpy.uint8], Sequence[NDArray[Any]]]], columns: Sequence[tuple[str, int, bool]], labels: str, pad_id: int, id_bytes: int, packed: bool) -> None:
+        """
+        Blocks are (ends, token ids, mask, columns); columns (kind, bytes of a token, whether beside the inputs).
+        """
+
+    def batch(self, buffers: Buffers, blocks: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], rows: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], row_ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: int, weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Batch, list[NDArray[numpy.uint8]]] | None:
+        """
+        A batch of rollouts, those of row r up to row_ends[r], and the bytes of its columns; None where the budget has no room.
+        """

@@ -35,7 +35,7 @@ def test_merging_the_shares_of_all_data_ranks_gives_the_batch_back(batch: Traini
     assert facts(TrainingBatch.merge(one_of_each_group(pieces, topology))) == facts(batch)
 
 
-@given(batch=batches, topology=topologies(), balance=st.sampled_from(["rows", "tokens", backwards]))
+@given(batch=batches, topology=topologies(), balance=st.sampled_from(["rows", "tokens", "karmarkar_karp", backwards]))
 @examples(100)
 def test_every_row_goes_to_one_data_rank_and_peers_are_equal(
     batch: TrainingBatch, topology: Topology, balance: str

@@ -15,14 +15,13 @@ import numpy.typing as npt
 
 from millstream._core import Batch
 from millstream.batches.answers import AnswerFields
+from millstream.batches.columns import NO_COLUMNS, ROW_FACTS, Columns
 from millstream.errors import BatchError
 from millstream.tensors import FRAMEWORKS, backend
 
 NO_LOSS = -100
 COLUMNS = ("input_ids", "labels", "position_ids")
 MASKS = ("attention_mask", "loss_mask")
-ROW_FACTS = ("source", "filler", "cut_tokens", "label", "kl_document", "media")
-"""Entries of the metadata that hold one value per row."""
 _SUMS = ("rows", "tokens", "pairs")
 MODEL_FIELDS = ("input_ids", "attention_mask", "labels", "position_ids")
 FIELDS = (*COLUMNS, *MASKS, "loss_weights", "cu_seqlens", "max_seqlen", "seq_idx")
@@ -39,8 +38,8 @@ class TrainingBatch(AnswerFields):
     """
 
     __slots__ = (
-        "_attention_mask", "_lengths", "_loss_mask", "_native", "cu_seqlens", "dense_mask", "framework", "input_ids",
-        "kl", "labels", "loss_weights", "max_seqlen", "metadata", "position_ids",
+        "_attention_mask", "_lengths", "_loss_mask", "_native", "columns", "cu_seqlens", "dense_mask", "framework",
+        "input_ids", "kl", "labels", "loss_weights", "max_seqlen", "metadata", "position_ids",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +55,7 @@ class TrainingBatch(AnswerFields):
         loss_weights: Any = None,
         dense_mask: bool = False,
         metadata: dict[str, Any] | None = None,
+        columns: Columns = NO_COLUMNS,
         native: Batch | None = None,
     ) -> None:
         self.framework = framework
@@ -78,6 +78,8 @@ class TrainingBatch(AnswerFields):
             tokens = rows * length if lengths is None else int(lengths.sum())
             metadata = {"epoch": 0, "step": 0, "rows": rows, "sequence_length": length, "tokens": tokens}
         self.metadata = metadata
+        self.columns = columns
+        """Which entries of the metadata belong to rows."""
 
     @classmethod
     def empty(cls, rows: int, length: int, *, framework: str = "numpy") -> TrainingBatch:
@@ -205,12 +207,10 @@ class TrainingBatch(AnswerFields):
         if merged.max_seqlen is not None:
             merged.max_seqlen = max(part.max_seqlen or 0 for part in parts)
         sums = {key: sum(part.metadata[key] for part in parts) for key in _SUMS if key in parts[0].metadata}
-        merged.metadata = {**parts[0].metadata, **sums}
+        merged.metadata.update(sums)
         if mismatched := [part.kl for part in parts if part.kl is not None]:
             merged.kl = TrainingBatch.merge(mismatched)
-        for fact in ROW_FACTS:
-            if fact in merged.metadata:
-                merged.metadata[fact] = [value for part in parts for value in part.metadata[fact]]
+        merged.metadata.update(merged.columns.joined([part.metadata for part in parts]))
         return merged
 
     def validate(self) -> TrainingBatch:
@@ -222,10 +222,10 @@ class TrainingBatch(AnswerFields):
             _check(array.dtype.kind in "iu", f"{name} are {array.dtype}, not integers")
         _check(bool((ids >= 0).all()), "there are negative ids")
         _check(bool(((labels >= 0) | (labels == NO_LOSS)).all()), f"a label is negative but not {NO_LOSS}")
-        for name in ("position_ids", "loss_weights"):
-            if getattr(self, name) is not None:
-                shape = self._numpy(name).shape
-                _check(shape == ids.shape, f"{name} have shape {shape}, ids {ids.shape}")
+        fields = [name for name in ("position_ids", "loss_weights") if getattr(self, name) is not None]
+        for name in (*fields, *self.columns.tokens):
+            shape = self._numpy(name).shape
+            _check(shape[:2] == ids.shape, f"{name} have shape {shape}, ids {ids.shape}")
         if self.lengths is not None:
             fits = self.lengths.shape == ids.shape[:1] and bool(
                 ((self.lengths >= 0) & (self.lengths <= ids.shape[1])).all()
@@ -248,6 +248,7 @@ class TrainingBatch(AnswerFields):
         """Let go of the tensors; the buffer returns to the pool when no other tensor looks at it."""
         self.input_ids = self.labels = self.position_ids = self.cu_seqlens = self.loss_weights = None
         self._lengths = self._native = self._attention_mask = self._loss_mask = None
+        self.metadata.update(dict.fromkeys(self.columns.tokens))
         if self.kl is not None:
             self.kl.release()
 
@@ -266,6 +267,7 @@ class TrainingBatch(AnswerFields):
 
     def _with(self, field: Callable[[str], Any], framework: str) -> TrainingBatch:
         """Make a batch of the same facts with every tensor made anew by `field`."""
+        facts = {key: list(value) if isinstance(value, list) else value for key, value in self.metadata.items()}
         return TrainingBatch(
             field("input_ids"),
             field("labels"),
@@ -276,7 +278,8 @@ class TrainingBatch(AnswerFields):
             loss_weights=None if self.loss_weights is None else field("loss_weights"),
             max_seqlen=self.max_seqlen,
             dense_mask=self.dense_mask,
-            metadata={key: list(value) if isinstance(value, list) else value for key, value in self.metadata.items()},
+            metadata={**facts, **{name: field(name) for name in self.columns.tokens}},
+            columns=self.columns,
         )
 
     def _rows(self, start: int, stop: int) -> TrainingBatch:
@@ -288,7 +291,7 @@ class TrainingBatch(AnswerFields):
             longest = int(np.diff(inside).max(initial=0))
             starts = backend(self.framework).from_numpy(inside)
         lengths = None if self.lengths is None else self.lengths[start:stop]
-        facts = {fact: self.metadata[fact][start:stop] for fact in ROW_FACTS if fact in self.metadata}
+        facts = self.columns.cut(self.metadata, start, stop)
         tokens = (stop - start) * length if lengths is None else int(lengths.sum())
         if "pairs" in self.metadata:
             facts["pairs"] = (stop - start - sum(facts.get("filler", ()))) // 2
@@ -308,6 +311,7 @@ class TrainingBatch(AnswerFields):
                 "rows": stop - start - sum(facts.get("filler", ())),
                 "tokens": tokens,
             },
+            columns=self.columns,
         )
         part.kl = self.kl and self.kl._rows(start, stop)
         return part
@@ -317,7 +321,7 @@ class TrainingBatch(AnswerFields):
         return array
 
     def _tensor(self, name: str) -> Any:
-        tensor = getattr(self, name)
+        tensor = self.metadata[name] if name in self.columns.tokens else getattr(self, name)
         if tensor is None:
             raise BatchError("this batch was released", hint="use it before release(), or keep a batch.copy() of it")
         return tensor
@@ -326,7 +330,7 @@ class TrainingBatch(AnswerFields):
         """What batches must have in common to be merged."""
         fields = [name for name in ("position_ids", "cu_seqlens", "loss_weights") if getattr(self, name) is not None]
         facts = [fact for fact in (*ROW_FACTS, "pairs") if fact in self.metadata]
-        return self.framework, tuple(self._tensor("input_ids").shape[1:]), *fields, *facts
+        return self.framework, tuple(self._tensor("input_ids").shape[1:]), *fields, *facts, self.columns
 
     def _real_lengths(self) -> npt.NDArray[np.int32]:
         rows, length = (int(size) for size in self.input_ids.shape)

@@ -13,6 +13,7 @@ from itertools import groupby
 from millstream.batches.batch import TrainingBatch
 from millstream.batches.topology import Topology
 from millstream.errors import BatchError, LoaderError
+from millstream.order.balance import CostModel, members, partition
 
 Balancer = Callable[[Sequence[int], int, int], Sequence[Sequence[int]]]
 """(real tokens of each row, data ranks, rows of a full batch) -> the rows of each data rank."""
@@ -35,7 +36,8 @@ def distribute(
         batch: All rows of a step; of pairs, which stay together, every "row" below means both.
         topology: The ranks.
         balance: "rows": neighbours, cut as loaders cut a step; "tokens": longest row first, always to the rank with the
-            fewest real tokens; a name given to `register_balancer`; or a function.
+            fewest real tokens; "karmarkar_karp": the work of a transformer as equal as can be; a name given to
+            `register_balancer`; or a function.
         batch_size: Rows of a full batch of one rank; by default as few as suffice for all rows.
     """
     ranks = topology.data_world_size
@@ -83,7 +85,17 @@ def by_tokens(tokens: Sequence[int], ranks: int, most: int) -> list[list[int]]:
     return [sorted(share) for share in shares]
 
 
-_BALANCERS: dict[str, Balancer] = {"rows": by_rows, "tokens": by_tokens}
+def karmarkar_karp(tokens: Sequence[int], ranks: int, most: int) -> list[list[int]]:
+    """Give ranks rows that cost a model of 7 billion parameters about the same, and equally many of them.
+
+    >>> karmarkar_karp([9, 1, 8, 2], 2, 2)
+    [[0, 1], [2, 3]]
+    """
+    # No rank has more rows than it must, so none has more than `most`.
+    return [share.tolist() for share in members(partition(CostModel().of(tokens), ranks, equal_sizes=True), ranks)]
+
+
+_BALANCERS: dict[str, Balancer] = {"rows": by_rows, "tokens": by_tokens, "karmarkar_karp": karmarkar_karp}
 
 
 def register_balancer(name: str, balancer: Balancer) -> None:

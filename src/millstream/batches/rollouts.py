@@ -1,0 +1,289 @@
+"""Blocks of rollouts -> batches of a step: padded or packed rows, and all that is said of tokens and rollouts.
+
+What is said of a token lies where its label is: with labels="next" one place before the token itself. Every batch says
+what the whole step weighs, on all ranks: divide the sum of losses, each times its loss weight (or mask), by
+`loss_denominator`, and add up, whatever the batches are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream import _core
+from millstream.batches.batch import TrainingBatch
+from millstream.batches.columns import Columns
+from millstream.batches.rollout_columns import sample_columns, token_columns
+from millstream.errors import BatchError, BudgetError
+from millstream.order.balance import Integers
+from millstream.rollouts import RolloutBlock
+from millstream.tensors import backend
+
+Numbers = npt.NDArray[np.int64]
+MeanOf = Literal["token", "sequence", "rollout"]
+"""Of which means a loss is the mean: of all tokens; of rows, each a mean of its own tokens; of rollouts, which may have
+several rows."""
+
+
+@dataclass(frozen=True)
+class RolloutFormat:
+    """What rows look like."""
+
+    labels: Literal["next", "same"] = "next"
+    pad_id: int = 0
+    framework: str = "numpy"
+    packed: bool = False
+    """Whether a row holds several rollouts, isolated from each other."""
+    pad_to_multiple_of: int = 1
+
+
+class RowBuffers:
+    """Memory for batches, used again when the last tensor that looks at it is gone."""
+
+    def __init__(self, memory_budget: int | None = None) -> None:
+        self._budget = _core.Budget() if memory_budget is None else _core.Budget(memory_budget)
+        self.native = _core.Buffers(self._budget)
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of all buffers, also of those in the user's hands."""
+        return self._budget.used_bytes
+
+
+class RolloutRows:
+    """Makes batches of rollouts; a rollout is named by its block and its row in there. Any thread may ask.
+
+    >>> block = RolloutBlock(
+    ...     np.array([2, 5]),
+    ...     {
+    ...         "rollout_id": np.array(["a", "b"], object),
+    ...         "reward": np.array([1.0, 0.0]),
+    ...         "advantages": np.array([0.5, -0.5]),
+    ...     },
+    ...     {"token_ids": np.array([5, 6, 7, 8, 9], np.uint32), "loss_mask": np.array([0, 1, 0, 1, 1], bool)},
+    ... )
+    >>> batch = RolloutRows([block]).step([(0, 0), (0, 1)]).batch([0, 1])
+    >>> batch.labels.tolist()
+    [[6, -100, -100], [8, 9, -100]]
+    >>> batch.metadata["advantages"].tolist(), batch.metadata["rewards"], batch.metadata["num_loss_tokens"]
+    ([[0.5, 0.0, 0.0], [-0.5, -0.5, 0.0]], [1.0, 0.0], 3)
+
+    Args:
+        blocks: Rollouts in columns. What is derived from them (advantages, returns) is a column too, one value per
+            token or, where all learned tokens of a rollout have the same, one per rollout.
+        format: What rows look like.
+        buffers: Memory that several of these share.
+    """
+
+    def __init__(
+        self, blocks: Sequence[RolloutBlock], format: RolloutFormat | None = None, buffers: RowBuffers | None = None
+    ) -> None:
+        self.blocks = list(blocks)
+        self.format = format or RolloutFormat()
+        self.backend = backend(self.format.framework)
+        self.buffers = buffers or RowBuffers()
+        self.tokens = token_columns(self.blocks, self.backend.ID_BYTES)
+        self.samples = sample_columns(self.blocks)
+        self.columns = Columns(tuple(each.name for each in self.tokens), (*self.samples, "rollout_loss_tokens"))
+        self.native = self._native()
+
+    def _native(self) -> _core.RolloutRows:
+        blocks = [
+            (
+                np.ascontiguousarray(block.ends, np.int64),
+                np.ascontiguousarray(block["token_ids"], np.uint32),
+                np.ascontiguousarray(block["loss_mask"], np.bool_).view(np.uint8),
+                [column.of(block) for column in self.tokens],
+            )
+            for block in self.blocks
+        ]
+        kinds = [(column.kind, column.width, column.of_inputs) for column in self.tokens]
+        shape = (self.format.labels, self.format.pad_id, self.backend.ID_BYTES, self.format.packed)
+        try:
+            return _core.RolloutRows(blocks, kinds, *shape)
+        except ValueError as error:
+            raise BatchError(f"these rollouts cannot be put into rows: {error}") from None
+
+    @cached_property
+    def targets(self) -> list[Numbers]:
+        """Tokens of each rollout of each block that are learned; the first is not: nothing predicts it."""
+        found = []
+        for block in self.blocks:
+            mask = np.asarray(block["loss_mask"], np.bool_)
+            learned = np.add.reduceat(mask, block.starts, dtype=np.int64) if len(block) else np.empty(0, np.int64)
+            found.append(learned - mask[block.starts])
+        return found
+
+    def step(
+        self,
+        places: Sequence[tuple[int, int]] | Numbers,
+        *,
+        mean_of: MeanOf = "token",
+        facts: Mapping[str, Any] | None = None,
+    ) -> RolloutStep:
+        """Name the rollouts of a step, on all ranks.
+
+        Args:
+            places: Block and row of each.
+            mean_of: What the loss is a mean of.
+            facts: What the metadata of its batches says besides, as the number of the step.
+        """
+        each = np.asarray(places, np.int64).reshape(-1, 2)
+        sizes = np.array([len(block) for block in self.blocks], np.int64)
+        known = (each[:, 0] >= 0) & (each[:, 0] < len(sizes)) & (each[:, 1] >= 0)
+        known[known] = each[known, 1] < sizes[each[known, 0]]
+        if not known.all():
+            block, row = each[int(known.argmin())]
+            raise BatchError(f"there is no rollout {row} in block {block}", hint=f"there are {len(sizes)} blocks")
+        return RolloutStep(self, each, mean_of, dict(facts or {}))
+
+
+@dataclass(frozen=True, eq=False)
+class RolloutStep:
+    """The rollouts that one update of the model sees, on all ranks."""
+
+    rows: RolloutRows
+    places: Numbers
+    mean_of: MeanOf = "token"
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def lengths(self) -> Numbers:
+        """Tokens of each rollout: what a `StepPlan` is made of."""
+        return self._gathered([block.lengths for block in self.rows.blocks], np.int64)
+
+    def column(self, name: str) -> list[Any]:
+        """A column with one value per rollout, as the metadata of batches has it."""
+        return self.rows.samples[name].values(self.places.tolist())
+
+    @cached_property
+    def targets(self) -> Numbers:
+        """Tokens of each row that are learned."""
+        return self._gathered(self.rows.targets, np.int64)
+
+    @cached_property
+    def rollout_targets(self) -> Numbers:
+        """The same, of all rows of the step that have the row's rollout."""
+        numbers: dict[Any, int] = {}
+        of_rollout = np.array([numbers.setdefault(each, len(numbers)) for each in self.column("rollout_id")], np.int64)
+        return np.bincount(of_rollout, self.targets).astype(np.int64)[of_rollout]
+
+    @cached_property
+    def weights(self) -> npt.NDArray[np.float64]:
+        """What each learned token of a row weighs in the loss."""
+        weights = np.ones(len(self.places))
+        if "weight" in self.rows.samples:
+            weights = self._gathered(self.rows.samples["weight"].blocks, np.float64)
+        if self.mean_of == "token":
+            return weights
+        return weights / np.maximum(1, self.targets if self.mean_of == "sequence" else self.rollout_targets)
+
+    @cached_property
+    def totals(self) -> dict[str, Any]:
+        """What every batch of the step says of all of it; rows and rollouts without a learned token do not count."""
+        learned = self.targets > 0
+        ids = self.column("rollout_id")
+        return {
+            "num_loss_tokens": int(self.targets.sum()),
+            "num_sequences": int(learned.sum()),
+            "num_rollouts": len({ids[row] for row in np.flatnonzero(learned)}),
+            "loss_denominator": float((self.weights * self.targets).sum()),
+        }
+
+    def batch(self, rows: Integers, *, row_ends: Integers | None = None, length: int | None = None) -> TrainingBatch:
+        """Make a batch of some rollouts of the step. Of none, it is a row of padding without loss, marked as filler.
+
+        Args:
+            rows: Their numbers among the places of the step.
+            row_ends: Of packed rows: where each ends among these numbers; by default all lie in one row.
+            length: Tokens of a row; by default as many as the longest needs, padded to a multiple.
+        """
+        chosen = np.asarray(rows, np.int64)
+        if len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(self.places):
+            raise BatchError(f"the step has rollouts 0 to {len(self.places) - 1}, not {chosen.min()} or {chosen.max()}")
+        ends = self._row_ends(len(chosen), row_ends)
+        counts = np.diff(ends, prepend=0)
+        if length is None:
+            filled = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths[chosen])])
+            unit = self.rows.format.pad_to_multiple_of
+            length = -(-max(1, int(np.diff(filled[ends], prepend=0).max(initial=0))) // unit) * unit
+        native, columns = self._made(chosen, ends, length)
+        return self._delivered(native, columns, chosen, counts)
+
+    def _row_ends(self, rollouts: int, row_ends: Integers | None) -> Numbers:
+        if row_ends is not None and not self.rows.format.packed:
+            raise BatchError("rows of one rollout each have no ends to choose", hint="pass packed=True")
+        if row_ends is not None:
+            ends = np.asarray(row_ends, np.int64)
+            if len(ends) == 0 or ends[-1] != rollouts or np.diff(ends, prepend=0).min() < 0:
+                raise BatchError(f"rows that end at {ends.tolist()} do not hold {rollouts} rollouts, each once")
+            return ends
+        one_row = self.rows.format.packed or rollouts == 0
+        return np.array([rollouts]) if one_row else np.arange(1, rollouts + 1)
+
+    def _made(self, chosen: Numbers, ends: Numbers, length: int) -> tuple[_core.Batch, list[npt.NDArray[np.uint8]]]:
+        blocks, rows = np.ascontiguousarray(self.places[chosen].T, np.uint64)
+        weights = None if (self.weights == 1).all() else np.ascontiguousarray(self.weights[chosen])
+        try:
+            made = self.rows.native.batch(
+                self.rows.buffers.native, blocks, rows, ends.astype(np.uint64), length, weights
+            )
+        except ValueError as error:
+            raise BatchError(f"these rollouts do not fit into rows of {length} tokens: {error}") from None
+        if made is None:
+            raise BudgetError(
+                f"{self.rows.buffers.used_bytes} bytes of batches are in use, and another does not fit",
+                hint="let go of old batches (batch.release()), or pass a larger memory_budget",
+            )
+        return made
+
+    def _delivered(
+        self, native: _core.Batch, columns: list[npt.NDArray[np.uint8]], chosen: Numbers, counts: Numbers
+    ) -> TrainingBatch:
+        share, maker = self.rows.backend.share, self.rows
+        inputs, labels = native.inputs_and_labels
+        filler, places = len(chosen) == 0, self.places[chosen].tolist()
+        metadata: dict[str, Any] = {
+            "epoch": 0,
+            "step": 0,
+            "rows": 0 if filler else len(counts),
+            "sequence_length": native.length,
+            "tokens": native.facts[4],
+            **self.facts,
+            **self.totals,
+            "filler": [filler] * len(counts),
+            **{name: column.values(places) for name, column in maker.samples.items()},
+            "rollout_loss_tokens": self.rollout_targets[chosen].tolist(),
+        }
+        for column, data in zip(maker.tokens, columns, strict=True):
+            metadata[column.name] = share(column.shaped(data, inputs.shape))
+        # A model that sees none of a row's tokens may say NaN.
+        lengths = np.full(len(counts), native.length, np.int32) if filler else native.lengths
+        batch = TrainingBatch(
+            share(inputs),
+            share(labels),
+            framework=maker.backend.NAME,
+            lengths=lengths,
+            loss_weights=None if native.weights is None else share(native.weights),
+            metadata=metadata,
+            columns=maker.columns,
+            native=native,
+        )
+        if maker.format.packed:
+            batch.position_ids, batch.cu_seqlens = share(native.column(2)), share(native.segment_starts)
+            batch.max_seqlen = native.facts[6]
+            metadata["segments"] = counts.tolist()
+        return batch
+
+    def _gathered(self, columns: Sequence[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
+        """The values of the step's rollouts in a column that every block has."""
+        values = np.empty(len(self.places), dtype)
+        for number, column in enumerate(columns):
+            here = self.places[:, 0] == number
+            values[here] = column[self.places[here, 1]]
+        return values
