@@ -24,7 +24,7 @@ def ratios(train: Array, sampling: Array, mask: Array) -> Doubles:
     >>> ratios(np.array([-1, -0.2, -3]), np.array([-1.1, -0.9, -1.5]), np.ones(3)).round(4).tolist()
     [1.1052, 2.0138, 0.2231]
     """
-    return np.where(as_mask(mask), np.exp(_apart(train, sampling, mask)), 0.0)
+    return np.where(as_mask(mask), np.exp(np.clip(_apart(train, sampling, mask), -BOUND, BOUND)), 0.0)
 
 
 def sequence_ratios(train: Array, sampling: Array, mask: Array, ends: Array, level: Level = "sequence") -> Doubles:
@@ -89,4 +89,4 @@ def _apart(train: Array, sampling: Array, mask: Array) -> Doubles:
     chosen = as_mask(mask)
     apart = np.zeros(len(chosen))
     np.subtract(train, sampling, out=apart, where=chosen, dtype=np.float64)
-    return np.clip(apart, -BOUND, BOUND)
+    return apart
