@@ -104,6 +104,8 @@ $(ORACLES)/stamp: $(SOURCES)
 	$(PYTHON) -m venv $(ORACLES)
 	$(ORACLES)/bin/pip install --quiet -c constraints.txt -e '.[oracles]'
 	$(ORACLES)/bin/pip install --quiet --no-deps trl==1.16.0 accelerate==1.15.0 axolotl==0.19.0 fschat==0.2.36  # their templates and collators
+	$(ORACLES)/bin/pip install --quiet --no-deps verl==0.9.1 torchrl==0.14.1 tensordict==0.14.3 pyvers==0.2.3 cloudpickle==3.1.2 \
+	  omegaconf==2.4.0 codetiming==1.4.0 orjson==3.13.0  # their estimators, and what importing them needs
 	@touch $@
 
 $(PEERS)/stamp: $(SOURCES) benchmarks/requirements-peers.txt benchmarks/requirements-peers-bare.txt

@@ -7,6 +7,7 @@ NB_MODULE(_core, m) {
   register_compression(m);
   register_records(m);
   register_chats(m);
+  register_advantages(m);
   register_store(m);
   register_order(m);
   register_engine(m);

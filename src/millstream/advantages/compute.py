@@ -1,0 +1,150 @@
+"""A block of rollouts -> its advantages: rewards put together, groups compared, tokens weighed.
+
+Computed on whole groups, before anything is cut into batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.advantages.estimators import Scored, baseline_rows, bootstraps, find_estimator
+from millstream.advantages.groups import GroupedRewards, group_codes
+from millstream.advantages.ragged import Doubles, Mask, Numbers, as_mask, masked_counts, only_rows, spread_rows
+from millstream.advantages.rewards import Rewards, rewards_of
+from millstream.advantages.settings import AdvantageSettings
+from millstream.advantages.shaping import without_truncated
+from millstream.errors import RecordError
+from millstream.rollouts import FINISHES, RolloutBlock
+
+Floats = npt.NDArray[np.float32]
+Facts = dict[str, float | int]
+
+
+@dataclass(frozen=True, eq=False)
+class Advantages:
+    """Advantages of a block, in its order."""
+
+    ends: Numbers
+    trained: Mask
+    """Tokens that are trained: the block's mask, without baselines and what was filtered."""
+    per_rollout: Doubles | None
+    """One number per rollout, if the estimator gives one."""
+    per_token: Floats | None
+    """One number per token, if the estimator gives those instead."""
+    returns: Floats | None
+    """What a critic learns, or what was whitened: one number per token, if the estimator has them."""
+    rewards: Doubles
+    """The reward that each advantage comes from; NaN: not scored."""
+    groups: Numbers
+    """The group of each rollout, numbered in the order in which they appear."""
+    zero_variance: Mask
+    """For each group, whether its task rewards are all equal (or not scored): it teaches a group estimator nothing."""
+    loss_mask: Mask | None
+    """The mask to train with, where it is not the block's."""
+    facts: Facts
+    """Numbers to report."""
+
+    def token_advantages(self) -> Floats:
+        """One advantage per token, 0 where nothing is trained."""
+        if self.per_token is not None:
+            return self.per_token
+        assert self.per_rollout is not None
+        return spread_rows(self.per_rollout, self.trained, self.ends, np.float32)
+
+
+def compute_advantages(block: RolloutBlock, settings: AdvantageSettings | None = None) -> Advantages:
+    """Compute the advantages of whole groups.
+
+    A rollout of kind "baseline" is compared with, and gets nothing itself. One whose reward is NaN was not scored: it
+    is in no mean, and its advantage is 0. Rewards at tokens that the policy did not sample are ignored, and counted.
+
+    >>> block = RolloutBlock(
+    ...     np.array([2, 3]),
+    ...     {"rollout_id": np.array(["a", "b"], object), "group_id": np.array(["g", "g"], object),
+    ...      "reward": np.array([1.0, 0.0]), "finish": np.zeros(2, np.uint8)},
+    ...     {"loss_mask": np.array([False, True, True])},
+    ... )
+    >>> compute_advantages(block, AdvantageSettings("rloo")).token_advantages().tolist()
+    [0.0, 1.0, -1.0]
+    """
+    chosen = settings or AdvantageSettings()
+    estimator = find_estimator(chosen)
+    policy = as_mask(block.tokens["loss_mask"])
+    lengths = masked_counts(policy, block.ends)
+    detail = rewards_of(block, policy, lengths, chosen)
+    groups, samples = group_codes(block.rows["group_id"]), ~baseline_rows(block)
+    task = GroupedRewards.of(np.where(samples, detail.task, np.nan), groups, chosen.zero_variance_tol)
+    if estimator.groups and not chosen.allow_singleton:
+        _refuse_singletons(block, task, samples, chosen.estimator)
+    # Where the task sees no difference, what length and KL took off must not make one.
+    compared = np.where(samples, np.where(task.flat[groups], detail.task, detail.total), np.nan)
+    trained = only_rows(policy, block.ends, samples)
+    if chosen.filter_truncated:
+        trained = without_truncated(trained, block.ends, block.rows["finish"])
+    estimate = estimator.function(Scored(block, trained, lengths, groups, compared, detail), chosen)
+    return Advantages(
+        block.ends,
+        trained,
+        estimate.per_rollout,
+        None if estimate.per_token is None else np.asarray(estimate.per_token, np.float32),
+        None if estimate.returns is None else np.asarray(estimate.returns, np.float32),
+        detail.total,
+        groups,
+        task.flat,
+        None if trained is policy else trained,
+        {**_facts(task, samples), **_losses(block, policy, trained, detail, lengths, chosen)},
+    )
+
+
+def _refuse_singletons(block: RolloutBlock, task: GroupedRewards, samples: Mask, estimator: str) -> None:
+    sizes = np.bincount(task.groups[samples], minlength=task.group_count)
+    alone = np.flatnonzero(samples & task.scored & (sizes[task.groups] == 1))
+    if len(alone):
+        raise RecordError(
+            "group of one",
+            f"group {block.rows['group_id'][alone[0]]!r} has one rollout, {block.rows['rollout_id'][alone[0]]!r}"
+            + (f", and {len(alone) - 1} more groups have one" if len(alone) > 1 else ""),
+            hint=f"{estimator} compares rollouts of a group: sample prompts more than once, or use reinforce++, gae or "
+            "remax, which need no group; allow_singleton=True gives such rollouts an advantage of 0",
+        )
+
+
+def _facts(task: GroupedRewards, samples: Mask) -> Facts:
+    """What rewards look like; a group counts if any of it was scored."""
+    known = task.counts > 0
+    flat = int(np.sum(task.flat & known))
+    rewards = task.rewards[task.scored]
+    return {
+        "rollouts": int(np.sum(samples)),
+        "baselines": int(np.sum(~samples)),
+        "groups": task.group_count,
+        "unscored": int(np.sum(samples & ~task.scored)),
+        "mean_reward": float(rewards.mean()) if len(rewards) else float("nan"),
+        "std_reward": float(rewards.std(ddof=1)) if len(rewards) > 1 else 0.0,
+        "zero_variance_groups": flat,
+        "zero_variance_share": flat / max(int(np.sum(known)), 1),
+    }
+
+
+def _losses(
+    block: RolloutBlock, policy: Mask, trained: Mask, detail: Rewards, lengths: Numbers, settings: AdvantageSettings
+) -> Facts:
+    """What was cut off, left out, ignored or taken off."""
+    cut = block.rows["finish"] == FINISHES.index("length")
+    facts: Facts = {"truncated": int(np.sum(cut))}
+    if trained is not policy:
+        facts["tokens_not_trained"] = int(np.count_nonzero(policy)) - int(np.count_nonzero(trained))
+    if settings.estimator == "gae":
+        given = bootstraps(block)
+        facts["truncated_without_value"] = int(np.sum(cut if given is None else cut & (given == 0)))
+    if settings.kl_beta > 0:
+        per_rollout = (detail.shaped - detail.total) / settings.kl_beta / np.maximum(lengths, 1)
+        scored = ~np.isnan(per_rollout)
+        facts["kl"] = float(per_rollout[scored].mean()) if scored.any() else 0.0
+    if "token_rewards" in block and detail.per_token is not None:
+        elsewhere = block.tokens["token_rewards"][~policy]
+        facts["rewards_ignored"] = int(np.count_nonzero(np.nan_to_num(elsewhere)))
+    return facts

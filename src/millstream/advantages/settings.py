@@ -1,0 +1,74 @@
+"""AdvantageSettings: which estimator, and everything it may be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from millstream.advantages.baselines import Scale
+from millstream.advantages.groups import EQUAL
+from millstream.advantages.kl import KlKind
+from millstream.advantages.shaping import Overlong
+from millstream.advantages.whiten import Whitening
+from millstream.errors import LoaderError
+
+RewardOf = Literal["auto", "scalar", "tokens", "both"]
+"""Where a rollout's reward comes from: `reward` (or named ones), the sum of `token_rewards`, or both added up. "auto":
+named ones if they have weights, else `token_rewards` if there are any, else `reward`."""
+
+
+@dataclass(frozen=True)
+class AdvantageSettings:
+    """How advantages are computed.
+
+    >>> AdvantageSettings("gae", gamma=0.99, lam=0.95).whitening
+    'unbiased'
+    >>> AdvantageSettings(gamma=1.5)
+    Traceback (most recent call last):
+    millstream.errors.LoaderError: gamma is 1.5
+      hint: it is from 0 to 1
+    """
+
+    estimator: str = "grpo"
+    epsilon: float = 1e-6
+    """Added to standard deviations of groups."""
+    scale: Scale | None = None
+    """What deviations are divided by; None: as the estimator does ("group" for grpo, "none" for passk)."""
+    gamma: float = 1.0
+    lam: float = 1.0
+    whitening: Whitening = "unbiased"
+    kl_beta: float = 0.0
+    """Weight of the KL penalty that is taken off the reward of each token; 0: none."""
+    kl_kind: KlKind = "k1"
+    kl_clamp: bool = False
+    overlong: Overlong | None = None
+    """Take something off the reward of rollouts that got long."""
+    filter_truncated: bool = False
+    """Train nothing on rollouts that were cut off; they stay in the mean of their group."""
+    reward_of: RewardOf = "auto"
+    reward_weights: Mapping[str, float] | None = None
+    """Weights of named rewards, whose sum is the reward. What was not scored is left out of the sum."""
+    zero_variance_tol: float = EQUAL
+    """Task rewards of a group that differ by no more than this are equal: all its advantages are exactly 0."""
+    allow_singleton: bool = False
+    """Let groups of one pass, with an advantage of 0, where an estimator compares rollouts of a group."""
+
+    def __post_init__(self) -> None:
+        for name in ("gamma", "lam"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise LoaderError(f"{name} is {getattr(self, name)}", hint="it is from 0 to 1")
+        for name in ("epsilon", "zero_variance_tol", "kl_beta"):
+            if not getattr(self, name) >= 0:
+                raise LoaderError(f"{name} is {getattr(self, name)}", hint="it is at least 0")
+        choices: dict[str, tuple[Any, ...]] = {
+            "scale": (None, *get_args(Scale)),
+            "whitening": get_args(Whitening),
+            "kl_kind": get_args(KlKind),
+            "reward_of": get_args(RewardOf),
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise LoaderError(
+                    f"{name} is {getattr(self, name)!r}", hint=f"it is one of {', '.join(map(repr, known))}"
+                )
