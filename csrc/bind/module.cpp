@@ -13,4 +13,5 @@ NB_MODULE(_core, m) {
   register_engine(m);
   register_sources(m);
   register_rollouts(m);
+  register_rollout_records(m);
 }

@@ -545,3 +545,8 @@ class RolloutRows:
         """
         A batch of rollouts, those of row r up to row_ends[r], and the bytes of its columns; None where the budget has no room.
         """
+
+def hash_stretches(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], hashes: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """
+    Go on with the XXH64 of each stretch: `hashes` holds seeds, then hashes.
+    """
