@@ -11,4 +11,5 @@ NB_MODULE(_core, m) {
   register_order(m);
   register_engine(m);
   register_sources(m);
+  register_rollout_records(m);
 }

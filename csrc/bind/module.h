@@ -39,3 +39,4 @@ void register_engine(nb::module_& m);
 void register_sources(nb::module_& m);
 void register_records(nb::module_& m);
 void register_chats(nb::module_& m);
+void register_rollout_records(nb::module_& m);

@@ -97,4 +97,18 @@ inline void hash_blocks(std::span<const std::byte> data, std::size_t block_bytes
   }
 }
 
+// hashes[i] = XXH64 of the i-th stretch of `data`, which ends at byte ends[i], with hashes[i] as its seed: a chain over
+// several columns.
+inline void hash_stretches(std::span<const std::byte> data, std::span<const std::int64_t> ends,
+                           std::span<std::uint64_t> hashes) {
+  if (hashes.size() != ends.size()) throw std::invalid_argument("hash_stretches: `hashes` needs one place per stretch");
+  std::size_t start = 0;
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    const auto end = static_cast<std::size_t>(ends[i]);
+    if (end < start || end > data.size()) throw std::out_of_range("hash_stretches: a stretch ends outside of the data");
+    hashes[i] = xxh64(data.subspan(start, end - start), hashes[i]);
+    start = end;
+  }
+}
+
 }  // namespace millstream

@@ -476,3 +476,8 @@ def array_lines(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order=
 
 def invalid_texts(text: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> list[int]:
     """Which of the texts are not UTF-8."""
+
+def hash_stretches(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], hashes: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """
+    Go on with the XXH64 of each stretch: `hashes` holds seeds, then hashes.
+    """

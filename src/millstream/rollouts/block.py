@@ -72,6 +72,18 @@ class RolloutBlock:
         """The values of one rollout in a column of tokens."""
         return self.tokens[column][self.starts[row] : self.ends[row]]
 
+    def kept_ids_of(self, row: int) -> npt.NDArray[np.uint32]:
+        """The ids that top-p kept for the tokens of one rollout."""
+        start, end = (int(self.kept_ends[place]) for place in (self.starts[row], self.ends[row]))
+        return self.kept_ids[start:end]
+
+    @cached_property
+    def kept_ends(self) -> Numbers:
+        """Where the kept ids of each token begin, and where those of the last end."""
+        ends: Numbers = np.zeros(len(self.tokens["kept_count"]) + 1, np.int64)
+        np.cumsum(self.tokens["kept_count"], out=ends[1:])
+        return ends
+
     def finish(self, row: int) -> Finish:
         """Why a rollout ended."""
         return FINISHES[int(self.rows["finish"][row])]
@@ -91,8 +103,7 @@ class RolloutBlock:
         if "kept_count" not in self.tokens:
             return NO_IDS
         counts = self.tokens["kept_count"].astype(np.int64)
-        starts = np.cumsum(counts) - counts
-        return self.kept_ids[spread(starts[places], counts[places])]
+        return self.kept_ids[spread(self.kept_ends[places], counts[places])]
 
     def with_columns(self, **columns: Array) -> RolloutBlock:
         """The same rollouts with columns put in or replaced; a column as long as all tokens is one of tokens."""
@@ -104,7 +115,10 @@ class RolloutBlock:
 
     @staticmethod
     def concat(blocks: Sequence[RolloutBlock]) -> RolloutBlock:
-        """All rollouts of several blocks in one. Columns of tokens must be those of the first."""
+        """All rollouts of several blocks in one. Columns of tokens must be those of the first that has rollouts."""
+        blocks = [block for block in blocks if len(block)] or blocks[:1]
+        if len(blocks) == 1:
+            return blocks[0]
         first, offset, ends = blocks[0], 0, []
         for block in blocks:
             if block.tokens.keys() != first.tokens.keys():
@@ -120,12 +134,12 @@ class RolloutBlock:
         names = dict.fromkeys(name for block in blocks for name in block.rows)
         return RolloutBlock(
             np.concatenate(ends),
-            {name: np.concatenate([block._row_column(name) for block in blocks]) for name in names},
+            {name: np.concatenate([block.filled(name) for block in blocks]) for name in names},
             {name: np.concatenate([block.tokens[name] for block in blocks]) for name in first.tokens},
             np.concatenate([block.kept_ids for block in blocks]),
         )
 
-    def _row_column(self, name: str) -> Array:
+    def filled(self, name: str) -> Array:
         """A column, or what stands where nobody said anything."""
         if name in self.rows:
             return self.rows[name]

@@ -1,0 +1,104 @@
+"""What every block of rollouts must be, looked at in whole columns: types, lengths, and numbers that can be."""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.rollouts.block import RolloutBlock
+from millstream.rollouts.columns import NAMED_REWARD, ROW_COLUMNS, TOKEN_COLUMNS, Column
+from millstream.rollouts.faults import Fault, refuse_rows, refuse_tokens, shown
+
+MOST_LOGPROB = 1e-4
+"""A log-probability is at most 0; this much more is what float32 loses in a softmax over large logits."""
+MOST_FLOAT32 = float(np.finfo(np.float32).max)
+LOGPROBS = ("sampling_logprobs", "ref_logprobs")
+_FINITE = ("values", "token_rewards")
+_EXPERT_DTYPES = (np.dtype(np.uint8), np.dtype(np.uint16))
+_LEAST = {"sample_idx": -1, "prompt_len": -1, "top_k": -1, "weight": 0.0, "temperature": 0.0, "generation_seconds": 0.0}
+_NUMBER = "give a finite number"
+
+
+def check_block(block: RolloutBlock) -> None:
+    """Refuse, by a `Fault`, the first rollout that cannot be trained on."""
+    check_layout(block)
+    trained = block.tokens["loss_mask"]
+    for name in LOGPROBS:
+        if name in block.tokens:
+            column = block.tokens[name]
+            if not _within(column, -MOST_FLOAT32, MOST_LOGPROB):
+                wrong = trained & ~((column <= MOST_LOGPROB) & (column >= -MOST_FLOAT32))
+                hint = "a log-probability is finite and not above 0 wherever loss_mask is 1"
+                refuse_tokens(wrong, block.ends, "impossible log-probability", name, column, hint)
+    for name in _FINITE:
+        if name in block.tokens:
+            column = block.tokens[name]
+            if not _within(column, -MOST_FLOAT32, MOST_FLOAT32):
+                refuse_tokens(~np.isfinite(column), block.ends, "not finite", name, column, _NUMBER)
+    for name, column in block.rows.items():
+        _check_numbers(block, name, column)
+
+
+def _within(column: npt.NDArray[np.float32], least: float, most: float) -> bool:
+    """Whether all numbers are in a range: nearly always they are, and nothing has to be kept of each. NaN is not."""
+    return not len(column) or bool(column.min() >= least and column.max() <= most)
+
+
+def _check_numbers(block: RolloutBlock, name: str, column: npt.NDArray[Any]) -> None:
+    known = ROW_COLUMNS.get(name)
+    if column.dtype.kind == "f" and (known is not None or name.startswith(NAMED_REWARD)):
+        wrong = np.isinf(column) if name != "weight" else ~np.isfinite(column)
+        refuse_rows(wrong, "not finite", name, column, f"{_NUMBER}; NaN or null says that there is none")
+    if name in _LEAST:
+        refuse_rows(column < _LEAST[name], "impossible value", name, column, f"it is at least {max(0, _LEAST[name])}")
+    if name == "prompt_len":
+        refuse_rows(column > block.lengths, "impossible value", name, column, "it counts the first tokens")
+    if name == "top_p":
+        refuse_rows((column <= 0) | (column > 1), "impossible value", name, column, "it is above 0, and at most 1")
+
+
+def check_layout(block: RolloutBlock) -> None:
+    """Refuse columns that do not fit together; of numbers only those are looked at that say where others are."""
+    for columns, known in ((block.rows, ROW_COLUMNS), (block.tokens, TOKEN_COLUMNS)):
+        for name, column in known.items():
+            if column.required and name not in columns:
+                raise Fault(0, "missing field", f"there is no {name}", f"every rollout has a {name}")
+    total = int(block.ends[-1]) if len(block) else 0
+    empty = block.lengths < 1
+    if empty.any():
+        raise Fault(int(empty.argmax()), "no tokens", "token_ids is empty", "leave it out")
+    for name, values in block.rows.items():
+        _check_column(name, values, len(block), ROW_COLUMNS.get(name), 1)
+    for name, values in block.tokens.items():
+        _check_column(name, values, total, TOKEN_COLUMNS.get(name), 3 if name == "routed_experts" else 1)
+    _check_objects(block)
+    kept = int(block.tokens["kept_count"].sum(dtype=np.uint64)) if "kept_count" in block.tokens else 0
+    if kept != len(block.kept_ids) or block.kept_ids.dtype != np.uint32:
+        raise Fault(0, "impossible kept ids", f"{kept:,} are counted, and {len(block.kept_ids):,} are there")
+
+
+def _check_objects(block: RolloutBlock) -> None:
+    allowed: dict[str, set[type]] = {"prompt_id": {str, int, NoneType}, "extra": {dict, NoneType}}
+    for name in (name for name, column in ROW_COLUMNS.items() if column.dtype is np.object_ and name in block.rows):
+        fine = allowed.get(name, {str, int})
+        values: list[Any] = block.rows[name].tolist()
+        if not set(map(type, values)) <= fine:
+            row = next(row for row, value in enumerate(values) if type(value) not in fine)
+            kind = "a mapping" if name == "extra" else "a text or a whole number"
+            raise Fault(row, "wrong type", f"{name} is {shown(values[row])}", f"it is {kind}")
+
+
+def _check_column(name: str, values: npt.NDArray[Any], length: int, known: Column | None, dimensions: int) -> None:
+    if len(values) != length or (known is not None and values.ndim != dimensions):
+        raise Fault(0, "unequal lengths", f"{name} has the shape {values.shape}, and {length:,} values are wanted")
+    if known is None:
+        return
+    wanted = _EXPERT_DTYPES if known.dtype is None else (np.dtype(known.dtype),)
+    if values.dtype not in wanted:
+        raise Fault(0, "wrong type", f"{name} holds {values.dtype}, not {' or '.join(map(str, wanted))}")
+    if known.choices and len(values) and int(values.max()) >= len(known.choices):
+        choices = ", ".join(f"{number} {word}" for number, word in enumerate(known.choices))
+        refuse_rows(values >= len(known.choices), f"unknown {name}", name, values, f"it is one of {choices}")

@@ -1,0 +1,95 @@
+"""The fields of a record: those of `Rollout`, and the names that other systems have for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from functools import lru_cache
+
+from millstream.errors import RecordError
+from millstream.rollouts.columns import Finish
+from millstream.rollouts.record import Rollout
+
+FIELDS = tuple(field.name for field in fields(Rollout))
+TEXTS = ("prompt", "response")
+"""Texts beside token ids are told to people, and nothing else: they are kept in `extra`."""
+ALIASES = {
+    "input_ids": "token_ids",
+    "tokens": "token_ids",
+    "response_mask": "loss_mask",
+    "logprobs": "sampling_logprobs",
+    "old_log_probs": "sampling_logprobs",
+    "rollout_log_probs": "sampling_logprobs",
+    "ref_log_prob": "ref_logprobs",
+    "token_level_rewards": "token_rewards",
+    "finish_reason": "finish",
+    "id": "rollout_id",
+    "uid": "group_id",
+}
+"""Names of other systems. Each stands for all tokens of a rollout: a mask of the answer alone has another length."""
+FINISH_WORDS: dict[str, Finish] = {
+    "stop": "stop",
+    "eos": "stop",
+    "eos_token": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "truncated": "length",
+    "abort": "abort",
+    "aborted": "abort",
+    "cancelled": "abort",
+    "error": "error",
+}
+"""Why a rollout ended, in the words of inference engines."""
+
+
+@lru_cache(maxsize=1024)
+def keys_of(names: tuple[str, ...]) -> dict[str, str]:
+    """The key of each field, in records that have these keys.
+
+    >>> keys_of(("id", "reward"))
+    {'rollout_id': 'id', 'reward': 'reward'}
+    >>> keys_of(("rewrad",))
+    Traceback (most recent call last):
+    millstream.errors.RecordError: unknown field: 'rewrad'
+      hint: did you mean 'reward'? what is only carried along goes into `extra`
+    """
+    keys: dict[str, str] = {}
+    for name in names:
+        field = ALIASES.get(name, name)
+        if field not in FIELDS and field not in TEXTS:
+            raise RecordError("unknown field", repr(name), hint=_nearest(name))
+        if field in keys:
+            raise RecordError("named twice", f"{keys[field]!r} and {name!r} are the same", hint="give one of them")
+        keys[field] = name
+    return keys
+
+
+def _nearest(name: object) -> str:
+    near = get_close_matches(str(name), [*FIELDS, *ALIASES], n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    return f"{meant}what is only carried along goes into `extra`"
+
+
+def holds_rollouts(row: Mapping[str, object]) -> bool:
+    """Whether a row looks like a rollout: token ids with a mask and a reward, or the texts of both sides with a reward.
+
+    >>> holds_rollouts({"input_ids": [1], "loss_mask": [1], "reward": 1.0}), holds_rollouts({"text": "x"})
+    (True, False)
+    """
+    has = _known(row)
+    return "reward" in has and ({"token_ids", "loss_mask"} <= has or holds_text(row))
+
+
+def holds_text(row: Mapping[str, object]) -> bool:
+    """Whether a row holds the texts of a rollout and not its tokens.
+
+    >>> holds_text({"prompt": "1+1", "response": "2", "reward": 1.0})
+    True
+    """
+    return all(isinstance(row.get(name), str) for name in TEXTS) and "token_ids" not in _known(row)
+
+
+def _known(names: Iterable[str]) -> set[str]:
+    return {ALIASES.get(name, name) for name in names}

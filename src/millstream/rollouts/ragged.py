@@ -1,0 +1,135 @@
+"""Values of a field with one number per token, record by record -> one array, the tokens of all records end to end."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.rollouts.faults import Fault, refuse_tokens, shown
+
+Array: TypeAlias = npt.NDArray[Any]
+Ints: TypeAlias = npt.NDArray[np.int64]
+MOST_U32 = (1 << 32) - 1
+_PER_TOKEN = "give one number per token, as a list or an array"
+
+
+def arrays_of(values: Sequence[Any], name: str, code: str) -> list[Array]:
+    """The values as arrays of numbers; those of lists have the type `code`, if all of them fit."""
+    arrays = [
+        value if type(value) is np.ndarray else _array(value, row, name, code) for row, value in enumerate(values)
+    ]
+    wanted = "fiub" if code in "dB" else "iu"
+    for row, each in enumerate(arrays):
+        if each.ndim != 1 or each.dtype.kind not in wanted:
+            hint = "give whole numbers" if each.dtype.kind == "f" else _PER_TOKEN
+            raise Fault(row, "wrong type", f"{name} holds {each.dtype} of shape {each.shape}", hint)
+    return arrays
+
+
+def _array(value: Any, row: int, name: str, code: str) -> Array:
+    if isinstance(value, list | tuple):
+        if not value:
+            return np.empty(0, code)
+        try:  # faster than numpy, and stricter: a fraction is no whole number, and a text no number at all
+            return np.frombuffer(bytes(value) if code == "B" else array(code, value), code)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    if isinstance(value, str | bytes | Mapping | set) or not hasattr(value, "__len__"):
+        raise Fault(row, "wrong type", f"{name} is {shown(value)}", _PER_TOKEN)
+    try:
+        made = np.asarray(value)
+        if code == "d" and made.dtype == object and not any(isinstance(each, str) for each in value):
+            made = made.astype(np.float64)  # None becomes NaN
+    except (TypeError, ValueError, RuntimeError):
+        raise Fault(row, "wrong type", f"{name} is {shown(value)}", _PER_TOKEN) from None
+    if made.dtype == object and made.ndim == 1 and code in "Iq":
+        raise Fault(row, "wrong type", f"{name} is {shown(value)}", "give whole numbers of at most 32 bits")
+    return made
+
+
+def check_lengths(arrays: Sequence[Array], name: str, lengths: Ints) -> None:
+    """Refuse the first array that has another length than the tokens of its record."""
+    wrong = np.array([len(each) for each in arrays], np.int64) != lengths
+    if wrong.any():
+        row = int(wrong.argmax())
+        tokens = int(lengths[row])
+        wanted = f"the tokens and one more are {tokens:,}" if name == "kept_offsets" else f"token_ids has {tokens:,}"
+        found = f"{name} has {len(arrays[row]):,} values, and {wanted}"
+        raise Fault(
+            row, "unequal lengths", found, "each column covers all tokens of a rollout, those of the prompt too"
+        )
+
+
+def joined_ids(arrays: Sequence[Array], name: str, reason: str = "impossible token id") -> npt.NDArray[np.uint32]:
+    """Whole numbers of 32 bits."""
+    whole = _joined_ints(arrays)
+    if whole.dtype == np.uint32:
+        return whole
+    if whole.size and (whole.min() < 0 or whole.max() > MOST_U32):
+        wrong = (whole < 0) | (whole > MOST_U32)
+        refuse_tokens(wrong, _ends(arrays), reason, name, whole, f"it is a whole number from 0 to {MOST_U32:,}")
+    return whole.astype(np.uint32)
+
+
+def _joined_ints(arrays: Sequence[Array]) -> Array:
+    """Whole numbers end to end. What needs all of 64 bits becomes negative: numpy would join it as floats."""
+    return np.concatenate([each.view(np.int64) if each.dtype == np.uint64 else each for each in arrays])
+
+
+def joined_masks(arrays: Sequence[Array], name: str) -> npt.NDArray[np.bool_]:
+    """Yes or no for each token."""
+    whole = np.concatenate(arrays)
+    if whole.dtype != np.bool_:
+        wrong = (whole != 0) & (whole != 1)
+        refuse_tokens(wrong, _ends(arrays), f"impossible {name}", name, whole, "it is 0 or 1 for each token")
+    return whole.astype(np.bool_, copy=False)
+
+
+def joined_floats(arrays: Sequence[Array]) -> npt.NDArray[np.float32]:
+    """Numbers of 32 bits; what is too large for them is infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.concatenate(arrays, dtype=np.float32, casting="unsafe")
+
+
+def _ends(arrays: Sequence[Array]) -> Ints:
+    return np.cumsum([len(each) for each in arrays], dtype=np.int64)
+
+
+def joined_experts(values: Sequence[Any], lengths: Ints) -> Array:
+    """The experts that each token went to, in as few bytes as hold them."""
+    hint = "give whole numbers from 0 to 65,535 of shape (tokens, layers, experts), of one shape but for the tokens"
+    arrays: list[Array] = []
+    for row, value in enumerate(values):
+        try:
+            each = np.asarray(value)
+        except (TypeError, ValueError, RuntimeError):
+            raise Fault(row, "wrong type", f"routed_experts is {shown(value)}", hint) from None
+        if each.ndim != 3 or each.dtype.kind not in "iu" or (arrays and each.shape[1:] != arrays[0].shape[1:]):
+            raise Fault(row, "impossible experts", f"routed_experts is {each.dtype} of shape {each.shape}", hint)
+        if each.dtype.itemsize > 1 and each.size and not 0 <= int(each.min()) <= int(each.max()) < 1 << 16:
+            raise Fault(row, "impossible experts", f"routed_experts holds {each.min()} to {each.max()}", hint)
+        arrays.append(each)
+    check_lengths(arrays, "routed_experts", lengths)
+    if all(each.dtype in (np.uint8, np.uint16) for each in arrays):
+        return np.concatenate(arrays)
+    most = max((int(each.max()) for each in arrays if each.size), default=0)
+    return np.concatenate(arrays, dtype=np.uint8 if most < 1 << 8 else np.uint16, casting="unsafe")
+
+
+def joined_kept(
+    kept_ids: Sequence[Any], kept_offsets: Sequence[Any], lengths: Ints
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """The ids that top-p kept, and how many there are for each token."""
+    ids, offsets = arrays_of(kept_ids, "kept_ids", "I"), arrays_of(kept_offsets, "kept_offsets", "q")
+    check_lengths(offsets, "kept_offsets", lengths + 1)
+    counts = []
+    for row, (own, places) in enumerate(zip(ids, offsets, strict=True)):
+        counts.append(np.diff(places.astype(np.int64)))
+        if places[0] != 0 or places[-1] != len(own) or (counts[row] < 0).any():
+            found = f"kept_offsets goes from {places[0]} to {places[-1]}, and there are {len(own):,} kept_ids"
+            raise Fault(row, "impossible kept ids", found, "it starts at 0, never falls, and ends at their number")
+    return joined_ids(ids, "kept_ids"), np.concatenate(counts).astype(np.uint32)
