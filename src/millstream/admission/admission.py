@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from millstream.admission.arrivals import CONFLICTING, REPEATED, place_of, prompt_of, refusals
-from millstream.admission.content import content_hash
 from millstream.admission.cut import Cut
 from millstream.admission.examine import Verdict, examine
 from millstream.admission.filling import BatchSize, takeable
@@ -19,7 +18,7 @@ from millstream.admission.pacing import groups_wanted
 from millstream.admission.rules import AdmissionRules
 from millstream.admission.tally import ARRIVED, CUT, MASKED
 from millstream.errors import BudgetError, LoaderError, RecordError
-from millstream.rollouts import Id, RolloutBlock
+from millstream.rollouts import Id, RolloutBlock, content_hash
 
 LATE = "late"
 
@@ -27,12 +26,13 @@ LATE = "late"
 class Admission:
     """Takes rollouts in as they come, and gives groups when enough are complete, fresh and worth it.
 
-    >>> from millstream.admission.examples import rollouts
+    >>> from millstream.rollouts import block_of
+    >>> said = {"token_ids": [5, 6], "loss_mask": [0, 1], "reward": 1.0, "finish": "stop"}
+    >>> block = block_of([{"rollout_id": name, "group_id": name[0], **said} for name in ("a1", "b1", "b2")])
     >>> admission = Admission(AdmissionRules(groups_per_batch=1, group_size=2))
-    >>> admission.arrive(rollouts({"a": [1.0], "b": [0.0, 1.0]}), now=0.0)
-    >>> cut = admission.cut(step=0, policy_version=0, now=1.0)
-    >>> cut.group_ids, cut.block["reward"].tolist()
-    (('b',), [0.0, 1.0])
+    >>> admission.arrive(block, now=0.0)
+    >>> admission.cut(step=0, policy_version=0, now=1.0).block["rollout_id"].tolist()
+    ['b1', 'b2']
     >>> admission.cut(step=1, policy_version=0, now=41.0)
     >>> admission.waiting_for()
     "0 of 1 groups complete; 'a' waits for 1 of 2 since 41.0 s"

@@ -24,8 +24,9 @@ from millstream.store.manifest import compact
 
 FORMAT = "millstream admissions 1"
 CHAIN_BYTES = 16
-TAIL = len('"}\n') + 2 * CHAIN_BYTES
-"""Bytes at the end of a line that hold its hash."""
+END = b',"chain":"%s"}\n'
+"""How a line ends, with its hash."""
+END_BYTES = len(END % bytes(2 * CHAIN_BYTES))
 OTHER_RUN = "the journal belongs to another run, or was damaged; use another path for a new run"
 FREE_SPACE = "free some space, then go on from the last state"
 
@@ -94,15 +95,10 @@ class Position:
 START = Position()
 
 
-def _line(entry: Entry, position: Position) -> tuple[bytes, Position]:
-    body = compact(entry.to_json())
-    chain = _chained(position.chain, body)
-    line = body[:-1] + f',"chain":"{chain}"}}\n'.encode("ascii")
-    return line, Position(position.offset + len(line), position.entries + 1, chain)
-
-
-def _chained(chain: str, body: bytes) -> str:
-    return hashlib.blake2b(chain.encode("ascii") + body, digest_size=CHAIN_BYTES).hexdigest()
+def _ended(body: bytes, before: str) -> tuple[bytes, str]:
+    """A line that says `body`, and its hash, which goes on from the one before."""
+    chain = hashlib.blake2b(before.encode("ascii") + body, digest_size=CHAIN_BYTES).hexdigest()
+    return body[:-1] + END % chain.encode("ascii"), chain
 
 
 class JournalReader:
@@ -120,9 +116,10 @@ class JournalReader:
             line = file.readline()
         if not line.endswith(b"\n"):
             return None
-        body, chain = line[: -TAIL - len(',"chain":"')] + b"}", line[-TAIL:-3].decode("ascii", "replace")
+        body = line[:-END_BYTES] + b"}"
+        expected, chain = _ended(body, self.position.chain)
         where = f"{self.path}: entry {self.position.entries}, byte {self.position.offset}"
-        if _chained(self.position.chain, body) != chain:
+        if line != expected:
             raise StoreError(f"{where}: the line or one before it is damaged", hint=OTHER_RUN)
         try:
             entry = Entry.from_json(json.loads(body))
@@ -166,19 +163,20 @@ class Journal:
         """Refuse a position of another journal: the line before it must end with its hash."""
         if position.offset == 0:
             return START
-        tail = os.pread(self._fd, TAIL, max(0, position.offset - TAIL))
-        if tail != f'{position.chain}"}}\n'.encode():
+        end = os.pread(self._fd, END_BYTES, max(0, position.offset - END_BYTES))
+        if end != END % position.chain.encode():
             raise StateError(f"{self.path}: this is not the journal of the state", hint=OTHER_RUN)
         return position
 
     def append(self, cut: Cut) -> Position:
         """Write a cut down, and wait until it is on the disk."""
-        line, behind = _line(Entry.of(cut), self.position)
+        before = self.position
+        line, chain = _ended(compact(Entry.of(cut).to_json()), before.chain)
         with disk.reported(self.path, full=FREE_SPACE):
-            disk.write(self._fd, line, self.position.offset)
+            disk.write(self._fd, line, before.offset)
             disk.sync(self._fd)
-        self.position = behind
-        return behind
+        self.position = Position(before.offset + len(line), before.entries + 1, chain)
+        return self.position
 
     def close(self) -> None:
         """Let go of the file."""

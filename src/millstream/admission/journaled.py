@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from millstream.admission.content import content_hash
 from millstream.admission.cut import Cut
 from millstream.admission.filling import BatchSize
 from millstream.admission.groups import Group
@@ -16,7 +15,7 @@ from millstream.admission.replay import ReplayBuffer
 from millstream.admission.rules import AdmissionRules
 from millstream.admission.seen import Recent
 from millstream.errors import StateError
-from millstream.rollouts import Id, RolloutBlock
+from millstream.rollouts import Id, RolloutBlock, content_hash
 
 OTHER_RUN = "follow the journal with the rules, the seed, the sizes and the steps it was made with"
 
