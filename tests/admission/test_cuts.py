@@ -150,6 +150,13 @@ def test_dynamic_sampling_gives_up_after_so_many_batches_with_an_error_or_with_w
             admission.cut(0, 0, now=0)
 
 
+def test_dynamic_sampling_gives_up_on_nothing_but_equal_rewards_too() -> None:
+    admission = Admission(AdmissionRules(groups_per_batch=1, group_size=2, dynamic_sampling=True, max_gen_batches=2))
+    admission.arrive(rows(group("a", [0, 0]), group("b", [1, 1])), now=0)
+    with pytest.raises(LoaderError, match="groups for 2 batches were tried, and 0 of them"):
+        admission.cut(0, 0, now=0)
+
+
 def test_lengths_of_what_was_kept_and_dropped_are_told() -> None:
     admission = Admission(AdmissionRules(groups_per_batch=1, group_size=1, max_staleness=0))
     admission.arrive(rows(row("a", "a", versions=(1,)), row("b", "b", versions=(0, 0, 0))), now=0)

@@ -6,6 +6,7 @@ import pytest
 
 from admission.samples import group, row, rows
 from millstream.admission import Admission, AdmissionRules
+from millstream.admission.rules import OnBad
 from millstream.errors import BudgetError, LoaderError, RecordError
 
 
@@ -87,6 +88,17 @@ def test_a_group_takes_no_more_rollouts_than_it_has() -> None:
     assert admission.counters["late"] == 1
 
 
+def test_what_is_remembered_of_those_who_have_gone_is_bounded() -> None:
+    admission = Admission(AdmissionRules(groups_per_batch=1, group_size=2, remember=5))
+    for step in range(20):
+        admission.arrive(rows(group(f"g{step}", [0, 1]), row(f"waits {step}", f"w{step}")), now=0)
+        assert admission.cut(step, 0, now=0) is not None
+    fields = admission.state().fields
+    assert len(fields["seen"]["gone"]) == len(fields["closed"]) == 5
+    admission.arrive(rows(row("waits 0", "w0"), row("g19-1", "g19", reward=1)), now=0)
+    assert admission.counters["repeated"] == 2
+
+
 def test_the_same_rollout_twice_is_the_same_as_once() -> None:
     admission = Admission(AdmissionRules(groups_per_batch=1, group_size=2))
     for _ in range(2):
@@ -98,6 +110,7 @@ def test_the_same_rollout_twice_is_the_same_as_once() -> None:
     assert admission.counters["repeated"] == 4
 
 
+CHOICES: tuple[OnBad, ...] = ("error", "skip")
 CONFLICT = rows(row("a-0", "a", reward=1.0), row("a-0", "a", reward=0.5))
 BAD = {
     "conflicting": (AdmissionRules(groups_per_batch=1), CONFLICT, "conflicting rollout: rollout 'a-0' came before"),
@@ -136,12 +149,23 @@ def test_a_bad_rollout_is_counted_when_asked_for(reason: str) -> None:
     assert admission.counters[reason] == 1
 
 
-def test_columns_that_not_all_rollouts_have_are_an_error() -> None:
-    admission = Admission(AdmissionRules(groups_per_batch=1))
-    admission.arrive(row("a-0", "a"), now=0)
+def test_a_rollout_of_another_prompt_is_not_one_of_those_that_make_a_group() -> None:
+    admission = Admission(AdmissionRules(groups_per_batch=1, group_size=2, on_bad="skip"))
+    admission.arrive(rows(*(row(f"a-{i}", "a", prompt_id=prompt) for i, prompt in enumerate("pqp"))), now=0)
+    cut = admission.cut(0, 0, now=0)
+    assert cut is not None and cut.block["rollout_id"].tolist() == ["a-0", "a-2"]
+
+
+def test_columns_that_not_all_rollouts_have_are_an_error_or_counted() -> None:
     odd = row("a-1", "a")
+    odd = type(odd)(odd.ends, odd.rows, {**odd.tokens, "loss_mask": odd["token_ids"]})
+    strict, lenient = (Admission(AdmissionRules(groups_per_batch=1, on_bad=on_bad)) for on_bad in CHOICES)
+    for admission in (strict, lenient):
+        admission.arrive(row("a-0", "a"), now=0)
     with pytest.raises(RecordError, match="'a-1' and those before it differ in loss_mask"):
-        admission.arrive(type(odd)(odd.ends, odd.rows, {**odd.tokens, "loss_mask": odd["token_ids"]}), now=0)
+        strict.arrive(odd, now=0)
+    lenient.arrive(odd, now=0)
+    assert lenient.counters["other_columns"] == 1 and lenient.held == 1
 
 
 def test_incomplete_groups_make_room_for_a_batch_and_complete_ones_never_do() -> None:

@@ -217,5 +217,5 @@ def test_a_long_run_keeps_the_same_laws(rules: AdmissionRules) -> None:
     run.teardown()
 
 
-AnyInterleaving.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+AnyInterleaving.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestAnyInterleaving = AnyInterleaving.TestCase

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-
-from millstream.admission.arrivals import CONFLICTING, REPEATED, place_of, prompt_of, refusals
+from millstream.admission.arrivals import CONFLICTING, REPEATED, STRANGERS, columns_of, place_of, prompt_of, refusals
+from millstream.admission.closing import close, pass_by, rest
 from millstream.admission.cut import Cut
-from millstream.admission.examine import Verdict, examine
+from millstream.admission.examine import examine
 from millstream.admission.filling import BatchSize, takeable
 from millstream.admission.groups import Gathering, Group, held_tokens
 from millstream.admission.identity import Drop, Key, is_baseline, keys, said
@@ -17,7 +15,7 @@ from millstream.admission.memory import AdmissionState, Memory
 from millstream.admission.pacing import groups_wanted
 from millstream.admission.rules import AdmissionRules
 from millstream.admission.tally import ARRIVED, CUT, MASKED
-from millstream.errors import BudgetError, LoaderError, RecordError
+from millstream.errors import BudgetError, LoaderError
 from millstream.rollouts import Id, RolloutBlock, content_hash
 
 LATE = "late"
@@ -50,56 +48,39 @@ class Admission:
         if not len(block):
             return
         memory = self._memory
-        self._check_columns(block)
         contents = content_hash(block).tolist()
         reasons = refusals(block, contents, self.rules, memory)
-        memory.now = now
+        memory.now, memory.columns = now, memory.columns or columns_of(block)
         memory.tally.add(ARRIVED, len(block), int(block.ends[-1]))
-        staying: dict[Id, list[int]] = {}
-        baselines = is_baseline(block)
+        joined: dict[Id, list[int]] = {}
         for row, (key, reason) in enumerate(zip(keys(block), reasons, strict=True)):
-            if reason in (REPEATED, CONFLICTING):
+            if reason in (REPEATED, CONFLICTING):  # the rollout that it claims to be has its own fate
                 self._refuse(block, row, str(reason), key, contents[row])
                 continue
             memory.seen.hold(key, contents[row])
-            gathering = self._gathering_of(block, row, now)
-            if gathering is None or not gathering.has_room_for(key[0], baseline=baselines[row]):
-                reason = LATE
+            gathering = None if reason in STRANGERS else self._joined(block, row, now)
+            rows = [] if gathering is None else joined.setdefault(gathering.id, [])
+            if gathering is not None and reason is None:
+                rows.append(row)
             else:
-                gathering.arrive(key[0], baseline=baselines[row])
-                staying.setdefault(gathering.id, [])
-            if reason is None and gathering is not None:
-                staying[gathering.id].append(row)
-            else:
-                self._refuse(block, row, str(reason), key, contents[row])
+                self._refuse(block, row, reason or LATE, key, contents[row])
                 memory.seen.let_go([key])
-        self._settle(block, staying)
+        self._settle(block, joined)
 
-    def _check_columns(self, block: RolloutBlock) -> None:
-        found: dict[str, list[Any]] = {
-            name: [column.dtype.str, *column.shape[1:]] for name, column in sorted(block.tokens.items())
-        }
-        first = self._memory.columns
-        if first is None:
-            self._memory.columns = found
-        elif first != found:
-            odd = sorted(name for name in {**first, **found} if first.get(name) != found.get(name))
-            raise RecordError(
-                "missing column",
-                f"rollout {block.rows['rollout_id'][0]!r} and those before it differ in {', '.join(odd)}",
-                hint="give it for all rollouts, in one type and shape, or for none",
-            )
-
-    def _gathering_of(self, block: RolloutBlock, row: int, now: float) -> Gathering | None:
-        """The open group of a rollout, begun if it is new; None if it takes nobody any more."""
-        memory, group = self._memory, block.rows["group_id"][row]
+    def _joined(self, block: RolloutBlock, row: int, now: float) -> Gathering | None:
+        """The group that a rollout has come to, begun if it is new; None if it takes nobody any more."""
+        memory, group, rollout = self._memory, block.rows["group_id"][row], block.rows["rollout_id"][row]
         if group in memory.closed:
             return None
         if group not in memory.gathering:
             size = self.rules.group_size or said(block, row, "group_size")
             place = place_of(block, row, self.rules) or 0
             memory.gathering[group] = Gathering(group, now, place, size, prompt_of(block, row))
-        return memory.gathering[group]
+        gathering, baseline = memory.gathering[group], is_baseline(block, row)
+        if not gathering.has_room_for(rollout, baseline=baseline):
+            return None
+        gathering.arrive(rollout, baseline=baseline)
+        return gathering
 
     def _refuse(self, block: RolloutBlock, row: int, reason: str, key: Key, content: int) -> None:
         tokens = int(block.lengths[row])
@@ -107,68 +88,22 @@ class Admission:
         if reason != REPEATED:
             self._memory.drops.append(Drop(reason, block.rows["group_id"][row], ((key, content),), tokens))
 
-    def _settle(self, block: RolloutBlock, staying: dict[Id, list[int]]) -> None:
+    def _settle(self, block: RolloutBlock, joined: dict[Id, list[int]]) -> None:
         """Put rows of an arrival into their groups, and close those that are complete."""
         memory = self._memory
-        for group, rows in staying.items():
+        for group, rows in joined.items():
             if rows:
                 memory.gathering[group].parts.append(block.select(rows))
-        for group in staying:
+        for group in joined:
             if memory.gathering[group].is_complete(self.rules):
-                self._close(memory.gathering[group])
+                close(memory, self.rules, memory.gathering[group])
         while self._is_crowded() and not self._has_a_batch():
             if not memory.gathering:
                 raise BudgetError(
                     f"admission holds as much as it may, and no batch can be cut of it: {self.waiting_for()}",
                     hint="raise capacity_tokens or capacity_groups, or make batches smaller",
                 )
-            self._close(self._least_needed(), "crowded")
-
-    def _close(self, gathering: Gathering, reason: str | None = None) -> None:
-        """Nobody is waited for any more: the group is complete, or is dropped for a reason."""
-        memory = self._memory
-        del memory.gathering[gathering.id]
-        memory.closed.add(gathering.id)
-        block = gathering.gathered()
-        if block is None:
-            self._pass_by(gathering.place)
-            return
-        group = Group(gathering.id, memory.completed, gathering.began, gathering.place, block)
-        memory.completed += 1
-        if reason is not None:
-            self._drop(group, np.ones(len(block), bool), reason)
-            self._pass_by(group.place)
-            return
-        memory.tried += self._size.weigh([group])
-        memory.ready += self._rest(group, examine(block, self.rules, memory.policy_version, at_cut=False))
-
-    def _rest(self, group: Group, verdict: Verdict) -> list[Group]:
-        """What is left of a group: itself, a smaller one, or nothing."""
-        for reason, flags in verdict.dropped.items():
-            if flags.any():
-                self._drop(group, flags, reason)
-        if verdict.kept.all():
-            return [group]
-        if not verdict.kept.any():
-            self._pass_by(group.place)
-            return []
-        rest = group.block.select(np.flatnonzero(verdict.kept))
-        return [Group(group.id, group.number, group.began, group.place, rest)]
-
-    def _pass_by(self, place: int, *, skipping: bool = False) -> None:
-        """Nobody waits for a group's index, nor, once it was cut, for those before it."""
-        if self.rules.order == "group_index":
-            if skipping:
-                self._memory.line.skip_to(place)
-            self._memory.line.pass_by(place)
-
-    def _drop(self, group: Group, flags: Any, reason: str) -> None:
-        memory, rows = self._memory, np.flatnonzero(flags).tolist()
-        dropped = [group.keys[row] for row in rows]
-        tokens = int(group.block.lengths[rows].sum())
-        memory.tally.add(reason, len(rows), tokens)
-        memory.drops.append(Drop(reason, group.id, memory.seen.names(dropped), tokens))
-        memory.seen.let_go(dropped)
+            close(memory, self.rules, self._least_needed(), crowded=True)
 
     def cut(
         self, step: int, policy_version: int, now: float, *, size: int | None = None, ended: bool = False
@@ -182,14 +117,13 @@ class Admission:
         self._advance(policy_version)
         for gathering in list(memory.gathering.values()):
             if ended or gathering.is_overdue(self.rules, now):
-                self._close(gathering)
+                close(memory, self.rules, gathering)
         self._vet()
         again = [] if memory.replay is None else memory.replay.draw(step, batch)
         line = takeable(memory.ready, self.rules, step, memory.line, now, ended=ended)
         fresh, full = batch.fill(line, batch.room - batch.weigh(again))
-        if not full and not (fresh and (ended or self._gives_up(batch))):
-            return None
-        return self._take(step, fresh, again)
+        is_enough = full or ended or self._gives_up(batch)
+        return self._take(step, fresh, again) if is_enough and fresh else None
 
     def _advance(self, policy_version: int) -> None:
         memory, rules = self._memory, self.rules
@@ -211,13 +145,16 @@ class Admission:
         new = memory.ready[len(old) :]
         # All are looked at before anything is changed: one from the future is an error.
         verdicts = [examine(group.block, self.rules, memory.policy_version, at_cut=True) for group in new]
-        memory.ready = old + [rest for each in zip(new, verdicts, strict=True) for rest in self._rest(*each)]
+        left = [rest(memory, self.rules, *each) for each in zip(new, verdicts, strict=True)]
+        memory.ready = old + [group for groups in left for group in groups]
         self._vetted = (memory.policy_version, memory.completed - 1)
 
     def _gives_up(self, batch: BatchSize) -> bool:
         """Whether dynamic sampling has tried enough groups for a batch."""
         memory, most = self._memory, self.rules.max_gen_batches
         if most is None or not self.rules.dynamic_sampling or memory.tried < most * batch.room:
+            return False
+        if batch.fill(memory.ready, batch.room)[1]:  # there are enough, whose turn has not come
             return False
         if self.rules.on_exhausted == "error":
             raise LoaderError(
@@ -234,7 +171,9 @@ class Admission:
         for group in fresh:
             memory.tally.add(CUT, len(group.block), group.tokens)
             memory.seen.let_go(group.keys)
-            self._pass_by(group.place, skipping=True)
+            if self.rules.order == "group_index":
+                memory.line.skip_to(group.place)
+            pass_by(memory, self.rules, group.place)
         memory.tally.tokens[MASKED] += cut.stale_masked
         taken = {group.number for group in fresh}
         memory.ready = [group for group in memory.ready if group.number not in taken]
@@ -252,11 +191,9 @@ class Admission:
     def _least_needed(self) -> Gathering:
         """Of the groups that are gathered, the one whose turn comes last; else the one that waits the longest."""
         groups = self._memory.gathering.values()
-        return (
-            min(groups, key=lambda group: group.began)
-            if self.rules.order == "arrival"
-            else max(groups, key=lambda group: group.place)
-        )
+        if self.rules.order == "arrival":
+            return min(groups, key=lambda group: group.began)
+        return max(groups, key=lambda group: group.place)
 
     def _is_crowded(self) -> bool:
         memory, rules = self._memory, self.rules

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from millstream.admission.identity import Key, keys, said
 from millstream.admission.memory import Memory
 from millstream.admission.rules import AdmissionRules
@@ -10,6 +12,8 @@ from millstream.errors import RecordError
 from millstream.rollouts import FINISHES, Id, RolloutBlock
 
 REPEATED, CONFLICTING = "repeated", "conflicting"
+STRANGERS = ("unplaced", "other_prompt")
+"""Reasons that leave open which group a rollout belongs to."""
 FAILED = tuple(FINISHES.index(finish) for finish in ("error", "abort"))
 
 
@@ -18,16 +22,30 @@ def refusals(block: RolloutBlock, contents: list[int], rules: AdmissionRules, me
     here: dict[Key, int] = {}
     prompts = {group.id: group.prompt for group in memory.gathering.values() if group.prompt is not None}
     stale = _stale(block, rules, memory.policy_version)
+    odd = _odd_columns(block, memory)
     reasons: list[str | None] = []
     for row, (key, content) in enumerate(zip(keys(block), contents, strict=True)):
         known = here.get(key, memory.seen.content(key))
         reason = None if known is None else REPEATED if known == content else CONFLICTING
-        reason = reason or _why_bad(block, row, rules, prompts) or _why_unwanted(block, row, rules, stale=stale[row])
+        reason = reason or ("other_columns" if odd else _why_bad(block, row, rules, prompts))
+        reason = reason or _why_unwanted(block, row, rules, stale=stale[row])
         if rules.on_bad == "error" and reason in COMPLAINTS:
-            raise complaint(block, row, reason, rules)
+            raise complaint(block, row, reason, rules, columns=", ".join(odd))
         reasons.append(reason)
         here.setdefault(key, content)
     return reasons
+
+
+def columns_of(block: RolloutBlock) -> dict[str, list[Any]]:
+    """Type and shape of each column of tokens."""
+    return {name: [column.dtype.str, *column.shape[1:]] for name, column in sorted(block.tokens.items())}
+
+
+def _odd_columns(block: RolloutBlock, memory: Memory) -> list[str]:
+    """Columns that are not as they were in the first rollouts: these could not stand in one batch."""
+    found = columns_of(block)
+    first = memory.columns or found
+    return sorted(name for name in {**first, **found} if first.get(name) != found.get(name))
 
 
 def place_of(block: RolloutBlock, row: int, rules: AdmissionRules) -> int | None:
@@ -76,6 +94,8 @@ COMPLAINTS = {
     CONFLICTING: ("conflicting rollout", "came before with other content", "give every rollout an id of its own"),
     "too_long": ("rollout too long", "has {tokens} tokens, and a batch has room for {most}", "raise the cap on tokens"),
     "unversioned": ("no policy version", "does not say which policy made it", "give policy_version"),
+    "other_columns": ("missing column", "and those before it differ in {columns}",
+                      "give it for all rollouts, in one type and shape, or for none"),
     "unplaced": ("no {order}", "does not say its {order}", "give it in `extra`, or take order='arrival'"),
     "future": ("version from the future", "has tokens of version {newest}, and the trainer is at {version}",
                "does the trainer tell its version, and do engines count alike?"),

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from millstream.admission.identity import Key, is_baseline, keys
+from millstream.admission.identity import Key, are_baselines, keys
 from millstream.admission.rules import AdmissionRules
 from millstream.rollouts import Id, RolloutBlock
 
@@ -102,8 +102,7 @@ def samples_of(block: RolloutBlock) -> int:
     >>> samples_of(RolloutBlock(np.arange(3), rows, {}))
     1
     """
-    ids = block.rows["rollout_id"].tolist()
-    return len({rollout for rollout, baseline in zip(ids, is_baseline(block), strict=True) if not baseline})
+    return len(set(block.rows["rollout_id"][~are_baselines(block)].tolist()))
 
 
 def held_tokens(groups: Iterable[Gathering | Group]) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from millstream.rollouts import KINDS, Id, RolloutBlock
 
@@ -39,11 +40,14 @@ def keys(block: RolloutBlock) -> list[Key]:
     return list(zip(ids, samples, strict=True))
 
 
-def is_baseline(block: RolloutBlock) -> list[bool]:
-    """Which rows are only compared with, and not trained on."""
-    if "kind" not in block.rows:
-        return [False] * len(block)
-    return [kind == BASELINE for kind in block.rows["kind"].tolist()]
+def is_baseline(block: RolloutBlock, row: int) -> bool:
+    """Whether a row is only compared with, and not trained on."""
+    return "kind" in block.rows and bool(block.rows["kind"][row] == BASELINE)
+
+
+def are_baselines(block: RolloutBlock) -> npt.NDArray[np.bool_]:
+    """Which rows are only compared with."""
+    return block.rows["kind"] == BASELINE if "kind" in block.rows else np.zeros(len(block), bool)
 
 
 def said(block: RolloutBlock, row: int, name: str) -> int | None:

@@ -93,6 +93,11 @@ class JournaledAdmission:
         names = [group.names for group in fresh]
         return Cut.of(self.rules, step, policy_version, groups, again, names, entry.drops)
 
+    @property
+    def held(self) -> int:
+        """Rollouts that wait to be named."""
+        return len(self._held)
+
     def waiting_for(self) -> str:
         """What the next batch waits for, in words."""
         if self._next is None:

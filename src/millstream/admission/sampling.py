@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from millstream.admission.identity import is_baseline
+from millstream.admission.identity import are_baselines
 from millstream.rollouts import RolloutBlock
 
 
@@ -22,7 +22,7 @@ def why_flat(block: RolloutBlock, column: str = "reward", tol: float = 1e-6) -> 
     """
     if column not in block.rows:
         return "unscored"
-    rewards = block.rows[column][~np.array(is_baseline(block), bool)]
+    rewards = block.rows[column][~are_baselines(block)]
     scored = rewards[~np.isnan(rewards)]
     if not len(scored):
         return "unscored"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from millstream.admission.identity import is_baseline
+from millstream.admission.identity import are_baselines
 from millstream.rollouts import RolloutBlock
 
 Numbers = npt.NDArray[np.int64]
@@ -24,12 +24,11 @@ def trained_versions(block: RolloutBlock) -> tuple[Numbers, Numbers]:
     >>> [ends.tolist() for ends in trained_versions(RolloutBlock(np.array([3, 4]), {}, tokens))]
     [[3, 9223372036854775807], [4, -1]]
     """
-    oldest, newest = np.full(len(block), NEVER), np.full(len(block), -1, np.int64)
-    trained = np.flatnonzero(_trained(block))
-    rows = np.searchsorted(block.ends, trained, side="right")
-    versions = block.tokens["policy_version"][trained].astype(np.int64)
-    np.minimum.at(oldest, rows, versions)
-    np.maximum.at(newest, rows, versions)
+    trained, versions = _trained(block), block.tokens["policy_version"].astype(np.int64)
+    if not len(block):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    oldest: Numbers = np.minimum.reduceat(np.where(trained, versions, NEVER), block.starts)
+    newest: Numbers = np.maximum.reduceat(np.where(trained, versions, -1), block.starts)
     return oldest, newest
 
 
@@ -58,6 +57,6 @@ def mask_stale(block: RolloutBlock, policy_version: int, max_staleness: int) -> 
 
 
 def _trained(block: RolloutBlock) -> npt.NDArray[np.bool_]:
-    compared = np.repeat(np.array(is_baseline(block), bool), block.lengths)
+    compared = np.repeat(are_baselines(block), block.lengths)
     trained: npt.NDArray[np.bool_] = block.tokens["loss_mask"] & ~compared
     return trained
