@@ -1,0 +1,81 @@
+"""Cut: the rollouts that one step trains on, and what was dropped on the way to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.admission.groups import Group
+from millstream.admission.identity import Drop, Name
+from millstream.admission.rules import AdmissionRules
+from millstream.admission.staleness import mask_stale
+from millstream.rollouts import Id, RolloutBlock
+from millstream.rollouts.columns import ROW_COLUMNS
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """What a step trains on."""
+
+    step: int
+    policy_version: int
+    block: RolloutBlock
+    """The rollouts of all groups, those of a group next to each other."""
+    group_ids: tuple[Id, ...]
+    group_ends: tuple[int, ...]
+    """The row of the block behind each group."""
+    replayed: tuple[bool, ...]
+    """Which groups were trained on before."""
+    names: tuple[tuple[Name, ...], ...]
+    """The rollouts of each group; nothing for groups that come again."""
+    drops: tuple[Drop, ...]
+    """What was dropped since the last cut, and why."""
+    stale_masked: int
+    """Tokens whose loss was taken away, since they are too old."""
+
+    @classmethod
+    def of(
+        cls, rules: AdmissionRules, step: int, policy_version: int, fresh: Sequence[Group], again: Sequence[Group],
+        names: Sequence[tuple[Name, ...]], drops: Sequence[Drop],
+    ) -> Cut:  # fmt: skip
+        """Put groups together, new ones first."""
+        groups = [*fresh, *again]
+        block, masked = joined([group.block for group in groups]), 0
+        if rules.on_stale == "mask" and rules.max_staleness is not None:
+            block, masked = mask_stale(block, policy_version, rules.max_staleness)
+        return cls(
+            step,
+            policy_version,
+            block,
+            tuple(group.id for group in groups),
+            tuple(accumulate(len(group.block) for group in groups)),
+            (False,) * len(fresh) + (True,) * len(again),
+            (*names, *(() for _ in again)),
+            tuple(drops),
+            masked,
+        )
+
+
+def joined(blocks: Sequence[RolloutBlock]) -> RolloutBlock:
+    """Groups in one block, with the columns of which any of their rollouts says something.
+
+    What else arrived together with them leaves no trace: a column that holds nothing may be its only one.
+    """
+    block = RolloutBlock.concat(blocks)
+    rows = {name: column for name, column in sorted(block.rows.items()) if _says_something(name, column)}
+    return RolloutBlock(block.ends, rows, dict(sorted(block.tokens.items())), block.kept_ids)
+
+
+def _says_something(name: str, column: npt.NDArray[Any]) -> bool:
+    known = ROW_COLUMNS.get(name)
+    if known is not None and known.required:
+        return True
+    absent = np.nan if known is None else known.absent
+    if column.dtype == object:
+        return any(value is not None for value in column)
+    return not bool(np.all(np.isnan(column) if np.isnan(absent) else column == absent))

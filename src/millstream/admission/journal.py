@@ -1,0 +1,192 @@
+"""The journal of admissions: one readable line per cut, appended before the batch is given out.
+
+A line ends with a hash of itself and of all before it, so damage is found, and a line that was being written when the
+power went is not read. Other ranks follow the one that decides by reading behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from millstream.admission.cut import Cut
+from millstream.admission.identity import Drop, Name, drop_from_json, drop_to_json, name_from_json, name_to_json
+from millstream.errors import StateError, StoreError
+from millstream.rollouts import Id
+from millstream.store import disk
+from millstream.store.journal import Lock
+from millstream.store.manifest import compact
+
+FORMAT = "millstream admissions 1"
+CHAIN_BYTES = 16
+END = b',"chain":"%s"}\n'
+"""How a line ends, with its hash."""
+END_BYTES = len(END % bytes(2 * CHAIN_BYTES))
+OTHER_RUN = "the journal belongs to another run, or was damaged; use another path for a new run"
+FREE_SPACE = "free some space, then go on from the last state"
+
+
+@dataclass(frozen=True)
+class RecordedGroup:
+    """A group of a cut; of those that came again only the id is written."""
+
+    id: Id
+    replayed: bool
+    names: tuple[Name, ...]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cut as it was decided."""
+
+    step: int
+    policy_version: int
+    groups: tuple[RecordedGroup, ...]
+    drops: tuple[Drop, ...]
+
+    @classmethod
+    def of(cls, cut: Cut) -> Entry:
+        """What is written down of a cut."""
+        groups = zip(cut.group_ids, cut.replayed, cut.names, strict=True)
+        return cls(cut.step, cut.policy_version, tuple(RecordedGroup(*each) for each in groups), cut.drops)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        groups = [[group.id, group.replayed, [name_to_json(name) for name in group.names]] for group in self.groups]
+        drops = [drop_to_json(drop) for drop in self.drops]
+        return {"step": self.step, "policy_version": self.policy_version, "groups": groups, "drops": drops}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Entry:
+        """Read it back."""
+        groups = tuple(
+            RecordedGroup(group, replayed, tuple(map(name_from_json, names)))
+            for group, replayed, names in saved["groups"]
+        )
+        return cls(saved["step"], saved["policy_version"], groups, tuple(map(drop_from_json, saved["drops"])))
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place between two lines: bytes and entries before it, and the hash of all of these."""
+
+    offset: int = 0
+    entries: int = 0
+    chain: str = hashlib.blake2b(FORMAT.encode(), digest_size=CHAIN_BYTES).hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """As a state keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Position:
+        """Read it back; nothing in a state is trusted."""
+        offset, entries, chain = (saved.get(key) for key in ("offset", "entries", "chain"))
+        if type(offset) is not int or type(entries) is not int or not isinstance(chain, str) or offset < 0:
+            raise StateError("the state does not say where its journal stood", hint="take an older state")
+        return cls(offset, entries, chain)
+
+
+START = Position()
+
+
+def _ended(body: bytes, before: str) -> tuple[bytes, str]:
+    """A line that says `body`, and its hash, which goes on from the one before."""
+    chain = hashlib.blake2b(before.encode("ascii") + body, digest_size=CHAIN_BYTES).hexdigest()
+    return body[:-1] + END % chain.encode("ascii"), chain
+
+
+class JournalReader:
+    """Reads entries one by one, those that are still to be written too."""
+
+    def __init__(self, path: str | os.PathLike[str], position: Position = START) -> None:
+        self.path, self.position = Path(path), position
+
+    def next(self) -> Entry | None:
+        """The next entry, or None as long as there is none."""
+        if not self.path.exists():
+            return None
+        with disk.reported(self.path), self.path.open("rb") as file:
+            file.seek(self.position.offset)
+            line = file.readline()
+        if not line.endswith(b"\n"):
+            return None
+        body = line[:-END_BYTES] + b"}"
+        expected, chain = _ended(body, self.position.chain)
+        where = f"{self.path}: entry {self.position.entries}, byte {self.position.offset}"
+        if line != expected:
+            raise StoreError(f"{where}: the line or one before it is damaged", hint=OTHER_RUN)
+        try:
+            entry = Entry.from_json(json.loads(body))
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{where}: this is not a cut: {error}", hint=OTHER_RUN) from None
+        self.position = Position(self.position.offset + len(line), self.position.entries + 1, chain)
+        return entry
+
+    def __iter__(self) -> Iterator[Entry]:
+        """All entries that are there."""
+        while (entry := self.next()) is not None:
+            yield entry
+
+
+class Journal:
+    """Writes entries. One writer at a time; a line is on the disk when `append` returns."""
+
+    def __init__(self, path: str | os.PathLike[str], position: Position | None = None) -> None:
+        """Go on behind the last whole entry; or at a position, and what was written behind it is cut off."""
+        self.path = Path(path)
+        with disk.reported(self.path, full=FREE_SPACE):
+            disk.make_directory(self.path.parent)
+            self._lock = Lock(self.path.with_name(self.path.name + ".lock"))
+            try:
+                self._fd = disk.reopen(self.path) if self.path.exists() else disk.create(self.path)
+                self.position = self._end() if position is None else self._checked(position)
+                disk.truncate(self._fd, self.position.offset)
+                disk.sync(self._fd)
+                disk.sync_directory(self.path.parent)
+            except BaseException:
+                self._lock.release()
+                raise
+
+    def _end(self) -> Position:
+        reader = JournalReader(self.path)
+        for _ in reader:
+            pass
+        return reader.position
+
+    def _checked(self, position: Position) -> Position:
+        """Refuse a position of another journal: the line before it must end with its hash."""
+        if position.offset == 0:
+            return START
+        end = os.pread(self._fd, END_BYTES, max(0, position.offset - END_BYTES))
+        if end != END % position.chain.encode():
+            raise StateError(f"{self.path}: this is not the journal of the state", hint=OTHER_RUN)
+        return position
+
+    def append(self, cut: Cut) -> Position:
+        """Write a cut down, and wait until it is on the disk."""
+        before = self.position
+        line, chain = _ended(compact(Entry.of(cut).to_json()), before.chain)
+        with disk.reported(self.path, full=FREE_SPACE):
+            disk.write(self._fd, line, before.offset)
+            disk.sync(self._fd)
+        self.position = Position(before.offset + len(line), before.entries + 1, chain)
+        return self.position
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            self._lock.release()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

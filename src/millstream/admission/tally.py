@@ -1,0 +1,53 @@
+"""What became of rollouts: one fate for each that arrived, counted in rollouts and in tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+ARRIVED = "arrived"
+CUT = "cut"
+MASKED = "stale_masked"
+"""Not a fate: tokens whose loss was taken away, of rollouts that were cut."""
+
+
+class Tally:
+    """Counts by fate. Lengths of what was dropped and of what was kept show whether short answers are preferred.
+
+    >>> tally = Tally()
+    >>> tally.add("cut", 2, 30), tally.add("stale", 1, 40)
+    (None, None)
+    >>> tally.mean_lengths()
+    {'cut': 15.0, 'stale': 40.0}
+    """
+
+    def __init__(self) -> None:
+        self.rollouts: Counter[str] = Counter()
+        self.tokens: Counter[str] = Counter()
+
+    def add(self, fate: str, rollouts: int, tokens: int) -> None:
+        """Count some rollouts."""
+        self.rollouts[fate] += rollouts
+        self.tokens[fate] += tokens
+
+    def mean_lengths(self) -> dict[str, float]:
+        """Tokens per rollout, by fate."""
+        return {fate: self.tokens[fate] / count for fate, count in sorted(self.rollouts.items()) if count}
+
+    def counters(self) -> dict[str, int]:
+        """All counts with flat names: rollouts as `stale`, tokens as `stale_tokens`."""
+        named = {f"{fate}_tokens": count for fate, count in self.tokens.items()}
+        return dict(sorted({**self.rollouts, **named}.items()))
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the counts down."""
+        return {"rollouts": dict(sorted(self.rollouts.items())), "tokens": dict(sorted(self.tokens.items()))}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Tally:
+        """Read them back."""
+        tally = cls()
+        tally.rollouts.update(saved["rollouts"])
+        tally.tokens.update(saved["tokens"])
+        return tally
