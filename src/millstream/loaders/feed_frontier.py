@@ -17,7 +17,7 @@ from millstream.admission import (
     JournalReader,
     Position,
 )
-from millstream.admission.sidecar import Sidecars
+from millstream.admission import sidecar
 from millstream.errors import LoaderError, StateError
 
 logger = logging.getLogger("millstream.loaders")
@@ -36,10 +36,14 @@ class Frontier:
             )
         self._rules, self._seed, self._follows = rules, seed, replay or not leads
         self.folder = folder
-        self._sidecars = None if folder is None else Sidecars(folder / SIDECARS)
         self._journal: Journal | None = None
-        self.saved = False
+        self._saved: list[dict[str, Any]] = []
+        """The sidecars of states that somebody may have, oldest first."""
+
+    @property
+    def saved(self) -> bool:
         """Whether somebody has a state."""
+        return bool(self._saved)
 
     @property
     def journal_path(self) -> Path | None:
@@ -71,22 +75,25 @@ class Frontier:
 
     def save(self, state: AdmissionState, cuts: Sequence[Cut]) -> dict[str, Any]:
         """Write what is held beside the states, and say where it lies."""
-        if self._sidecars is None:
+        if self.folder is None:
             raise LoaderError(
                 "rollouts that wait do not fit into a state, and nobody said where to keep them",
                 hint="pass cache_dir=, a folder beside the checkpoints",
             )
         fields = {"admission": dict(state.fields), "present": [cut.to_json() for cut in cuts]}
-        named = self._sidecars.write(fields, [*state.blocks, *(cut.block for cut in cuts)])
-        self.saved = True
+        whole = AdmissionState(fields, [*state.blocks, *(cut.block for cut in cuts)])
+        named = sidecar.save(self.folder / SIDECARS, whole)
+        self._saved.append(named)
         journal = Position() if self._journal is None else self._journal.position
         return {"sidecar": named, "journal": journal.to_json()}
 
     def load(self, state: Mapping[str, Any], now: float) -> tuple[Admission | JournaledAdmission, list[Cut]]:
         """Go on where a state was saved: what was written behind it is cut off the journal."""
-        if self._sidecars is None or self.journal_path is None:
+        if self.folder is None or self.journal_path is None:
             raise LoaderError("the state names files beside it", hint="pass the cache_dir= it was saved with")
-        fields, blocks = self._sidecars.read(state.get("sidecar"))
+        named = state.get("sidecar")
+        whole = sidecar.load(self.folder / SIDECARS, named if isinstance(named, Mapping) else {})
+        fields, blocks = whole.fields, whole.blocks
         present, held = fields.get("present"), fields.get("admission")
         if not isinstance(present, list) or not isinstance(held, Mapping) or len(present) > len(blocks):
             raise StateError("the sidecar of the state cannot be read", hint="it is damaged; use another checkpoint")
@@ -100,13 +107,17 @@ class Frontier:
         decide = Admission.load(saved, self._rules, self._seed, now)
         self.close()
         self._journal = Journal(self.journal_path, position)
-        self.saved = True
+        self._saved = [dict(named or {})]
         return decide, cuts
 
     def release(self, state: Mapping[str, Any]) -> None:
         """A state is committed: sidecars of older ones are not asked for again."""
-        if self._sidecars is not None:
-            self._sidecars.release(state.get("sidecar"))
+        named = state.get("sidecar")
+        if self.folder is None or not isinstance(named, Mapping):
+            return
+        while self._saved and self._saved[0] != named and named in self._saved:
+            self._saved.pop(0)
+        sidecar.release(self.folder / SIDECARS, [named, *self._saved])
 
     def close(self) -> None:
         """Let go of the journal."""

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from millstream.advantages import AdvantageSettings
 from millstream.advantages.groups import group_codes
 from millstream.errors import LoaderError
 from millstream.loaders.rollout_rated import Rated, rate
-from millstream.loaders.rollout_task import RolloutLimits
+from millstream.loaders.rollout_task import RolloutTask
 from millstream.rollouts import RolloutBlock, content_hash
-from millstream.rollouts.files import RolloutChunk
+from millstream.rollouts.files import read_rollouts
+from millstream.rollouts.parse import OnBad
 
 Numbers = npt.NDArray[np.int64]
 
@@ -71,24 +72,23 @@ class RolloutSet:
         return f"{self.files[int(self.file_numbers[number])]}:{int(self.file_rows[number]) + 1}"
 
 
-def gathered(
-    chunks: Iterable[RolloutChunk], rating: AdvantageSettings | None, limits: RolloutLimits, left_out: Counter[str]
-) -> RolloutSet:
-    """Put rollouts together and rate them, all groups whole."""
+def read_set(source: Any, task: RolloutTask, on_bad: OnBad) -> RolloutSet:
+    """Read rollouts, and rate them with their groups whole."""
     blocks, files, numbers, rows = [], dict[str, int](), [], []
-    for chunk in chunks:
-        limits.check(chunk.block, chunk.file)
+    left_out: Counter[str] = Counter()
+    for chunk in read_rollouts(source, tokenizer=task.tokenizer, on_bad=on_bad):
+        task.limits.check(chunk.block, chunk.file)
         blocks.append(chunk.block)
         number = files.setdefault(chunk.file, len(files))
         numbers.append(np.full(len(chunk.block), number, np.int64))
-        rows.append(np.asarray(chunk.rows, np.int64))
+        rows.append(chunk.rows)
+        left_out.update(bad.error.reason for bad in chunk.bad)
+        left_out.update({"repeated": chunk.repeated, "tokenised anew": chunk.tokenized})
     if not sum(map(len, blocks)):
-        raise LoaderError(
-            "there are no rollouts", hint="give at least one; with on_bad='skip', look at what was wrong with them"
-        )
-    rated = rate(blocks[0] if len(blocks) == 1 else RolloutBlock.concat(blocks), rating)
+        reasons = ", ".join(f"{count} {reason}" for reason, count in (+left_out).items())
+        raise LoaderError(f"there are no rollouts{reasons and f': {reasons}'}", hint="give at least one that is whole")
+    rated = rate(blocks[0] if len(blocks) == 1 else RolloutBlock.concat(blocks), task.rating)
     if not len(rated.block):
         raise LoaderError("there are only baselines, nothing to train on", hint="give rollouts of kind 'sample', too")
-    return RolloutSet(
-        rated, list(files), np.concatenate(numbers)[rated.rows], np.concatenate(rows)[rated.rows], left_out
-    )
+    where = np.concatenate(numbers)[rated.rows], np.concatenate(rows)[rated.rows]
+    return RolloutSet(rated, list(files), *where, +left_out)
