@@ -186,10 +186,13 @@ def test_what_cannot_work_is_refused_with_a_hint(settings: dict[str, Any], says:
 
 
 def test_infinite_rewards_and_values_are_refused() -> None:
-    with pytest.raises(RecordError, match="rollout 'r1' has inf"):
+    with pytest.raises(RecordError, match="rollout 'r1' has a reward of inf"):
         computed(block_of([1, np.inf], [1, 1]))
     with pytest.raises(RecordError, match="rollout 1 of these"):
         computed(block_of([1, 0], [1, 1], values=np.array([0, NAN], np.float32)), "gae")
+    columns = {"sampling_logprobs": np.array([0, -np.inf]), "ref_logprobs": np.array([0, -np.inf])}
+    with pytest.raises(RecordError, match="rollout 'r1' has log-probabilities"):
+        computed(block_of([1, 0], [1, 1], **columns), kl_beta=0.1)
 
 
 def test_an_estimator_of_ones_own_is_used_by_its_name() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from millstream.advantages.estimators import Scored, baseline_rows, bootstraps, find_estimator
+from millstream.advantages.estimators import Scored, baseline_rows, find_estimator
 from millstream.advantages.groups import GroupedRewards, group_codes
 from millstream.advantages.ragged import Doubles, Mask, Numbers, as_mask, masked_counts, only_rows, spread_rows
 from millstream.advantages.rewards import Rewards, rewards_of
@@ -95,7 +95,7 @@ def compute_advantages(block: RolloutBlock, settings: AdvantageSettings | None =
         groups,
         task.flat,
         None if trained is policy else trained,
-        {**_facts(task, samples), **_losses(block, policy, trained, detail, lengths, chosen)},
+        {**_facts(task, samples), **_losses(block, policy, trained, detail, lengths, chosen), **estimate.facts},
     )
 
 
@@ -137,9 +137,6 @@ def _losses(
     facts: Facts = {"truncated": int(np.sum(cut))}
     if trained is not policy:
         facts["tokens_not_trained"] = int(np.count_nonzero(policy)) - int(np.count_nonzero(trained))
-    if settings.estimator == "gae":
-        given = bootstraps(block)
-        facts["truncated_without_value"] = int(np.sum(cut if given is None else cut & (given == 0)))
     if settings.kl_beta > 0:
         per_rollout = (detail.shaped - detail.total) / settings.kl_beta / np.maximum(lengths, 1)
         scored = ~np.isnan(per_rollout)
