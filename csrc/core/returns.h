@@ -155,7 +155,7 @@ bool scan_rollout(const Trajectories<Real>& from, std::size_t row, std::size_t s
     at_the_end = 0;
     next_value = value;
     next_advantage = advantage;
-    finite = finite && std::isfinite(advantage);
+    finite = finite && std::isfinite(advantage + value);
     advantages[token] = static_cast<Real>(advantage);
     if (!returns.empty()) returns[token] = static_cast<Real>(advantage + value);
   }

@@ -10,6 +10,9 @@ import numpy as np
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.columns import TOKEN_COLUMNS
 
+GROUPED = ["grpo", "dr_grpo", "rloo", "leave_one_out", "opo", "passk", "reinforce++-baseline"]
+"""Estimators that compare rollouts of a group."""
+
 
 def block_of(
     rewards: Sequence[float] | Any,

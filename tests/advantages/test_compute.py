@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from advantages.blocks import block_of, random_block
+from advantages.blocks import GROUPED, block_of, random_block
 from millstream.advantages import (
     Advantages,
     AdvantageSettings,
     Estimate,
     Overlong,
     compute_advantages,
-    known_estimators,
     register_estimator,
 )
 from millstream.errors import LoaderError, RecordError
@@ -42,7 +41,7 @@ def per_token(block: RolloutBlock, estimator: str, **settings: Any) -> list[floa
 
 def test_every_estimator_gives_finite_numbers_and_zeros_where_nothing_is_trained() -> None:
     block = random_block(3)
-    for name in set(known_estimators()) - {"remax", "raw"}:
+    for name in [*GROUPED, "reinforce++", "gae"]:
         found = computed(block, name).token_advantages()
         assert found.dtype == np.float32
         assert np.isfinite(found).all()
@@ -186,15 +185,21 @@ def test_what_cannot_work_is_refused_with_a_hint(settings: dict[str, Any], says:
 
 
 def test_infinite_rewards_and_values_are_refused() -> None:
-    with pytest.raises(RecordError, match="rollout 'r1' has inf"):
+    with pytest.raises(RecordError, match="rollout 'r1' has a reward of inf"):
         computed(block_of([1, np.inf], [1, 1]))
     with pytest.raises(RecordError, match="rollout 1 of these"):
         computed(block_of([1, 0], [1, 1], values=np.array([0, NAN], np.float32)), "gae")
+    columns = {"sampling_logprobs": np.array([0, -np.inf]), "ref_logprobs": np.array([0, -np.inf])}
+    with pytest.raises(RecordError, match="rollout 'r1' has log-probabilities"):
+        computed(block_of([1, 0], [1, 1], **columns), kl_beta=0.1)
 
 
 def test_an_estimator_of_ones_own_is_used_by_its_name() -> None:
     register_estimator("half", lambda scored, settings: Estimate(scored.rewards / 2), groups=False)
-    assert per_rollout(block_of([1, 0], [1, 1]), "half") == [0.5, 0]
+    assert per_rollout(block_of([1, NAN], [1, 1]), "half") == [0.5, 0]
+    register_estimator("idle", lambda scored, settings: Estimate())
+    with pytest.raises(LoaderError, match="'idle' gave nothing"):
+        computed(block_of([1], [1]), "idle")
 
 
 def test_no_rollouts_have_no_advantages() -> None:

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advantages.blocks import random_block
+from advantages.blocks import GROUPED, random_block
 from millstream.advantages import AdvantageSettings, Denominators, compute_advantages, loss_scales
 from millstream.advantages.baselines import dr_grpo, grpo, leave_one_out, opo, passk, reinforce_baseline, rloo
 from millstream.rollouts import RolloutBlock
 
-GROUPED = ["grpo", "dr_grpo", "rloo", "leave_one_out", "opo", "passk", "reinforce++-baseline"]
 EXACT = {"grpo": grpo, "dr_grpo": dr_grpo, "rloo": rloo, "leave_one_out": leave_one_out, "passk": passk}
 seeds = st.integers(0, 10_000)
 

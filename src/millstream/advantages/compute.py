@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from millstream.advantages.estimators import Scored, baseline_rows, bootstraps, find_estimator
+from millstream.advantages.estimators import Estimate, Scored, baseline_rows, find_estimator
 from millstream.advantages.groups import GroupedRewards, group_codes
 from millstream.advantages.ragged import Doubles, Mask, Numbers, as_mask, masked_counts, only_rows, spread_rows
 from millstream.advantages.rewards import Rewards, rewards_of
 from millstream.advantages.settings import AdvantageSettings
 from millstream.advantages.shaping import without_truncated
-from millstream.errors import RecordError
+from millstream.errors import LoaderError, RecordError
 from millstream.rollouts import FINISHES, RolloutBlock
 
 Floats = npt.NDArray[np.float32]
@@ -88,15 +88,22 @@ def compute_advantages(block: RolloutBlock, settings: AdvantageSettings | None =
     return Advantages(
         block.ends,
         trained,
-        estimate.per_rollout,
+        _per_rollout(estimate, compared, chosen.estimator),
         None if estimate.per_token is None else np.asarray(estimate.per_token, np.float32),
         None if estimate.returns is None else np.asarray(estimate.returns, np.float32),
         detail.total,
         groups,
         task.flat,
         None if trained is policy else trained,
-        {**_facts(task, samples), **_losses(block, policy, trained, detail, lengths, chosen)},
+        {**_facts(task, samples), **_losses(block, policy, trained, detail, lengths, chosen), **estimate.facts},
     )
+
+
+def _per_rollout(estimate: Estimate, compared: Doubles, estimator: str) -> Doubles | None:
+    """What an estimator gave, and 0 where there was nothing to compare, whatever it made of that."""
+    if estimate.per_rollout is None and estimate.per_token is None:
+        raise LoaderError(f"the estimator {estimator!r} gave nothing", hint="fill per_rollout or per_token of Estimate")
+    return None if estimate.per_rollout is None else np.where(np.isnan(compared), 0.0, estimate.per_rollout)
 
 
 def _refuse_singletons(block: RolloutBlock, task: GroupedRewards, samples: Mask, estimator: str) -> None:
@@ -137,9 +144,6 @@ def _losses(
     facts: Facts = {"truncated": int(np.sum(cut))}
     if trained is not policy:
         facts["tokens_not_trained"] = int(np.count_nonzero(policy)) - int(np.count_nonzero(trained))
-    if settings.estimator == "gae":
-        given = bootstraps(block)
-        facts["truncated_without_value"] = int(np.sum(cut if given is None else cut & (given == 0)))
     if settings.kl_beta > 0:
         per_rollout = (detail.shaped - detail.total) / settings.kl_beta / np.maximum(lengths, 1)
         scored = ~np.isnan(per_rollout)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -36,11 +36,12 @@ class Scored:
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What an estimator gives: a number per rollout, or one per token (and returns, if it has them)."""
+    """What an estimator gives: a number per rollout, or one per token, perhaps with returns; and facts to report."""
 
     per_rollout: Doubles | None = None
     per_token: Array | None = None
     returns: Array | None = None
+    facts: Mapping[str, float | int] = field(default_factory=dict)
 
 
 EstimatorFunction = Callable[[Scored, AdvantageSettings], Estimate]
@@ -172,6 +173,7 @@ def _gae(scored: Scored, settings: AdvantageSettings) -> Estimate:
             "gae needs `values`, which these rollouts do not have",
             hint="a critic's value of each token goes into the records; grpo and reinforce++ need none",
         )
+    following, unknown = _values_behind(block)
     advantages, found = returns.gae(
         scored.detail.at_end,
         block.tokens["values"],
@@ -179,21 +181,21 @@ def _gae(scored: Scored, settings: AdvantageSettings) -> Estimate:
         block.ends,
         token_rewards=scored.detail.per_token,
         done=block.tokens.get("done"),
-        bootstrap=bootstraps(block),
+        bootstrap=following,
         gamma=settings.gamma,
         lam=settings.lam,
         dtype=np.float32,
     )
-    return Estimate(per_token=whiten(advantages, _judged(scored), whitening=settings.whitening), returns=found)
+    whitened = whiten(advantages, _judged(scored), whitening=settings.whitening)
+    return Estimate(per_token=whitened, returns=found, facts={"truncated_without_value": unknown})
 
 
-def bootstraps(block: RolloutBlock) -> Doubles | None:
-    """The value behind the last token of rollouts that did not end by themselves; 0 where none was given."""
-    if "bootstrap_value" not in block:
-        return None
-    given = np.asarray(block.rows["bootstrap_value"], np.float64)
-    ended = block.rows["finish"] == FINISHES.index("stop")
-    return np.where(ended | np.isnan(given), 0.0, given)
+def _values_behind(block: RolloutBlock) -> tuple[Doubles, int]:
+    """The value behind each rollout's last token: 0 if it ended by itself, or if none was given; how many had none."""
+    given = np.asarray(block.rows.get("bootstrap_value", np.full(len(block), np.nan)), np.float64)
+    cut = block.rows["finish"] != FINISHES.index("stop")
+    known = cut & ~np.isnan(given)
+    return np.where(known, given, 0.0), int(np.sum(cut & ~known))
 
 
 def baseline_rows(block: RolloutBlock) -> Mask:

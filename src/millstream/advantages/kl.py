@@ -26,7 +26,13 @@ def kl_divergence(
     """
     chosen = as_mask(mask)
     apart = np.zeros(len(chosen))
-    np.subtract(logprobs, reference, out=apart, where=chosen, dtype=np.float64)
+    # Of infinite log-probabilities comes what is no number: whoever adds up estimates sees it, and says where it is.
+    with np.errstate(invalid="ignore", over="ignore"):
+        np.subtract(logprobs, reference, out=apart, where=chosen, dtype=np.float64)
+        return _estimate(apart, kind, clamp=clamp)
+
+
+def _estimate(apart: Doubles, kind: KlKind, *, clamp: bool) -> Doubles:
     if kind == "k1":
         return apart
     if kind == "k2":

@@ -29,7 +29,7 @@ def gae(
 
     `rewards` has one value per rollout, on top of its last policy token; one that is NaN gives advantages of 0 and
     returns that equal the values. `bootstrap` is the value behind the last token of rollouts that were cut off. An
-    episode ends with each token that is `done`, and nothing crosses it.
+    episode ends with each token that is `done`, whoever wrote it, and nothing crosses that.
 
     >>> advantages, returns = gae(
     ...     np.array([1.0]), np.array([0.5, 0.6, 0.7, 0.8]), np.ones(4), np.array([4]), gamma=0.99, lam=0.95

@@ -38,7 +38,6 @@ def rewards_of(block: RolloutBlock, mask: Mask, lengths: Array, settings: Advant
     scalar, per_token = _task(block, settings)
     on_tokens = 0.0 if per_token is None else masked_sums(per_token, mask, block.ends)
     task = scalar + on_tokens
-    _refuse_infinite(block, task)
     at_end = np.where(np.isnan(task), np.nan, scalar)
     if settings.overlong is not None:
         at_end = at_end + settings.overlong.penalty(lengths)
@@ -47,6 +46,7 @@ def rewards_of(block: RolloutBlock, mask: Mask, lengths: Array, settings: Advant
         penalty = settings.kl_beta * _divergence(block, mask, settings)
         per_token = -penalty if per_token is None else per_token - penalty
         total = at_end + masked_sums(per_token, mask, block.ends)
+    _refuse_infinite(block, task, total)
     return Rewards(task, at_end, per_token, shaped, total)
 
 
@@ -92,12 +92,14 @@ def _divergence(block: RolloutBlock, mask: Mask, settings: AdvantageSettings) ->
     return kl_divergence(logprobs, reference, mask, settings.kl_kind, clamp=settings.kl_clamp)
 
 
-def _refuse_infinite(block: RolloutBlock, task: Doubles) -> None:
-    broken = np.flatnonzero(np.isinf(task))
+def _refuse_infinite(block: RolloutBlock, task: Doubles, total: Doubles) -> None:
+    """Only the task may say NaN, not scored: what a penalty makes of a rollout must not look like that."""
+    broken = np.flatnonzero(~np.isnan(task) & ~np.isfinite(total))
     if len(broken):
         row = int(broken[0])
+        what = "log-probabilities that are no numbers" if np.isfinite(task[row]) else f"a reward of {task[row]}"
         raise RecordError(
-            "infinite reward",
-            f"rollout {block.rows['rollout_id'][row]!r} has {task[row]}",
-            hint="NaN means that a rollout was not scored",
+            "not a finite number",
+            f"rollout {block.rows['rollout_id'][row]!r} has {what}",
+            hint="a `reward` of NaN means that it was not scored; everything else must be numbers",
         )
