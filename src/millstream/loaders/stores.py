@@ -34,6 +34,8 @@ class StoreDataLoader(RunningLoader):
     _run: Run
     names_rows = False
     """Whether `metadata["source"]` names the source of each row."""
+    one_source = False
+    """Whether a run is over one source for ever; else sources may come and go between states."""
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class StoreDataLoader(RunningLoader):
         loss: LossMean | None = None,
     ) -> None:
         super().__init__(shape, settings)
-        self._run = Run(self.kind, members, shape, settings, epoch_size, loss)
+        self._run = Run(self.kind, members, shape, settings, epoch_size, loss, one_source=self.one_source)
         whole = any(member.shape.whole_documents for member in members.values())
         self._delivery = Delivery(
             shape,
