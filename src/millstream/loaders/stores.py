@@ -142,13 +142,17 @@ class StoreDataLoader(RunningLoader):
 
     def _deliver(self, native: Batch) -> TrainingBatch:
         """Make a batch of what the engine filled, and move on by one step. This runs for every batch: keep it lean."""
-        batch = self._delivery.batch(native, self._run.phase, self._run.step)
+        batch = self._completed(self._delivery.batch(native, self._run.phase, self._run.step), self._run.step)
         epoch, cut = batch.metadata["epoch"], sum(batch.metadata.get("cut_tokens", ()))  # before anybody changes them
         self._run.step += 1
         batch = self._delivery.transformed(batch)
         if self._callbacks.any:
             self._callbacks.delivered(epoch, batch)
         self._cut_tokens += cut
+        return batch
+
+    def _completed(self, batch: TrainingBatch, step: int) -> TrainingBatch:
+        """Add what only this kind of loader knows; what is raised here leaves the run where it stands."""
         return batch
 
     def get_iterator(self) -> Iterator[TrainingBatch]:
