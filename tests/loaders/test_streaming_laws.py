@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -160,14 +161,20 @@ def test_bounded_lanes_hold_what_the_budget_allows() -> None:
 
 
 @pytest.mark.parametrize("on_bad", ["skip", "quarantine"])
-def test_honest_what_is_left_out_is_counted(tmp_path: Path, on_bad: str) -> None:
-    good = "".join(json.dumps({"text": f"{n} fine words"}) + "\n" for n in range(5))
-    (tmp_path / "a.jsonl").write_text(good + '{"txt": 1}\n{"text": ""}\n' + good)
-    with stream(tmp_path / "a.jsonl", cut=1 << 20, on_bad=on_bad, cache_dir=tmp_path / "cache", batch_size=1) as loader:
+def test_honest_what_is_left_out_and_replaced_is_counted(tmp_path: Path, on_bad: str) -> None:
+    """By the names that the loader of a prepared store has for it."""
+    path, good = tmp_path / "a.jsonl", "".join(json.dumps({"text": f"{n} fine words"}) + "\n" for n in range(5))
+    path.write_bytes(good.encode() + b'{"txt": 1}\n{"text": ""}\n{"text": "caf\xe9"}\n' + good.encode())
+    prepare(path, tmp_path / "store", TOKENIZER, on_bad="skip", on_invalid="replace", cache=False)
+    with PretrainDataLoader(tmp_path / "store", chunk_size=LENGTH, framework="numpy") as loader:
+        expected = {name: count for name, count in loader.losses.items() if not name.startswith("tail_tokens")}
+    assert {name.split(":")[0] for name in expected} == {"cut_tokens", "left_out", "changed"}
+    shared: dict[str, Any] = {"cut": 1 << 20, "reading": {"on_invalid": "replace"}, "batch_size": 1}
+    with stream(path, on_bad=on_bad, cache_dir=tmp_path / "cache", **shared) as loader:
         loader.next()
-        assert loader.losses == {"cut_tokens": 0, "empty": 1, "no text in 'text'": 1}
+        assert loader.losses == expected
         loader.prefetch(9)  # reads the chunk again
         loader.next()
-        assert loader.losses == {"cut_tokens": 0, "empty": 1, "no text in 'text'": 1}
+        assert loader.losses == expected
     kept = list((tmp_path / "cache").glob("quarantine*"))
     assert len(kept) == (on_bad == "quarantine")

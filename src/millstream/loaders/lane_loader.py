@@ -144,7 +144,7 @@ class LaneDataLoader(RunningLoader):
     @property
     @abstractmethod
     def losses(self) -> dict[str, int]:
-        """What this rank left out since the run began or last went elsewhere, by reason."""
+        """What this rank left out and changed since the run began or last went elsewhere, by reason."""
 
     def enable_profiling(self) -> None:
         """Start measuring from here."""

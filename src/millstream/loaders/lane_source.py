@@ -108,7 +108,8 @@ class LaneSource:
         if is_new or bad.on_bad == "error":
             bad.take(file.name + from_byte, part.bad, rows_before=piece.chunk_start if in_rows else 0)
         if is_new:
-            lanes.losses += Counter(each.reason for each in part.bad) + Counter(part.skipped) + Counter(part.reasons)
+            lanes.left_out += Counter(each.reason for each in part.bad) + Counter(part.skipped) + Counter(part.reasons)
+            lanes.changed += Counter(part.changed)
         _check_ids(piece, lanes)
         if len(part.tokens):
             lanes.log.add(lane, Entry(window.stop, window.stop + len(part.tokens), piece.place))
