@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 
 from laws import examples
 from loaders.corpora import LENGTH, TOKENIZER, StreamRanks, corpora, corpus, cuts, stream, words_of
-from millstream import PretrainDataLoader, TokenStore, prepare
+from loaders.samples import follows_its_hint
+from millstream import BudgetError, PretrainDataLoader, TokenStore, TrainingBatch, prepare
 from millstream.loaders.stream_explain import StreamSpan
 from millstream.loaders.streaming import StreamDataLoader
 from millstream.sources import Reading, discover, raw_record, read_file
@@ -158,6 +160,35 @@ def test_bounded_lanes_hold_what_the_budget_allows() -> None:
             most = max(most, loader.get_profiling_results()["memory"]["lanes"])
 
     assert 0 < most < 1_000_000
+
+
+def test_bounded_batches_that_are_held_fill_the_budget_and_the_run_goes_on_when_they_are_released() -> None:
+    """Lanes and batches share it. A step that found no room is given later; larger batches take smaller ones' room."""
+    folder, budget = corpus((("jsonl", (400,) * 20),)), 100_000
+    with stream(folder, cut=100, batch_size=8) as loader:
+        expected = [loader.next().input_ids.tolist() for _ in range(100)]
+    with stream(folder, cut=100, batch_size=8, memory_budget=budget, threads=1, prefetch=1000) as loader:
+        kept: list[TrainingBatch] = []
+        with pytest.raises(BudgetError, match="in use by your code") as caught:
+            while len(kept) < 100:
+                kept.append(loader.next())
+        assert "release" in follows_its_hint(caught.value)
+        memory = loader.get_profiling_results()["memory"]
+        assert 2 < len(kept) < 100 and sum(memory.values()) <= budget
+        assert loader.step == len(kept)
+        got = [batch.input_ids.tolist() for batch in kept]
+        for batch in kept:
+            batch.release()
+        got.append(loader.next().input_ids.tolist())
+        assert got == expected[: len(got)]
+        rows = len(kept) * 4 - 1  # half of what all that were kept have
+        assert loader.get_batch(rows).metadata["rows"] == rows
+        with pytest.raises(BudgetError, match="two are needed") as caught:
+            loader.get_batch(rows * 4)
+        least = re.search(r"memory_budget=(\d+) or more", follows_its_hint(caught.value))
+    assert least is not None
+    with stream(folder, cut=100, batch_size=rows * 4, memory_budget=int(least[1]), threads=1) as loader:
+        loader.next()
 
 
 @pytest.mark.parametrize("on_bad", ["skip", "quarantine"])

@@ -86,7 +86,6 @@ class LaneDataLoader(RunningLoader):
                 sample=run.sample,
                 threads=self._threads,
                 ahead=run.ahead(self._prefetch),
-                batch_bytes=self._rows.gatherer.held_bytes(run.rows // settings.world_size),
             )
             self._last_wish = weakref.finalize(self, source.close)
             self._source = source
