@@ -139,6 +139,7 @@ struct Gatherer {
         pool(std::make_shared<Pool>(gather.layout(most_rows).bytes(), std::move(budget), 2)) {
     install_guard();
   }
+  ~Gatherer() { pool->retire(); }  // the next one's buffers are of another size
 };
 
 std::vector<RowPlan> planned(const Words& sources, const Words& samples) {
@@ -388,6 +389,7 @@ void register_batch(nb::module_& m) {
 void register_ring(nb::module_& m) {
   nb::class_<Budget>(m, "Budget", "Bytes that all rings of a loader share.")
       .def(nb::init<std::size_t>(), "most_bytes"_a = Budget::no_limit)
+      .def_prop_ro("most_bytes", &Budget::most_bytes)
       .def_prop_ro("used_bytes", &Budget::used_bytes, "Bytes of all buffers, also of those in the user's hands.");
 
   nb::class_<RingHandle>(m, "Ring", "Threads that fill batches ahead of the trainer, handed over in order.")

@@ -461,6 +461,9 @@ class Budget:
     def __init__(self, most_bytes: int = 18446744073709551615) -> None: ...
 
     @property
+    def most_bytes(self) -> int: ...
+
+    @property
     def used_bytes(self) -> int:
         """Bytes of all buffers, also of those in the user's hands."""
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from chats.chatml import bpe
-from millstream import ConversationDataLoader, MixedDataLoader, prepare
+from loaders.samples import follows_its_hint
+from millstream import ConversationDataLoader, MixedDataLoader, SourceError, TrainingBatch, prepare
 from millstream.errors import MillstreamError
 
 SEEN = {
@@ -152,9 +153,40 @@ def test_a_source_that_changed_is_refused_not_quoted(tmp_path: Path) -> None:
     path.write_text(json.dumps(SEEN).replace("mill.png", "mall.png") + "\n")
     with (
         ConversationDataLoader(tmp_path / "store", framework="numpy", batch_size=1) as loader,
-        pytest.raises(MillstreamError, match="changed"),
+        pytest.raises(MillstreamError, match="changed") as caught,
     ):
         loader.next()
+    assert "root=" not in follows_its_hint(caught.value)  # which no loader takes
+
+
+def test_a_batch_whose_media_cannot_be_found_is_told_and_given_again(tmp_path: Path) -> None:
+    """Listeners hear of the error, see the media of whole batches, and what transforms do to ids moves no media."""
+    path = tmp_path / "chats.jsonl"
+    path.write_text(json.dumps(SEEN) + "\n")
+    prepare(path, tmp_path / "store", bpe(), kind="chat", media="keep", media_tokens=IMAGES, **HOW)
+    told: list[Any] = []
+
+    class Listener:
+        def on_error(self, error: Exception) -> None:
+            told.append(type(error))
+
+        def on_batch(self, batch: TrainingBatch) -> None:
+            told.append([each.reference for each in batch.metadata["media"][0]])
+
+    def blank(batch: TrainingBatch) -> TrainingBatch:
+        batch.input_ids[:] = 0
+        return batch
+
+    shared: dict[str, Any] = {"callbacks": [Listener()], "transforms": [blank], "framework": "numpy", "batch_size": 1}
+    with ConversationDataLoader(tmp_path / "store", **shared) as loader:
+        path.rename(tmp_path / "away")
+        with pytest.raises(SourceError):
+            loader.next()
+        assert loader.step == 0
+        (tmp_path / "away").rename(path)
+        batch = loader.next()
+    assert batch.metadata["step"] == 0
+    assert told == [SourceError, ["mill.png"]]
 
 
 @pytest.mark.parametrize(

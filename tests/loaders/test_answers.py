@@ -63,6 +63,26 @@ def test_a_judged_answer_has_its_label_and_the_answer_of_a_neighbour(labels: str
             assert np.array_equal(row[places + ahead], target[places])
 
 
+def test_what_a_neighbours_answer_leaves_no_room_for_is_counted(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"prompt": "long " * 12, "completion": "a", "label": True},
+        {"prompt": "b", "completion": "mill " * 12, "label": False},
+    ]
+    how: dict[str, Any] = {"tokenizer": TOKENIZER, "cache_dir": tmp_path, "framework": "numpy", "max_length": 80}
+    with ConversationDataLoader(rows, batch_size=2, shuffle=False, **how) as loader:
+        batch = loader.next()
+        losses = loader.losses
+
+    assert batch.kl is not None and batch.kl.lengths is not None
+    whole = batch.input_ids.shape[1]
+    lengths, cuts = batch.kl.lengths.tolist(), batch.kl.metadata["cut_tokens"]
+    answers = (batch.labels >= 0).sum(axis=1)
+    prompts = batch._real_lengths() - answers
+    assert [length + cut for length, cut in zip(lengths, cuts, strict=True)] == (prompts + answers[::-1]).tolist()
+    assert lengths[0] == whole and cuts[0] > 0 == cuts[1]
+    assert (losses["cut_tokens"], losses["kl_cut_tokens"]) == (0, cuts[0])
+
+
 def test_a_step_has_its_label_on_its_last_token() -> None:
     batch = first_batch("stepwise")
     for number, row in enumerate(rows_of_kind("stepwise", 4)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from loaders.conversations import (
     works,
 )
 from loaders.test_laws import Tape, moves
-from millstream import BudgetError
+from millstream import BudgetError, StateError
 from millstream.errors import UnknownLength
 
 __all__ = ["made_late"]
@@ -87,6 +88,21 @@ def test_resumable_the_rest_of_the_rows_is_equal_on_any_ranks_and_batch_size(
 
     with data.loader(batch_size=1, seed=9, shuffle=shuffle) as whole:
         assert got == [row for _ in got for row in rows_of(whole.next())]
+
+
+@given(data=chats, other=chats, steps=st.integers(0, 3))
+@examples(6)
+def test_resumable_a_state_goes_on_with_its_own_source_only(data: Chats, other: Chats, steps: int) -> None:
+    """A run over another source is refused, and stays where it was."""
+    with data.loader(name="one") as loader:
+        for _ in range(steps):
+            loader.next()
+        state = json.loads(json.dumps(loader.state_dict()))
+    with replace(other, packing=data.packing).loader(name="other") as loader:
+        before = loader.state_dict()
+        with pytest.raises(StateError, match="name='one'"):
+            loader.load_state_dict(state)
+        assert loader.state_dict()["step"] == before["step"] == 0
 
 
 @given(data=chats, work=works, shuffle=shuffles)

@@ -288,7 +288,7 @@ def test_losses_are_told_by_source(tmp_path: Path) -> None:
     sources = {"web": Source(FOLDER), "bad": Source(tmp_path / "a.jsonl", cut=1 << 20)}
     with mixed(sources, members={"on_bad": "quarantine"}, cache_dir=tmp_path / "cache", batch_size=BLOCK) as loader:
         loader.next()
-        assert loader.losses == {"cut_tokens": 0, "empty:bad": 1, "no text in 'text':bad": 1}
+        assert loader.losses == {"cut_tokens": 0, "left_out:bad:empty": 1, "left_out:bad:no text in 'text'": 1}
     assert len(list((tmp_path / "cache").glob("quarantine*"))) == 1
 
 

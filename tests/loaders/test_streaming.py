@@ -34,6 +34,8 @@ from millstream import (
 )
 from millstream.loaders import merge_states
 from millstream.loaders import raw as raw_paths
+from millstream.loaders.lane import Place
+from millstream.loaders.lane_log import Entry, LaneLog
 from millstream.loaders.ranges import Ranges
 from millstream.loaders.stream_explain import StreamSpan
 from millstream.parts.process import make_part
@@ -220,6 +222,19 @@ def test_states_of_different_steps_are_not_merged() -> None:
             merge_states([first[0], run.states()[1]])
     with pytest.raises(StateError, match="no states"):
         merge_states([])
+
+
+def test_a_log_on_disk_has_no_holes_whoever_writes_first(tmp_path: Path) -> None:
+    """One run began in the middle, one at the beginning: a third finds what either read, each chunk once."""
+    entries = [Entry(10 * number, 10 * number + 10, Place(0, number)) for number in range(6)]
+    for run in (entries[3:5], entries[:5], entries):
+        log = LaneLog(tmp_path)
+        for entry in run:
+            log.add(0, entry)
+
+    assert [LaneLog(tmp_path).find(0, 10 * number + 4) for number in range(6)] == entries
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_size == len(entries) * 5 * 8
 
 
 def test_a_log_beside_the_checkpoint_finds_every_lane(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

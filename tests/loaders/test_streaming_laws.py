@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ from hypothesis import strategies as st
 
 from laws import examples
 from loaders.corpora import LENGTH, TOKENIZER, StreamRanks, corpora, corpus, cuts, stream, words_of
-from millstream import PretrainDataLoader, TokenStore, prepare
+from loaders.samples import follows_its_hint
+from millstream import BudgetError, PretrainDataLoader, TokenStore, TrainingBatch, prepare
 from millstream.loaders.stream_explain import StreamSpan
 from millstream.loaders.streaming import StreamDataLoader
 from millstream.sources import Reading, discover, raw_record, read_file
@@ -159,15 +162,50 @@ def test_bounded_lanes_hold_what_the_budget_allows() -> None:
     assert 0 < most < 1_000_000
 
 
-@pytest.mark.parametrize("on_bad", ["skip", "quarantine"])
-def test_honest_what_is_left_out_is_counted(tmp_path: Path, on_bad: str) -> None:
-    good = "".join(json.dumps({"text": f"{n} fine words"}) + "\n" for n in range(5))
-    (tmp_path / "a.jsonl").write_text(good + '{"txt": 1}\n{"text": ""}\n' + good)
-    with stream(tmp_path / "a.jsonl", cut=1 << 20, on_bad=on_bad, cache_dir=tmp_path / "cache", batch_size=1) as loader:
+def test_bounded_batches_that_are_held_fill_the_budget_and_the_run_goes_on_when_they_are_released() -> None:
+    """Lanes and batches share it. A step that found no room is given later; larger batches take smaller ones' room."""
+    folder, budget = corpus((("jsonl", (400,) * 20),)), 100_000
+    with stream(folder, cut=100, batch_size=8) as loader:
+        expected = [loader.next().input_ids.tolist() for _ in range(100)]
+    with stream(folder, cut=100, batch_size=8, memory_budget=budget, threads=1, prefetch=1000) as loader:
+        kept: list[TrainingBatch] = []
+        with pytest.raises(BudgetError, match="in use by your code") as caught:
+            while len(kept) < 100:
+                kept.append(loader.next())
+        assert "release" in follows_its_hint(caught.value)
+        memory = loader.get_profiling_results()["memory"]
+        assert 2 < len(kept) < 100 and sum(memory.values()) <= budget
+        assert loader.step == len(kept)
+        got = [batch.input_ids.tolist() for batch in kept]
+        for batch in kept:
+            batch.release()
+        got.append(loader.next().input_ids.tolist())
+        assert got == expected[: len(got)]
+        rows = len(kept) * 4 - 1  # half of what all that were kept have
+        assert loader.get_batch(rows).metadata["rows"] == rows
+        with pytest.raises(BudgetError, match="two are needed") as caught:
+            loader.get_batch(rows * 4)
+        least = re.search(r"memory_budget=(\d+) or more", follows_its_hint(caught.value))
+    assert least is not None
+    with stream(folder, cut=100, batch_size=rows * 4, memory_budget=int(least[1]), threads=1) as loader:
         loader.next()
-        assert loader.losses == {"cut_tokens": 0, "empty": 1, "no text in 'text'": 1}
+
+
+@pytest.mark.parametrize("on_bad", ["skip", "quarantine"])
+def test_honest_what_is_left_out_and_replaced_is_counted(tmp_path: Path, on_bad: str) -> None:
+    """By the names that the loader of a prepared store has for it."""
+    path, good = tmp_path / "a.jsonl", "".join(json.dumps({"text": f"{n} fine words"}) + "\n" for n in range(5))
+    path.write_bytes(good.encode() + b'{"txt": 1}\n{"text": ""}\n{"text": "caf\xe9"}\n' + good.encode())
+    prepare(path, tmp_path / "store", TOKENIZER, on_bad="skip", on_invalid="replace", cache=False)
+    with PretrainDataLoader(tmp_path / "store", chunk_size=LENGTH, framework="numpy") as loader:
+        expected = {name: count for name, count in loader.losses.items() if not name.startswith("tail_tokens")}
+    assert {name.split(":")[0] for name in expected} == {"cut_tokens", "left_out", "changed"}
+    shared: dict[str, Any] = {"cut": 1 << 20, "reading": {"on_invalid": "replace"}, "batch_size": 1}
+    with stream(path, on_bad=on_bad, cache_dir=tmp_path / "cache", **shared) as loader:
+        loader.next()
+        assert loader.losses == expected
         loader.prefetch(9)  # reads the chunk again
         loader.next()
-        assert loader.losses == {"cut_tokens": 0, "empty": 1, "no text in 'text'": 1}
+        assert loader.losses == expected
     kept = list((tmp_path / "cache").glob("quarantine*"))
     assert len(kept) == (on_bad == "quarantine")

@@ -156,7 +156,7 @@ class Engine:
                 *(() if end_step is None else (end_step,)),
             )
         except BudgetFull:
-            raise self._in_use() from None
+            raise in_use_error(self._budget) from None
 
     def take(self) -> Batch:
         """Give the next batch, waiting for it if need be."""
@@ -170,16 +170,8 @@ class Engine:
         except DataError as error:
             raise data_error(error) from None
         if batch is None:
-            raise self._in_use()
+            raise in_use_error(self._budget)
         return batch
-
-    def _in_use(self) -> BudgetError:
-        return BudgetError(
-            f"{self._budget.used_bytes} of the {self.settings.memory_budget} bytes that memory_budget allows are still "
-            "in use by your code, and another batch does not fit",
-            hint="let go of old batches (batch.release(), or keep batch.copy() of what you need), "
-            "or pass a larger memory_budget",
-        )
 
     def stop(self) -> None:
         """Stop the threads."""
@@ -236,6 +228,16 @@ def _stop_all() -> None:
     """Leave no thread at work when the interpreter goes: a script may end without closing its loader."""
     for engine in list(_ENGINES):
         engine.stop()
+
+
+def in_use_error(budget: Budget) -> BudgetError:
+    """Say that whoever got batches holds them all."""
+    return BudgetError(
+        f"{budget.used_bytes} of the {budget.most_bytes} bytes that memory_budget allows for batches are still in use "
+        "by your code, and another batch does not fit",
+        hint="let go of old batches (batch.release(), or keep batch.copy() of what you need), "
+        "or pass a larger memory_budget",
+    )
 
 
 def closed_error() -> ClosedError:

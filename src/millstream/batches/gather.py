@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream._core import Batch, Budget, DataError, FeedSource, Gather
-from millstream.batches.engine import data_error
+from millstream.batches.engine import data_error, in_use_error
+from millstream.errors import BudgetError
 
 Numbers = npt.NDArray[np.int64]
 StepWeight = tuple[int, int, int]
@@ -56,8 +57,13 @@ def lent_source(documents: str) -> FeedSource:
     return FeedSource(None, 0, documents)
 
 
+def bytes_for_batches(memory_budget: int) -> int:
+    """What of a budget is for batches: half. The rest is for whoever reads and makes the rows that are lent."""
+    return memory_budget // 2
+
+
 class Gatherer:
-    """Makes batches of stores and lent rows. One thread at a time."""
+    """Makes batches of stores and lent rows, in its part of a memory budget. One thread at a time."""
 
     def __init__(
         self,
@@ -69,8 +75,9 @@ class Gatherer:
         id_bytes: int,
         mean_of: str = "targets",
         unit: int = 0,
+        memory_budget: int | None = None,
     ) -> None:
-        self._budget = Budget()
+        self._budget = Budget() if memory_budget is None else Budget(bytes_for_batches(memory_budget))
         shape = (length, labels, pad_id, id_bytes, self._budget)
         self._make = partial(Gather, list(sources), *shape, mean_of=mean_of, unit=unit)
         self._most_rows = 0
@@ -80,10 +87,6 @@ class Gatherer:
     def used_bytes(self) -> int:
         """Bytes of all buffers, also of those in the user's hands."""
         return self._budget.used_bytes
-
-    def held_bytes(self, rows: int) -> int:
-        """What batches of so many rows take: one in the user's hands, and those that are kept for reuse."""
-        return 3 * self._gather.batch_bytes(rows)
 
     def batch(
         self,
@@ -97,14 +100,26 @@ class Gatherer:
         """Make a batch; behind its rows comes filler, up to so many."""
         rows = max(len(sources), filled_to)
         if rows > self._most_rows:
-            self._gather, self._most_rows = self._make(most_rows=rows), rows
+            self._make_room(rows)
         try:
             tokens, boundaries, ends = lent.native
             batch = self._gather.batch(*_words(sources, samples), tokens, boundaries, ends, filled_to, step_weight)
         except DataError as error:
             raise data_error(error) from None
-        assert batch is not None  # there is no limit
+        if batch is None:
+            raise in_use_error(self._budget)
         return batch
+
+    def _make_room(self, rows: int) -> None:
+        """Let batches have so many rows, if two of them fit: one in the user's hands and one being made."""
+        batch_bytes, most = self._gather.batch_bytes(rows), self._budget.most_bytes
+        if 2 * batch_bytes > most:
+            raise BudgetError(
+                f"batches may take {most} bytes, half of memory_budget; one of {rows} rows takes {batch_bytes}, and "
+                "two are needed: one in your hands and one being made",
+                hint=f"pass memory_budget={4 * batch_bytes} or more, a smaller batch_size or a smaller chunk_size",
+            )
+        self._gather, self._most_rows = self._make(most_rows=rows), rows
 
     def weigh(self, sources: Sequence[int], samples: Numbers) -> StepWeight:
         """What the targets of rows weigh; lent ones need not be there yet."""

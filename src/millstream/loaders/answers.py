@@ -14,7 +14,7 @@ from millstream._core import Batch
 from millstream.batches.batch import NO_LOSS
 from millstream.errors import LoaderError
 from millstream.loaders.member import Answers, Member, RowShape
-from millstream.loaders.mismatch import Mismatch, Place, Rows, Sequences
+from millstream.loaders.mismatch import Mismatch, Mismatched, Place, Rows, Sequences
 from millstream.store import TokenStore
 
 
@@ -82,7 +82,7 @@ class Taken:
     """What rows of answers have besides tokens."""
 
     facts: dict[str, Any] = field(default_factory=dict)
-    kl: Sequences | None = None
+    kl: Mismatched | None = None
 
 
 class AnswerRows:
@@ -104,11 +104,10 @@ class AnswerRows:
             ids, labels = native.inputs_and_labels
             taken.facts["label"] = (labels[:, 0] != NO_LOSS).tolist()
             labels[:, 0] = NO_LOSS
-            taken.kl, taken.facts["kl_document"] = self._mismatch.rows(
-                Sequences(ids, labels, native.lengths), native.facts[2], place
-            )
+            taken.kl = self._mismatch.rows(Sequences(ids, labels, native.lengths), native.facts[2], place)
+            taken.facts["kl_document"] = taken.kl.documents
             if self._shift:
-                for column in (labels, taken.kl.labels):
+                for column in (labels, taken.kl.rows.labels):
                     shift(column, NO_LOSS)
                 if native.weights is not None:
                     shift(native.weights, 0)

@@ -16,6 +16,7 @@ from millstream.chats.shown import Shown
 from millstream.errors import LoaderError
 from millstream.loaders.answers import answers_of, chat_recipe, check_choices, check_length
 from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
+from millstream.loaders.explain import origins_of
 from millstream.loaders.growing import GrowingDataLoader
 from millstream.loaders.growth import Growth
 from millstream.loaders.lengths import PadTo, check_choice, grouped, one_group, pad_multiple
@@ -140,10 +141,12 @@ class ConversationDataLoader(GrowingDataLoader):
                 f"{batch_size} rows were asked for, but batches have as many as fit {self.shape.max_tokens} tokens",
                 hint="call next(), or make the loader with batch_size= in the place of max_tokens=",
             )
-        batch = super().get_batch(batch_size)
+        return super().get_batch(batch_size)
+
+    def _completed(self, batch: TrainingBatch, step: int) -> TrainingBatch:
         if self._media is not None:
             ids = np.asarray(batch.input_ids)
-            batch.metadata["media"] = self._media.of(self.store, self.explain(batch.metadata["step"]), ids)
+            batch.metadata["media"] = self._media.of(self.store, origins_of(step, self._run), ids)
         return batch
 
     @property

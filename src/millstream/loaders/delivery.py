@@ -117,8 +117,8 @@ class Delivery:
         if taken.kl is not None:
             make, facts = self._backend.from_numpy, ("epoch", "step", "rows", "sequence_length", "label_shift")
             metadata = {fact: batch.metadata[fact] for fact in facts}
-            metadata["tokens"] = int(taken.kl.lengths.sum())
-            ids, labels, lengths = taken.kl
+            ids, labels, lengths = taken.kl.rows
+            metadata |= {"tokens": int(lengths.sum()), "cut_tokens": taken.kl.cuts}
             batch.kl = TrainingBatch(
                 make(ids), make(labels), lengths=lengths, framework=self._backend.NAME, metadata=metadata
             )

@@ -29,6 +29,8 @@ MakeMember = Callable[[TokenStore, bool], Member]
 class GrowingDataLoader(StoreDataLoader):
     """A run over one source whose rows may still be made."""
 
+    one_source = True
+
     def __init__(
         self,
         name: str,

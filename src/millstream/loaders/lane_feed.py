@@ -146,6 +146,7 @@ def _work(feed: LaneFeed[Any], at_leisure: bool) -> None:  # noqa: FBT001 - what
             feed.counters.fill_ns += time.perf_counter_ns() - began
             if piece is not None:
                 lane.ready.append(piece)
+                lane.wanted = False  # whoever waits for it may be slow to wake, and the budget is for others too
                 lane.tokens += _cost(piece)
                 feed.held_bytes += _bytes(piece)
             changed.notify_all()

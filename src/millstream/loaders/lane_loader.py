@@ -86,7 +86,6 @@ class LaneDataLoader(RunningLoader):
                 sample=run.sample,
                 threads=self._threads,
                 ahead=run.ahead(self._prefetch),
-                batch_bytes=self._rows.gatherer.held_bytes(run.rows // settings.world_size),
             )
             self._last_wish = weakref.finalize(self, source.close)
             self._source = source
@@ -144,7 +143,7 @@ class LaneDataLoader(RunningLoader):
     @property
     @abstractmethod
     def losses(self) -> dict[str, int]:
-        """What this rank left out since the run began or last went elsewhere, by reason."""
+        """What this rank left out and changed since the run began or last went elsewhere, by reason."""
 
     def enable_profiling(self) -> None:
         """Start measuring from here."""

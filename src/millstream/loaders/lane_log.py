@@ -1,7 +1,8 @@
 """Which tokens of a lane came from which of its chunks: an append-only log, in memory and, given a folder, on disk.
 
 An entry depends on the data alone, not on the run, the rank or the batch size, so all ranks, and all runs over the same
-data, may write into one folder. In memory some thousand entries of each lane are kept.
+data, may write into one folder, in any order. In memory some thousand entries of each lane are kept, and of those on
+disk where each begins.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class LaneLog:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
         self._kept: dict[int, list[Entry]] = {}
-        self._last_written: dict[int, int] = {}
+        self._written: dict[int, set[int]] = {}
 
     def add(self, lane: int, entry: Entry) -> None:
         """Keep an entry, unless it is known."""
@@ -75,11 +76,11 @@ class LaneLog:
         return _entry(found[0]) if len(found) else None
 
     def _write(self, lane: int, entry: Entry) -> None:
-        if lane not in self._last_written:
-            self._last_written[lane] = int(self._rows(lane)[:, 0].max(initial=-1))
-        if entry.start <= self._last_written[lane]:
+        if lane not in self._written:
+            self._written[lane] = set(self._rows(lane)[:, 0].tolist())
+        if entry.start in self._written[lane]:
             return
-        self._last_written[lane] = entry.start
+        self._written[lane].add(entry.start)
         path = self._path(lane)
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)

@@ -53,6 +53,7 @@ class LaneRows:
             id_bytes=id_bytes,
             mean_of="targets" if loss is None else loss.native,
             unit=shape.pad_multiple,
+            memory_budget=settings.memory_budget,
         )
 
     def batch(

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from millstream.batches.gather import bytes_for_batches
 from millstream.errors import BudgetError, SourceError
 from millstream.loaders.lane import EpochEnd, Piece, Place, Tokens, Window
 from millstream.loaders.lane_feed import LaneFeed, Reading
@@ -39,7 +40,6 @@ class LaneSource:
         sample: int,
         threads: int | None,
         ahead: Mapping[str, int],
-        batch_bytes: int,
     ) -> None:
         self._streams = streams
         cursors = {(name, lane): streams[name].cursor(lane) for name, lane in _by_need(streams, sample)}
@@ -56,7 +56,7 @@ class LaneSource:
                 for (name, lane), cursor in cursors.items()
             },
             threads=threads,
-            budget_bytes=_share(settings.memory_budget, threads, streams.values(), batch_bytes),
+            budget_bytes=_share(settings.memory_budget, threads, streams.values()),
         )
 
     def tokens(self, name: str, sample: int) -> Tokens:
@@ -108,7 +108,8 @@ class LaneSource:
         if is_new or bad.on_bad == "error":
             bad.take(file.name + from_byte, part.bad, rows_before=piece.chunk_start if in_rows else 0)
         if is_new:
-            lanes.losses += Counter(each.reason for each in part.bad) + Counter(part.skipped) + Counter(part.reasons)
+            lanes.left_out += Counter(each.reason for each in part.bad) + Counter(part.skipped) + Counter(part.reasons)
+            lanes.changed += Counter(part.changed)
         _check_ids(piece, lanes)
         if len(part.tokens):
             lanes.log.add(lane, Entry(window.stop, window.stop + len(part.tokens), piece.place))
@@ -134,7 +135,7 @@ def _by_need(streams: Mapping[str, StreamLanes], sample: int) -> list[tuple[str,
     return sorted(lanes, key=lambda lane: (lane[1] - sample) % streams[lane[0]].stream.lanes)
 
 
-def _share(budget: int | None, threads: int, streams: Collection[StreamLanes], batch_bytes: int) -> int | None:
+def _share(budget: int | None, threads: int, streams: Collection[StreamLanes]) -> int | None:
     """Up to where a budget is for reading ahead.
 
     The rest is for batches, for the chunks that threads are at, and for one chunk of each lane, which is read when a
@@ -145,14 +146,14 @@ def _share(budget: int | None, threads: int, streams: Collection[StreamLanes], b
     chunk_bytes = max(each.stream.job.reading.chunk_bytes for each in streams)
     working, lanes = threads * MEMORY_PER_CHUNK * chunk_bytes, sum(len(each.own) for each in streams)
     least = sum(len(each.own) * _piece_bytes(each.stream.job) for each in streams)
-    needed = working + least + batch_bytes
-    if budget < needed:
+    needed, room = working + least, budget - bytes_for_batches(budget)
+    if room < needed:
         raise BudgetError(
-            f"memory_budget is {budget:,} bytes; {threads} threads at chunks of {chunk_bytes:,} bytes take {working:,},"
-            f" {lanes} lanes {least:,} and batches {batch_bytes:,}",
-            hint=f"pass memory_budget={needed} or more, fewer threads, or reading={{'chunk_bytes': …}}",
+            f"memory_budget is {budget:,} bytes, half of it for batches; {threads} threads at chunks of "
+            f"{chunk_bytes:,} bytes take {working:,} and {lanes} lanes {least:,}",
+            hint=f"pass memory_budget={2 * needed} or more, fewer threads, or reading={{'chunk_bytes': …}}",
         )
-    return budget - needed
+    return room - needed
 
 
 def _piece_bytes(job: Job) -> int:

@@ -1,4 +1,4 @@
-"""What the making of a store left out: counted in its manifest, named by `loader.losses`, told once to who loads it."""
+"""What became of raw rows: counted where they are made, named by `loader.losses`, told once to who loads a store."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ _CUT = ("truncated", "media left out")
 """Changes that cost a row some of what it held. Others are what a recipe was asked for, or only noted."""
 
 
+def named_losses(name: str, left_out: Counter[str], changed: Counter[str]) -> dict[str, int]:
+    """What a source lost, by what became of it and by reason, as every loader names it.
+
+    >>> named_losses("web", Counter({"not JSON": 2, "empty": 1}), Counter(invalid=1))
+    {'left_out:web:empty': 1, 'left_out:web:not JSON': 2, 'changed:web:invalid': 1}
+    """
+    found = (("left_out", left_out), ("changed", changed))
+    return {f"{what}:{name}:{reason}": count for what, counts in found for reason, count in sorted(counts.items())}
+
+
 def store_losses(name: str, store: TokenStore) -> dict[str, int]:
     """What a source lost on its way into its store, by what became of it and by reason; so far, if it is still made.
 
@@ -23,11 +33,7 @@ def store_losses(name: str, store: TokenStore) -> dict[str, int]:
     >>> store_losses("web", example_loader().store)  # a store that nobody prepared says nothing
     {}
     """
-    return {
-        f"{what}:{name}:{reason}": number
-        for what in ("left_out", "changed")
-        for reason, number in sorted(_counts(store, what).items())
-    }
+    return named_losses(name, _counts(store, "left_out"), _counts(store, "changed"))
 
 
 def tell_losses(store: TokenStore) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from millstream.chats.media import MediaTokens, control_strings
 from millstream.chats.settings import ChatSettings
-from millstream.errors import LoaderError
+from millstream.errors import LoaderError, SourceError
 from millstream.loaders.origin import RowOrigin
 from millstream.parts.raw import ReadRecord, origin_of, reader_of_files, reader_of_store
 from millstream.records.chat.block import format_of_rows
@@ -124,7 +124,20 @@ def media_of_store(store: TokenStore, recipe: Mapping[str, Any], tokenizer: Toke
     formats = dict.fromkeys([source["path"] for source in store.manifest["sources"]], recipe.get("format"))
     from_end = recipe.get("truncation") == "keep_end"
     tokens = {kind: _ids({kind: text}, tokenizer, store) for kind, text in asked.items()}
-    return MediaRows(reader_of_store(store), options, formats, tokens, from_end=from_end)
+    return MediaRows(_reader(store), options, formats, tokens, from_end=from_end)
+
+
+def _reader(store: TokenStore) -> ReadRecord:
+    read = reader_of_store(store)
+
+    def read_or_say(origin: Origin) -> bytes:
+        try:
+            return read(origin)
+        except SourceError as error:
+            hint = "media are named by the raw files: keep those where and as they were, or prepare the store again"
+            raise SourceError(error.message, hint=hint) from None
+
+    return read_or_say
 
 
 def _ids(token: MediaTokens, tokenizer: Tokenizer | None, store: TokenStore) -> list[int]:

@@ -39,6 +39,16 @@ class Sequences(NamedTuple):
     lengths: npt.NDArray[np.int32]
 
 
+class Mismatched(NamedTuple):
+    """The mismatched rows of a batch."""
+
+    rows: Sequences
+    documents: list[int]
+    """Of their answers; -1 for filler."""
+    cuts: list[int]
+    """Tokens that did not fit into each."""
+
+
 class Answer(NamedTuple):
     """The tokens of an answer: from the first one that is trained on."""
 
@@ -52,22 +62,24 @@ class Mismatch:
     def __init__(self, members: Mapping[str, Member]) -> None:
         self._members = members
 
-    def rows(self, own: Sequences, real: int, place: Place) -> tuple[Sequences, list[int]]:
-        """The mismatched rows of a batch of which so many rows are `real`, and the document of each answer."""
+    def rows(self, own: Sequences, real: int, place: Place) -> Mismatched:
+        """The mismatched rows of a batch of which so many rows are `real`."""
         ((name, member),) = self._members.items()
         made = Sequences(
             np.full_like(own.ids, member.shape.pad_id), np.full_like(own.labels, NO_LOSS), np.zeros_like(own.lengths)
         )
         starts = (own.labels != NO_LOSS).argmax(axis=1).tolist()
         others, documents = _neighbours(name, member, place, real)
+        cuts = [0] * len(own.ids)
         for row, (other, document) in enumerate(zip(others, documents, strict=True)):
             if 0 <= other < real:
                 stop = own.lengths[other]
                 answer = Answer(own.ids[other, starts[other] : stop], own.labels[other, starts[other] : stop])
             else:
                 answer = _stored(member.store, document)
-            made.lengths[row] = join(own.ids[row, : starts[row]], answer, made.ids[row], made.labels[row])
-        return made, documents + [-1] * (len(own.ids) - real)
+            prompt = own.ids[row, : starts[row]]
+            made.lengths[row], cuts[row] = join(prompt, answer, made.ids[row], made.labels[row])
+        return Mismatched(made, documents + [-1] * (len(own.ids) - real), cuts)
 
 
 def _neighbours(name: str, member: Member, place: Place, rows: int) -> tuple[list[int], list[int]]:
@@ -98,12 +110,14 @@ def _stored(store: TokenStore, document: int) -> Answer:
     return Answer(ids[first:], np.where(weights > 0, ids, NO_LOSS)[first:])
 
 
-def join(prompt: Rows, answer: Answer, ids: Rows, labels: Rows) -> int:
+def join(prompt: Rows, answer: Answer, ids: Rows, labels: Rows) -> tuple[int, int]:
     """Write a prompt and an answer into a row; what does not fit is cut as in pairs, the beginning of the prompt first.
+
+    Gives the tokens of the row, and how many were cut.
 
     >>> ids, labels = np.zeros(4, int), np.full(4, -100)
     >>> join(np.array([1, 2, 3]), Answer(np.array([8, 9]), np.array([8, 9])), ids, labels)
-    4
+    (4, 1)
     >>> ids.tolist(), labels.tolist()
     ([2, 3, 8, 9], [-100, -100, 8, 9])
     """
@@ -112,4 +126,4 @@ def join(prompt: Rows, answer: Answer, ids: Rows, labels: Rows) -> int:
     ids[:kept] = prompt[len(prompt) - kept :]
     ids[kept:stop] = answer.ids[: stop - kept]
     labels[kept:stop] = answer.labels[: stop - kept]
-    return stop
+    return stop, len(prompt) + len(answer.ids) - stop

@@ -15,6 +15,7 @@ from millstream.loaders.delivery import Delivery
 from millstream.loaders.lane_loader import LaneDataLoader
 from millstream.loaders.lane_rows import LaneRows
 from millstream.loaders.lane_steps import ENDLESS, Epochs
+from millstream.loaders.losses import named_losses, store_losses
 from millstream.loaders.mixed_run import MixedStreamRun
 from millstream.loaders.mixture import Mixture
 from millstream.loaders.origin import RowOrigin
@@ -161,15 +162,16 @@ class MixedStreamDataLoader(LaneDataLoader):
 
     @property
     def losses(self) -> dict[str, int]:
-        """What this rank left out since the run began or last went elsewhere, by reason and source; and, of stores,
-        what every epoch leaves out."""
+        """What this rank left out and changed since the run began or last went elsewhere, by source and reason; and, of
+        stores, what their making and every epoch leave out."""
         run, found = self._run, {"cut_tokens": self._cut_tokens}
         for name, store in run.stores.items():
             member = store.member
             if not member.shape.whole_documents:
                 found[f"tail_tokens:{name}"] = member.shape.tail_tokens(member.store, member.share.samples)
+            found |= store_losses(name, member.store)
         for name, lanes in run.streams.items():
-            found |= {f"{reason}:{name}": count for reason, count in sorted(lanes.losses.items())}
+            found |= named_losses(name, lanes.left_out, lanes.changed)
         if run.epochs.drop_last:
             found["dropped_rows"] = run.epochs.size % run.rows
         return found

@@ -71,6 +71,7 @@ class PretrainDataLoader(StoreDataLoader):
     """
 
     kind = "pretrain"
+    one_source = True
 
     def __new__(cls, *given: Any, streaming: bool = False, **named: Any) -> Any:
         """Make a loader over a store, or over raw files, which takes the same arguments."""

@@ -39,9 +39,11 @@ class Run:
         settings: LoaderSettings,
         epoch_size: int | None,
         loss: LossMean | None = None,
+        *,
+        one_source: bool = False,
     ) -> None:
         self.kind, self.members, self.shape, self.settings = kind, dict(members), shape, settings
-        self.loss = loss
+        self.loss, self._one_source = loss, one_source
         self._epoch_size = epoch_size
         self.restart()
 
@@ -135,7 +137,7 @@ class Run:
         for name, member in self.members.items():
             states.check_samples(phases, name, member.samples_of)
             states.check_unit(phases, name, member.share.unit)
-        if self.kind == "pretrain":
+        if self._one_source:
             states.check_source(phases, next(iter(self.members)))
         schedule = Schedule(self.settings.seed, phases, self._windows)
         states.check_place(state, schedule.place(step))

@@ -34,6 +34,8 @@ class StoreDataLoader(RunningLoader):
     _run: Run
     names_rows = False
     """Whether `metadata["source"]` names the source of each row."""
+    one_source = False
+    """Whether a run is over one source for ever; else sources may come and go between states."""
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class StoreDataLoader(RunningLoader):
         loss: LossMean | None = None,
     ) -> None:
         super().__init__(shape, settings)
-        self._run = Run(self.kind, members, shape, settings, epoch_size, loss)
+        self._run = Run(self.kind, members, shape, settings, epoch_size, loss, one_source=self.one_source)
         whole = any(member.shape.whole_documents for member in members.values())
         self._delivery = Delivery(
             shape,
@@ -64,7 +66,7 @@ class StoreDataLoader(RunningLoader):
                 0 if loss is None else loss.accumulation,
             )
         )
-        self._cut_tokens = 0
+        self._cut_tokens = self._kl_cut_tokens = 0
 
     # The run
 
@@ -75,7 +77,7 @@ class StoreDataLoader(RunningLoader):
     def _jumped(self) -> None:
         """Go on elsewhere: what was counted of the rows so far is not about the rows that come."""
         self._engine.stop()
-        self._cut_tokens = 0
+        self._cut_tokens = self._kl_cut_tokens = 0
         self._callbacks.jumped()
 
     def next(self) -> TrainingBatch:
@@ -140,13 +142,19 @@ class StoreDataLoader(RunningLoader):
 
     def _deliver(self, native: Batch) -> TrainingBatch:
         """Make a batch of what the engine filled, and move on by one step. This runs for every batch: keep it lean."""
-        batch = self._delivery.batch(native, self._run.phase, self._run.step)
+        batch = self._completed(self._delivery.batch(native, self._run.phase, self._run.step), self._run.step)
         epoch, cut = batch.metadata["epoch"], sum(batch.metadata.get("cut_tokens", ()))  # before anybody changes them
+        kl_cut = 0 if batch.kl is None else sum(batch.kl.metadata["cut_tokens"])
         self._run.step += 1
         batch = self._delivery.transformed(batch)
         if self._callbacks.any:
             self._callbacks.delivered(epoch, batch)
         self._cut_tokens += cut
+        self._kl_cut_tokens += kl_cut
+        return batch
+
+    def _completed(self, batch: TrainingBatch, step: int) -> TrainingBatch:
+        """Add what only this kind of loader knows; what is raised here leaves the run where it stands."""
         return batch
 
     def get_iterator(self) -> Iterator[TrainingBatch]:
@@ -224,7 +232,8 @@ class StoreDataLoader(RunningLoader):
         """What is left out, and why.
 
         `cut_tokens` were cut from the documents that this rank delivered since the run began, or last went elsewhere
-        (`reset`, `seek`, `load_state_dict`); `tail_tokens:source` and `dropped_rows` are what every epoch leaves out;
+        (`reset`, `seek`, `load_state_dict`), and `kl_cut_tokens` from the prompts and answers of KTO that they were
+        joined of; `tail_tokens:source` and `dropped_rows` are what every epoch leaves out;
         `left_out:source:reason` and `changed:source:reason` are what became of raw rows when the store was made (so
         far, while it is being made).
 
@@ -233,7 +242,8 @@ class StoreDataLoader(RunningLoader):
         ...     loader.losses
         {'cut_tokens': 0, 'tail_tokens:data': 0, 'dropped_rows': 1}
         """
-        losses = {"cut_tokens": self._cut_tokens, **self._run.epoch_losses()}
+        kl = {"kl_cut_tokens": self._kl_cut_tokens} if self.shape.answers == "kto" else {}
+        losses = {"cut_tokens": self._cut_tokens, **kl, **self._run.epoch_losses()}
         for name, member in self._run.members.items():
             losses |= store_losses(name, member.store)
         return losses

@@ -26,8 +26,10 @@ class StreamLanes:
         self.log = LaneLog(stream.log_folder(cache_dir))
         self.lane_tokens: dict[int, int] = {}
         """Tokens of an epoch of each lane, where one was counted."""
-        self.losses: Counter[str] = Counter()
-        """What was left out since the run began or last went elsewhere, by reason."""
+        self.left_out: Counter[str] = Counter()
+        """Records that were left out since the run began or last went elsewhere, by reason."""
+        self.changed: Counter[str] = Counter()
+        """Likewise, those that are not as they were."""
         self._taken = taken
         self._begun: dict[int, Cursor] = {}
         self._counted: dict[int, Place] = {}
@@ -68,7 +70,8 @@ class StreamLanes:
 
     def jumped(self) -> None:
         """What was counted is not about what comes."""
-        self.losses.clear()
+        self.left_out.clear()
+        self.changed.clear()
         self._counted.clear()
 
     def restart(self) -> None:

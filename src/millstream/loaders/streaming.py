@@ -15,6 +15,7 @@ from millstream.loaders.delivery import Delivery
 from millstream.loaders.lane_loader import LaneDataLoader
 from millstream.loaders.lane_rows import LaneRows
 from millstream.loaders.lane_steps import samples_of, step_of
+from millstream.loaders.losses import named_losses
 from millstream.loaders.member import RowShape
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.running import no_workers
@@ -107,8 +108,9 @@ class StreamDataLoader(LaneDataLoader):
 
     @property
     def losses(self) -> dict[str, int]:
-        """What this rank left out since the run began or last went elsewhere, by reason."""
-        return {"cut_tokens": self._cut_tokens, **dict(sorted(self._run.lanes.losses.items()))}
+        """What this rank left out and changed since the run began or last went elsewhere, by reason."""
+        lanes = self._run.lanes
+        return {"cut_tokens": self._cut_tokens, **named_losses(self.stream.name, lanes.left_out, lanes.changed)}
 
     def __repr__(self) -> str:
         facts = f"{len(self.stream.found.files)} files, {self.stream.lanes} lanes"

@@ -63,9 +63,8 @@ class Run:
         part = None if key is None or self.cache is None else self.cache.get(key)
         found = part is not None
         if part is None:
-            if chunk.context is _KNOWN:
-                raise SourceError(f"{self.files[number].name}: its parts left the cache meanwhile", hint="run again")
-            part = self.make(self.job, self.files[number], chunk)
+            file = self.files[number]
+            part = self.make(self.job, file, self._cut_again(file, chunk) if chunk.context is _KNOWN else chunk)
             key = key if part.lasts else None
             if key is not None and self.cache is not None:
                 self.cache.put(key, part)
@@ -73,6 +72,14 @@ class Run:
             self.counts.found += found
             self.counts.made += not found
         return Made(number, part, key)
+
+    def _cut_again(self, file: FoundFile, known: Chunk) -> Chunk:
+        """The chunk whose part was thought to be in the cache, and was damaged or left it meanwhile."""
+        cut = format_named(file.format).chunks(file, self.job.reading)
+        chunk = next((each for each in cut if each.number == known.number), None)
+        if chunk is None:
+            raise SourceError(f"{file.name}: the file has changed while it was read", hint="run again")
+        return chunk
 
     def _chunks(self, file: FoundFile, digest: str) -> Iterator[Chunk]:
         """The chunks of a file; if all their parts are known, without reading it. What has no digest is not known."""
