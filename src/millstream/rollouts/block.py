@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import RecordError
-from millstream.rollouts.columns import FINISHES, ROW_COLUMNS, Finish
+from millstream.rollouts.columns import FINISHES, ROW_COLUMNS, TOKEN_COLUMNS, Finish
 
 Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
@@ -109,7 +109,7 @@ class RolloutBlock:
         """The same rollouts with columns put in or replaced; a column as long as all tokens is one of tokens."""
         rows, tokens = dict(self.rows), dict(self.tokens)
         for name, column in columns.items():
-            per_row = name in ROW_COLUMNS or (name not in tokens and len(column) == len(self))
+            per_row = name in ROW_COLUMNS or (name not in (*TOKEN_COLUMNS, *tokens) and len(column) == len(self))
             (rows if per_row else tokens)[name] = column
         return RolloutBlock(self.ends, rows, tokens, self.kept_ids)
 
