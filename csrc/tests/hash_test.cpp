@@ -1,4 +1,4 @@
-// tests/hash_test.cpp: XXH64 against known values, and blocks against the whole.
+// tests/hash_test.cpp: XXH64 against known values, and blocks and stretches against the whole.
 #include "core/hash.h"
 
 #include <string_view>
@@ -52,6 +52,19 @@ void each_block_has_its_own_hash() {
   hash_blocks({}, 256, {});
 }
 
+void each_stretch_goes_on_with_its_own_hash() {
+  const auto data = ramp(100);
+  const std::vector<std::int64_t> ends{0, 40, 100};
+  std::vector<std::uint64_t> hashes{7, 0, 9};
+  hash_stretches(data, ends, hashes);
+  CHECK(hashes[0] == xxh64({}, 7));
+  CHECK(hashes[1] == xxh64(std::span(data).first(40)));
+  CHECK(hashes[2] == xxh64(std::span(data).subspan(40), 9));
+  for (const auto& wrong : {std::vector<std::int64_t>{40, 30, 100}, {0, 40, 101}, {-1, 0, 100}})
+    CHECK_THROWS(hash_stretches(data, wrong, hashes), std::out_of_range);
+  CHECK_THROWS(hash_stretches(data, std::span(ends).first(2), hashes), std::invalid_argument);
+}
+
 void wrong_sizes_are_refused() {
   const auto data = ramp(10);
   std::vector<std::uint64_t> out(2);
@@ -65,5 +78,6 @@ int main() {
   known_values_are_reproduced();
   the_address_of_the_bytes_does_not_matter();
   each_block_has_its_own_hash();
+  each_stretch_goes_on_with_its_own_hash();
   wrong_sizes_are_refused();
 }

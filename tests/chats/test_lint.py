@@ -16,7 +16,6 @@ from command import Run
 from millstream import lint
 from millstream.chats.block import EncodedBlock, encode_block
 from millstream.chats.lint import Finding, LintReport
-from millstream.chats.lint.findings import MOST_KINDS
 from millstream.chats.lint.rules import TokenFacts, token_faults
 from millstream.chats.supervised import Supervised
 from millstream.cli.main import main
@@ -27,6 +26,7 @@ from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.conversation import Conversation, Message, Stretch
 from millstream.records.chat.parser import RowParser
 from millstream.sources import Reading, format_named
+from millstream.stats.findings import MOST_KINDS
 from millstream.stats.progress import Progress
 from millstream.tokens import BPETokenizer
 

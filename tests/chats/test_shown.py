@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.chats.shown import Shown, show_row
+from millstream.chats.shown import show_row
 from millstream.chats.supervised import Supervised
+from millstream.stats.styled import Shown
 
 
 def letters(ids: Sequence[int]) -> str:

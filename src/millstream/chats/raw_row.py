@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from millstream.chats.encode import Encoder
 from millstream.chats.settings import ChatSettings
-from millstream.chats.shown import Shown, Styled, show_row
+from millstream.chats.shown import show_row
 from millstream.errors import RecordError, SourceError
 from millstream.records.chat.block import format_of_rows, parse_block
 from millstream.records.chat.conversation import ChatRow, Conversation
@@ -15,6 +15,7 @@ from millstream.records.chat.parser import RowParser
 from millstream.records.chat.whole import wholes_of
 from millstream.sources import BadRecord, Found, FoundFile, Reading, RecordBlock, read_file
 from millstream.stats.figures import counted
+from millstream.stats.styled import Shown, Styled
 
 
 def show_raw_row(found: Found, reading: Reading, number: int, encoder: Encoder, settings: ChatSettings) -> Shown:

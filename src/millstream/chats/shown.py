@@ -5,45 +5,17 @@ What is shown is made of styled parts. Joined, they are the text, which says eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from millstream.chats.supervised import Supervised
 from millstream.stats.figures import counted, share, visible
+from millstream.stats.styled import Shown, Styled
 
-Style: TypeAlias = Literal["heading", "note", "plain", "trained", "error", "warning"]
 Decode: TypeAlias = Callable[[Sequence[int]], str]
-
-
-class Styled(NamedTuple):
-    """A part of a text."""
-
-    text: str
-    style: Style
-
-
-class Shown(str):
-    """A text that knows the style of its parts; notebooks display it as it is printed.
-
-    >>> Shown([Styled("row 0\\n", "heading"), Styled("⟦4⟧", "trained")])
-    row 0
-    ⟦4⟧
-    """
-
-    parts: tuple[Styled, ...]
-
-    def __new__(cls, parts: Iterable[Styled]) -> Shown:
-        """Join the parts."""
-        kept = tuple(parts)
-        text = super().__new__(cls, "".join(part.text for part in kept))
-        text.parts = kept
-        return text
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 def show_row(row: Supervised, decode: Decode, title: str = "", roles: Sequence[str] = ()) -> list[Styled]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from millstream.chats.shown import Shown, Styled
 from millstream.cli import chats, show
 from millstream.cli.flags import spoken_as_flags
 from millstream.cli.paint import print_shown
 from millstream.cli.progress import shown_progress
+from millstream.stats.styled import Shown, Styled
 
 SUMMARY = "say what is wrong with conversations, in plain words"
 DESCRIPTION = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from millstream.chats.shown import Shown
+from millstream.stats.styled import Shown
 
 _COLOURS = {
     "heading": "bold",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from millstream.chats.shown import Shown
 from millstream.cli import chats, show
 from millstream.cli.loader import add_run_arguments, open_loader
 from millstream.cli.paint import print_shown
 from millstream.errors import LoaderError
 from millstream.loaders import ConversationDataLoader
 from millstream.loaders.raw import is_raw
+from millstream.stats.styled import Shown
 from millstream.store import TokenStore
 
 SUMMARY = "show what is learned of a conversation"

@@ -12,7 +12,6 @@ import numpy as np
 
 from millstream.batches import TrainingBatch, check_isolation
 from millstream.chats.settings import ChatSettings
-from millstream.chats.shown import Shown
 from millstream.errors import LoaderError
 from millstream.loaders.answers import answers_of, chat_recipe, check_choices, check_length
 from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
@@ -31,6 +30,7 @@ from millstream.order import Share
 from millstream.order.shuffle import source_key
 from millstream.parts.mixing import Mixing
 from millstream.parts.policy import OnBad
+from millstream.stats.styled import Shown
 from millstream.store import TokenStore
 from millstream.store.weights import WEIGHTED
 from millstream.tokens import Tokenizer, load_tokenizer

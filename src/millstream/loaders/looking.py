@@ -7,11 +7,11 @@ from typing import Any, Unpack
 
 from millstream.chats.lint import LintReport, lint_files
 from millstream.chats.raw_row import show_raw_row
-from millstream.chats.shown import Shown
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings, prepared_chat
 from millstream.loaders.raw import RawSettings
 from millstream.sources import Reading
 from millstream.stats.progress import OnProgress
+from millstream.stats.styled import Shown
 from millstream.tokens import load_tokenizer
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from millstream.chats.shown import Shown, Styled, show_row
+from millstream.chats.shown import show_row
 from millstream.chats.supervised import Supervised
 from millstream.errors import LoaderError
 from millstream.loaders.member import Member
 from millstream.loaders.origin import RowOrigin
 from millstream.stats.figures import counted
+from millstream.stats.styled import Shown, Styled
 from millstream.store import TokenStore
 from millstream.tokens.keep import kept_tokenizer
 

@@ -1,7 +1,10 @@
 """What inference engines and self-play produce -> `RolloutBlock`: rollouts in columns, checked."""
 
 from millstream.rollouts.block import RolloutBlock
+from millstream.rollouts.codec import Decoded, decode, decode_all, encode, encode_parts, encoded_size
 from millstream.rollouts.columns import FINISHES, KINDS, Finish, Id
+from millstream.rollouts.fields import holds_rollouts
+from millstream.rollouts.files import RolloutChunk, read_rollouts, write_rollouts
 from millstream.rollouts.parse import BadRollout, Parsed, block_of, no_rollouts, parse_records
 from millstream.rollouts.record import Rollout, rollout_at
 from millstream.rollouts.repeats import Repeats, content_hash
@@ -10,15 +13,25 @@ __all__ = [
     "FINISHES",
     "KINDS",
     "BadRollout",
+    "Decoded",
     "Finish",
     "Id",
     "Parsed",
     "Repeats",
     "Rollout",
     "RolloutBlock",
+    "RolloutChunk",
     "block_of",
     "content_hash",
+    "decode",
+    "decode_all",
+    "encode",
+    "encode_parts",
+    "encoded_size",
+    "holds_rollouts",
     "no_rollouts",
     "parse_records",
+    "read_rollouts",
     "rollout_at",
+    "write_rollouts",
 ]

@@ -19,6 +19,13 @@ LOGPROBS = ("sampling_logprobs", "ref_logprobs")
 _FINITE = ("values", "token_rewards")
 _EXPERT_DTYPES = (np.dtype(np.uint8), np.dtype(np.uint16))
 _LEAST = {"sample_idx": -1, "prompt_len": -1, "top_k": -1, "weight": 0.0, "temperature": 0.0, "generation_seconds": 0.0}
+_REQUIRED = tuple(name for name, column in (ROW_COLUMNS | TOKEN_COLUMNS).items() if column.required)
+_OBJECTS: dict[str, set[type]] = {
+    "rollout_id": {str, int},
+    "group_id": {str, int},
+    "prompt_id": {str, int, NoneType},
+    "extra": {dict, NoneType},
+}
 _NUMBER = "give a finite number"
 
 
@@ -62,10 +69,9 @@ def _check_numbers(block: RolloutBlock, name: str, column: npt.NDArray[Any]) -> 
 
 def check_layout(block: RolloutBlock) -> None:
     """Refuse columns that do not fit together; of numbers only those are looked at that say where others are."""
-    for columns, known in ((block.rows, ROW_COLUMNS), (block.tokens, TOKEN_COLUMNS)):
-        for name, column in known.items():
-            if column.required and name not in columns:
-                raise Fault(0, "missing field", f"there is no {name}", f"every rollout has a {name}")
+    missing = [name for name in _REQUIRED if name not in block]
+    if missing:
+        raise Fault(0, "missing field", f"there is no {missing[0]}", f"every rollout has a {missing[0]}")
     total = int(block.ends[-1]) if len(block) else 0
     empty = block.lengths < 1
     if empty.any():
@@ -81,10 +87,8 @@ def check_layout(block: RolloutBlock) -> None:
 
 
 def _check_objects(block: RolloutBlock) -> None:
-    allowed: dict[str, set[type]] = {"prompt_id": {str, int, NoneType}, "extra": {dict, NoneType}}
-    for name in (name for name, column in ROW_COLUMNS.items() if column.dtype is np.object_ and name in block.rows):
-        fine = allowed.get(name, {str, int})
-        values: list[Any] = block.rows[name].tolist()
+    for name, fine in _OBJECTS.items():
+        values: list[Any] = block.rows[name].tolist() if name in block.rows else []
         if not set(map(type, values)) <= fine:
             row = next(row for row, value in enumerate(values) if type(value) not in fine)
             kind = "a mapping" if name == "extra" else "a text or a whole number"

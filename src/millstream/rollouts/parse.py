@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,15 @@ from millstream.rollouts.fields import ALIASES
 from millstream.rollouts.repeats import Repeats
 
 OnBad: TypeAlias = Literal["error", "skip", "quarantine"]
-Records: TypeAlias = RolloutBlock | Mapping[str, Any] | Iterable[Any]
+
+
+class Dataclass(Protocol):
+    """An object of a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Records: TypeAlias = RolloutBlock | Mapping[str, Any] | Dataclass | Iterable[Any]
 """Rollouts in columns, a record, or many: mappings or dataclasses with the fields of `Rollout`."""
 Where: TypeAlias = str | Callable[[int], str]
 """Where records come from: a text for all of them, or one for each by its place."""
@@ -165,7 +173,8 @@ def _silenced(block: RolloutBlock) -> RolloutBlock:
     """The same with log-probabilities of 0 where nothing was sampled."""
     trained = block.tokens["loss_mask"]
     loud = [name for name in LOGPROBS if name in block.tokens and (block.tokens[name][~trained] != 0).any()]
-    return block.with_columns(**{name: np.where(trained, block.tokens[name], np.float32(0)) for name in loud})
+    quiet = {name: np.where(trained, block.tokens[name], np.float32(0)) for name in loud}
+    return block.with_columns(**quiet) if quiet else block
 
 
 def _halved(make: _Make, rows: range, bad: dict[int, Fault], *, stop: bool) -> _Good:

@@ -81,15 +81,10 @@ def rollout_at(block: RolloutBlock, row: int) -> Rollout:
                 named[name.removeprefix(NAMED_REWARD)] = float(value)
         elif column is not None:
             plain = value.item() if isinstance(value, np.generic) else value
-            fields[name] = _said(column.choices[plain] if column.choices else plain, column.absent)
+            is_absent = plain == column.absent or (column.absent is not None and plain != plain)  # NaN
+            fields[name] = None if is_absent else column.choices[plain] if column.choices else plain
     if "kept_count" in block.tokens:
         fields["kept_offsets"] = np.concatenate([[0], np.cumsum(block.of(row, "kept_count"), dtype=np.int64)])
         fields["kept_ids"] = block.kept_ids_of(row)
     known = Rollout.__dataclass_fields__
     return Rollout(**{name: value for name, value in fields.items() if name in known}, rewards=named or None)
-
-
-def _said(value: Any, absent: Any) -> Any:
-    """None where nobody said anything."""
-    is_absent = value == absent or (absent is not None and absent != absent and value != value)
-    return None if is_absent else value

@@ -89,6 +89,26 @@ def read_column(column: Any, file: str, reading: Reading) -> ChunkRead:
     return replace(read, bad=sorted([*read.bad, *nulls], key=lambda each: each.row))
 
 
+def rows_of(table: Any) -> list[dict[str, Any]]:
+    """The rows of a table as Python values; lists of numbers are views of their column."""
+    columns = [_values(column.combine_chunks()) for column in table.columns]
+    return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _values(column: Any) -> list[Any]:
+    types = arrow().types
+    kind = column.type
+    if not (types.is_list(kind) or types.is_large_list(kind)) or column.values.null_count:
+        return list(column.to_pylist())
+    if not (
+        types.is_integer(kind.value_type) or types.is_floating(kind.value_type) or types.is_boolean(kind.value_type)
+    ):
+        return list(column.to_pylist())
+    numbers, ends = column.values.to_numpy(zero_copy_only=False), column.offsets.to_pylist()
+    spans = zip(ends[:-1], ends[1:], column.is_valid().to_pylist(), strict=True)
+    return [numbers[start:end] if known else None for start, end, known in spans]
+
+
 def raw_text(value: Any) -> bytes:
     """The bytes of one value of a column."""
     text = value.as_py()

@@ -22,7 +22,6 @@ from millstream.chats.block import encode_block
 from millstream.chats.encode import Encoder
 from millstream.chats.explode import exploded
 from millstream.chats.kinds import kind_of, media_refused, wrong_kind
-from millstream.chats.lint.findings import MOST_EXAMPLES, LintReport, Problem, Tally
 from millstream.chats.lint.rules import PROBLEMS, TokenFacts, row_faults, token_faults
 from millstream.chats.settings import ChatSettings
 from millstream.chats.supervised import Supervised
@@ -37,6 +36,7 @@ from millstream.records.duplicates import DuplicateFinder
 from millstream.sources import ChunkRead, Found, FoundFile, Reading, RecordBlock, format_named
 from millstream.sources.formats import check_gives_rows
 from millstream.sources.jsonl import object_in
+from millstream.stats.findings import MOST_EXAMPLES, LintReport, Problem, Tally
 from millstream.stats.progress import OnProgress, Progress
 from millstream.tokens import Tokenizer
 

@@ -1,0 +1,177 @@
+"""Files of rollouts, or records in memory -> records as they stand there, some at a time, with their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, is_dataclass, replace
+from glob import has_magic
+from typing import Any
+
+from millstream.errors import RecordError, SourceError
+from millstream.rollouts import codec
+from millstream.rollouts.block import RolloutBlock
+from millstream.rollouts.fields import holds_rollouts
+from millstream.rollouts.msgpack import read_msgpack
+from millstream.sources import BadRecord, FoundFile, Reading, discover, format_named, format_of, read_file
+from millstream.sources.discover import Patterns
+from millstream.sources.failure import FileFailure
+from millstream.sources.formats import check_gives_rows
+from millstream.sources.found import opened, read_at
+from millstream.sources.jsonl import object_in
+from millstream.sources.parquet import ParquetFormat
+
+MOST_RECORDS = 2048
+"""The most records that are read at a time."""
+OWN_SUFFIXES = {codec.SUFFIX: "rollouts", ".msgpack": "msgpack", ".mpk": "msgpack"}
+"""Files that only hold rollouts, and what their format is called."""
+_LIKE = '{"rollout_id": …, "group_id": …, "token_ids": […], "loss_mask": […], "reward": …, "finish": …}'
+_KNOWN = f"known kinds: .jsonl .json .parquet {' '.join(OWN_SUFFIXES)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Records as they were read, the row of each, and the rows that could not be."""
+
+    records: RolloutBlock | list[Any]
+    rows: list[int]
+    bad: list[tuple[int, RecordError]] = field(default_factory=list)
+
+
+def records_in_memory(source: Any) -> Iterable[Any] | None:
+    """The records that a source is, if it is no name of files.
+
+    >>> records_in_memory("a.jsonl"), records_in_memory(["a.jsonl", "b.jsonl"]), records_in_memory([{"reward": 1}])
+    (None, None, [{'reward': 1}])
+    """
+    if (
+        isinstance(source, RolloutBlock)
+        or is_dataclass(source)
+        or (isinstance(source, Mapping) and holds_rollouts(source))
+    ):
+        return [source]
+    if isinstance(source, Iterator):
+        return source
+    if not isinstance(source, list | tuple):
+        return None
+    is_record = bool(source) and (isinstance(source[0], RolloutBlock | Mapping) or is_dataclass(source[0]))
+    return source if is_record or not source else None
+
+
+def reads_in_memory(records: Iterable[Any]) -> Iterator[Read]:
+    """Records, some at a time; blocks among them by themselves."""
+    row, held = 0, list[Any]()
+    for record in records:
+        if not isinstance(record, RolloutBlock):
+            held.append(record)
+        if held and (isinstance(record, RolloutBlock) or len(held) == MOST_RECORDS):
+            yield Read(held, list(range(row, row + len(held))))
+            row, held = row + len(held), []
+        if isinstance(record, RolloutBlock):
+            yield Read(record, list(range(row, row + len(record))))
+            row += len(record)
+    if held:
+        yield Read(held, list(range(row, row + len(held))))
+
+
+def find_rollouts(
+    source: Any, *, format: str | None = None, include: Patterns = (), exclude: Patterns = ()
+) -> list[FoundFile]:
+    """The files of a path, a pattern or a list of them. In folders, files without rows and `.json` are passed over."""
+    own = format in OWN_SUFFIXES.values()
+    found = discover(source, format="jsonl" if format is None or own else format, include=include, exclude=exclude)
+    files = []
+    for file in found.files:
+        kind = format or OWN_SUFFIXES.get(file.path.suffix.lower()) or format_of(file.path)
+        is_named = file.source == file.name or has_magic(file.source) or bool(include)
+        if file.data is not None:
+            files.append(file)
+        elif kind is not None and (is_named or (kind != "json" and _gives_rows(kind))):
+            files.append(replace(file, format=kind))
+    if not files:
+        raise SourceError(f"{found.root}: there is no file of rollouts", hint=_KNOWN)
+    check_gives_rows(file for file in files if file.format not in OWN_SUFFIXES.values())
+    return files
+
+
+def _gives_rows(kind: str) -> bool:
+    return kind in OWN_SUFFIXES.values() or bool(getattr(format_named(kind), "gives_rows", False))
+
+
+def reads_of(file: FoundFile) -> Iterator[Read]:
+    """The records of a file. One that fails in the middle ends with a bad row."""
+    readers: dict[str, Callable[[FoundFile], Iterator[Read]]] = {
+        "rollouts": _blocks,
+        "msgpack": _msgpack_rows,
+        ParquetFormat.name: _parquet_rows,
+    }
+    row = 0
+    try:
+        for read in readers.get(file.format, _json_rows)(file):
+            yield read
+            row = max([row, *(each + 1 for each in read.rows), *(each + 1 for each, _ in read.bad)])
+    except FileFailure as failure:
+        yield Read([], [], [(row, RecordError(failure.reason, failure.found, failure.hint))])
+    except RecordError as error:
+        yield Read([], [], [(row, error)])
+
+
+def _json_rows(file: FoundFile) -> Iterator[Read]:
+    """Rows as JSON objects."""
+    for read in read_file(file, Reading(whole_rows=True)):
+        records, rows, bad = [], [], [(each.row, _error(each)) for each in read.bad]
+        for place, row in enumerate(read.block.rows.tolist()):
+            try:
+                records.append(object_in(read.block.text_of(place), like=_LIKE))
+                rows.append(row)
+            except RecordError as error:
+                bad.append((row, error))
+        yield from _pieces(records, rows, bad)
+
+
+def _msgpack_rows(file: FoundFile) -> Iterator[Read]:
+    """Maps; those before the one that cannot be read are given before it is told."""
+    failures: list[FileFailure] = []
+
+    def readable() -> Iterator[Any]:
+        try:
+            yield from read_msgpack(file, Reading())
+        except FileFailure as failure:
+            failures.append(failure)
+
+    yield from reads_in_memory(readable())
+    if failures:
+        raise failures[0]
+
+
+def _parquet_rows(file: FoundFile) -> Iterator[Read]:
+    """Rows whose lists of numbers are views of whole columns."""
+    format = ParquetFormat()
+    for chunk in format.chunks(file, Reading(whole_rows=True)):
+        if chunk.bad is not None:
+            raise FileFailure(chunk.bad.reason, chunk.bad.found, chunk.bad.hint)
+        yield from _pieces(list(format.rows(chunk, file)), list(range(chunk.start, chunk.stop)), [])
+
+
+def _pieces(records: list[Any], rows: list[int], bad: list[tuple[int, RecordError]]) -> Iterator[Read]:
+    for start in range(0, max(1, len(records)), MOST_RECORDS):
+        some = slice(start, start + MOST_RECORDS)
+        yield Read(records[some], rows[some], [] if start else bad)
+
+
+def _blocks(file: FoundFile) -> Iterator[Read]:
+    """The blocks of a `.rollouts` file: read, not mapped, since a mapped file that somebody cuts ends the process."""
+    row = place = 0
+    with opened(file) as handle:
+        while place < file.bytes:
+            size = codec.encoded_size(read_at(handle, file, place, codec.FRAME_BYTES))
+            if size is None or size > file.bytes - place:
+                raise RecordError(
+                    "cut off", f"the block at byte {place:,} has no end", "what stands before it is whole"
+                )
+            block = codec.decode(read_at(handle, file, place, size))
+            yield Read(block, list(range(row, row + len(block))))
+            row, place = row + len(block), place + size
+
+
+def _error(bad: BadRecord) -> RecordError:
+    return RecordError(bad.reason, bad.found, bad.hint)
