@@ -11,6 +11,7 @@ import numpy as np
 from millstream.admission.cut import Cut
 from millstream.admission.memory import AdmissionState
 from millstream.rollouts import FINISHES, RolloutBlock
+from millstream.rollouts.codec import decode, encode
 
 
 def row(
@@ -56,13 +57,13 @@ def group(name: str | int, rewards: Sequence[float], **further: Any) -> RolloutB
 
 def saved(state: AdmissionState) -> AdmissionState:
     """A state as it comes back from a disk."""
-    return AdmissionState(json.loads(json.dumps(state.fields)), list(state.blocks))
+    return AdmissionState(json.loads(json.dumps(state.fields)), [decode(encode(block)) for block in state.blocks])
 
 
 def assert_same_block(one: RolloutBlock, other: RolloutBlock) -> None:
     assert one.ends.tolist() == other.ends.tolist()
     for columns, others in ((one.rows, other.rows), (one.tokens, other.tokens)):
-        assert list(columns) == list(others)
+        assert sorted(columns) == sorted(others)
         for name in columns:
             assert columns[name].dtype == others[name].dtype
             np.testing.assert_array_equal(columns[name], others[name])

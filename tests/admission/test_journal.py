@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from admission.samples import assert_same_cut, group, row, rows, saved
 from millstream.admission import Admission, AdmissionRules, Cut, Journal, JournaledAdmission, JournalReader, Position
 from millstream.admission.journal import Entry
 from millstream.errors import StateError, StoreError
+from millstream.store import disk
 
 RULES = AdmissionRules(groups_per_batch=1, group_size=2, dynamic_sampling=True)
 
@@ -88,6 +90,24 @@ def test_the_journal_of_another_run_is_refused(path: Path) -> None:
     for damaged in ({}, {"offset": -1, "entries": 0, "chain": ""}, {"offset": 0, "entries": 0, "chain": 7}):
         with pytest.raises(StateError, match="where its journal stood"):
             Position.from_json(damaged)
+
+
+@pytest.mark.parametrize("step", ["write", "sync"])
+def test_a_cut_that_could_not_be_written_can_be_written_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    made = cuts(2)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Journal(path) as journal:
+        journal.append(made[0])
+        with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space left"):
+            patch.setattr(disk, step, refuse)
+            journal.append(made[1])
+        journal.append(made[1])
+    assert [entry.step for entry in JournalReader(path)] == [0, 1]
 
 
 def test_there_is_one_writer(path: Path) -> None:

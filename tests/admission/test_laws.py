@@ -177,14 +177,21 @@ class AnyInterleaving(RuleBasedStateMachine):
         assert fates == Counter(arrived)
 
     def follow(self) -> None:
-        """The same rollouts in another order, with the journal, give the same cuts."""
+        """The same rollouts in another order, some twice, with the journal, give the same cuts and the same rest."""
         singles = [block.select([row]) for block in self.blocks for row in range(len(block))]
         random.Random(5).shuffle(singles)
         follower = JournaledAdmission(JournalReader(self.path), self.given, seed=3)
+        coming = iter(singles)
         for cut in self.cuts:
             while (found := follower.cut(cut.step, cut.policy_version)) is None:
-                follower.arrive(singles.pop())
+                follower.arrive(next(coming))
             assert_same_cut(found, cut)
+        for single in singles:
+            follower.arrive(single)
+        undecided = {name for drop in self.admission.state().fields["drops"] for name in drop_from_json(drop).names}
+        undecided -= {name for cut in self.cuts for drop in cut.drops for name in drop.names}
+        if self.given.remember > len(singles):
+            assert follower.held == self.admission.held + len(undecided)
 
 
 LONG = [

@@ -1,0 +1,105 @@
+"""Sidecars: what a state names is there and whole, or said not to be."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from admission.samples import assert_same_block, assert_same_cut, group, row, rows
+from millstream.admission import Admission, AdmissionRules, AdmissionState, ReplayRules, sidecar
+from millstream.errors import StateError, StoreError
+from millstream.store import disk
+
+RULES = AdmissionRules(groups_per_batch=2, group_size=2, replay=ReplayRules())
+
+
+def some_admission() -> Admission:
+    """One with groups that wait, are complete, and were trained on."""
+    admission = Admission(RULES)
+    admission.arrive(rows(*(group(name, [0, 1], extra={"of": name}) for name in "abc"), row(7, 7)), now=1)
+    assert admission.cut(0, 0, now=2) is not None
+    return admission
+
+
+def test_a_state_is_read_back_and_goes_on_alike(tmp_path: Path) -> None:
+    admission = some_admission()
+    named = sidecar.save(tmp_path, admission.state())
+    state = sidecar.load(tmp_path, named)
+    assert state.fields == admission.state().fields
+    for one, other in zip(state.blocks, admission.state().blocks, strict=True):
+        assert_same_block(one, other)
+    again = Admission.load(state, RULES)
+    for each in (admission, again):
+        each.arrive(row("7-1", 7), now=3)
+    assert_same_cut(again.cut(1, 0, now=3), admission.cut(1, 0, now=3))
+
+
+def test_the_same_state_is_the_same_file(tmp_path: Path) -> None:
+    assert sidecar.save(tmp_path, some_admission().state()) == sidecar.save(tmp_path, some_admission().state())
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_sidecar_that_is_missing_or_damaged_is_an_error_that_names_it(tmp_path: Path) -> None:
+    named = sidecar.save(tmp_path, some_admission().state())
+    path = tmp_path / named["file"]
+    whole = bytearray(path.read_bytes())
+    for place in range(0, len(whole), 97):
+        whole[place] ^= 1
+        path.write_bytes(whole)
+        with pytest.raises(StateError, match="is damaged"):
+            sidecar.load(tmp_path, named)
+        whole[place] ^= 1
+    path.unlink()
+    with pytest.raises(StateError, match="is missing"):
+        sidecar.load(tmp_path, named)
+    for odd in ({}, {"file": 3}, {"file": "../admission-1.bin"}, {"file": "/admission-1.bin"}):
+        with pytest.raises(StateError, match="as its sidecar"):
+            sidecar.load(tmp_path, odd)
+
+
+def test_releasing_removes_what_no_state_names(tmp_path: Path) -> None:
+    admission = some_admission()
+    first = sidecar.save(tmp_path, admission.state())
+    admission.cut(1, 0, now=9)
+    second = sidecar.save(tmp_path, admission.state())
+    assert sidecar.release(tmp_path, keep=[second]) == 1
+    assert [path.name for path in tmp_path.iterdir()] == [second["file"]] != [first["file"]]
+
+
+@pytest.mark.parametrize("step", ["create", "write", "sync", "rename", "sync_directory"])
+def test_a_disk_that_refuses_leaves_the_sidecars_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    admission = some_admission()
+    named = sidecar.save(tmp_path, admission.state())
+    admission.cut(1, 0, now=9)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space left"):
+        patch.setattr(disk, step, refuse)
+        sidecar.save(tmp_path, admission.state())
+    assert sidecar.load(tmp_path, named).fields["step"] == 1
+    assert sidecar.load(tmp_path, sidecar.save(tmp_path, admission.state())).fields == admission.state().fields
+
+
+def test_a_state_that_cannot_be_meant_is_refused() -> None:
+    state = some_admission().state()
+    short = AdmissionState(state.fields, state.blocks[:-1])
+    odd = [AdmissionState({**state.fields, key: value}, state.blocks) for key, value in (("format", 2), ("ready", 3))]
+    without = AdmissionState({key: state.fields[key] for key in state.fields if key != "seen"}, state.blocks)
+    for wrong in (short, *odd, without):
+        with pytest.raises(StateError, match="the state of admission"):
+            Admission.load(wrong, RULES)
+
+
+def test_waiting_goes_on_where_it_was_when_another_process_reads_another_clock() -> None:
+    admission = Admission(AdmissionRules(groups_per_batch=1, group_size=2, min_group_size=1, group_timeout_s=60))
+    admission.arrive(row("a-0", "a"), now=1000)
+    assert admission.cut(0, 0, now=1050) is None
+    again = Admission.load(admission.state(), admission.rules, now=7)
+    assert again.cut(0, 0, now=16) is None
+    assert again.cut(0, 0, now=17) is not None
