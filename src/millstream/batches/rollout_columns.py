@@ -112,6 +112,6 @@ def sample_columns(blocks: Sequence[RolloutBlock]) -> dict[str, SampleColumn]:
     for name in names:
         if name in ROW_COLUMNS or name.startswith(NAMED_REWARD):
             choices = ROW_COLUMNS[name].choices if name in ROW_COLUMNS else ()
-            arrays = [block._row_column(name) for block in blocks]
+            arrays = [block.filled(name) for block in blocks]
             columns[_RENAMED.get(name, name)] = SampleColumn(arrays, choices)
     return columns

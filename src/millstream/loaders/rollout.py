@@ -10,7 +10,7 @@ import numpy as np
 
 from millstream.advantages import AdvantageSettings
 from millstream.batches.rollouts import RolloutRows
-from millstream.chats.shown import Shown
+from millstream.stats.styled import Shown
 from millstream.errors import LoaderError
 from millstream.loaders.live import LiveSettings, feed_loader, is_feed
 from millstream.loaders.origin import RowOrigin, Span

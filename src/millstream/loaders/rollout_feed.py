@@ -9,7 +9,7 @@ import numpy as np
 
 from millstream.admission import AdmissionRules, Cut
 from millstream.batches.rollouts import RolloutRows
-from millstream.chats.shown import Shown
+from millstream.stats.styled import Shown
 from millstream.errors import LoaderError, UnknownLength
 from millstream.feeds import Feed
 from millstream.loaders.feed_explain import origins_of, steps_of

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from millstream.chats.shown import Shown, Style, Styled
+from millstream.stats.styled import Shown, Style, Styled
 from millstream.rollouts import RolloutBlock
 from millstream.stats.figures import counted, share, visible
 
