@@ -31,17 +31,8 @@ class TokenColumn:
 
     name: str
     kind: Kind
-    given: npt.DTypeLike
-    """Type of the block's values, as the core takes them."""
-    made: npt.DTypeLike
-    """Type of the batch's values."""
-    shape: tuple[int, ...] = ()
-    """Of the value of a token."""
-
-    @property
-    def width(self) -> int:
-        """Bytes of a token in the batch."""
-        return int(np.dtype(self.made).itemsize * np.prod(self.shape, dtype=np.int64))
+    dtype: npt.DTypeLike
+    """Of the block's values, as the core takes them."""
 
     @property
     def of_inputs(self) -> bool:
@@ -50,17 +41,10 @@ class TokenColumn:
 
     def of(self, block: RolloutBlock) -> npt.NDArray[Any]:
         """The values of a block."""
-        values = np.ascontiguousarray(block[self.name], self.given)
-        if values.shape[1:] != self.shape:
-            raise BatchError(f"{self.name} has values of shape {values.shape[1:]}, and elsewhere {self.shape}")
-        return values
-
-    def shaped(self, data: npt.NDArray[np.uint8], rows: tuple[int, ...]) -> npt.NDArray[Any]:
-        """The bytes of a batch as values."""
-        return data.view(self.made).reshape(*rows[:2], *self.shape)
+        return np.ascontiguousarray(block[self.name], self.dtype)
 
 
-def token_columns(blocks: Sequence[RolloutBlock], id_bytes: int) -> list[TokenColumn]:
+def token_columns(blocks: Sequence[RolloutBlock]) -> list[TokenColumn]:
     """What batches of these blocks say of each token; every block must say it."""
     if not blocks:
         return []
@@ -71,7 +55,7 @@ def token_columns(blocks: Sequence[RolloutBlock], id_bytes: int) -> list[TokenCo
                 f"blocks 0 and {number} do not both have {', '.join(odd)}, one value per token or one per rollout",
                 hint="give it for all rollouts in one way, or for none",
             )
-    return [_column(name, per_rollout, blocks[0][name], id_bytes) for name, per_rollout in names]
+    return [_column(name, per_rollout, blocks[0][name]) for name, per_rollout in names]
 
 
 def _names_of_tokens(block: RolloutBlock) -> dict[tuple[str, bool], None]:
@@ -81,37 +65,22 @@ def _names_of_tokens(block: RolloutBlock) -> dict[tuple[str, bool], None]:
     return dict.fromkeys([*tokens, *((name, True) for name in derived)])
 
 
-def _column(name: str, per_rollout: bool, values: npt.NDArray[Any], id_bytes: int) -> TokenColumn:  # noqa: FBT001
+def _column(name: str, per_rollout: bool, values: npt.NDArray[Any]) -> TokenColumn:  # noqa: FBT001
     if per_rollout:
-        return TokenColumn(name, "spread", np.float64, np.float32)
+        return TokenColumn(name, "spread", np.float64)
     if name in _OF_LEARNED_TOKENS:
-        return TokenColumn(name, "masked", np.float32, np.float32)
+        return TokenColumn(name, "masked", np.float32)
     if values.dtype == np.uint32 and values.ndim == 1:
-        return TokenColumn(name, "widened", np.uint32, f"i{id_bytes}")
-    made = np.float32 if values.dtype.kind == "f" else values.dtype
-    return TokenColumn(name, "copied", made, made, values.shape[1:])
+        return TokenColumn(name, "widened", np.uint32)
+    return TokenColumn(name, "copied", np.float32 if values.dtype.kind == "f" else values.dtype)
 
 
-@dataclass(frozen=True)
-class SampleColumn:
-    """A column with one value per rollout."""
-
-    blocks: list[npt.NDArray[Any]]
-    choices: tuple[str, ...] = ()
-
-    def values(self, places: list[list[int]]) -> list[Any]:
-        """The values of rollouts, each named by its block and row; words instead of their numbers."""
-        values = [self.blocks[block].item(row) for block, row in places]
-        return [self.choices[value] for value in values] if self.choices else values
-
-
-def sample_columns(blocks: Sequence[RolloutBlock]) -> dict[str, SampleColumn]:
-    """What batches say of each rollout, by name."""
-    names = dict.fromkeys(name for block in blocks for name in block.rows)
+def sample_columns(blocks: Sequence[RolloutBlock]) -> dict[str, npt.NDArray[Any]]:
+    """What batches say of each rollout, by name, the rollouts of all blocks end to end; words, not their numbers."""
     columns = {}
-    for name in names:
+    for name in dict.fromkeys(name for block in blocks for name in block.rows):
         if name in ROW_COLUMNS or name.startswith(NAMED_REWARD):
+            values = np.concatenate([block._row_column(name) for block in blocks])
             choices = ROW_COLUMNS[name].choices if name in ROW_COLUMNS else ()
-            arrays = [block._row_column(name) for block in blocks]
-            columns[_RENAMED.get(name, name)] = SampleColumn(arrays, choices)
+            columns[_RENAMED.get(name, name)] = np.array(choices, object)[values] if choices else values
     return columns
