@@ -5,6 +5,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "bind/module.h"
@@ -18,59 +19,87 @@ namespace {
 
 // An array of any type and shape, borrowed for as long as whoever holds it.
 using AnyArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
-using Column = std::tuple<std::string, std::size_t, bool>;
+using Column = std::tuple<std::string, bool>;
 using Block = std::tuple<Array<const std::int64_t>, Array<const std::uint32_t>, Array<const std::uint8_t>, std::vector<AnyArray>>;
+using Kind = TokenColumn::Kind;
 
-TokenColumn column_of(const Column& column) {
-  const auto& [kind, width, of_inputs] = column;
-  using Kind = TokenColumn::Kind;
-  if (kind == "copied") return {Kind::copied, width, of_inputs};
-  if (kind == "masked") return {Kind::masked, width, of_inputs};
-  if (kind == "widened") return {Kind::widened, width, of_inputs};
-  if (kind == "spread") return {Kind::spread, width, of_inputs};
-  throw std::invalid_argument("a column is copied, masked, widened or spread, not '" + kind + "'");
+Kind kind_named(const std::string& name) {
+  if (name == "copied") return Kind::copied;
+  if (name == "masked") return Kind::masked;
+  if (name == "widened") return Kind::widened;
+  if (name == "spread") return Kind::spread;
+  throw std::invalid_argument("a column is copied, masked, widened or spread, not '" + name + "'");
 }
 
-// The array has one value of the right type for each token, or for each rollout.
-const void* data_of(const AnyArray& array, const TokenColumn& column, std::size_t rollouts, std::size_t tokens) {
-  using Kind = TokenColumn::Kind;
-  const auto each = column.kind == Kind::spread ? rollouts : tokens;
-  if (array.ndim() == 0 || array.shape(0) != each) throw std::invalid_argument("a column has another number of values");
-  if (column.kind == Kind::copied ? array.nbytes() != tokens * column.width : array.ndim() != 1)
-    throw std::invalid_argument("a column has another shape");
-  if (column.kind == Kind::masked && array.dtype() != nb::dtype<float>()) throw std::invalid_argument("masked columns are float32");
-  if (column.kind == Kind::widened && array.dtype() != nb::dtype<std::uint32_t>())
-    throw std::invalid_argument("widened columns are uint32");
-  if (column.kind == Kind::spread && array.dtype() != nb::dtype<double>()) throw std::invalid_argument("spread columns are float64");
+// What the values of a column are in a batch, behind rows and places; and what blocks must give for it.
+struct Values {
+  nb::dlpack::dtype made, given;
+  std::vector<std::size_t> shape;
+};
+
+Values values_like(const AnyArray& array, Kind kind, std::size_t id_bytes) {
+  if (array.ndim() == 0) throw std::invalid_argument("a column has no values");
+  const auto id = id_bytes == 8 ? nb::dtype<std::int64_t>() : nb::dtype<std::int32_t>();
+  switch (kind) {
+    case Kind::masked: return {nb::dtype<float>(), nb::dtype<float>(), {}};
+    case Kind::spread: return {nb::dtype<float>(), nb::dtype<double>(), {}};
+    case Kind::widened: return {id, nb::dtype<std::uint32_t>(), {}};
+    case Kind::copied: break;
+  }
+  return {array.dtype(), array.dtype(), {array.shape_ptr() + 1, array.shape_ptr() + array.ndim()}};
+}
+
+std::size_t width_of(const Values& values) {
+  std::size_t width = (values.made.bits * std::size_t{values.made.lanes} + 7) / 8;
+  for (const auto size : values.shape) {
+    if (size > 0 && width > (std::size_t{1} << 32) / size) throw std::invalid_argument("a column is too wide");
+    width *= size;
+  }
+  return width;
+}
+
+const void* data_of(const AnyArray& array, const Values& values, std::size_t each) {
+  const bool alike = array.ndim() == values.shape.size() + 1 && array.shape(0) == each && array.dtype() == values.given &&
+                     std::equal(values.shape.begin(), values.shape.end(), array.shape_ptr() + 1);
+  if (!alike) throw std::invalid_argument("a column has another number, shape or type of values");
   return array.data();
 }
 
 // Rows over arrays of Python, which it keeps alive.
 struct RolloutRows {
   std::vector<Block> arrays;
+  std::vector<Values> values;  // of each column
   RaggedRows rows;
 };
 
-RaggedBlock block_of(const Block& block, const std::vector<TokenColumn>& columns) {
+RaggedBlock block_of(const Block& block, const std::vector<TokenColumn>& columns, const std::vector<Values>& values) {
   const auto& [ends, tokens, mask, arrays] = block;
   if (mask.size() != tokens.size()) throw std::invalid_argument("the mask has another number of tokens");
   if (arrays.size() != columns.size()) throw std::invalid_argument("a block lacks a column");
   RaggedBlock made{view(ends), view(tokens), mask.data(), {}};
   for (std::size_t number = 0; number < columns.size(); ++number)
-    made.columns.push_back(data_of(arrays[number], columns[number], ends.size(), tokens.size()));
+    made.columns.push_back(
+        data_of(arrays[number], values[number], columns[number].kind == Kind::spread ? ends.size() : tokens.size()));
   return made;
 }
 
 void make_rows(RolloutRows* self, std::vector<Block> blocks, const std::vector<Column>& columns, const std::string& labels,
                std::int64_t pad_id, std::size_t id_bytes, bool packed) {
   if (labels != "next" && labels != "same") throw std::invalid_argument("labels are 'next' or 'same', not '" + labels + "'");
+  if (!columns.empty() && (blocks.empty() || std::get<3>(blocks[0]).size() != columns.size()))
+    throw std::invalid_argument("a block lacks a column");
   install_guard();
   std::vector<TokenColumn> kinds;
-  for (const auto& column : columns) kinds.push_back(column_of(column));
+  std::vector<Values> values;
+  for (const auto& [name, of_inputs] : columns) {
+    const auto kind = kind_named(name);
+    values.push_back(values_like(std::get<3>(blocks[0])[values.size()], kind, id_bytes));
+    kinds.push_back({kind, width_of(values.back()), of_inputs});
+  }
   std::vector<RaggedBlock> borrowed;
-  for (const auto& block : blocks) borrowed.push_back(block_of(block, kinds));
+  for (const auto& block : blocks) borrowed.push_back(block_of(block, kinds, values));
   const RaggedShape shape{labels == "next" ? Labels::next : Labels::same, pad_id, id_bytes, packed};
-  new (self) RolloutRows{std::move(blocks), RaggedRows(shape, std::move(kinds), std::move(borrowed))};
+  new (self) RolloutRows{std::move(blocks), std::move(values), RaggedRows(shape, std::move(kinds), std::move(borrowed))};
 }
 
 using Words = Array<const std::uint64_t>;
@@ -88,7 +117,7 @@ std::optional<Batch> filled(const RaggedRows& ragged, Buffers& buffers, const Wo
   return batch;
 }
 
-// A batch, and the bytes of its further columns; None where the budget has no room.
+// A batch, and its further columns; None where the budget has no room.
 nb::object make_batch(const RolloutRows& self, Buffers& buffers, const Words& blocks, const Words& rows, const Words& row_ends,
                       std::size_t length, const Weights& weights) {
   auto batch = filled(self.rows, buffers, blocks, rows, row_ends, length, weights);
@@ -97,10 +126,12 @@ nb::object make_batch(const RolloutRows& self, Buffers& buffers, const Words& bl
   auto* const data = batch->data();
   const auto owner = nb::cast(std::move(*batch));
   nb::list columns;
-  for (std::size_t number = 0; number < self.rows.columns().size(); ++number) {
-    auto* const bytes = reinterpret_cast<std::uint8_t*>(data + self.rows.offset(layout, number));
-    const auto width = self.rows.columns()[number].width;
-    columns.append(nb::cast(Made<std::uint8_t>(bytes, {layout.rows * layout.length * width}, owner)));
+  for (std::size_t number = 0; number < self.values.size(); ++number) {
+    const auto& values = self.values[number];
+    std::vector<std::size_t> shape{layout.rows, layout.length};
+    shape.insert(shape.end(), values.shape.begin(), values.shape.end());
+    columns.append(nb::cast(nb::ndarray<nb::numpy>(data + self.rows.offset(layout, number), shape.size(), shape.data(), owner,
+                                                   nullptr, values.made)));
   }
   return nb::make_tuple(owner, columns);
 }
@@ -123,14 +154,14 @@ void register_rollouts(nb::module_& m) {
   nb::class_<RolloutRows>(m, "RolloutRows", "Blocks of rollouts -> rows of a batch, with a column for all that is said of tokens.")
       .def("__init__", &make_rows, "blocks"_a, "columns"_a, "labels"_a, "pad_id"_a, "id_bytes"_a, "packed"_a,
            nb::sig("def __init__(self, blocks: Sequence[tuple[NDArray[numpy.int64], NDArray[numpy.uint32], NDArray[numpy.uint8], "
-                   "Sequence[NDArray[typing.Any]]]], columns: Sequence[tuple[str, int, bool]], labels: str, pad_id: int, "
+                   "Sequence[NDArray[typing.Any]]]], columns: Sequence[tuple[str, bool]], labels: str, pad_id: int, "
                    "id_bytes: int, packed: bool) -> None"),
-           "Blocks are (ends, token ids, mask, columns); columns (kind, bytes of a token, whether beside the inputs).")
+           "Blocks are (ends, token ids, mask, columns); columns (kind, whether beside the inputs).")
       .def("batch", &make_batch, "buffers"_a, "blocks"_a, "rows"_a, "row_ends"_a, "length"_a, "weights"_a = nb::none(),
            nb::sig("def batch(self, buffers: Buffers, blocks: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', "
                    "device='cpu', writable=False)], rows: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', "
                    "device='cpu', writable=False)], row_ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', "
                    "device='cpu', writable=False)], length: int, weights: Annotated[NDArray[numpy.float64], "
-                   "dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Batch, list[NDArray[numpy.uint8]]] | None"),
-           "A batch of rollouts, those of row r up to row_ends[r], and the bytes of its columns; None where the budget has no room.");
+                   "dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Batch, list[NDArray[typing.Any]]] | None"),
+           "A batch of rollouts, those of row r up to row_ends[r], and its columns; None where the budget has no room.");
 }

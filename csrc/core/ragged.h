@@ -118,6 +118,11 @@ class RaggedRows {
     double weight;
   };
 
+  // Rollouts of a row, among those that were located.
+  struct Stretch {
+    std::size_t begin, end;
+  };
+
   struct Located {
     std::vector<Segment> segments;
     std::vector<Origin> origins;
@@ -155,15 +160,18 @@ class RaggedRows {
     batch.facts = {};
     std::uint64_t begin = 0;
     for (std::size_t row = 0; row < layout.rows; begin = row_ends[row++]) {
-      const auto count = row_ends[row] - begin;
-      const auto segments = std::span(found.segments).subspan(begin, count);
-      const auto origins = std::span(found.origins).subspan(begin, count);
-      fill_ids<Out>(segments, row, batch, starts);
+      const Stretch own{begin, row_ends[row]};
+      if (own.end < found.segments.size()) {  // assemble.h asks for what it sees, and that is one row
+        const auto& next = found.segments[own.end];
+        prefetch(next.tokens, next.count * sizeof(std::uint32_t));
+        prefetch(next.mask, next.count);
+      }
+      fill_ids<Out>(std::span(found.segments).subspan(own.begin, own.end - own.begin), row, batch, starts);
       if (layout.weighted)
-        fill_column<Out>({Kind::spread, sizeof(float)}, segments, origins, batch.weights() + row * layout.length, layout.length,
+        fill_column<Out>({Kind::spread, sizeof(float)}, found, own, batch.weights() + row * layout.length, layout.length,
                          [](const Origin& origin) { return &origin.weight; });
       for (std::size_t number = 0; number < columns_.size(); ++number)
-        fill_column<Out>(columns_[number], segments, origins,
+        fill_column<Out>(columns_[number], found, own,
                          batch.data() + offset(layout, number) + row * layout.length * columns_[number].width, layout.length,
                          [&](const Origin& origin) { return value_of(origin, number); });
     }
@@ -190,20 +198,30 @@ class RaggedRows {
 
   // Lays the values of a row's tokens where those of its labels are. Nothing is said where there is no token to speak of: 0.
   template <typename Out, typename Data>
-  void fill_column(const TokenColumn& column, std::span<const Segment> segments, std::span<const Origin> origins, void* row,
-                   std::size_t length, const Data& data_of) const {
+  void fill_column(const TokenColumn& column, const Located& found, Stretch own, void* row, std::size_t length,
+                   const Data& data_of) const {
     const bool ahead = shape_.labels == Labels::next && !column.of_inputs;
     const bool learned = column.kind == Kind::masked || column.kind == Kind::spread;
     auto* out = static_cast<std::byte*>(row);
-    for (std::size_t i = 0; i < segments.size(); ++i) {
-      const std::size_t count = segments[i].count, end = count * column.width;
-      copy<Out>(column, segments[i], origins[i], data_of(origins[i]), ahead ? 1 : 0, out, count - ahead);
+    for (auto i = own.begin; i < own.end; ++i) {
+      const auto& origin = found.origins[i];
+      const std::size_t count = found.segments[i].count, end = count * column.width;
+      if (i + 1 < found.origins.size()) ask_for(column, found.origins[i + 1], data_of, found.segments[i + 1].count);
+      copy<Out>(column, found.segments[i], origin, data_of(origin), ahead ? 1 : 0, out, count - ahead);
       if (ahead) std::memset(out + end - column.width, 0, column.width);
       else if (learned) std::memset(out, 0, column.width);  // nothing predicts the first
       out += end;
       length -= count;
     }
     std::memset(out, 0, length * column.width);
+  }
+
+  // Whatever comes next lies elsewhere: in another rollout, often in another block.
+  template <typename Data>
+  static void ask_for(const TokenColumn& column, const Origin& next, const Data& data_of, std::size_t count) {
+    if (column.kind == Kind::spread) return;
+    const auto width = column.kind == Kind::widened ? sizeof(std::uint32_t) : column.width;
+    prefetch(static_cast<const std::byte*>(static_cast<const void*>(data_of(next))) + next.start * width, count * width);
   }
 
   // A column of a block; of one that is spread, the value of the rollout.

@@ -539,14 +539,14 @@ class RolloutRows:
     Blocks of rollouts -> rows of a batch, with a column for all that is said of tokens.
     """
 
-    def __init__(self, blocks: Sequence[tuple[NDArray[numpy.int64], NDArray[numpy.uint32], NDArray[numpy.uint8], Sequence[NDArray[Any]]]], columns: Sequence[tuple[str, int, bool]], labels: str, pad_id: int, id_bytes: int, packed: bool) -> None:
+    def __init__(self, blocks: Sequence[tuple[NDArray[numpy.int64], NDArray[numpy.uint32], NDArray[numpy.uint8], Sequence[NDArray[Any]]]], columns: Sequence[tuple[str, bool]], labels: str, pad_id: int, id_bytes: int, packed: bool) -> None:
         """
-        Blocks are (ends, token ids, mask, columns); columns (kind, bytes of a token, whether beside the inputs).
+        Blocks are (ends, token ids, mask, columns); columns (kind, whether beside the inputs).
         """
 
-    def batch(self, buffers: Buffers, blocks: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], rows: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], row_ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: int, weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Batch, list[NDArray[numpy.uint8]]] | None:
+    def batch(self, buffers: Buffers, blocks: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], rows: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], row_ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: int, weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Batch, list[NDArray[Any]]] | None:
         """
-        A batch of rollouts, those of row r up to row_ends[r], and the bytes of its columns; None where the budget has no room.
+        A batch of rollouts, those of row r up to row_ends[r], and its columns; None where the budget has no room.
         """
 
 def hash_stretches(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], hashes: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:

@@ -205,7 +205,7 @@ def test_a_batch_of_nothing_is_a_row_of_padding_that_a_model_can_see(framework: 
     assert batch.metadata["rollout_id"] == []
     assert not any(array(batch.metadata[name]).any() for name in batch.columns.tokens)
     merged = TrainingBatch.merge([step.batch([0], length=64), step.batch([], length=64)]).validate()
-    assert merged.metadata["rollout_id"] == [step.column("rollout_id")[0]]
+    assert merged.metadata["rollout_id"] == step.column("rollout_id")[:1].tolist()
     first, second = merged.split(2)
     assert (first.metadata["filler"], second.metadata["filler"]) == ([False], [True])
     assert first.metadata["tokens"] == step.lengths[0] == merged.metadata["tokens"]

@@ -25,6 +25,7 @@ from millstream.rollouts import RolloutBlock
 from millstream.tensors import backend
 
 Numbers = npt.NDArray[np.int64]
+NOTHING = np.empty(0, np.int64)
 MeanOf = Literal["token", "sequence", "rollout"]
 """Of which means a loss is the mean: of all tokens; of rows, each a mean of its own tokens; of rollouts, which may have
 several rows."""
@@ -70,7 +71,7 @@ class RolloutRows:
     >>> batch = RolloutRows([block]).step([(0, 0), (0, 1)]).batch([0, 1])
     >>> batch.labels.tolist()
     [[6, -100, -100], [8, 9, -100]]
-    >>> batch.metadata["advantages"].tolist(), batch.metadata["rewards"], batch.metadata["num_loss_tokens"]
+    >>> batch.metadata["advantages"].tolist(), batch.metadata["reward"], batch.metadata["num_loss_tokens"]
     ([[0.5, 0.0, 0.0], [-0.5, -0.5, 0.0]], [1.0, 0.0], 3)
 
     Args:
@@ -87,7 +88,7 @@ class RolloutRows:
         self.format = format or RolloutFormat()
         self.backend = backend(self.format.framework)
         self.buffers = buffers or RowBuffers()
-        self.tokens = token_columns(self.blocks, self.backend.ID_BYTES)
+        self.tokens = token_columns(self.blocks)
         self.samples = sample_columns(self.blocks)
         self.columns = Columns(tuple(each.name for each in self.tokens), (*self.samples, "rollout_loss_tokens"))
         self.native = self._native()
@@ -102,7 +103,7 @@ class RolloutRows:
             )
             for block in self.blocks
         ]
-        kinds = [(column.kind, column.width, column.of_inputs) for column in self.tokens]
+        kinds = [(column.kind, column.of_inputs) for column in self.tokens]
         shape = (self.format.labels, self.format.pad_id, self.backend.ID_BYTES, self.format.packed)
         try:
             return _core.RolloutRows(blocks, kinds, *shape)
@@ -110,14 +111,24 @@ class RolloutRows:
             raise BatchError(f"these rollouts cannot be put into rows: {error}") from None
 
     @cached_property
-    def targets(self) -> list[Numbers]:
-        """Tokens of each rollout of each block that are learned; the first is not: nothing predicts it."""
-        found = []
+    def starts(self) -> Numbers:
+        """Where the rollouts of each block begin among those of all blocks; and how many there are."""
+        return np.cumsum([0, *(len(block) for block in self.blocks)])
+
+    @cached_property
+    def lengths(self) -> Numbers:
+        """Tokens of all rollouts, those of all blocks end to end."""
+        return np.concatenate([NOTHING, *(block.lengths for block in self.blocks)])
+
+    @cached_property
+    def targets(self) -> Numbers:
+        """Tokens of all rollouts that are learned; the first is not: nothing predicts it."""
+        found = [NOTHING]
         for block in self.blocks:
-            mask = np.asarray(block["loss_mask"], np.bool_)
-            learned = np.add.reduceat(mask, block.starts, dtype=np.int64) if len(block) else np.empty(0, np.int64)
-            found.append(learned - mask[block.starts])
-        return found
+            if len(block):
+                mask = np.asarray(block["loss_mask"], np.bool_)
+                found.append(np.add.reduceat(mask, block.starts, dtype=np.int64) - mask[block.starts])
+        return np.concatenate(found)
 
     def step(
         self,
@@ -134,12 +145,11 @@ class RolloutRows:
             facts: What the metadata of its batches says besides, as the number of the step.
         """
         each = np.asarray(places, np.int64).reshape(-1, 2)
-        sizes = np.array([len(block) for block in self.blocks], np.int64)
-        known = (each[:, 0] >= 0) & (each[:, 0] < len(sizes)) & (each[:, 1] >= 0)
-        known[known] = each[known, 1] < sizes[each[known, 0]]
+        known = (each[:, 0] >= 0) & (each[:, 0] < len(self.blocks)) & (each[:, 1] >= 0)
+        known[known] = each[known, 1] < np.diff(self.starts)[each[known, 0]]
         if not known.all():
             block, row = each[int(known.argmin())]
-            raise BatchError(f"there is no rollout {row} in block {block}", hint=f"there are {len(sizes)} blocks")
+            raise BatchError(f"there is no rollout {row} in block {block}", hint=f"there are {len(self.blocks)} blocks")
         return RolloutStep(self, each, mean_of, dict(facts or {}))
 
 
@@ -153,18 +163,27 @@ class RolloutStep:
     facts: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
+    def _numbers(self) -> Numbers:
+        """Where each rollout is among those of all blocks."""
+        return self.rows.starts[self.places[:, 0]] + self.places[:, 1]
+
+    @cached_property
+    def _blocks_and_rows(self) -> npt.NDArray[np.uint64]:
+        return np.ascontiguousarray(self.places.T, np.uint64)
+
+    @cached_property
     def lengths(self) -> Numbers:
         """Tokens of each rollout: what a `StepPlan` is made of."""
-        return self._gathered([block.lengths for block in self.rows.blocks], np.int64)
+        return self.rows.lengths[self._numbers]
 
-    def column(self, name: str) -> list[Any]:
+    def column(self, name: str) -> npt.NDArray[Any]:
         """A column with one value per rollout, as the metadata of batches has it."""
-        return self.rows.samples[name].values(self.places.tolist())
+        return self.rows.samples[name][self._numbers]
 
     @cached_property
     def targets(self) -> Numbers:
         """Tokens of each row that are learned."""
-        return self._gathered(self.rows.targets, np.int64)
+        return self.rows.targets[self._numbers]
 
     @cached_property
     def rollout_targets(self) -> Numbers:
@@ -176,22 +195,23 @@ class RolloutStep:
     @cached_property
     def weights(self) -> npt.NDArray[np.float64]:
         """What each learned token of a row weighs in the loss."""
-        weights = np.ones(len(self.places))
-        if "weight" in self.rows.samples:
-            weights = self._gathered(self.rows.samples["weight"].blocks, np.float64)
+        weights = self.column("weight") if "weight" in self.rows.samples else np.ones(len(self.places))
         if self.mean_of == "token":
             return weights
         return weights / np.maximum(1, self.targets if self.mean_of == "sequence" else self.rollout_targets)
 
     @cached_property
+    def _all_weigh_1(self) -> bool:
+        return bool((self.weights == 1).all())
+
+    @cached_property
     def totals(self) -> dict[str, Any]:
         """What every batch of the step says of all of it; rows and rollouts without a learned token do not count."""
         learned = self.targets > 0
-        ids = self.column("rollout_id")
         return {
             "num_loss_tokens": int(self.targets.sum()),
             "num_sequences": int(learned.sum()),
-            "num_rollouts": len({ids[row] for row in np.flatnonzero(learned)}),
+            "num_rollouts": len(set(self.column("rollout_id")[learned])),
             "loss_denominator": float((self.weights * self.targets).sum()),
         }
 
@@ -204,34 +224,40 @@ class RolloutStep:
             length: Tokens of a row; by default as many as the longest needs, padded to a multiple.
         """
         chosen = np.asarray(rows, np.int64)
-        if len(chosen) and not 0 <= chosen.min() <= chosen.max() < len(self.places):
+        if len(chosen) and chosen.view(np.uint64).max() >= len(self.places):  # negative ones are very large
             raise BatchError(f"the step has rollouts 0 to {len(self.places) - 1}, not {chosen.min()} or {chosen.max()}")
         ends = self._row_ends(len(chosen), row_ends)
-        counts = np.diff(ends, prepend=0)
         if length is None:
-            filled = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.lengths[chosen])])
             unit = self.rows.format.pad_to_multiple_of
-            length = -(-max(1, int(np.diff(filled[ends], prepend=0).max(initial=0))) // unit) * unit
+            length = -(-max(1, self._longest(chosen, ends)) // unit) * unit
         native, columns = self._made(chosen, ends, length)
-        return self._delivered(native, columns, chosen, counts)
+        return self._delivered(native, columns, chosen, ends)
 
     def _row_ends(self, rollouts: int, row_ends: Integers | None) -> Numbers:
-        if row_ends is not None and not self.rows.format.packed:
+        if row_ends is None:
+            one_row = self.rows.format.packed or rollouts == 0
+            return np.array([rollouts], np.int64) if one_row else np.arange(1, rollouts + 1)
+        if not self.rows.format.packed:
             raise BatchError("rows of one rollout each have no ends to choose", hint="pass packed=True")
-        if row_ends is not None:
-            ends = np.asarray(row_ends, np.int64)
-            if len(ends) == 0 or ends[-1] != rollouts or np.diff(ends, prepend=0).min() < 0:
-                raise BatchError(f"rows that end at {ends.tolist()} do not hold {rollouts} rollouts, each once")
-            return ends
-        one_row = self.rows.format.packed or rollouts == 0
-        return np.array([rollouts]) if one_row else np.arange(1, rollouts + 1)
+        ends = np.asarray(row_ends, np.int64)
+        if len(ends) == 0 or ends[-1] != rollouts or np.diff(ends, prepend=0).min() < 0:
+            raise BatchError(f"rows that end at {ends.tolist()} do not hold {rollouts} rollouts, each once")
+        return ends
 
-    def _made(self, chosen: Numbers, ends: Numbers, length: int) -> tuple[_core.Batch, list[npt.NDArray[np.uint8]]]:
-        blocks, rows = np.ascontiguousarray(self.places[chosen].T, np.uint64)
-        weights = None if (self.weights == 1).all() else np.ascontiguousarray(self.weights[chosen])
+    def _longest(self, chosen: Numbers, ends: Numbers) -> int:
+        lengths = self.lengths[chosen]
+        if len(ends) == 1:
+            return int(lengths.sum())
+        if not self.rows.format.packed:
+            return int(lengths.max())
+        return int(np.diff(np.concatenate([[0], np.cumsum(lengths)])[ends], prepend=0).max())
+
+    def _made(self, chosen: Numbers, ends: Numbers, length: int) -> tuple[_core.Batch, list[npt.NDArray[Any]]]:
+        blocks, rows = self._blocks_and_rows
+        weights = None if self._all_weigh_1 else self.weights[chosen]
         try:
             made = self.rows.native.batch(
-                self.rows.buffers.native, blocks, rows, ends.astype(np.uint64), length, weights
+                self.rows.buffers.native, blocks[chosen], rows[chosen], ends.view(np.uint64), length, weights
             )
         except ValueError as error:
             raise BatchError(f"these rollouts do not fit into rows of {length} tokens: {error}") from None
@@ -243,47 +269,38 @@ class RolloutStep:
         return made
 
     def _delivered(
-        self, native: _core.Batch, columns: list[npt.NDArray[np.uint8]], chosen: Numbers, counts: Numbers
+        self, native: _core.Batch, columns: list[npt.NDArray[Any]], chosen: Numbers, ends: Numbers
     ) -> TrainingBatch:
         share, maker = self.rows.backend.share, self.rows
         inputs, labels = native.inputs_and_labels
-        filler, places = len(chosen) == 0, self.places[chosen].tolist()
+        filler, numbers = len(chosen) == 0, self._numbers[chosen]
         metadata: dict[str, Any] = {
             "epoch": 0,
             "step": 0,
-            "rows": 0 if filler else len(counts),
+            "rows": 0 if filler else len(ends),
             "sequence_length": native.length,
             "tokens": native.facts[4],
             **self.facts,
             **self.totals,
-            "filler": [filler] * len(counts),
-            **{name: column.values(places) for name, column in maker.samples.items()},
+            "filler": [filler] * len(ends),
+            **{name: column[numbers].tolist() for name, column in maker.samples.items()},
             "rollout_loss_tokens": self.rollout_targets[chosen].tolist(),
         }
         for column, data in zip(maker.tokens, columns, strict=True):
-            metadata[column.name] = share(column.shaped(data, inputs.shape))
-        # A model that sees none of a row's tokens may say NaN.
-        lengths = np.full(len(counts), native.length, np.int32) if filler else native.lengths
+            metadata[column.name] = share(data)
         batch = TrainingBatch(
             share(inputs),
             share(labels),
             framework=maker.backend.NAME,
-            lengths=lengths,
             loss_weights=None if native.weights is None else share(native.weights),
             metadata=metadata,
             columns=maker.columns,
             native=native,
         )
+        if filler:  # a model that sees none of a row's tokens may say NaN
+            batch._lengths = np.full(len(ends), native.length, np.int32)
         if maker.format.packed:
             batch.position_ids, batch.cu_seqlens = share(native.column(2)), share(native.segment_starts)
             batch.max_seqlen = native.facts[6]
-            metadata["segments"] = counts.tolist()
+            metadata["segments"] = [len(chosen)] if len(ends) == 1 else np.diff(ends, prepend=0).tolist()
         return batch
-
-    def _gathered(self, columns: Sequence[npt.NDArray[Any]], dtype: Any) -> npt.NDArray[Any]:
-        """The values of the step's rollouts in a column that every block has."""
-        values = np.empty(len(self.places), dtype)
-        for number, column in enumerate(columns):
-            here = self.places[:, 0] == number
-            values[here] = column[self.places[here, 1]]
-        return values

@@ -47,12 +47,32 @@ class StepPlan:
             equal_sizes: No rank gets two rows more than another (two groups more, where groups are kept).
             multiple: Each rank has a multiple of so many micro-batches, as stages of a pipeline want.
         """
+        balanced = cost or (rule.cost if rule else CostModel())
+        shares = cls.share(lengths, ranks=ranks, cost=balanced, groups=groups, equal_sizes=equal_sizes)
+        return cls.cut(shares, lengths, rule=rule, multiple=multiple)
+
+    @staticmethod
+    def share(
+        lengths: Integers,
+        *,
+        ranks: int,
+        cost: CostModel,
+        groups: Sequence[Hashable] | None = None,
+        equal_sizes: bool = False,
+    ) -> list[Numbers]:
+        """Deal rows out to ranks so that each has about as much to do; gives the rows of each, in rising order."""
         each = np.asarray(lengths, np.int64)
-        costs = (cost or (rule.cost if rule else CostModel())).of(each)
         units = np.arange(len(each)) if groups is None else _numbered(groups, len(each))
         unit_costs = np.zeros(int(units.max(initial=-1)) + 1, np.int64)
-        np.add.at(unit_costs, units, costs)
-        shares = members(partition(unit_costs, ranks, equal_sizes=equal_sizes)[units], ranks)
+        np.add.at(unit_costs, units, cost.of(each))
+        return members(partition(unit_costs, ranks, equal_sizes=equal_sizes)[units], ranks)
+
+    @classmethod
+    def cut(
+        cls, shares: Sequence[Numbers], lengths: Integers, *, rule: MicroBatchRule | None, multiple: int = 1
+    ) -> StepPlan:
+        """Cut the rows of each rank into micro-batches, as many on each."""
+        each = np.asarray(lengths, np.int64)
         if rule is None:
             return cls(tuple((share,) for share in shares))
         rule.check(each)
