@@ -209,7 +209,7 @@ def test_a_batch_of_nothing_is_a_row_of_padding_that_a_model_can_see(framework: 
     first, second = merged.split(2)
     assert (first.metadata["filler"], second.metadata["filler"]) == ([False], [True])
     assert first.metadata["tokens"] == step.lengths[0] == merged.metadata["tokens"]
-    assert second.metadata["rewards"] == []
+    assert second.metadata["reward"] == []
 
 
 # Batches that are cut, joined, moved, copied
@@ -269,7 +269,7 @@ def test_tensors_share_the_buffer_and_bring_it_back() -> None:
     del kept
     assert step.batch([0, 1, 2]).input_ids.data_ptr() == at
     assert buffers.used_bytes == 2 * used
-    assert isinstance(batch.metadata["rewards"][0], float)
+    assert isinstance(batch.metadata["reward"][0], float)
     assert torch.is_tensor(step.batch([1]).metadata["values"])
 
 
