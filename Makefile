@@ -11,7 +11,7 @@ STRICT ?= OFF
 PROJECT := import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/core/*) $(wildcard csrc/bind/*)
 
-.PHONY: help demo test check format lint types layers stub native strict san fuzz coverage docs bench oracles build clean
+.PHONY: help demo test services check format lint types layers stub native strict san fuzz coverage docs bench oracles build clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -20,10 +20,13 @@ demo: $(VENV)/demo.stamp  ## Train a small model on the standard library's own t
 	$(BIN)/millstream demo
 
 test: $(VENV)/dev.stamp  ## Run all tests, the native ones too
-	$(MAKE) --no-print-directory native
+	$(MAKE) --no-print-directory services native
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 check: lint types layers test strict san docs  ## Everything that CI runs
+
+services:  ## Fetch the servers that tests talk to (Redis, unpacked into build/), where they are missing
+	@tests/feeds/get_redis.sh build/services
 
 lint: $(VENV)/dev.stamp  ## Look for mistakes and unformatted code
 	$(BIN)/ruff check .

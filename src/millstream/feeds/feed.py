@@ -6,9 +6,10 @@ the feed again with an older cursor receives everything behind that once more, i
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias
 
@@ -29,6 +30,24 @@ class Control:
     groups_wanted: int | None = None
     """How many more groups may be begun before the next word; None: as many as you like."""
 
+    def to_json(self) -> bytes:
+        """As it is written down for others."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Control:
+        """As it was written; what is not a word of a trainer is none.
+
+        >>> Control.from_json(Control(3, 8).to_json()), Control.from_json(b"?")
+        (Control(policy_version=3, groups_wanted=8), Control(policy_version=0, groups_wanted=None))
+        """
+        try:
+            said = json.loads(text)
+            version, wanted = int(said["policy_version"]), said["groups_wanted"]
+            return cls(version, None if wanted is None else int(wanted))
+        except (ValueError, KeyError, TypeError):
+            return cls()
+
 
 @dataclass(frozen=True)
 class Arrival:
@@ -38,6 +57,15 @@ class Arrival:
     cursor: Cursor
 
 
+def arrivals_of(blocks: Sequence[RolloutBlock], *, skipped: int, before: Cursor, behind: Cursor) -> list[Arrival]:
+    """Blocks that came as one piece, each with its place: so many `blocks` behind the piece before, or behind this one.
+
+    The first `skipped` were received earlier.
+    """
+    places = [{**before, "blocks": count} for count in range(1, len(blocks))] + [behind]
+    return [Arrival(*each) for each in zip(blocks, places, strict=False)][skipped:]
+
+
 class RolloutSource(ABC):
     """Where rollouts are put in. Putting the same rollout id twice is the same as once."""
 
@@ -45,7 +73,8 @@ class RolloutSource(ABC):
     def put(self, rollouts: Puttable) -> None:
         """Give rollouts to the trainer. What is wrong with a record is raised here, where it was made.
 
-        When it returns, small puts may still be gathered to larger ones; `flush()` waits until they are safe.
+        When it returns, small puts may still be gathered to larger ones; `flush()` waits until they are safe. When it
+        raises because a disk is full or a server is away, put the same rollouts again later.
         """
 
     @abstractmethod

@@ -1,0 +1,78 @@
+"""Which shards of a spool nobody has taken yet, and whether more may come: found by listing folders that changed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from pathlib import Path
+
+from millstream.feeds.arrivals import Shard
+from millstream.feeds.shards import END, SUFFIX, is_producer
+
+_SETTLED_NS = 2_000_000_000
+"""How long after its last change a listed folder need not be listed again: clocks of file systems are coarse, and those
+of other machines are a little off."""
+
+
+@dataclass(frozen=True)
+class _Listing:
+    changed_ns: int
+    listed_ns: int
+    names: list[str]
+    ended: bool
+
+
+class Discovery:
+    """Looks through the folders of all producers.
+
+    Args:
+        spool: The spool's folder.
+        taken: The last shard of each producer that was taken, kept up to date by the caller.
+    """
+
+    def __init__(self, spool: Path, taken: Mapping[str, str]) -> None:
+        self._spool, self._taken = spool, taken
+        self._listings: dict[str, _Listing] = {}
+
+    def taken(self) -> list[Shard]:
+        """Shards that were taken, and are still there."""
+        self._look()
+        return [
+            Shard(producer, name)
+            for producer, listing in self._listings.items()
+            for name in listing.names
+            if name <= self._taken.get(producer, "")
+        ]
+
+    def untaken(self) -> list[Shard]:
+        """Shards that came in: those of a producer in their order, all producers by turns."""
+        self._look()
+        names = [
+            [Shard(producer, name) for name in listing.names if name > self._taken.get(producer, "")]
+            for producer, listing in sorted(self._listings.items())
+        ]
+        return [shard for shard in chain.from_iterable(zip_longest(*names)) if shard is not None]
+
+    def ended(self) -> bool:
+        """Whether every producer has said that nothing more comes, and everything was taken."""
+        return not self.untaken() and bool(self._listings) and all(each.ended for each in self._listings.values())
+
+    def _look(self) -> None:
+        with os.scandir(self._spool) as entries:
+            folders = {each.name: each for each in entries if is_producer(each.name) and each.is_dir()}
+        for name in self._listings.keys() - folders.keys():
+            del self._listings[name]
+        for name, entry in folders.items():
+            changed_ns = entry.stat().st_mtime_ns
+            listing = self._listings.get(name)
+            if listing is None or listing.changed_ns != changed_ns or listing.listed_ns < changed_ns + _SETTLED_NS:
+                self._listings[name] = self._list(name, changed_ns)
+
+    def _list(self, producer: str, changed_ns: int) -> _Listing:
+        now_ns, folder = time.time_ns(), self._spool / producer
+        ended = (folder / END).exists()  # looked for first: what is listed after it is all there will be
+        names = sorted(path.stem for path in folder.iterdir() if path.suffix == SUFFIX)
+        return _Listing(changed_ns, now_ns, names, ended)

@@ -1,0 +1,160 @@
+"""Small puts -> larger pieces: what all producers have in common whose rollouts go over a disk or a wire."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from millstream.errors import ClosedError, MillstreamError
+from millstream.feeds.feed import Puttable, RolloutSource
+from millstream.rollouts import RolloutBlock
+from millstream.rollouts.parse import block_of
+
+log = logging.getLogger("millstream.feeds")
+
+
+@dataclass(frozen=True)
+class Gather:
+    """When what was put is sent: at so many bytes, so many rollouts, or after so many seconds."""
+
+    most_bytes: int = 8 << 20
+    most_rollouts: int = 4096
+    seconds: float = 1.0
+
+
+class GatheringSource(RolloutSource):
+    """A source that sends many puts at once, while the next ones are gathered. Any number of threads may put."""
+
+    def __init__(self, gather: Gather | None) -> None:
+        self._gather = gather or Gather()
+        self._lock = threading.RLock()
+        self._waiting: list[RolloutBlock] = []
+        self._rollouts = self._bytes = 0
+        self._sender = ThreadPoolExecutor(1, "millstream-put")
+        self._sending: tuple[Future[None], list[RolloutBlock]] | None = None
+        self._timer: threading.Timer | None = None
+        self._closed = False
+
+    @abstractmethod
+    def _send(self, blocks: list[RolloutBlock]) -> None:
+        """Put blocks where they are safe; together they have at most `most_bytes`, or are one rollout."""
+
+    @abstractmethod
+    def _end(self) -> None:
+        """Say that nothing more comes, and let go of what is held."""
+
+    def put(self, rollouts: Puttable) -> None:
+        """Give rollouts to the trainer; at the latest after `gather.seconds` they are on their way.
+
+        What fails on the way is kept, and the next put, flush or close tries it again and says so if it fails again.
+        """
+        block = block_of(rollouts)
+        with self._lock:
+            if self._closed:
+                raise ClosedError("this source was closed; the rollouts are not in it", hint="open another one")
+            if self._sending is not None and self._sending[0].done():
+                self._wait_for_sending()
+            for piece in pieces(block, self._gather.most_bytes):
+                self._add(piece)
+
+    def flush(self) -> None:
+        """Send what was gathered, and wait until it is safe."""
+        with self._lock:
+            self._wait_for_sending()
+            if self._waiting:
+                self._send(joined(self._waiting))
+                self._forget()
+
+    def close(self) -> None:
+        """Flush, and say that nothing more comes from here. What fails can be tried again."""
+        with self._lock:
+            if not self._closed:
+                self.flush()
+                self._end()
+                self._sender.shutdown()
+                self._closed = True
+
+    def _add(self, block: RolloutBlock) -> None:
+        size = size_of(block)
+        if self._waiting and self._bytes + size > self._gather.most_bytes:
+            self._begin_to_send()
+        self._waiting.append(block)
+        self._rollouts, self._bytes = self._rollouts + len(block), self._bytes + size
+        if self._rollouts >= self._gather.most_rollouts:
+            self._begin_to_send()
+        elif self._timer is None:
+            self._send_later()
+
+    def _begin_to_send(self) -> None:
+        self._wait_for_sending()
+        blocks = self._waiting
+        self._sending = self._sender.submit(lambda: self._send(joined(blocks))), blocks
+        self._forget()
+
+    def _wait_for_sending(self) -> None:
+        """Return when nothing is on its way; what did not arrive is tried once more, and raises if it cannot."""
+        if self._sending is None:
+            return
+        future, blocks = self._sending
+        if future.exception() is not None:
+            self._send(joined(blocks))
+        self._sending = None
+
+    def _forget(self) -> None:
+        self._waiting, self._rollouts, self._bytes = [], 0, 0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _send_later(self) -> None:
+        self._timer = threading.Timer(self._gather.seconds, self._send_old)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _send_old(self) -> None:
+        with self._lock:
+            if threading.current_thread() is not self._timer:
+                return  # sent meanwhile
+            try:
+                self.flush()
+            except MillstreamError as error:  # whoever puts, flushes or closes next hears of it, if it lasts
+                log.warning("gathered rollouts wait: %s", error.message)
+                self._send_later()
+
+
+def size_of(block: RolloutBlock) -> int:
+    """About how many bytes a block has when it is sent: versions are runs then, nearly nothing."""
+    return block.nbytes - (block["policy_version"].nbytes if "policy_version" in block else 0)
+
+
+def pieces(block: RolloutBlock, most_bytes: int) -> Iterator[RolloutBlock]:
+    """Cut a block between rollouts so that each piece has about so many bytes at most, and one rollout at least.
+
+    >>> block = RolloutBlock(np.arange(100, 900, 100), {}, {"token_ids": np.zeros(800, np.uint32)})
+    >>> [len(piece) for piece in pieces(block, 1 << 20)], [len(piece) for piece in pieces(block, 1300)]
+    ([8], [3, 3, 2])
+    """
+    size = size_of(block)
+    if size <= most_bytes:
+        if len(block):
+            yield block
+        return
+    tokens = max(1, int(block.ends[-1] * most_bytes / size))
+    start = 0
+    while start < len(block):
+        stop = max(start + 1, int(np.searchsorted(block.ends, block.starts[start] + tokens, side="right")))
+        yield block.select(np.arange(start, stop))
+        start = stop
+
+
+def joined(blocks: Sequence[RolloutBlock]) -> list[RolloutBlock]:
+    """As few blocks as may be: neighbours with the same columns of tokens become one."""
+    alike = groupby(blocks, lambda block: {name: (it.dtype, it.shape[1:]) for name, it in block.tokens.items()})
+    return [RolloutBlock.concat(list(each)) for _, each in alike]

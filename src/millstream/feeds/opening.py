@@ -1,0 +1,80 @@
+"""Where rollouts go, as one writes it down -> the two ends of a feed."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from millstream.errors import LoaderError
+from millstream.feeds.feed import Feed, RolloutSource
+from millstream.feeds.http import HttpSource
+from millstream.feeds.http_feed import HttpFeed
+from millstream.feeds.memory import MemoryFeed
+from millstream.feeds.spool import SpoolFeed, SpoolSource
+
+Where: TypeAlias = str | os.PathLike[str]
+_WAYS = {"redis": "redis", "rediss": "redis", "http": "http", "https": "http"}
+
+
+def open_feed(where: Where | Feed, **settings: Any) -> Feed:
+    """Open the trainer's end.
+
+    >>> feed = MemoryFeed()
+    >>> open_feed(feed) is feed
+    True
+
+    Args:
+        where: The folder of a spool, `redis://host:port/name`, `http://127.0.0.1:port` (with `directory=`, the spool
+            behind it), or a feed.
+        settings: Of `SpoolFeed`, `RedisFeed` or `HttpFeed`.
+    """
+    if not isinstance(where, str | os.PathLike):
+        _refuse(settings)
+        return where
+    scheme = _scheme(where)
+    if scheme == "redis":
+        from millstream.feeds.redis import RedisFeed
+
+        return RedisFeed(str(where), **settings)
+    if scheme == "http":
+        address = urlsplit(str(where))
+        return HttpFeed(host=address.hostname or "127.0.0.1", port=address.port or 0, **settings)
+    return SpoolFeed(where, **settings)
+
+
+def open_source(where: Where | RolloutSource | MemoryFeed, **settings: Any) -> RolloutSource:
+    """Open a producer's end.
+
+    >>> with open_source(MemoryFeed()) as source:
+    ...     source.control()
+    Control(policy_version=0, groups_wanted=None)
+
+    Args:
+        where: The folder of a spool, `redis://host:port/name`, `http://host:port` (with `token=`), a source, or the
+            `MemoryFeed` of this process.
+        settings: Of `SpoolSource`, `RedisSource` or `HttpSource`.
+    """
+    if not isinstance(where, str | os.PathLike):
+        _refuse(settings)
+        return where.source() if isinstance(where, MemoryFeed) else where
+    scheme = _scheme(where)
+    if scheme == "redis":
+        from millstream.feeds.redis import RedisSource
+
+        return RedisSource(str(where), **settings)
+    return HttpSource(str(where), **settings) if scheme == "http" else SpoolSource(where, **settings)
+
+
+def _scheme(where: Where) -> str:
+    scheme, separator, _ = os.fspath(where).partition("://")
+    if not separator:
+        return "folder"
+    if scheme not in _WAYS:
+        raise LoaderError(f"{where}: no feed is reached by {scheme}://", hint="a folder, redis://… or http://…")
+    return _WAYS[scheme]
+
+
+def _refuse(settings: dict[str, Any]) -> None:
+    if settings:
+        raise LoaderError(f"a feed that is open takes no settings ({', '.join(settings)})", hint="open it with them")

@@ -1,0 +1,273 @@
+"""Rollouts through a Redis stream: `XADD` by producers, `XREAD` by the trainer, `XTRIM` when a state is committed.
+
+    NAME                 the stream; an entry: producer, number, blocks of rollouts one behind the other
+    NAME:id              of this stream: a server that lost its memory has another one
+    NAME:producers       of each whether it is open
+    NAME:held            how many entries were received and are not released
+    NAME:released        the last entry that was
+    NAME:control         the trainer's word
+
+The server must not evict keys (`maxmemory-policy noeviction`, the default). What it forgets when it dies without
+persistence is lost, and counted as `begun_anew`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import suppress
+from typing import Literal
+from uuid import uuid4
+
+from millstream.errors import MillstreamError, StateError, StoreError, WaitTimeout
+from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
+from millstream.feeds.gathering import Gather, GatheringSource, log
+from millstream.feeds.redis_stream import AWAY, RedisStream
+from millstream.rollouts import RolloutBlock
+from millstream.rollouts.codec import encode, iter_blocks
+
+BEGIN = "0-0"
+MOST_BYTES = 64 << 20
+"""About how many bytes are received at once."""
+_SLICE_S = 0.25
+_ROOM_PAUSES_S = (0.005, 0.25)
+
+
+class RedisSource(GatheringSource):
+    """Where a producer puts rollouts into a Redis stream.
+
+    A piece that was sent twice because an answer was lost is received once.
+
+    Args:
+        url: `redis://host:port/name`.
+        producer: A name that no other producer has; by default a new one.
+        gather: When what was put is sent.
+        most_entries: With so many entries that nobody has received, a put waits for room.
+        timeout_s: How long it waits; None: as long as it takes.
+        patience_s: How long the server may be away.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        producer: str | None = None,
+        gather: Gather | None = None,
+        most_entries: int = 256,
+        timeout_s: float | None = None,
+        patience_s: float = 600.0,
+    ) -> None:
+        super().__init__(gather)
+        self.producer = producer or uuid4().hex
+        self.most_entries, self.timeout_s = most_entries, timeout_s
+        self._stream = RedisStream(url, patience_s)
+        self._session, self._sent = uuid4().hex[:12], 0
+        self._control = Control()
+        self._stream.ask(lambda: self._add_entries([], b"open"))
+
+    def control(self) -> Control:
+        """The trainer's latest word; the one before, while the server is away."""
+        with suppress(*AWAY):
+            self._control = Control.from_json(self._stream.client.get(self._stream.key("control")) or b"")
+        return self._control
+
+    def _send(self, blocks: list[RolloutBlock]) -> None:
+        entries = [encode(block) for block in blocks]
+        self._wait_for_room()
+        try:
+            self._stream.ask(lambda: self._add_entries(entries, b"open"))
+        finally:  # also when it failed: a number that may have arrived never stands for something else
+            self._sent += len(entries)
+
+    def _end(self) -> None:
+        self._stream.ask(lambda: self._add_entries([], b"closed"))
+        self._stream.client.close()
+
+    def _add_entries(self, entries: list[bytes], state: bytes) -> None:
+        pipeline = self._stream.commands()
+        pipeline.set(self._stream.key("id"), uuid4().hex, nx=True)
+        pipeline.hset(self._stream.key("producers"), self.producer, state)
+        for number, entry in enumerate(entries, self._sent):
+            fields = {"producer": f"{self.producer}/{self._session}", "number": number, "blocks": entry}
+            pipeline.xadd(self._stream.name, fields)
+        pipeline.execute()
+
+    def _wait_for_room(self) -> None:
+        began, pause_s = time.monotonic(), _ROOM_PAUSES_S[0]
+        while (waiting := self._stream.ask(self._unreceived)) >= self.most_entries:
+            if self.timeout_s is not None and time.monotonic() - began > self.timeout_s:
+                raise WaitTimeout(
+                    f"waited {self.timeout_s} s for room: {waiting} entries are in the stream",
+                    hint="the trainer is slower than its producers: follow `control()`, or pass a longer timeout_s",
+                )
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _ROOM_PAUSES_S[1])
+
+    def _unreceived(self) -> int:
+        pipeline = self._stream.commands()
+        entries, held = pipeline.xlen(self._stream.name).get(self._stream.key("held")).execute()
+        return int(entries) - int(held or 0)
+
+
+class RedisFeed:
+    """Where the trainer takes rollouts out of a Redis stream.
+
+    Args:
+        url: `redis://host:port/name`.
+        patience_s: How long the server may be away before that is an error.
+        on_bad: An entry that cannot be read is counted and left out ("skip"), or an error ("error").
+    """
+
+    def __init__(self, url: str, *, patience_s: float = 3600.0, on_bad: Literal["skip", "error"] = "skip") -> None:
+        self._stream = RedisStream(url, patience_s)
+        self._on_bad = on_bad
+        self._id: str | None = None
+        self._last, self._blocks = BEGIN, 0
+        self._held: deque[str] = deque()
+        self._numbers: dict[bytes, int] = {}
+        self._entry_bytes = 8 << 20
+        self._counts = {"received": 0, "repeated": 0, "damaged": 0, "begun_anew": 0}
+
+    @property
+    def cursor(self) -> Cursor:
+        """The last entry that was received, and of which stream."""
+        if self._id is None:
+            self._stream.ask_until(time.monotonic(), self._start)
+        return self._cursor(self._last, self._blocks)
+
+    @property
+    def ended(self) -> bool:
+        """Whether every producer has said that nothing more comes, and all of it was received."""
+        return self._stream.ask_until(time.monotonic(), self._is_ended) or False
+
+    def receive(self, timeout_s: float) -> list[Arrival]:
+        """Give the next rollouts of the stream; waits so long for something, then gives nothing."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            entries = self._stream.ask_until(deadline, lambda: self._read(deadline - time.monotonic()))
+            if entries and (arrivals := self._received(entries)):
+                return arrivals
+            if time.monotonic() >= deadline or (not entries and self.ended):
+                return []
+
+    def seek(self, cursor: Cursor) -> None:
+        """Go on behind a place where a state was saved; if the server lost its memory since, at its new beginning."""
+        self._id, self._last, self._blocks = cursor["stream"], cursor["entry"], int(cursor["blocks"])
+        self._numbers.clear()
+        self._held.clear()
+
+    def release(self, cursor: Cursor) -> None:
+        """Remove entries up to a place: its state is committed."""
+        if cursor["stream"] != self._id or cursor["entry"] == BEGIN:
+            return
+        milliseconds, number = _order(cursor["entry"])
+
+        def trim() -> None:
+            pipeline = self._stream.commands(together=True)
+            pipeline.set(self._stream.key("released"), cursor["entry"])
+            pipeline.xtrim(self._stream.name, minid=f"{milliseconds}-{number + 1}", approximate=False).execute()
+
+        self._stream.ask(trim)
+        while self._held and _order(self._held[0]) <= (milliseconds, number):
+            self._held.popleft()
+
+    def tell(self, control: Control) -> None:
+        """Tell producers what is wanted."""
+        self._stream.ask(lambda: self._stream.client.set(self._stream.key("control"), control.to_json()))
+
+    def counters(self) -> dict[str, int]:
+        """`received` rollouts; entries that were `repeated` or `damaged`; how often the server came back, and how often
+        with nothing of what it had."""
+        return {**self._counts, "reconnected": self._stream.reconnected}
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.client.close()
+
+    def _cursor(self, entry: str, blocks: int = 0) -> Cursor:
+        return {"stream": self._id, "entry": entry, "blocks": blocks}
+
+    def _is_ended(self) -> bool:
+        pipeline = self._stream.commands()
+        pipeline.hvals(self._stream.key("producers")).xread({self._stream.name: self._last}, count=1)
+        producers, further = pipeline.execute()
+        return bool(producers) and all(each == b"closed" for each in producers) and not further
+
+    def _read(self, timeout_s: float) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        """The entries behind the last; waits a little for them, so that it is noticed when there will be none."""
+        if self._id is None:
+            self._start()
+        pipeline = self._stream.commands()
+        pipeline.set(self._stream.key("id"), uuid4().hex, nx=True).get(self._stream.key("id"))
+        pipeline.set(self._stream.key("held"), len(self._held)).get(self._stream.key("released"))
+        block = max(1, int(1000 * min(timeout_s, _SLICE_S)))
+        pipeline.xread({self._stream.name: self._last}, count=max(1, MOST_BYTES // self._entry_bytes), block=block)
+        _, found, _, released, streams = pipeline.execute()
+        if not self._is_known(found.decode()):
+            return []
+        if released is not None and _order(self._last) < _order(released.decode()):
+            raise StateError(
+                f"Redis: {self._stream.name}: entries behind {self._last} were released, up to {released.decode()}",
+                hint="resume from the last committed state",
+            )
+        entries: list[tuple[bytes, dict[bytes, bytes]]] = streams[0][1] if streams else []
+        return entries
+
+    def _start(self) -> None:
+        """Begin at the oldest entry that is kept."""
+        pipeline = self._stream.commands()
+        pipeline.set(self._stream.key("id"), uuid4().hex, nx=True)
+        _, found, released = pipeline.get(self._stream.key("id")).get(self._stream.key("released")).execute()
+        self._id, self._last = found.decode(), BEGIN if released is None else released.decode()
+
+    def _is_known(self, stream: str) -> bool:
+        known = self._id == stream
+        if not known:
+            log.warning("Redis: %s is not the stream that it was; what it held is lost", self._stream.name)
+            self._counts["begun_anew"] += 1
+            self._last, self._blocks = BEGIN, 0
+            self._held.clear()
+        self._id = stream
+        return known
+
+    def _received(self, entries: list[tuple[bytes, dict[bytes, bytes]]]) -> list[Arrival]:
+        arrivals: list[Arrival] = []
+        last, skipped, numbers = self._last, self._blocks, dict(self._numbers)
+        for name, fields in entries:
+            try:
+                blocks = self._blocks_of(name, fields, numbers)
+            except StoreError:
+                if arrivals:  # they come first
+                    break
+                raise
+            before, last = self._cursor(last), name.decode()
+            arrivals += arrivals_of(blocks, skipped=skipped, before=before, behind=self._cursor(last))
+            skipped = 0
+            self._held.append(last)
+        self._entry_bytes = max(1, *(sum(map(len, fields.values())) for _, fields in entries))
+        self._counts["received"] += sum(len(arrival.block) for arrival in arrivals)
+        self._last, self._blocks, self._numbers = last, skipped, numbers
+        return arrivals
+
+    def _blocks_of(self, name: bytes, fields: dict[bytes, bytes], numbers: dict[bytes, int]) -> list[RolloutBlock]:
+        """The blocks of an entry; none if it was here before, or is none of ours. Notes its producer's number."""
+        try:
+            producer, number = fields[b"producer"], int(fields[b"number"])
+            blocks = [block for block, _ in iter_blocks(fields[b"blocks"])]
+        except (MillstreamError, KeyError, ValueError) as error:
+            said = f"Redis: {self._stream.name}: entry {name.decode()} is damaged: {error}"
+            if self._on_bad == "error":
+                raise StoreError(said, hint='on_bad="skip" counts damaged entries and goes on') from error
+            log.warning("%s; left out", said)
+            self._counts["damaged"] += 1
+            return []
+        if number <= numbers.get(producer, -1):
+            self._counts["repeated"] += 1
+            return []
+        numbers[producer] = number
+        return blocks
+
+
+def _order(entry: str) -> tuple[int, int]:
+    milliseconds, _, number = entry.partition("-")
+    return int(milliseconds), int(number or 0)

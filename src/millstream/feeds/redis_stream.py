@@ -1,0 +1,82 @@
+"""A stream on a Redis server, and the server's absence: the one place that knows redis-py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+from millstream.errors import LoaderError, MissingExtra, StoreError
+from millstream.feeds.patience import Patience
+
+try:
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+except ImportError as error:
+    raise MissingExtra.of("redis", "redis") from error
+
+Value = TypeVar("Value")
+AWAY = (
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.OutOfMemoryError,
+)
+"""What a server says that is not there, or not ready."""
+
+
+class RedisStream:
+    """A stream, for both of its ends.
+
+    Args:
+        url: `redis://host:port/name`.
+        patience_s: How long the server may be away.
+    """
+
+    def __init__(self, url: str, patience_s: float) -> None:
+        parts = urlsplit(url)
+        self.name = parts.path.strip("/")
+        if not self.name:
+            raise LoaderError(f"{url}: this names no stream", hint="redis://host:port/name")
+        self.client: Any = redis.Redis.from_url(
+            urlunsplit((parts.scheme, parts.netloc, "", parts.query, "")),
+            socket_timeout=30,
+            socket_connect_timeout=5,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+        )
+        self._patience = Patience(f"Redis at {parts.hostname}:{parts.port or 6379}", patience_s, AWAY)
+
+    @property
+    def reconnected(self) -> int:
+        """How often the server came back."""
+        return self._patience.reconnected
+
+    def key(self, of: str) -> str:
+        """The name of what is kept beside the stream."""
+        return f"{self.name}:{of}"
+
+    def commands(self, *, together: bool = False) -> Any:
+        """Commands for one journey to the server; `together`: all of them or none."""
+        return self.client.pipeline(transaction=together)
+
+    def ask(self, act: Callable[[], Value]) -> Value:
+        """Ask the server, as long as patience lasts."""
+        return self._patience.until_done(lambda: self._understood(act))
+
+    def ask_until(self, deadline: float, act: Callable[[], Value]) -> Value | None:
+        """Ask the server until a time of the monotonic clock; None: it is away, and patience still lasts."""
+        return self._patience.attempt(lambda: self._understood(act), deadline)
+
+    def _understood(self, act: Callable[[], Value]) -> Value:
+        try:
+            return act()
+        except redis.exceptions.AuthenticationError as error:
+            raise LoaderError(f"Redis: {error}", hint="redis://user:password@host:port/name") from error
+        except AWAY:
+            raise
+        except redis.exceptions.ResponseError as error:
+            raise StoreError(
+                f"Redis: {self.name}: {error}", hint="choose a name that nothing else uses on this server"
+            ) from error

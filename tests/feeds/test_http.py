@@ -1,0 +1,147 @@
+"""The endpoint: who may put what, and that an answer means that it is durable."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from feeds.transports import SMALL, numbers_of, receive_all, receive_some, record
+from millstream.errors import BusyError, LoaderError
+from millstream.feeds import Control, HttpFeed, HttpSource, SpoolFeed
+from millstream.rollouts.codec import encode
+from millstream.rollouts.parse import block_of
+
+BLOCKS = "application/octet-stream"
+ODD = json.dumps(record(0, rollout_id="odd", loss_mask=[True])).encode()
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Iterator[HttpFeed]:
+    opened = HttpFeed(tmp_path, token="secret", most_bytes=100_000)
+    yield opened
+    opened.close()
+
+
+def asked(
+    feed: HttpFeed, target: str, body: bytes = b"", kind: str = BLOCKS, token: str = "secret", method: str = "POST"
+) -> tuple[int, Any]:
+    connection = HTTPConnection(feed.url.removeprefix("http://"), timeout=10)
+    try:
+        connection.request(method, target, body, {"Authorization": f"Bearer {token}", "Content-Type": kind})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def test_json_json_lines_and_blocks_are_taken_and_durable_when_answered(feed: HttpFeed, tmp_path: Path) -> None:
+    lines = b"".join(json.dumps(record(number)).encode() + b"\n\n" for number in (1, 2))
+    for body, kind, count in (
+        (json.dumps(record(0)).encode(), "application/json", 1),
+        (lines, "application/jsonl; charset=utf-8", 2),
+        (json.dumps([record(3), record(4)]).encode(), "application/json", 2),
+        (encode(block_of([record(5)])) + encode(block_of([record(6)])), BLOCKS, 2),
+    ):
+        assert asked(feed, "/rollouts?producer=curl", body, kind) == (200, {"rollouts": count})
+    feed.close()  # nothing that was answered lies in the process alone
+    again = SpoolFeed(tmp_path)
+    assert numbers_of(receive_some(again, 7)) == list(range(7))
+    again.close()
+
+
+def test_who_does_not_know_the_token_puts_and_sees_nothing(feed: HttpFeed) -> None:
+    body = json.dumps(record(0)).encode()
+    for token in ("", "secret ", "Secret", "secre", "sécret"):
+        for method, target in (("POST", "/rollouts"), ("POST", "/open"), ("GET", "/control"), ("GET", "/nowhere")):
+            status, said = asked(feed, target, body, "application/json", token, method)
+            assert (status, "token" in said["error"]) == (401, True)
+    assert feed.receive(timeout_s=0) == []
+    with pytest.raises(LoaderError, match="token"):
+        HttpSource(feed.url, "wrong")
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "kind", "status", "said"),
+    [
+        ("/rollouts", b"x" * 100_001, BLOCKS, 413, "100001 bytes"),
+        ("/rollouts", b"nonsense", BLOCKS, 400, ""),
+        ("/rollouts", encode(block_of([record(0)]))[:-3], BLOCKS, 400, ""),
+        ("/rollouts", b"{", "application/json", 400, "JSON"),
+        ("/rollouts", b"[" * 50_000, "application/json", 400, "JSON"),
+        (
+            "/rollouts",
+            json.dumps(record(0, rollout_id="odd", loss_mask=[True])).encode(),
+            "application/json",
+            400,
+            "odd",
+        ),
+        ("/rollouts", b"", "text/plain", 415, "text/plain"),
+        ("/rollouts?producer=../etc", encode(block_of([record(0)])), BLOCKS, 400, "name of a producer"),
+        ("/rollouts?number=-1", encode(block_of([record(0)])), BLOCKS, 400, "number"),
+        ("/nowhere", b"", BLOCKS, 404, ""),
+    ],
+)
+def test_what_cannot_be_taken_is_refused_with_a_reason(
+    feed: HttpFeed, target: str, body: bytes, kind: str, status: int, said: str
+) -> None:
+    found, answer = asked(feed, target, body, kind)
+    assert found == status
+    assert said in answer["error"]
+    assert feed.receive(timeout_s=0) == []
+
+
+def test_a_request_that_breaks_off_or_has_no_length_leaves_nothing(feed: HttpFeed) -> None:
+    body = encode(block_of([record(0)]))
+    host, port = feed.url.removeprefix("http://").split(":")
+    for length in (f"Content-Length: {len(body)}\r\n", ""):
+        with socket.create_connection((host, int(port))) as client:
+            head = f"POST /rollouts HTTP/1.1\r\nAuthorization: Bearer secret\r\nContent-Type: {BLOCKS}\r\n{length}\r\n"
+            client.sendall(head.encode() + body[: len(body) // 2])
+            client.shutdown(socket.SHUT_WR)
+            assert client.recv(1000).split()[1] in (b"400", b"411")
+    assert feed.receive(timeout_s=0) == []
+
+
+def test_a_piece_that_is_sent_again_is_taken_once_also_behind_a_restart(tmp_path: Path) -> None:
+    feed = HttpFeed(tmp_path, token="secret")
+    session = asked(feed, "/open?producer=one")[1]["session"]
+    target, body = f"/rollouts?producer=one&session={session}&number=", encode(block_of([record(0)]))
+    for _ in range(2):
+        assert asked(feed, target + "0", body)[0] == 200
+    assert numbers_of(receive_some(feed, 1)) == [0]
+    assert asked(feed, target + "0", body)[0] == 200
+    feed.release(feed.cursor)
+    feed.close()
+    again = HttpFeed(tmp_path, token="secret")
+    assert asked(again, target + "0", body)[0] == 200
+    assert asked(again, target + "1", encode(block_of([record(1)])))[0] == 200
+    assert asked(again, f"/close?producer=one&session={session}")[0] == 200
+    assert numbers_of(receive_all(again)) == [1]
+    again.close()
+
+
+def test_of_two_producers_of_one_name_the_later_one_goes_on(feed: HttpFeed) -> None:
+    old = HttpSource(feed.url, "secret", producer="one", gather=SMALL)
+    with HttpSource(feed.url, "secret", producer="one") as new:
+        old.put(record(0))
+        with pytest.raises(BusyError, match="another producer of this name"):
+            old.flush()
+        new.put(record(1))
+    assert numbers_of(receive_all(feed)) == [1]
+
+
+def test_it_listens_to_this_machine_only_unless_asked(tmp_path: Path) -> None:
+    with pytest.raises(LoaderError, match="remote=True"):
+        HttpFeed(tmp_path, host="0.0.0.0")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_trainers_word_is_json(feed: HttpFeed) -> None:
+    feed.tell(Control(2, 5))
+    assert asked(feed, "/control", method="GET") == (200, {"policy_version": 2, "groups_wanted": 5})

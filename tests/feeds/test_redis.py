@@ -1,0 +1,110 @@
+"""What is particular about Redis: repeats, room, entries of others."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+
+from feeds.redis_server import RedisServer
+from feeds.transports import SMALL, numbers_of, receive_all, receive_some, record, records
+from millstream.errors import LoaderError, StoreError, WaitTimeout
+from millstream.feeds import Gather
+from millstream.feeds.redis import RedisFeed, RedisSource
+
+ONE = Gather(most_rollouts=1)
+
+
+@pytest.fixture
+def name() -> str:
+    return uuid4().hex
+
+
+@pytest.fixture
+def client(redis_server: RedisServer) -> Any:
+    return redis.Redis(port=redis_server.port)
+
+
+def test_an_entry_whose_answer_was_lost_is_sent_again_and_received_once(
+    redis_server: RedisServer, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed, source = RedisFeed(redis_server.url(name)), RedisSource(redis_server.url(name), gather=ONE)
+    pipeline, lost = redis.client.Pipeline, iter([False, True, False, True])
+    execute = pipeline.execute
+
+    def losing(self: Any) -> Any:
+        adds = any(command[0][0] == "XADD" for command in self.command_stack)
+        answer = execute(self)
+        if adds and next(lost, False):
+            raise redis.exceptions.ConnectionError("lost")
+        return answer
+
+    monkeypatch.setattr(pipeline, "execute", losing)
+    for number in range(3):
+        source.put(record(number))
+    source.close()
+    assert numbers_of(receive_all(feed)) == [0, 1, 2]
+    assert feed.counters()["repeated"] == 2
+
+
+def test_a_producer_waits_for_room_and_nothing_is_trimmed(redis_server: RedisServer, name: str, client: Any) -> None:
+    feed = RedisFeed(redis_server.url(name))
+    source = RedisSource(redis_server.url(name), gather=ONE, most_entries=3, timeout_s=0.1)
+    for number in range(4):
+        source.put(record(number))
+    with pytest.raises(WaitTimeout, match="room: 3 entries"):
+        source.flush()
+    source.timeout_s = None
+    closing = threading.Thread(target=source.close)
+    closing.start()
+    assert numbers_of(receive_some(feed, 4)) == [0, 1, 2, 3]  # what was received makes room, though it is kept
+    closing.join()
+    assert client.xlen(name) == 4
+    feed.release(feed.cursor)
+    assert client.xlen(name) == 0
+    assert feed.ended
+
+
+@pytest.mark.parametrize("fields", [{"blocks": b"nonsense", "producer": "x", "number": 0}, {"other": "thing"}])
+def test_an_entry_that_is_none_of_ours_is_counted_or_an_error(
+    fields: Any, redis_server: RedisServer, name: str, client: Any
+) -> None:
+    with RedisSource(redis_server.url(name), gather=ONE) as source:
+        source.put(record(0))
+        client.xadd(name, fields)
+        source.put(record(1))
+    feed = RedisFeed(redis_server.url(name))
+    assert numbers_of(receive_all(feed)) == [0, 1]
+    assert (feed.counters()["damaged"], feed.counters()["repeated"]) == (1, 0)
+    strict = RedisFeed(redis_server.url(name), on_bad="error")
+    assert numbers_of(strict.receive(timeout_s=1)) == [0]
+    for _ in range(2):
+        with pytest.raises(StoreError, match="entry"):
+            strict.receive(timeout_s=1)
+
+
+def test_entries_are_not_too_large(redis_server: RedisServer, name: str, client: Any) -> None:
+    with RedisSource(redis_server.url(name), gather=Gather(most_bytes=1000, seconds=60)) as source:
+        source.put(records(range(100)))
+        for number in range(100, 200):
+            source.put(record(number))
+    sizes = [len(fields[b"blocks"]) for _, fields in client.xrange(name)]
+    assert len(sizes) > 5
+    assert max(sizes) <= 4000  # a thousand of columns, and names and gaps
+    feed = RedisFeed(redis_server.url(name))
+    assert numbers_of(receive_all(feed)) == list(range(200))
+
+
+def test_a_name_that_means_something_else_is_said(redis_server: RedisServer, name: str, client: Any) -> None:
+    client.set(name, "a word")
+    source = RedisSource(redis_server.url(name), gather=SMALL)
+    source.put(record(0))
+    with pytest.raises(StoreError, match=r"WRONGTYPE(.|\n)*choose a name"):
+        source.flush()
+    client.delete(name)
+    source.close()
+    with pytest.raises(LoaderError, match="names no stream"):
+        RedisFeed("redis://127.0.0.1:1")
