@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -11,9 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.admission.groups import Group
-from millstream.admission.identity import Drop, Name
+from millstream.admission.identity import (
+    Drop,
+    Name,
+    drop_from_json,
+    drop_to_json,
+    is_baseline,
+    name_from_json,
+    name_to_json,
+)
 from millstream.admission.rules import AdmissionRules
 from millstream.admission.staleness import mask_stale
+from millstream.errors import StateError
 from millstream.rollouts import Id, RolloutBlock
 from millstream.rollouts.columns import ROW_COLUMNS
 
@@ -37,6 +46,46 @@ class Cut:
     """What was dropped since the last cut, and why."""
     stale_masked: int
     """Tokens whose loss was taken away, since they are too old."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the block, as plain JSON."""
+        return {
+            "step": self.step,
+            "policy_version": self.policy_version,
+            "group_ids": list(self.group_ids),
+            "group_ends": list(self.group_ends),
+            "replayed": list(self.replayed),
+            "names": [[name_to_json(name) for name in names] for names in self.names],
+            "drops": [drop_to_json(drop) for drop in self.drops],
+            "stale_masked": self.stale_masked,
+        }
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any], block: RolloutBlock) -> Cut:
+        """Read it back; nothing in a file is trusted."""
+        try:
+            cut = cls(
+                saved["step"],
+                saved["policy_version"],
+                block,
+                tuple(saved["group_ids"]),
+                tuple(saved["group_ends"]),
+                tuple(saved["replayed"]),
+                tuple(tuple(map(name_from_json, names)) for names in saved["names"]),
+                tuple(map(drop_from_json, saved["drops"])),
+                saved["stale_masked"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"a rollout batch cannot be read: {error!r}", hint="take an older state") from None
+        if len({len(each) for each in (cut.group_ids, cut.group_ends, cut.replayed, cut.names)}) != 1:
+            raise StateError("a rollout batch does not say the same of all its groups", hint="take an older state")
+        return cut
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """Tokens of each rollout of the block; 0 for those that are only compared with."""
+        lengths = enumerate(self.block.lengths.tolist())
+        return tuple(0 if is_baseline(self.block, row) else length for row, length in lengths)
 
     @classmethod
     def of(

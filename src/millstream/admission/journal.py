@@ -48,18 +48,22 @@ class Entry:
     policy_version: int
     groups: tuple[RecordedGroup, ...]
     drops: tuple[Drop, ...]
+    tokens: tuple[int, ...]
+    """Of each rollout, those that came again too; 0 for those that are only compared with."""
 
     @classmethod
     def of(cls, cut: Cut) -> Entry:
         """What is written down of a cut."""
         groups = zip(cut.group_ids, cut.replayed, cut.names, strict=True)
-        return cls(cut.step, cut.policy_version, tuple(RecordedGroup(*each) for each in groups), cut.drops)
+        recorded = tuple(RecordedGroup(*each) for each in groups)
+        return cls(cut.step, cut.policy_version, recorded, cut.drops, cut.tokens)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
         groups = [[group.id, group.replayed, [name_to_json(name) for name in group.names]] for group in self.groups]
         drops = [drop_to_json(drop) for drop in self.drops]
-        return {"step": self.step, "policy_version": self.policy_version, "groups": groups, "drops": drops}
+        place = {"step": self.step, "policy_version": self.policy_version}
+        return {**place, "groups": groups, "tokens": list(self.tokens), "drops": drops}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Entry:
@@ -68,7 +72,8 @@ class Entry:
             RecordedGroup(group, replayed, tuple(map(name_from_json, names)))
             for group, replayed, names in saved["groups"]
         )
-        return cls(saved["step"], saved["policy_version"], groups, tuple(map(drop_from_json, saved["drops"])))
+        drops = tuple(map(drop_from_json, saved["drops"]))
+        return cls(saved["step"], saved["policy_version"], groups, drops, tuple(map(int, saved["tokens"])))
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ class TrainingBatch(AnswerFields):
             raise BatchError(f"a batch is split into at least 1 part, not {parts}")
         samples = int(self._tensor("input_ids").shape[0]) // self.unit
         bounds = [part * (samples // parts) + min(part, samples % parts) for part in range(parts + 1)]
-        return [self._rows(start * self.unit, stop * self.unit) for start, stop in pairwise(bounds)]
+        return [self.rows_between(start * self.unit, stop * self.unit) for start, stop in pairwise(bounds)]
 
     @classmethod
     def merge(cls, batches: Iterable[TrainingBatch]) -> TrainingBatch:
@@ -282,7 +282,12 @@ class TrainingBatch(AnswerFields):
             columns=self.columns,
         )
 
-    def _rows(self, start: int, stop: int) -> TrainingBatch:
+    def rows_between(self, start: int, stop: int) -> TrainingBatch:
+        """Some neighbouring rows; tensors are views.
+
+        >>> TrainingBatch.empty(5, 2).rows_between(1, 3).metadata["rows"]
+        2
+        """
         length = int(self.input_ids.shape[1])
         starts, longest = None, None
         if self.cu_seqlens is not None:
@@ -313,7 +318,7 @@ class TrainingBatch(AnswerFields):
             },
             columns=self.columns,
         )
-        part.kl = self.kl and self.kl._rows(start, stop)
+        part.kl = self.kl and self.kl.rows_between(start, stop)
         return part
 
     def _numpy(self, name: str) -> npt.NDArray[Any]:

@@ -125,10 +125,10 @@ def balancer(balance: str | Balancer) -> Balancer:
 def _gathered(batch: TrainingBatch, rows: Sequence[int]) -> TrainingBatch:
     """Give these rows, or pairs of rows: a view of neighbours, else a copy."""
     runs = [[row for _, row in run] for _, run in groupby(enumerate(rows), lambda each: each[1] - each[0])]
-    pieces = [batch._rows(run[0] * batch.unit, (run[-1] + 1) * batch.unit) for run in runs]
+    pieces = [batch.rows_between(run[0] * batch.unit, (run[-1] + 1) * batch.unit) for run in runs]
     if len(pieces) > 1:
         return TrainingBatch.merge(pieces)
-    return pieces[0] if pieces else batch._rows(0, 0)
+    return pieces[0] if pieces else batch.rows_between(0, 0)
 
 
 def _view(batch: TrainingBatch) -> TrainingBatch:

@@ -23,7 +23,7 @@ from millstream.store.journal import Lock
 SUFFIX = ".rollouts"
 END = "end"
 DAMAGED = "damaged"
-_SESSION = "session"
+SESSION = "session"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FULL = "free some space; nothing of this was written, put the same rollouts again"
 
@@ -120,7 +120,7 @@ class ProducerFolder:
         for left in self.path.glob("*.tmp"):
             disk.remove(left)
         if session is None:
-            disk.publish(self.path / _SESSION, str(self._sessions() + 1).encode())
+            disk.publish(self.path / SESSION, str(self._sessions() + 1).encode())
         self.session = self._sessions()
         self.expect(session)
         self.next_number = 0
@@ -129,12 +129,12 @@ class ProducerFolder:
 
     def _sessions(self) -> int:
         try:
-            return int((self.path / _SESSION).read_bytes())
+            return int((self.path / SESSION).read_bytes())
         except FileNotFoundError:
             return 0
         except ValueError:
             raise StoreError(
-                f"{self.path / _SESSION}: this is not the number of a session", hint="choose another name"
+                f"{self.path / SESSION}: this is not the number of a session", hint="choose another name"
             ) from None
 
     def _write(self, path: Path, parts: Sequence[disk.Bytes]) -> None:

@@ -20,7 +20,7 @@ from millstream.feeds.arrivals import ArrivalLog, ArrivalWriter, Shard
 from millstream.feeds.discovery import Discovery
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
 from millstream.feeds.gathering import Gather, GatheringSource
-from millstream.feeds.shards import DAMAGED, SUFFIX, ProducerFolder
+from millstream.feeds.shards import DAMAGED, SESSION, SUFFIX, ProducerFolder
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import encode_parts, iter_blocks
 from millstream.store import disk
@@ -30,6 +30,7 @@ MOST_BYTES = 64 << 20
 """How many bytes are received at once, at least one shard."""
 _PAUSES_S = (0.001, 0.2)
 _CONTROL = "control.json"
+_ARRIVALS = "arrivals.log"
 
 log = logging.getLogger("millstream.feeds")
 
@@ -111,7 +112,7 @@ class SpoolFeed:
         self._keep, self._on_bad = keep, on_bad
         disk.make_directory(self.directory)
         self._lock = None if follow else _only_consumer(self.directory / "consumer.lock")
-        path = self.directory / "arrivals.log"
+        path = self.directory / _ARRIVALS
         self._writer = None if follow else ArrivalWriter(path)
         self._log = self._writer or ArrivalLog(path)
         self._discovery = Discovery(self.directory, self._log.taken)
@@ -260,6 +261,11 @@ class SpoolFeed:
 
     def _damaged(self, shard: Shard) -> Path:
         return self.directory / DAMAGED / f"{shard.producer}-{shard.name}{SUFFIX}"
+
+
+def is_spool(path: Path) -> bool:
+    """Whether a folder is a spool: it has a consumer, or producers."""
+    return (path / _ARRIVALS).exists() or any(path.glob(f"*/{SESSION}"))
 
 
 def _only_consumer(path: Path) -> Lock:

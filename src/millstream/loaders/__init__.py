@@ -8,6 +8,7 @@ from millstream.loaders.masking import mask_tokens
 from millstream.loaders.mixed import MixedDataLoader
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.pretrain import PretrainDataLoader
+from millstream.loaders.rollout import RolloutDataLoader
 from millstream.loaders.stream_state import merge_states
 from millstream.loaders.transforms import per_row
 
@@ -16,6 +17,7 @@ __all__ = [
     "DataLoader",
     "MixedDataLoader",
     "PretrainDataLoader",
+    "RolloutDataLoader",
     "RowOrigin",
     "Span",
     "corrupt_spans",

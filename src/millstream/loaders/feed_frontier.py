@@ -16,8 +16,8 @@ from millstream.admission import (
     JournaledAdmission,
     JournalReader,
     Position,
+    sidecar,
 )
-from millstream.admission import sidecar
 from millstream.errors import LoaderError, StateError
 
 logger = logging.getLogger("millstream.loaders")

@@ -149,7 +149,7 @@ class FeedRun:
             if self._timeout_s is not None and now - began > self._timeout_s:
                 raise WaitTimeout(
                     f"no rollout batch came in {self._timeout_s:g} s: {self._decide.waiting_for()}",
-                    hint="see whether producers live; group_timeout_s lets incomplete groups go; timeout_s=None waits on",
+                    hint="see whether producers live; group_timeout_s lets incomplete groups go",
                 )
             self._receive()
         raise ClosedError("this loader was closed", hint="make a new one and load the last committed state")
@@ -178,7 +178,7 @@ class FeedRun:
     # State
 
     def restart(self) -> None:
-        """Stand at the last committed state, or at the very beginning where there is none: no feed goes further back."""
+        """Stand at the last committed state, or at the beginning where there is none: no feed goes further back."""
         if self._committed is not None:
             self.resume(self._committed)
             return

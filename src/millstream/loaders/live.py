@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from millstream.admission import AdmissionRules
 from millstream.errors import LoaderError
 from millstream.feeds import Feed, open_feed
+from millstream.feeds.spool import is_spool
 from millstream.loaders.rollout_feed import RolloutFeedDataLoader
 from millstream.loaders.rollout_settings import advantage_settings
 from millstream.loaders.rollout_task import RolloutTask
@@ -58,8 +59,10 @@ class LiveSettings:
         return cls(**own)
 
 
-def is_feed(rollout_data: Any) -> bool:
+def is_feed(rollout_data: Any, *, live: bool = False) -> bool:
     """Whether rollouts come from a feed: an object that is one, an address, or the folder of a spool.
+
+    A folder that is none yet becomes one where somebody says that it is `live`.
 
     >>> is_feed("redis://localhost:6379/rollouts"), is_feed([{"rollout_id": "a"}]), is_feed("rollouts.jsonl")
     (True, False, False)
@@ -67,7 +70,8 @@ def is_feed(rollout_data: Any) -> bool:
     if isinstance(rollout_data, str) and urlsplit(rollout_data).scheme in FEED_SCHEMES:
         return True
     if isinstance(rollout_data, str | os.PathLike):
-        return is_spool(Path(rollout_data))
+        folder = Path(rollout_data)
+        return is_spool(folder) or (live and not folder.is_file())
     return all(hasattr(rollout_data, name) for name in ("receive", "release", "cursor", "tell"))
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from millstream.advantages import AdvantageSettings
 from millstream.batches.rollouts import RolloutRows
-from millstream.stats.styled import Shown
 from millstream.errors import LoaderError
 from millstream.loaders.live import LiveSettings, feed_loader, is_feed
 from millstream.loaders.origin import RowOrigin, Span
@@ -25,6 +24,7 @@ from millstream.loaders.rollout_task import RolloutTask
 from millstream.rollouts import Id
 from millstream.rollouts.parse import OnBad
 from millstream.stats.figures import counted
+from millstream.stats.styled import Shown
 
 
 class RolloutDataLoader(RolloutLoader):
@@ -34,8 +34,9 @@ class RolloutDataLoader(RolloutLoader):
     >>> samples = [{**record, "rollout_id": i, "reward": reward} for i, reward in enumerate((1.0, 0.0))]
     >>> with RolloutDataLoader(rollout_data=samples, compute_advantages=True, framework="numpy") as loader:
     ...     batch = loader.get_batch(batch_size=2)
-    >>> sorted(zip(batch.metadata["rollout_id"], batch.metadata["advantages"][:, 0].round(3).tolist()))
-    [(0, 0.707), (1, -0.707)]
+    >>> row = batch.metadata["rollout_id"].index(0)
+    >>> [f"{advantage:.3f}" for advantage in batch.metadata["advantages"][row]]  # of the targets 8, 9 and none
+    ['0.707', '0.707', '0.000']
 
     Args:
         rollout_data: Records as dicts or dataclasses, files of them (JSON lines or arrays, Parquet, msgpack,
@@ -61,7 +62,7 @@ class RolloutDataLoader(RolloutLoader):
         bound = signature(cls.__init__).bind(cls, *given, **named)
         bound.apply_defaults()
         asked = bound.arguments
-        if not is_feed(asked["rollout_data"]):
+        if not is_feed(asked["rollout_data"], live=asked["live"] is not None):
             return super().__new__(cls)
         return feed_loader(asked.pop("rollout_data"), asked)
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from millstream.admission import AdmissionRules, Cut
 from millstream.batches.rollouts import RolloutRows
-from millstream.stats.styled import Shown
 from millstream.errors import LoaderError, UnknownLength
 from millstream.feeds import Feed
 from millstream.loaders.feed_explain import origins_of, steps_of
@@ -23,7 +22,7 @@ from millstream.loaders.rollout_shown import show_rollout
 from millstream.loaders.rollout_steps import DealtStep, dealt, expanded
 from millstream.loaders.rollout_task import RolloutTask
 from millstream.rollouts import Id
-from millstream.stats.figures import counted
+from millstream.stats.styled import Shown
 
 UNKNOWN_LENGTH = 1 << 20
 """Tokens of the longest rollout, where nobody said how long one may be."""
@@ -207,5 +206,5 @@ class RolloutFeedDataLoader(RolloutLoader):
         self._run.frontier.close()
 
     def __repr__(self) -> str:
-        done = counted(self._run.place.batch, "rollout batch", "rollout batches")
+        done = f"{self._run.place.batch:,} rollout batches"
         return f"{type(self).__name__}({type(self._run.feed).__name__}, step {self.step}, {done} done)"

@@ -9,9 +9,9 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from millstream.stats.styled import Shown, Style, Styled
 from millstream.rollouts import RolloutBlock
 from millstream.stats.figures import counted, share, visible
+from millstream.stats.styled import Shown, Style, Styled
 
 Decode: TypeAlias = Callable[[Sequence[int]], str]
 BAR = 20

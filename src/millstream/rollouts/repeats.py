@@ -87,10 +87,13 @@ def _add_extra(hashes: Hashes, column: npt.NDArray[Any]) -> None:
 
 
 class Repeats:
-    """The ids of rollouts that were seen, each with a hash of its content: some 100 bytes for each."""
+    """The ids of rollouts that were seen, each with a hash of its content: some 100 bytes for each.
+
+    An engine may give one rollout in several samples: these share its id, and differ in `sample_idx`.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[Id, int] = {}
+        self._seen: dict[tuple[Id, int], int] = {}
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -112,7 +115,8 @@ class Repeats:
         repeated: list[int] = []
         conflicts: list[int] = []
         hashes = content_hash(block).tolist()
-        for row, (name, found) in enumerate(zip(block.rows["rollout_id"].tolist(), hashes, strict=True)):
+        names = zip(block.rows["rollout_id"].tolist(), block.filled("sample_idx").tolist(), strict=True)
+        for row, (name, found) in enumerate(zip(names, hashes, strict=True)):
             known = self._seen.get(name)
             if known is None:
                 self._seen[name] = found
