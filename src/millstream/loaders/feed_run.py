@@ -136,7 +136,7 @@ class FeedRun:
             self.frontier.start()
             self._tell()
         while not self.closed:
-            now, ended = time.monotonic(), self.feed.ended
+            now, ended = time.monotonic(), not self._waiting and self.feed.ended
             cut = self._decide.cut(self.place.batch, self.policy_version, now, ended=ended)
             if cut is not None:
                 self.frontier.write(cut)

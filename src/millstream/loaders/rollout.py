@@ -186,7 +186,7 @@ class RolloutDataLoader(RolloutLoader):
         >>> record = {"group_id": "g", "token_ids": [72, 105], "loss_mask": [0, 1], "finish": "stop"}
         >>> samples = [{**record, "rollout_id": name, "reward": reward} for name, reward in (("a", 1.0), ("b", 0.0))]
         >>> RolloutDataLoader(samples, estimator="rloo").show(0)
-        ══ rollout 'a' of group 'g' (rows:1)  2 tokens, 1 trained (50.0 %)  reward 1, ended by stop
+        ══ rollout 'a' of group 'g' (rollouts:1)  2 tokens, 1 trained (50.0 %)  reward 1, ended by stop
         72 ⟦105 ⟧+1
         group 'g': 2 rollouts
         ▶ 'a'  reward        1  advantage +1.0000       2 tokens  stop    ████████████████████

@@ -87,7 +87,7 @@ def _table(block: RolloutBlock, row: int, group: Sequence[int]) -> Iterator[Styl
         score = "" if advantages is None or not sampled.any() else f"  advantage {advantages[sampled].mean():+.4f}"
         name = f"{'▶' if other == row else ' '} {block['rollout_id'][other]!r:<{width}}"
         line = f"{name}  reward {reward:>8.4g}{score}  {int(block.lengths[other]):>6,} tokens  {block.finish(other):<6}"
-        yield Styled(f"{line}  {bar}\n", "better" if reward > 0 else "worse" if reward < 0 else "plain")
+        yield Styled(f"{line}  {bar}".rstrip() + "\n", "better" if reward > 0 else "worse" if reward < 0 else "plain")
 
 
 def _ids(ids: Sequence[int]) -> str:

@@ -1,0 +1,260 @@
+"""Training from a feed: each rollout as often as was said, by rules, and exactly from the last committed state on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millstream import (
+    LoaderError,
+    RecordError,
+    RolloutDataLoader,
+    StateError,
+    TrainingBatch,
+    UnknownLength,
+    WaitTimeout,
+)
+from millstream.feeds import MemoryFeed, SpoolFeed, SpoolSource
+from rollouts.samples import random_rollouts
+
+LIVE = {"groups_per_batch": 2, "group_size": 4, "timeout_s": 20}
+
+
+def filled(groups: int = 6, *, close: bool = True, **given: Any) -> MemoryFeed:
+    feed = MemoryFeed()
+    source = feed.source()
+    for record in random_rollouts(groups=groups, **given):
+        source.put({**record, "policy_version": 0})
+    if close:
+        source.close()
+    return feed
+
+
+def spooled(path: Path, groups: int = 6, seed: int = 0) -> None:
+    with SpoolSource(path, producer=f"engine-{seed}") as source:
+        for record in random_rollouts(seed, groups=groups):
+            name = f"{seed}/{record['rollout_id']}"
+            source.put({**record, "rollout_id": name, "group_id": f"{seed}/{record['group_id']}", "policy_version": 0})
+
+
+def opened(feed: Any, **given: Any) -> Any:
+    live = {**LIVE, **given.pop("live", {})}
+    return RolloutDataLoader(feed, live=live, framework="numpy", **{"batch_size": 8, **given})
+
+
+def ids(batch: TrainingBatch) -> list[Any]:
+    found: list[Any] = batch.metadata["rollout_id"]
+    return found
+
+
+def test_every_rollout_is_trained_on_once_in_each_pass_in_another_order() -> None:
+    with opened(filled(), batch_size=4, live={"passes": 2}) as loader:
+        batches = list(loader)
+    seen = Counter(name for batch in batches for name in ids(batch))
+    assert seen == {record["rollout_id"]: 2 for record in random_rollouts(groups=6)}
+    first, second = (
+        [name for batch in batches for name in ids(batch) if batch.metadata["epoch"] == epoch] for epoch in (0, 1)
+    )
+    assert sorted(first) == sorted(second)
+    assert first != second
+
+
+def test_advantages_are_those_of_whole_groups_however_steps_are_cut() -> None:
+    with opened(filled(), batch_size=8) as whole, opened(filled(), batch_size=3) as cut:
+        found = [
+            {
+                name: row[row != 0].tolist()[:1]
+                for batch in loader
+                for name, row in zip(ids(batch), batch.metadata["advantages"], strict=True)
+            }
+            for loader in (whole, cut)
+        ]
+    assert found[0] == found[1]
+
+
+def test_a_feed_has_no_length_goes_nowhere_and_ends_when_its_producers_close_it() -> None:
+    with opened(filled(2)) as loader:
+        with pytest.raises(UnknownLength, match="no length"):
+            loader.get_num_batches()
+        with pytest.raises(LoaderError, match="cannot go"):
+            loader.seek(7)
+        loader.seek(0)
+        assert len(list(loader)) == 1
+        assert list(loader) == []
+        with pytest.raises(LoaderError, match="the feed has ended"):
+            loader.next()
+
+
+def test_who_waits_too_long_hears_what_is_missing() -> None:
+    feed = filled(1, close=False)
+    with (
+        opened(feed, live={"timeout_s": 0.1}) as loader,
+        pytest.raises(WaitTimeout, match="1 of 2 groups complete") as told,
+    ):
+        loader.next()
+    assert "producers" in str(told.value)
+
+
+def test_close_ends_the_wait_of_another_thread_within_a_second() -> None:
+    loader = opened(MemoryFeed(), live={"timeout_s": None})
+    errors: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            loader.next()
+        except LoaderError as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    time.sleep(0.2)
+    loader.close()
+    waiting.join(2)
+    assert not waiting.is_alive()
+    assert len(errors) == 1
+
+
+def test_the_policy_version_counts_rollout_batches_unless_the_trainer_says_it() -> None:
+    feed = filled(6)
+    with opened(feed) as loader:
+        loader.next()
+        assert loader.policy_version == 1
+        assert feed.source().control().policy_version == 1
+        loader.policy_version = 5
+        loader.next()
+        assert loader.policy_version == 5
+        with pytest.raises(LoaderError, match="went back"):
+            loader.policy_version = 4
+
+
+def test_what_aged_in_the_queue_is_not_trained_on() -> None:
+    with opened(filled(6), live={"max_staleness": 0}) as loader:
+        assert len(ids(loader.next())) == 8
+        with pytest.raises(LoaderError, match="has ended"):
+            loader.next()  # version 1 is trained now, and everything is of version 0
+        assert loader.losses["stale"] == 16
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3, 4])
+def test_a_state_goes_on_in_another_process_exactly_where_it_was_saved(tmp_path: Path, steps: int) -> None:
+    spooled(tmp_path / "spool")
+    how: dict[str, Any] = {"batch_size": 4, "cache_dir": tmp_path / "cache", "live": {"passes": 2}}
+    with opened(tmp_path / "spool", **how) as loader:
+        before = [ids(loader.next()) for _ in range(steps)]
+        state = loader.state_dict()
+        rest = [ids(batch) for batch in loader]
+    assert len(before + rest) == 12
+    with opened(tmp_path / "spool", **how) as again:
+        again.load_state_dict(state)
+        assert [ids(batch) for batch in again] == rest
+
+
+def test_what_was_committed_is_let_go_and_never_comes_again(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    how: dict[str, Any] = {"cache_dir": tmp_path / "cache"}
+    with opened(tmp_path / "spool", **how) as loader:
+        seen = ids(loader.next())
+        loader.state_dict()
+        state = loader.state_dict()
+        loader.commit(state)
+        assert list((tmp_path / "spool").glob("engine-0/*.rollouts")) == []  # the sidecar holds what waits
+        assert len(list((tmp_path / "cache" / "sidecars").iterdir())) == 1
+    spooled(tmp_path / "spool", seed=1)
+    with opened(tmp_path / "spool", **how) as again:
+        again.load_state_dict(state)
+        rest = [name for batch in again for name in ids(batch)]
+    assert Counter(seen + rest) == Counter(
+        f"{seed}/{record['rollout_id']}" for seed in (0, 1) for record in random_rollouts(seed, groups=6)
+    )
+
+
+def test_reset_goes_back_to_the_last_committed_state(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    with opened(tmp_path / "spool", cache_dir=tmp_path / "cache") as loader:
+        first = ids(loader.next())
+        loader.reset()
+        assert ids(loader.next()) == first
+        loader.commit(loader.state_dict())
+        second = ids(loader.next())
+        loader.reset()
+        assert ids(loader.next()) == second
+
+
+def test_without_a_place_for_what_waits_there_is_no_state() -> None:
+    with opened(filled()) as loader, pytest.raises(LoaderError, match="cache_dir"):
+        loader.state_dict()
+
+
+def test_states_of_other_loaders_are_refused(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    with opened(tmp_path / "spool", cache_dir=tmp_path / "cache") as loader:
+        state = loader.state_dict()
+        with pytest.raises(StateError, match="seed"):
+            loader.load_state_dict({**state, "seed": 5})
+        with pytest.raises(StateError, match="sidecar"):
+            loader.load_state_dict({**state, "sidecar": {"file": "admission-00.bin"}})
+        with pytest.raises(StateError):
+            loader.load_state_dict({**state, "phases": [[0, 1]]})
+    with RolloutDataLoader(random_rollouts(), framework="numpy") as fixed, pytest.raises(StateError, match="loader"):
+        fixed.load_state_dict(state)
+
+
+def test_the_journal_gives_the_same_batches_again_and_explains_every_step(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    how: dict[str, Any] = {"batch_size": 3, "cache_dir": tmp_path / "cache", "balance": "karmarkar_karp"}
+    with opened(SpoolFeed(tmp_path / "spool", keep=True), **how) as loader:
+        seen = [ids(batch) for batch in loader]
+        assert [
+            [span.file for origin in loader.explain(step) for span in origin.spans] for step in range(len(seen))
+        ] == seen
+        assert loader.steps_of(seen[4][0]) == [4]
+        loader.commit(loader.state_dict())
+    spooled(tmp_path / "spool", seed=2)  # what came later changes nothing
+    with opened(SpoolFeed(tmp_path / "other"), **how, live={"replay": True}) as again:
+        spooled(tmp_path / "other", seed=2)
+        spooled(tmp_path / "other", seed=0)
+        assert [ids(again.next()) for _ in seen] == seen
+
+
+def test_ranks_follow_the_journal_of_the_first_and_share_its_batches(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    how: dict[str, Any] = {"batch_size": 2, "cache_dir": tmp_path / "cache", "world_size": 2}
+    with opened(tmp_path / "spool", rank=0, **how) as first, opened(tmp_path / "spool", rank=1, **how) as second:
+        seen = [(ids(first.next()), ids(second.next())) for _ in range(6)]
+        state = first.state_dict()
+        with pytest.raises(StateError, match="rank 1"):
+            first.load_state_dict(second.state_dict())
+        names = Counter(name for pair in seen for half in pair for name in half)
+        assert names == Counter(f"0/{record['rollout_id']}" for record in random_rollouts(groups=6))
+        assert state["step"] == 6
+
+
+def test_groups_stay_together_where_they_are_kept() -> None:
+    with opened(filled(), batch_size=1, keep_groups=True) as loader:
+        for batch in loader:
+            assert len(set(batch.metadata["group_id"])) == 1
+            assert batch.metadata["rows"] == 4
+
+
+def test_micro_batches_of_a_feed_share_their_denominator() -> None:
+    with opened(filled(), micro_tokens=60) as loader:
+        for step in loader.iterate_micro_batches():
+            assert len({micro.metadata["loss_denominator"] for micro in step}) == 1
+            assert sum(len(ids(micro)) for micro in step) == 8
+
+
+def test_a_rollout_the_model_cannot_take_stops_the_run_with_its_name_and_nothing_is_lost(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    with opened(tmp_path / "spool", max_length=8, cache_dir=tmp_path / "cache") as loader:
+        for _ in range(2):
+            with pytest.raises(RecordError, match="at most 8"):
+                loader.next()
+        state = loader.state_dict()
+    with opened(tmp_path / "spool", cache_dir=tmp_path / "cache") as again:
+        again.load_state_dict(state)
+        assert sum(len(ids(batch)) for batch in again) == 24
