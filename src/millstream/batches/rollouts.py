@@ -18,8 +18,8 @@ import numpy.typing as npt
 from millstream import _core
 from millstream.batches.batch import TrainingBatch
 from millstream.batches.columns import Columns
-from millstream.batches.rollout_columns import sample_columns, token_columns
-from millstream.errors import BatchError, BudgetError
+from millstream.batches.rollout_columns import fitting, sample_columns, token_columns
+from millstream.errors import BatchError, BudgetError, StoreError
 from millstream.order.balance import Integers
 from millstream.rollouts import RolloutBlock
 from millstream.tensors import backend
@@ -94,17 +94,18 @@ class RolloutRows:
         self.native = self._native()
 
     def _native(self) -> _core.RolloutRows:
+        id_bytes = self.backend.ID_BYTES
         blocks = [
             (
                 np.ascontiguousarray(block.ends, np.int64),
-                np.ascontiguousarray(block["token_ids"], np.uint32),
+                fitting(np.ascontiguousarray(block["token_ids"], np.uint32), "token_ids", id_bytes),
                 np.ascontiguousarray(block["loss_mask"], np.bool_).view(np.uint8),
-                [column.of(block) for column in self.tokens],
+                [column.of(block, id_bytes) for column in self.tokens],
             )
             for block in self.blocks
         ]
         kinds = [(column.kind, column.of_inputs) for column in self.tokens]
-        shape = (self.format.labels, self.format.pad_id, self.backend.ID_BYTES, self.format.packed)
+        shape = (self.format.labels, self.format.pad_id, id_bytes, self.format.packed)
         try:
             return _core.RolloutRows(blocks, kinds, *shape)
         except ValueError as error:
@@ -261,6 +262,8 @@ class RolloutStep:
             )
         except ValueError as error:
             raise BatchError(f"these rollouts do not fit into rows of {length} tokens: {error}") from None
+        except RuntimeError as error:
+            raise StoreError(str(error), hint="restore the file, or leave it alone while rollouts are read") from None
         if made is None:
             raise BudgetError(
                 f"{self.rows.buffers.used_bytes} bytes of batches are in use, and another does not fit",
