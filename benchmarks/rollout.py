@@ -23,7 +23,8 @@ import torch
 import machine
 from engine import Finding, table
 from millstream.batches import TrainingBatch
-from millstream.batches.rollouts import Numbers, RolloutFormat, RolloutRows, RolloutStep
+from millstream.batches.rollout_loss import Numbers
+from millstream.batches.rollouts import RolloutFormat, RolloutRows, RolloutStep
 from millstream.order import CostModel, MicroBatchRule, StepPlan, partition
 from millstream.rollouts import RolloutBlock
 

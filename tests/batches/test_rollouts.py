@@ -18,7 +18,8 @@ from batches.test_batch import facts
 from laws import examples
 from loaders.samples import follows_its_hint
 from millstream import BatchError, BudgetError, StoreError, TrainingBatch
-from millstream.batches.rollouts import MeanOf, RolloutFormat, RolloutRows, RolloutStep, RowBuffers
+from millstream.batches.rollout_loss import MeanOf
+from millstream.batches.rollouts import RolloutFormat, RolloutRows, RolloutStep, RowBuffers
 from millstream.order import MicroBatchRule, StepPlan
 from millstream.rollouts import RolloutBlock
 from millstream.tensors import FRAMEWORKS
@@ -146,12 +147,12 @@ def test_scaled_losses_add_up_to_the_same_whatever_the_batches_are(
         return total
 
     rows, whole = [], 0.0
-    for (block, row), weight in zip(step.places.tolist(), step.weights.astype(np.float32), strict=True):
+    for (block, row), weight in zip(step.places.tolist(), step.loss.weights.astype(np.float32), strict=True):
         losses = np.sin(blocks[block].of(row, "values").astype(np.float64)) + 2
         learned = blocks[block].of(row, "loss_mask").copy()
         learned[0] = False
         rows.append((blocks[block]["rollout_id"][row], blocks[block]["weight"][row], losses[learned]))
-        whole += float(weight) * losses[learned].sum() / step.totals["loss_denominator"]
+        whole += float(weight) * losses[learned].sum() / step.loss.totals["loss_denominator"]
     assert loss(cut_somehow(step, rng)) == pytest.approx(whole, rel=1e-12)
     assert loss(cut_somehow(step, rng)) == pytest.approx(whole, rel=1e-12)
     assert whole == pytest.approx(mean_as_it_is_told(rows, mean_of), rel=1e-6)
@@ -170,6 +171,12 @@ def mean_as_it_is_told(rows: list[tuple[str, float, Array]], mean_of: MeanOf) ->
         sums += sum(weight * row.sum() for weight, row in own) / tokens
         weights += sum(weight * len(row) for weight, row in own) / tokens
     return float(sums / weights)
+
+
+def test_a_step_of_nothing_has_only_filler() -> None:
+    step = RolloutRows(random_blocks(0)).step([])
+    assert step.batch([]).metadata["num_rollouts"] == 0
+    assert [len(rank) for rank in StepPlan.of(step.lengths, ranks=3, rule=MicroBatchRule(8)).micro_batches] == [1] * 3
 
 
 def test_every_batch_says_what_the_whole_step_weighs() -> None:
@@ -192,7 +199,7 @@ def test_weights_are_there_where_some_weigh_other_than_1() -> None:
     step = step_of(blocks)
     batch = step.batch([0, len(blocks[0])])
     assert np.array_equal(batch.loss_weights, batch.loss_mask * np.array([[1], [2.5]], np.float32))
-    assert step.totals["loss_denominator"] == (step.weights * step.targets).sum()
+    assert step.loss.totals["loss_denominator"] == (step.loss.weights * step.loss.targets).sum()
 
 
 # Filler
@@ -343,6 +350,8 @@ def test_what_cannot_be_is_refused() -> None:
     step = step_of(blocks)
     with pytest.raises(BatchError, match="rows of 3 tokens"):
         step.batch([0], length=3)
+    with pytest.raises(BatchError, match="multiple of 0"):
+        RolloutFormat(pad_to_multiple_of=0)
     with pytest.raises(BatchError, match="no ends to choose"):
         step.batch([0], row_ends=[1])
     for place in ((2, 0), (0, 99), (-1, 0), (0, -1)):
