@@ -23,6 +23,7 @@ import torch
 import machine
 from engine import Finding, table
 from millstream.batches import TrainingBatch
+from millstream.batches.rollout_loss import Numbers
 from millstream.batches.rollouts import RolloutFormat, RolloutRows, RolloutStep
 from millstream.order import CostModel, MicroBatchRule, StepPlan, partition
 from millstream.rollouts import RolloutBlock
@@ -49,7 +50,7 @@ def columns(batch: TrainingBatch) -> list[torch.Tensor]:
     return found if batch.position_ids is None else [*found, batch.position_ids]
 
 
-def assembled(step: RolloutStep, micro_batches: list[np.ndarray]) -> float:  # type: ignore[type-arg]
+def assembled(step: RolloutStep, micro_batches: list[Numbers]) -> float:
     """Every micro-batch once, each in the buffer of the one before, as the copies are."""
     start = time.perf_counter()
     for rows in micro_batches:

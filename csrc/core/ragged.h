@@ -46,7 +46,8 @@ struct RaggedBlock {
       if (end <= last) throw std::invalid_argument("ends of rollouts do not rise: each has a token at least");
       last = end;
     }
-    if (static_cast<std::size_t>(last) != tokens.size()) throw std::invalid_argument("the last rollout does not end with the tokens");
+    if (static_cast<std::size_t>(last) != tokens.size())
+      throw std::invalid_argument("the last rollout does not end with the tokens");
   }
 };
 

@@ -56,8 +56,8 @@ Value at(const Batch& batch, std::size_t offset, std::size_t place) {
 }
 
 template <typename Id>
-void check_token(const Batch& batch, const RaggedRows& rows, const Rollouts& from, std::size_t row, double weight, std::size_t place,
-                 std::size_t i, Labels labels) {
+void check_token(const Batch& batch, const RaggedRows& rows, const Rollouts& from, std::size_t row, double weight,
+                 std::size_t place, std::size_t i, Labels labels) {
   const auto start = from.start(row), count = static_cast<std::size_t>(from.ends[row]) - start;
   const auto& layout = batch.layout();
   CHECK(at<Id>(batch, 0, place) == static_cast<Id>(from.tokens[start + i]));
@@ -141,7 +141,8 @@ void what_cannot_be_is_refused() {
   const RaggedBlock block{ends, tokens, mask.data(), {}};
   const auto with_ends = [&](const std::vector<std::int64_t>& other) { return RaggedBlock{other, tokens, mask.data(), {}}; };
   const std::vector<std::int64_t> falling{3, 2}, empty{0, 3}, beyond{2, 4}, negative{-1, 3};
-  for (const auto& wrong : {falling, empty, beyond, negative}) CHECK_THROWS(RaggedRows({}, {}, {with_ends(wrong)}), std::invalid_argument);
+  for (const auto& wrong : {falling, empty, beyond, negative})
+    CHECK_THROWS(RaggedRows({}, {}, {with_ends(wrong)}), std::invalid_argument);
   CHECK_THROWS(RaggedRows({.id_bytes = 2}, {}, {block}), std::invalid_argument);
   CHECK_THROWS(RaggedRows({}, {{Kind::masked, 8}}, {}), std::invalid_argument);
   CHECK_THROWS(RaggedRows({}, {{Kind::copied, 0}}, {}), std::invalid_argument);

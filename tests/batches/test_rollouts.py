@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +17,9 @@ from batches.rollout_samples import all_places, block_of, random_blocks
 from batches.test_batch import facts
 from laws import examples
 from loaders.samples import follows_its_hint
-from millstream import BatchError, BudgetError, TrainingBatch
-from millstream.batches.rollouts import MeanOf, RolloutFormat, RolloutRows, RolloutStep, RowBuffers
+from millstream import BatchError, BudgetError, StoreError, TrainingBatch
+from millstream.batches.rollout_loss import MeanOf
+from millstream.batches.rollouts import RolloutFormat, RolloutRows, RolloutStep, RowBuffers
 from millstream.order import MicroBatchRule, StepPlan
 from millstream.rollouts import RolloutBlock
 from millstream.tensors import FRAMEWORKS
@@ -108,9 +112,12 @@ def test_what_is_said_of_a_token_lies_where_its_label_is(
 def cut_somehow(step: RolloutStep, rng: np.random.Generator) -> list[TrainingBatch]:
     """A random partition of the step into batches, filler included, some of which are split once more."""
     ranks = int(rng.integers(1, 4))
-    rule = MicroBatchRule(int(step.lengths.max() + rng.integers(0, 60)), packed=step.rows.format.packed)
+    unit = step.rows.format.pad_to_multiple_of
+    cap = int(step.lengths.max() + unit + rng.integers(0, 60))
+    rule = MicroBatchRule(cap, packed=step.rows.format.packed, unit=unit)
     plan = StepPlan.of(step.lengths, ranks=ranks, rule=rule, multiple=int(rng.integers(1, 3)))
     batches = [step.batch(rows) for rank in plan.micro_batches for rows in rank]
+    assert max(batch.input_ids.size for batch in batches) <= cap
     return [piece for batch in batches for piece in (batch.split(2) if rng.random() < 0.3 else [batch])]
 
 
@@ -128,7 +135,7 @@ def test_scaled_losses_add_up_to_the_same_whatever_the_batches_are(
     blocks = random_blocks(seed, weights=weights, groups=2, size=3)
     for block in blocks:
         block["rollout_id"][:3] = block["rollout_id"][0]  # one rollout in several rows
-    step = step_of(blocks, mean_of, packed=packed, labels=labels)
+    step = step_of(blocks, mean_of, packed=packed, labels=labels, pad_to_multiple_of=int(seed % 3 * 4 + 1))
     rng = np.random.default_rng(seed)
 
     def loss(batches: list[TrainingBatch]) -> float:
@@ -140,12 +147,12 @@ def test_scaled_losses_add_up_to_the_same_whatever_the_batches_are(
         return total
 
     rows, whole = [], 0.0
-    for (block, row), weight in zip(step.places.tolist(), step.weights.astype(np.float32), strict=True):
+    for (block, row), weight in zip(step.places.tolist(), step.loss.weights.astype(np.float32), strict=True):
         losses = np.sin(blocks[block].of(row, "values").astype(np.float64)) + 2
         learned = blocks[block].of(row, "loss_mask").copy()
         learned[0] = False
         rows.append((blocks[block]["rollout_id"][row], blocks[block]["weight"][row], losses[learned]))
-        whole += float(weight) * losses[learned].sum() / step.totals["loss_denominator"]
+        whole += float(weight) * losses[learned].sum() / step.loss.totals["loss_denominator"]
     assert loss(cut_somehow(step, rng)) == pytest.approx(whole, rel=1e-12)
     assert loss(cut_somehow(step, rng)) == pytest.approx(whole, rel=1e-12)
     assert whole == pytest.approx(mean_as_it_is_told(rows, mean_of), rel=1e-6)
@@ -164,6 +171,12 @@ def mean_as_it_is_told(rows: list[tuple[str, float, Array]], mean_of: MeanOf) ->
         sums += sum(weight * row.sum() for weight, row in own) / tokens
         weights += sum(weight * len(row) for weight, row in own) / tokens
     return float(sums / weights)
+
+
+def test_a_step_of_nothing_has_only_filler() -> None:
+    step = RolloutRows(random_blocks(0)).step([])
+    assert step.batch([]).metadata["num_rollouts"] == 0
+    assert [len(rank) for rank in StepPlan.of(step.lengths, ranks=3, rule=MicroBatchRule(8)).micro_batches] == [1] * 3
 
 
 def test_every_batch_says_what_the_whole_step_weighs() -> None:
@@ -186,7 +199,7 @@ def test_weights_are_there_where_some_weigh_other_than_1() -> None:
     step = step_of(blocks)
     batch = step.batch([0, len(blocks[0])])
     assert np.array_equal(batch.loss_weights, batch.loss_mask * np.array([[1], [2.5]], np.float32))
-    assert step.totals["loss_denominator"] == (step.weights * step.targets).sum()
+    assert step.loss.totals["loss_denominator"] == (step.loss.weights * step.loss.targets).sum()
 
 
 # Filler
@@ -232,7 +245,7 @@ def test_columns_are_cut_joined_copied_and_moved_with_their_rows(framework: str,
     for other in FRAMEWORKS:
         assert everything(batch.to(other)) == everything(batch)
         assert type(batch.to(other).metadata["advantages"]) is type(batch.to(other).input_ids)
-    first = batch.metadata["advantages"]
+    first = batch["advantages"]
     assert (
         array(pieces[0].metadata["advantages"]).tolist() == array(first)[: array(pieces[0].input_ids).shape[0]].tolist()
     )
@@ -286,7 +299,7 @@ def test_a_budget_in_the_users_hands_is_an_error() -> None:
     assert step.batch([0, 1]).metadata["rows"] == 2
 
 
-def test_columns_may_be_read_only_and_mapped(tmp_path: Any) -> None:
+def test_columns_may_be_read_only_and_mapped(tmp_path: Path) -> None:
     blocks = random_blocks(4)
     mapped = []
     for number, block in enumerate(blocks):
@@ -298,7 +311,38 @@ def test_columns_may_be_read_only_and_mapped(tmp_path: Any) -> None:
     assert everything(step_of(mapped).batch(range(6))) == everything(step_of(blocks).batch(range(6)))
 
 
+def test_any_number_of_threads_may_make_batches() -> None:
+    step = step_of(random_blocks(6, groups=8, mean_length=200), packed=True)
+    chosen = np.array_split(np.random.default_rng(0).permutation(len(step.places)), 12)
+    expected = [everything(step.batch(rows)) for rows in chosen]
+    with ThreadPoolExecutor(4) as threads:
+        for _ in range(3):
+            assert [everything(batch) for batch in threads.map(step.batch, chosen)] == expected
+
+
+def test_a_file_that_is_cut_while_it_is_read_is_an_error(tmp_path: Path) -> None:
+    block = random_blocks(4, mean_length=3000)[0]
+    np.save(tmp_path / "values.npy", block["values"])
+    values = np.load(tmp_path / "values.npy", mmap_mode="r")
+    step = step_of([block.with_columns(values=values)])
+    step.batch([0])
+    os.truncate(tmp_path / "values.npy", 4096)
+    with pytest.raises(StoreError, match="was cut"):
+        step.batch(range(len(block)))
+
+
 # What cannot be
+
+
+def test_numbers_that_do_not_fit_are_an_error_and_not_wrapped() -> None:
+    for name in ("token_ids", "policy_version"):
+        block = random_blocks(0)[0]
+        column = block[name].copy()
+        column[3] = 2**31
+        large = block.with_columns(**{name: column})
+        RolloutRows([large], RolloutFormat(framework="torch"))
+        with pytest.raises(BatchError, match=f"{name} has a value of 2147483648"):
+            RolloutRows([large], RolloutFormat(framework="jax"))
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -306,6 +350,8 @@ def test_what_cannot_be_is_refused() -> None:
     step = step_of(blocks)
     with pytest.raises(BatchError, match="rows of 3 tokens"):
         step.batch([0], length=3)
+    with pytest.raises(BatchError, match="multiple of 0"):
+        RolloutFormat(pad_to_multiple_of=0)
     with pytest.raises(BatchError, match="no ends to choose"):
         step.batch([0], row_ends=[1])
     for place in ((2, 0), (0, 99), (-1, 0), (0, -1)):

@@ -7,6 +7,7 @@ from millstream.batches.engine import Engine, EngineSettings
 from millstream.batches.isolation import check_isolation
 from millstream.batches.pool import BatchPool, PoolStats
 from millstream.batches.queue import BatchQueue, QueueStats
+from millstream.batches.rollouts import RolloutFormat, RolloutRows, RolloutStep, RowBuffers
 from millstream.batches.topology import Topology
 
 __all__ = [
@@ -18,6 +19,10 @@ __all__ = [
     "EngineSettings",
     "PoolStats",
     "QueueStats",
+    "RolloutFormat",
+    "RolloutRows",
+    "RolloutStep",
+    "RowBuffers",
     "Topology",
     "TrainingBatch",
     "check_isolation",

@@ -148,6 +148,8 @@ class TrainingBatch(AnswerFields):
         return backend(self.framework).from_numpy(mask[:, None])
 
     def __getitem__(self, name: str) -> Any:
+        if name in self.columns.tokens:
+            return self.metadata[name]
         return getattr(self, name) if name in FIELDS else self._answer_field(name)
 
     def __contains__(self, name: object) -> bool:

@@ -40,9 +40,20 @@ class TokenColumn:
         """Whether it lies beside the inputs, whatever the labels are."""
         return self.name in _OF_INPUTS
 
-    def of(self, block: RolloutBlock) -> npt.NDArray[Any]:
+    def of(self, block: RolloutBlock, id_bytes: int) -> npt.NDArray[Any]:
         """The values of a block."""
-        return np.ascontiguousarray(block[self.name], self.dtype)
+        values = np.ascontiguousarray(block[self.name], self.dtype)
+        return fitting(values, self.name, id_bytes) if self.kind == "widened" else values
+
+
+def fitting(values: npt.NDArray[Any], name: str, id_bytes: int) -> npt.NDArray[Any]:
+    """Numbers that fit into ids of so many bytes; else an error."""
+    if id_bytes == 4 and values.max(initial=0) > np.iinfo(np.int32).max:
+        raise BatchError(
+            f"{name} has a value of {values.max()}, and integers of this framework have 32 bits",
+            hint="use framework='torch' or 'numpy'",
+        )
+    return values
 
 
 def token_columns(blocks: Sequence[RolloutBlock]) -> list[TokenColumn]:

@@ -18,17 +18,14 @@ import numpy.typing as npt
 from millstream import _core
 from millstream.batches.batch import TrainingBatch
 from millstream.batches.columns import Columns
-from millstream.batches.rollout_columns import sample_columns, token_columns
-from millstream.errors import BatchError, BudgetError
+from millstream.batches.rollout_columns import fitting, sample_columns, token_columns
+from millstream.batches.rollout_loss import MeanOf, Numbers, StepLoss
+from millstream.errors import BatchError, BudgetError, StoreError
 from millstream.order.balance import Integers
 from millstream.rollouts import RolloutBlock
 from millstream.tensors import backend
 
-Numbers = npt.NDArray[np.int64]
 NOTHING = np.empty(0, np.int64)
-MeanOf = Literal["token", "sequence", "rollout"]
-"""Of which means a loss is the mean: of all tokens; of rows, each a mean of its own tokens; of rollouts, which may have
-several rows."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,10 @@ class RolloutFormat:
     packed: bool = False
     """Whether a row holds several rollouts, isolated from each other."""
     pad_to_multiple_of: int = 1
+
+    def __post_init__(self) -> None:
+        if self.pad_to_multiple_of < 1:
+            raise BatchError(f"rows cannot be padded to a multiple of {self.pad_to_multiple_of}", hint="pass 1 or more")
 
 
 class RowBuffers:
@@ -94,17 +95,18 @@ class RolloutRows:
         self.native = self._native()
 
     def _native(self) -> _core.RolloutRows:
+        id_bytes = self.backend.ID_BYTES
         blocks = [
             (
                 np.ascontiguousarray(block.ends, np.int64),
-                np.ascontiguousarray(block["token_ids"], np.uint32),
+                fitting(np.ascontiguousarray(block["token_ids"], np.uint32), "token_ids", id_bytes),
                 np.ascontiguousarray(block["loss_mask"], np.bool_).view(np.uint8),
-                [column.of(block) for column in self.tokens],
+                [column.of(block, id_bytes) for column in self.tokens],
             )
             for block in self.blocks
         ]
         kinds = [(column.kind, column.of_inputs) for column in self.tokens]
-        shape = (self.format.labels, self.format.pad_id, self.backend.ID_BYTES, self.format.packed)
+        shape = (self.format.labels, self.format.pad_id, id_bytes, self.format.packed)
         try:
             return _core.RolloutRows(blocks, kinds, *shape)
         except ValueError as error:
@@ -181,39 +183,10 @@ class RolloutStep:
         return self.rows.samples[name][self._numbers]
 
     @cached_property
-    def targets(self) -> Numbers:
-        """Tokens of each row that are learned."""
-        return self.rows.targets[self._numbers]
-
-    @cached_property
-    def rollout_targets(self) -> Numbers:
-        """The same, of all rows of the step that have the row's rollout."""
-        numbers: dict[Any, int] = {}
-        of_rollout = np.array([numbers.setdefault(each, len(numbers)) for each in self.column("rollout_id")], np.int64)
-        return np.bincount(of_rollout, self.targets).astype(np.int64)[of_rollout]
-
-    @cached_property
-    def weights(self) -> npt.NDArray[np.float64]:
-        """What each learned token of a row weighs in the loss."""
-        weights = self.column("weight") if "weight" in self.rows.samples else np.ones(len(self.places))
-        if self.mean_of == "token":
-            return weights
-        return weights / np.maximum(1, self.targets if self.mean_of == "sequence" else self.rollout_targets)
-
-    @cached_property
-    def _all_weigh_1(self) -> bool:
-        return bool((self.weights == 1).all())
-
-    @cached_property
-    def totals(self) -> dict[str, Any]:
-        """What every batch of the step says of all of it; rows and rollouts without a learned token do not count."""
-        learned = self.targets > 0
-        return {
-            "num_loss_tokens": int(self.targets.sum()),
-            "num_sequences": int(learned.sum()),
-            "num_rollouts": len(set(self.column("rollout_id")[learned])),
-            "loss_denominator": float((self.weights * self.targets).sum()),
-        }
+    def loss(self) -> StepLoss:
+        """What its rollouts weigh in the loss."""
+        given = self.column("weight") if "weight" in self.rows.samples else np.ones(len(self.places))
+        return StepLoss(self.column("rollout_id").tolist(), self.rows.targets[self._numbers], given, self.mean_of)
 
     def batch(self, rows: Integers, *, row_ends: Integers | None = None, length: int | None = None) -> TrainingBatch:
         """Make a batch of some rollouts of the step. Of none, it is a row of padding without loss, marked as filler.
@@ -254,13 +227,15 @@ class RolloutStep:
 
     def _made(self, chosen: Numbers, ends: Numbers, length: int) -> tuple[_core.Batch, list[npt.NDArray[Any]]]:
         blocks, rows = self._blocks_and_rows
-        weights = None if self._all_weigh_1 else self.weights[chosen]
+        weights = None if self.loss.all_weigh_1 else self.loss.weights[chosen]
         try:
             made = self.rows.native.batch(
                 self.rows.buffers.native, blocks[chosen], rows[chosen], ends.view(np.uint64), length, weights
             )
         except ValueError as error:
             raise BatchError(f"these rollouts do not fit into rows of {length} tokens: {error}") from None
+        except RuntimeError as error:
+            raise StoreError(str(error), hint="restore the file, or leave it alone while rollouts are read") from None
         if made is None:
             raise BudgetError(
                 f"{self.rows.buffers.used_bytes} bytes of batches are in use, and another does not fit",
@@ -281,10 +256,10 @@ class RolloutStep:
             "sequence_length": native.length,
             "tokens": native.facts[4],
             **self.facts,
-            **self.totals,
+            **self.loss.totals,
             "filler": [filler] * len(ends),
             **{name: column[numbers].tolist() for name, column in maker.samples.items()},
-            "rollout_loss_tokens": self.rollout_targets[chosen].tolist(),
+            "rollout_loss_tokens": self.loss.rollout_targets[chosen].tolist(),
         }
         for column, data in zip(maker.tokens, columns, strict=True):
             metadata[column.name] = share(data)

@@ -1,0 +1,64 @@
+"""What the rows of a step weigh in its loss, on all ranks: what sums of losses are divided by, however the step is cut.
+
+A rollout that was cut into several rows still has one mean: every row knows how much of its rollout is learned in all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.int64]
+MeanOf = Literal["token", "sequence", "rollout"]
+"""Of what a loss is the mean: of all tokens; of rows, each a mean of its own tokens; or of rollouts, each a mean of the
+tokens of all its rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepLoss:
+    """Rows of a step: the rollout of each, its learned tokens, and what each of those was given to weigh.
+
+    >>> loss = StepLoss(["a", "a", "b"], np.array([1, 3, 4]), np.ones(3), "rollout")
+    >>> loss.weights.tolist(), loss.totals["loss_denominator"]
+    ([0.25, 0.25, 0.25], 2.0)
+    """
+
+    rollouts: Sequence[Hashable]
+    targets: Numbers
+    given: npt.NDArray[np.float64]
+    mean_of: MeanOf = "token"
+
+    @cached_property
+    def rollout_targets(self) -> Numbers:
+        """Learned tokens of all rows that have the rollout of a row."""
+        numbers: dict[Hashable, int] = {}
+        of_rollout = np.array([numbers.setdefault(each, len(numbers)) for each in self.rollouts], np.int64)
+        return np.bincount(of_rollout, self.targets).astype(np.int64)[of_rollout]
+
+    @cached_property
+    def weights(self) -> npt.NDArray[np.float64]:
+        """What each learned token of a row weighs in the loss."""
+        if self.mean_of == "token":
+            return self.given
+        return self.given / np.maximum(1, self.targets if self.mean_of == "sequence" else self.rollout_targets)
+
+    @cached_property
+    def all_weigh_1(self) -> bool:
+        """Whether a mask says all that weights would."""
+        return bool((self.weights == 1).all())
+
+    @cached_property
+    def totals(self) -> dict[str, Any]:
+        """What every batch says of its whole step; rows and rollouts without a learned token do not count."""
+        learned = np.flatnonzero(self.targets).tolist()
+        return {
+            "num_loss_tokens": int(self.targets.sum()),
+            "num_sequences": len(learned),
+            "num_rollouts": len({self.rollouts[row] for row in learned}),
+            "loss_denominator": float((self.weights * self.targets).sum()),
+        }
