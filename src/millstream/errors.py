@@ -20,7 +20,7 @@ MillstreamError
 │   └── WaitTimeout        what was waited for did not come in time (also a TimeoutError)
 └── MissingExtra       an optional library is not installed (also an ImportError)
 
-LossWarning, a UserWarning, is the one warning: rows of a source are not in its store, or not whole.
+LossWarning, a UserWarning, is the one warning: rows of a source are not in its store, or not whole, or not as sampled.
 
 Each says where, what was found and, in its hint, what to try.
 """
@@ -247,7 +247,8 @@ class MissingExtra(MillstreamError, ImportError):  # noqa: N818 - reads as a cla
 
 
 class LossWarning(UserWarning):
-    """Rows of a source are not in the store that is loaded, or not whole: as was asked for, and never in silence.
+    """Rows of a source are not in the store that is loaded, or not whole, or rollouts of texts were given token ids that
+    may not be those that were sampled: as was asked for, and never in silence.
 
     >>> issubclass(LossWarning, UserWarning)
     True

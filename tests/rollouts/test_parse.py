@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 
 from laws import examples
 from millstream.errors import RecordError, SourceError
-from millstream.rollouts import RolloutBlock, block_of, content_hash, no_rollouts, parse_records, rollout_at
+from millstream.rollouts import (
+    Rollout,
+    RolloutBlock,
+    block_of,
+    content_hash,
+    decode,
+    encode,
+    no_rollouts,
+    parse_records,
+    rollout_at,
+)
 from rollouts.samples import random_rollouts
 from rollouts.strategies import assert_same_rollout, records
 
@@ -305,3 +315,27 @@ def test_a_block_that_does_not_fit_together_is_refused() -> None:
     ):
         with pytest.raises(RecordError):
             block_of(block.with_columns(**change))
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.binary(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=6,
+)
+
+
+@given(
+    name=st.sampled_from(sorted(Rollout.__dataclass_fields__)),
+    value=ANYTHING,
+    kind=st.sampled_from(["as it is", "array"]),
+)
+@examples(300)
+def test_whatever_a_field_holds_is_taken_or_refused_by_name(name: str, value: Any, kind: str) -> None:
+    if kind == "array":
+        try:
+            value = np.array(value)
+        except (ValueError, OverflowError):
+            return
+    parsed = parse_records([good(rollout_id="fine"), good(**{name: value})], on_bad="skip")
+    assert len(parsed.block) + len(parsed.bad) == 2
+    assert len(decode(encode(parsed.block))) == len(parsed.block)

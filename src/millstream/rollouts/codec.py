@@ -90,7 +90,13 @@ def _columns_of(block: RolloutBlock) -> list[tuple[str, str, Array]]:
     for name, column in sorted(block.tokens.items()):
         runs = _run_lengths(column) if name == "policy_version" else None
         columns += [("token", name, column)] if runs is None else [("", _RUNS, runs[0]), ("", _RUN_LENGTHS, runs[1])]
-    return [*columns, ("", "kept_ids", block.kept_ids)] if len(block.kept_ids) else columns
+    if len(block.kept_ids):
+        columns.append(("", "kept_ids", block.kept_ids))
+    odd = [name for _, name, column in columns if column.dtype.str not in _DTYPES]
+    odd += [name for name, column in block.rows.items() if column.dtype == np.object_ and name not in ROW_COLUMNS]
+    if odd:
+        raise RecordError("wrong type", f"the column {odd[0]} is {block[odd[0]].dtype}", "columns hold plain numbers")
+    return columns
 
 
 def _run_lengths(column: Array) -> tuple[Array, Array] | None:

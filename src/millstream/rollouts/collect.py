@@ -124,7 +124,9 @@ def _token_column(name: str, values: list[Any], lengths: Ints, mask: npt.NDArray
     if name == "done":
         return joined_masks(_aligned(values, name, "B", lengths), name)
     column = joined_floats(_aligned(values, name, "d", lengths))
-    return np.where(mask, column, np.float32(0)) if name in LOGPROBS else column
+    if name in LOGPROBS:
+        np.putmask(column, ~mask, 0)
+    return column
 
 
 def _groups(block: RolloutBlock) -> npt.NDArray[Any]:

@@ -102,6 +102,8 @@ def parse_records(
     if on_bad not in ("error", "skip", "quarantine"):
         raise SourceError(f"on_bad={on_bad!r} is unknown", hint='choose "error", "skip" or "quarantine"')
     given = _listed(records)
+    if isinstance(given, RolloutBlock):
+        _check_whole(given, where)
     bad: dict[int, Fault] = {}
     good = _halved(_maker(given, group_by_prompt=group_by_prompt), range(len(given)), bad, stop=on_bad == "error")
     good = _alike(good, like, bad)
@@ -113,6 +115,14 @@ def parse_records(
         raise next(iter(errors.values()))
     aside = given if on_bad == "quarantine" and isinstance(given, list) else [None] * len(given)
     return Parsed(block, rows, [BadRollout(row, error, aside[row]) for row, error in errors.items()], repeated)
+
+
+def _check_whole(block: RolloutBlock, where: Where) -> None:
+    """Refuse a block whose columns do not fit together: no part of it can be used."""
+    try:
+        check_layout(block)
+    except Fault as fault:
+        raise fault.named(_id_at(block, fault.row), _place(where, fault.row)) from None
 
 
 def no_rollouts() -> RolloutBlock:
@@ -143,7 +153,6 @@ def _maker(given: RolloutBlock | list[Any], *, group_by_prompt: bool) -> _Make:
 
     def make(rows: range) -> RolloutBlock:
         if isinstance(given, RolloutBlock):
-            check_layout(given)
             block = _silenced(given if len(rows) == len(given) else given.select(rows))
         elif rows:
             records = [_mapping(record, place) for place, record in enumerate(given[rows.start : rows.stop])]
@@ -223,7 +232,8 @@ def _without_repeats(
 def _id_at(given: RolloutBlock | list[Any], row: int) -> object:
     """The name of a record, if it has one."""
     if isinstance(given, RolloutBlock):
-        return given.rows["rollout_id"][row] if "rollout_id" in given.rows else None
+        ids = given.rows.get("rollout_id", ())
+        return ids[row] if row < len(ids) else None
     record, names = given[row], ["rollout_id", *(name for name, meant in ALIASES.items() if meant == "rollout_id")]
     found = (record.get(name) if isinstance(record, Mapping) else getattr(record, name, None) for name in names)
     return next((each for each in found if each is not None), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from array import array
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -35,8 +35,8 @@ def _array(value: Any, row: int, name: str, code: str) -> Array:
         if not value:
             return np.empty(0, code)
         try:  # faster than numpy, and stricter: a fraction is no whole number, and a text no number at all
-            return np.frombuffer(bytes(value) if code == "B" else array(code, value), code)
-        except (TypeError, ValueError, OverflowError):
+            return np.frombuffer(bytes(value) if code == "B" else struct.pack(f"{len(value)}{code}", *value), code)
+        except (TypeError, ValueError, OverflowError, struct.error):
             pass
     if isinstance(value, str | bytes | Mapping | set) or not hasattr(value, "__len__"):
         raise Fault(row, "wrong type", f"{name} is {shown(value)}", _PER_TOKEN)
@@ -44,7 +44,7 @@ def _array(value: Any, row: int, name: str, code: str) -> Array:
         made = np.asarray(value)
         if code == "d" and made.dtype == object and not any(isinstance(each, str) for each in value):
             made = made.astype(np.float64)  # None becomes NaN
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         raise Fault(row, "wrong type", f"{name} is {shown(value)}", _PER_TOKEN) from None
     if made.dtype == object and made.ndim == 1 and code in "Iq":
         raise Fault(row, "wrong type", f"{name} is {shown(value)}", "give whole numbers of at most 32 bits")
@@ -106,7 +106,7 @@ def joined_experts(values: Sequence[Any], lengths: Ints) -> Array:
     for row, value in enumerate(values):
         try:
             each = np.asarray(value)
-        except (TypeError, ValueError, RuntimeError):
+        except (TypeError, ValueError, OverflowError, RuntimeError):
             raise Fault(row, "wrong type", f"routed_experts is {shown(value)}", hint) from None
         if each.ndim != 3 or each.dtype.kind not in "iu" or (arrays and each.shape[1:] != arrays[0].shape[1:]):
             raise Fault(row, "impossible experts", f"routed_experts is {each.dtype} of shape {each.shape}", hint)

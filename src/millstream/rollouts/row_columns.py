@@ -36,7 +36,9 @@ def _column(name: str, values: list[Any]) -> Array:
     if column.choices:
         return _words(name, values, column)
     code = "q" if np.dtype(column.dtype).kind == "i" else "d"
-    return _numbers(values, name, code, np.nan if column.absent is None else column.absent).astype(column.dtype)
+    numbers = _numbers(values, name, code, np.nan if column.absent is None else column.absent)
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as that
+        return numbers.astype(column.dtype)
 
 
 def _id(value: Any, row: int, name: str) -> Id | None:

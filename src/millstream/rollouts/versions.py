@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.rollouts.faults import Fault, shown
-from millstream.rollouts.ragged import Ints, arrays_of, check_lengths, joined_ids
+from millstream.rollouts.ragged import MOST_U32, Ints, arrays_of, check_lengths, joined_ids
 
 _REASON = "impossible policy version"
 _HINT = 'give one whole number, one per token, or {"start": …, "end": …}'
@@ -26,8 +26,10 @@ def joined_versions(values: Sequence[Any], lengths: Ints, mask: npt.NDArray[np.b
     [7, 7, 7, 3, 3, 3, 5]
     """
     if all(type(value) is int for value in values):
-        one_each = [np.array([value]) if -1 <= value < 1 << 62 else np.array([-1]) for value in values]
-        return np.repeat(joined_ids(one_each, "policy_version", _REASON), lengths)
+        for row, value in enumerate(values):
+            if not _is_version(value):
+                raise Fault(row, _REASON, f"policy_version is {shown(value)}", _HINT)
+        return np.repeat(np.array(values, np.uint32), lengths)
     ends = np.cumsum(lengths).tolist()
     spread = [
         value if type(value) is np.ndarray and value.ndim else _spread(value, row, mask[end - length : end])
@@ -44,26 +46,27 @@ def _spread(value: Any, row: int, mask: npt.NDArray[np.bool_]) -> Any:
         if value.keys() != {"start", "end"}:
             raise Fault(row, _REASON, f"policy_version is {shown(value)}", _HINT)
         return _between(value["start"], value["end"], row, mask)
-    if np.ndim(value) == 0 and not isinstance(value, str | bytes):
+    if not hasattr(value, "__len__"):
         return _between(value, value, row, mask)
     if isinstance(value, list | tuple) and len(value) == 2:
+        versions = _between(value[0], value[1], row, mask)
         if len(mask) == 2 and value[0] != value[1]:
             found = f"policy_version is {shown(value)}, and there are two tokens"
             raise Fault(row, "ambiguous policy version", found, 'write {"start": …, "end": …}, or an array')
-        return _between(value[0], value[1], row, mask)
+        return versions
     return value
 
 
 def _between(start: Any, end: Any, row: int, mask: npt.NDArray[np.bool_]) -> Ints:
-    try:
-        pair = np.array([start, end])
-        is_whole = pair.dtype.kind in "iu" and pair.shape == (2,)
-    except (TypeError, ValueError, OverflowError):
-        is_whole = False
-    if not is_whole or end < start:
+    """The first version up to the last token that was sampled, and the last version from there on."""
+    if not (_is_version(start) and _is_version(end)) or end < start:
         raise Fault(row, _REASON, f"policy_version is {shown(start)} to {shown(end)}", _HINT)
     versions = np.full(len(mask), start, np.int64)
     sampled = np.flatnonzero(mask)
     if len(sampled) > 1:
         versions[sampled[-1] :] = end
     return versions
+
+
+def _is_version(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(0 <= value <= MOST_U32)
