@@ -2,14 +2,15 @@
 
     python benchmarks/rollout_feeds.py
 
-Groups of 16 rollouts of 500 tokens on average are put in as a producer has them, received and decoded. The spool is
-compared with writing the same bytes into files of the same size, each synced, and reading them; Redis on loopback with
-the same entries added and read by redis-py alone. Rounds are interleaved, and both sides do one thing after the other.
+Groups of 16 rollouts of 500 tokens on average are put in by one process, as a producer has them, and received and
+decoded by another. The spool is compared with writing the same bytes into files of the same size, each synced, and then
+reading them; Redis on loopback with the same entries added and then read by redis-py alone. Rounds are interleaved.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import os
 import statistics
 import sys
@@ -61,58 +62,77 @@ def _rollout(rng: np.random.Generator, group: int, sample: int, length: int) -> 
     }
 
 
-def seconds(work: Callable[[], object]) -> float:
+def through(open_source: Callable[[], RolloutSource], open_feed: Callable[[], Feed], puts: Sequence[Any]) -> float:
+    """Put everything in here, receive everything in another process; the seconds from the first to the last."""
+    context = multiprocessing.get_context("fork")
+    ready, received = context.Event(), context.SimpleQueue()
+    consumer = context.Process(target=receive, args=(open_feed, ready, received))
+    consumer.start()
+    ready.wait()
     began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
-def through(source: RolloutSource, feed: Feed, puts: Sequence[Any]) -> None:
-    """Put everything in, receive everything."""
-    with source:
+    with open_source() as source:
         for each in puts:
             source.put(each)
-    received = 0
+    count = received.get()
+    taken = time.perf_counter() - began
+    consumer.join()
+    if count != sum(map(len, puts)):
+        raise ValueError(f"{count} rollouts came out")
+    return taken
+
+
+def receive(open_feed: Callable[[], Feed], ready: Any, received: Any) -> None:
+    feed, count = open_feed(), 0
+    ready.set()
     while not feed.ended:
-        received += sum(len(arrival.block) for arrival in feed.receive(timeout_s=10))
+        count += sum(len(arrival.block) for arrival in feed.receive(timeout_s=10))
+    received.put(count)
     feed.close()
-    if received != sum(map(len, puts)):
-        raise ValueError(f"{received} rollouts came out")
 
 
-def spool(scratch: Path | None, puts: Sequence[Any]) -> None:
+def spool(scratch: Path | None, puts: Sequence[Any]) -> float:
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        through(SpoolSource(folder, gather=Gather(SHARD_BYTES)), SpoolFeed(folder), puts)
+        return through(partial(SpoolSource, folder, gather=Gather(SHARD_BYTES)), partial(SpoolFeed, folder), puts)
 
 
-def files(scratch: Path | None, shards: list[bytes]) -> None:
+def files(scratch: Path | None, shards: list[bytes]) -> float:
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         paths = [Path(folder) / str(number) for number in range(len(shards))]
+        began = time.perf_counter()
         for path, shard in zip(paths, shards, strict=True):
             with path.open("wb") as file:
                 file.write(shard)
                 file.flush()
                 os.fsync(file.fileno())
-        if sum(len(path.read_bytes()) for path in paths) != sum(map(len, shards)):
-            raise ValueError("something is missing")
+        size = sum(len(path.read_bytes()) for path in paths)
+        taken = time.perf_counter() - began
+    if size != sum(map(len, shards)):
+        raise ValueError("something is missing")
+    return taken
 
 
-def redis_feed(server: RedisServer, puts: Sequence[Any]) -> None:
-    redis.Redis(port=server.port).flushall()
-    source = RedisSource(server.url("feed"), gather=Gather(SHARD_BYTES), most_entries=1 << 30)
-    through(source, RedisFeed(server.url("feed")), puts)
+def redis_feed(server: RedisServer, puts: Sequence[Any]) -> float:
+    with redis.Redis(port=server.port) as client:
+        client.flushall()
+    url = server.url("feed")
+    source = partial(RedisSource, url, gather=Gather(SHARD_BYTES), most_entries=1 << 30)
+    return through(source, partial(RedisFeed, url), puts)
 
 
-def redis_alone(server: RedisServer, entries: list[bytes]) -> None:
+def redis_alone(server: RedisServer, entries: list[bytes]) -> float:
     client: Any = redis.Redis(port=server.port, protocol=2)
     client.flushall()
+    began = time.perf_counter()
     for entry in entries:
         client.pipeline(transaction=False).xadd("bare", {"blocks": entry}).execute()
     last, size = b"0-0", 0
     while came := client.pipeline(transaction=False).xread({"bare": last}, count=8).execute()[0]:
         last, size = came[0][1][-1][0], size + sum(len(fields[b"blocks"]) for _, fields in came[0][1])
+    taken = time.perf_counter() - began
+    client.close()
     if size != sum(map(len, entries)):
         raise ValueError("something is missing")
+    return taken
 
 
 def shards_of(scratch: Path | None, blocks: Sequence[RolloutBlock]) -> list[bytes]:
@@ -125,13 +145,13 @@ def shards_of(scratch: Path | None, blocks: Sequence[RolloutBlock]) -> list[byte
 
 
 def rows(
-    name: str, ours: Mapping[str, Callable[[], None]], bare: Callable[[], None], size: int, rounds: int
+    name: str, ours: Mapping[str, Callable[[], float]], bare: Callable[[], float], size: int, rounds: int
 ) -> list[str]:
     """Ratios to the bare means, round by round."""
     times: dict[str, list[float]] = {each: [] for each in ("bare", *ours)}
     for turn in range(rounds + 1):
         for each, work in {"bare": bare, **ours}.items():
-            taken = seconds(work)
+            taken = work()
             if turn:  # the first one warms up
                 times[each].append(taken)
     table = []

@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from millstream.errors import ClosedError, MillstreamError
 from millstream.feeds.feed import Puttable, RolloutSource
@@ -37,6 +39,7 @@ class GatheringSource(RolloutSource):
         self._lock = threading.RLock()
         self._waiting: list[RolloutBlock] = []
         self._rollouts = self._bytes = 0
+        self._joiner = Joiner()
         self._sender = ThreadPoolExecutor(1, "millstream-put")
         self._sending: tuple[Future[None], list[RolloutBlock]] | None = None
         self._timer: threading.Timer | None = None
@@ -69,7 +72,7 @@ class GatheringSource(RolloutSource):
         with self._lock:
             self._wait_for_sending()
             if self._waiting:
-                self._send(joined(self._waiting))
+                self._send(self._joiner.join(self._waiting))
                 self._forget()
 
     def close(self) -> None:
@@ -95,7 +98,7 @@ class GatheringSource(RolloutSource):
     def _begin_to_send(self) -> None:
         self._wait_for_sending()
         blocks = self._waiting
-        self._sending = self._sender.submit(lambda: self._send(joined(blocks))), blocks
+        self._sending = self._sender.submit(lambda: self._send(self._joiner.join(blocks))), blocks
         self._forget()
 
     def _wait_for_sending(self) -> None:
@@ -104,7 +107,7 @@ class GatheringSource(RolloutSource):
             return
         future, blocks = self._sending
         if future.exception() is not None:
-            self._send(joined(blocks))
+            self._send(self._joiner.join(blocks))
         self._sending = None
 
     def _forget(self) -> None:
@@ -154,7 +157,32 @@ def pieces(block: RolloutBlock, most_bytes: int) -> Iterator[RolloutBlock]:
         start = stop
 
 
-def joined(blocks: Sequence[RolloutBlock]) -> list[RolloutBlock]:
-    """As few blocks as may be: neighbours with the same columns of tokens become one."""
-    alike = groupby(blocks, lambda block: {name: (it.dtype, it.shape[1:]) for name, it in block.tokens.items()})
-    return [RolloutBlock.concat(list(each)) for _, each in alike]
+class Joiner:
+    """Makes one block of many, in memory that it uses again: fresh pages cost more than what is copied into them.
+
+    >>> blocks = [RolloutBlock(np.array([1]), {}, {"token_ids": np.array([number])}) for number in range(3)]
+    >>> [block["token_ids"].tolist() for block in Joiner().join(blocks)]
+    [[0, 1, 2]]
+    """
+
+    def __init__(self) -> None:
+        self._memory: dict[tuple[int, str], npt.NDArray[np.uint8]] = {}
+
+    def join(self, blocks: Sequence[RolloutBlock]) -> list[RolloutBlock]:
+        """Neighbours with the same columns of tokens become one; they last until the next call."""
+        alike = groupby(blocks, lambda block: {name: (it.dtype, it.shape[1:]) for name, it in block.tokens.items()})
+        return [self._joined(number, list(each)) for number, (_, each) in enumerate(alike)]
+
+    def _joined(self, number: int, blocks: list[RolloutBlock]) -> RolloutBlock:
+        rows = RolloutBlock.concat([RolloutBlock(each.ends, each.rows, {}, each.kept_ids) for each in blocks])
+        tokens = {}
+        for name in blocks[0].tokens:
+            columns = [each.tokens[name] for each in blocks]
+            tokens[name] = np.concatenate(columns, out=self._room((number, name), columns))
+        return RolloutBlock(rows.ends, rows.rows, tokens, rows.kept_ids)
+
+    def _room(self, key: tuple[int, str], columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+        size = sum(column.nbytes for column in columns)
+        if key not in self._memory or self._memory[key].nbytes < size:
+            self._memory[key] = np.empty(size, np.uint8)
+        return self._memory[key][:size].view(columns[0].dtype).reshape(-1, *columns[0].shape[1:])
