@@ -218,9 +218,7 @@ class Encoder:
                     raise error
         return made
 
-    def _fit(
-        self, row: ChatRow, made: Supervised, limit: Limit, policy: Policy, encoded: Encoded
-    ) -> list[Supervised]:
+    def _fit(self, row: ChatRow, made: Supervised, limit: Limit, policy: Policy, encoded: Encoded) -> list[Supervised]:
         """What is left of a row under the limit."""
         fitting = [made]
         if not limit.allows(made):
