@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +25,7 @@ from millstream.loaders.made_by import chat_recipe, longest_chat
 from millstream.loaders.media import MediaRows, media_of_files, media_of_store
 from millstream.loaders.member import Answers, Isolation, Member, RowShape
 from millstream.loaders.names_elsewhere import refuse_unknown
-from millstream.loaders.raw import RawSettings, cached_store, described, is_raw
+from millstream.loaders.raw import RawSettings, ReadingKeywords, cached_store, described, is_raw
 from millstream.loaders.rows import id_limit, padding_id, row_length
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, check_choice, positive, resolve
 from millstream.loaders.shown import show_document, show_step
@@ -104,7 +104,7 @@ class ConversationDataLoader(GrowingDataLoader):
         pad_id: int | None = None,
         recipe: Any = None,
         on_bad: OnBad = "error",
-        reading: Mapping[str, Any] | None = None,
+        reading: ReadingKeywords | None = None,
         **keywords: Unpack[ConversationKeywords],
     ) -> None:
         chat, shared = _parted(keywords)

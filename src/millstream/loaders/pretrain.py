@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
-from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -13,7 +12,7 @@ from typing import Any, Literal, Unpack
 from millstream.errors import LoaderError, SourceError
 from millstream.loaders.losses import tell_losses
 from millstream.loaders.member import Documents, Member, RowShape
-from millstream.loaders.raw import RawSettings, described, is_raw, prepared_store
+from millstream.loaders.raw import RawSettings, ReadingKeywords, described, is_raw, prepared_store
 from millstream.loaders.rows import id_limit, padding_id, row_length
 from millstream.loaders.settings import SharedKeywords, check_choice, resolve
 from millstream.loaders.stores import StoreDataLoader
@@ -92,7 +91,7 @@ class PretrainDataLoader(StoreDataLoader):
         recipe: Any = None,
         on_bad: OnBad = "error",
         eos: str | int | None = "auto",
-        reading: Mapping[str, Any] | None = None,
+        reading: ReadingKeywords | None = None,
         **shared: Unpack[SharedKeywords],
     ) -> None:
         settings = resolve(shared)
