@@ -52,8 +52,6 @@ void bind_counts(nb::module_& m) {
     for_each_word(text, Unicode{}, [&](const Word& word) { return out.emplace_back(word.bytes), true; });
     return out;
   }, "text"_a, "The words of a text, as the rules count them.");
-  m.def("count_sentences", [](std::string_view text) { return count_sentences(text, Unicode{}); }, "text"_a,
-        "The number of sentences of a text, at least 1.");
   m.def("fold", [](std::string_view text) {
     std::string out;
     append_folded(text, Unicode{}, out);

@@ -146,11 +146,6 @@ class Pool {
     return out_;
   }
 
-  std::size_t bytes_held() const {
-    const auto locked = budget_->lock();
-    return (out_ + free_.size()) * bytes_;
-  }
-
  private:
   const std::size_t bytes_;
   const std::shared_ptr<Budget> budget_;

@@ -33,7 +33,7 @@ void buffers_are_aligned_and_their_own() {
       std::memset(taken.back(), i, bytes);
     }
     for (int i = 0; i < 3; ++i) CHECK(taken[static_cast<std::size_t>(i)][bytes - 1] == static_cast<std::byte>(i));
-    CHECK(pool.buffer_bytes() == bytes && pool.bytes_held() == 3 * bytes);
+    CHECK(pool.buffer_bytes() == bytes && pool.budget()->used_bytes() == 3 * bytes);
     for (auto* const data : taken) pool.give_back(data);
   }
 }
@@ -71,14 +71,14 @@ void what_nobody_keeps_is_freed() {
   Pool pool(100, room_for(10, 100), 2);
   std::vector<std::byte*> taken;
   for (int i = 0; i < 5; ++i) taken.push_back(pool.try_take());
-  CHECK(pool.bytes_held() == 500);
+  CHECK(pool.budget()->used_bytes() == 500);
   for (auto* const data : taken) pool.give_back(data);
-  CHECK(pool.bytes_held() == 200 && pool.out() == 0);
+  CHECK(pool.budget()->used_bytes() == 200 && pool.out() == 0);
   CHECK(pool.try_take() == taken[1]);  // the first two came back first and were kept
   pool.give_back(taken[1]);
   Pool forgetful(100, room_for(10, 100), 0);
   forgetful.give_back(forgetful.try_take());
-  CHECK(forgetful.bytes_held() == 0);
+  CHECK(forgetful.budget()->used_bytes() == 0);
 }
 
 void whoever_waits_is_woken_by_a_return() {
@@ -134,7 +134,7 @@ void many_threads_share_few_buffers() {
         }
       });
   }
-  CHECK(most <= 3 && pool.out() == 0 && pool.bytes_held() <= 2 * 64);
+  CHECK(most <= 3 && pool.out() == 0 && pool.budget()->used_bytes() <= 2 * 64);
 }
 
 void a_batch_gives_its_buffer_back_even_after_everybody_else_has_left() {

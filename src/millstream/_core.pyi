@@ -39,9 +39,6 @@ unicode_version: str = '14.0.0'
 def words(text: str) -> list[str]:
     """The words of a text, as the rules count them."""
 
-def count_sentences(text: str) -> int:
-    """The number of sentences of a text, at least 1."""
-
 def fold(text: str) -> str:
     """
     A text as it is compared with others: words only, lower case, no diacritics, every number 0.

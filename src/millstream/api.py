@@ -18,7 +18,8 @@ from millstream.loaders.settings import parse_bytes, positive
 from millstream.loaders.told import holds_chats
 from millstream.parts.cache import default_cache_dir
 from millstream.parts.policy import OnBad
-from millstream.parts.prepare import Making, Means, cpus, prepare_store
+from millstream.parts.pool import cpus
+from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.parts.process import make_part
 from millstream.parts.ray import RayCluster
 from millstream.parts.report import report_of, write_report

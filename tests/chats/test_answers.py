@@ -106,7 +106,7 @@ def test_rows_that_are_too_long_are_refused_or_left_out_and_counted(kind: RowKin
     refused = encode(rows[kind], kind, Limit(8))
     assert [fault.reason for fault in refused.faults.values()] == ["too long"]
     dropped = encode(rows[kind], kind, Limit(8, "drop"))
-    assert (dropped.rows, dropped.counts["dropped: too long"]) == ([[]], 1)
+    assert (dropped.rows, dropped.dropped["too long"]) == ([[]], 1)
 
 
 @given(answer=answers, label=st.booleans())
@@ -160,7 +160,7 @@ def test_a_fault_in_one_side_is_a_fault_of_the_row_alone() -> None:
     assert {row: fault.reason for row, fault in encoded.faults.items()} == {1: "nothing to train"}
     assert [len(made) for made in encoded.rows] == [2, 0, 2]
     left_out = encode_kind([empty], "preference", encoder("preference"), Limit(untrained="drop"))
-    assert left_out.counts["dropped: nothing to train"] == 1
+    assert left_out.dropped["nothing to train"] == 1
 
 
 def test_turns_of_the_prompt_are_not_trained() -> None:

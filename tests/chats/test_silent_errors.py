@@ -39,7 +39,7 @@ def test_truncation_leaves_nothing_to_train() -> None:
     fault = encoder().encode([row], Limit(20, "keep_start")).faults[0]
     assert fault.reason == "nothing to train" and "after truncation" in fault.found
     found = encoder().encode([row], Limit(20, "keep_start", untrained="drop"))
-    assert found.rows == [[]] and found.counts["dropped: nothing to train"] == 1
+    assert found.rows == [[]] and found.dropped["nothing to train"] == 1
 
 
 def test_left_truncation_unmasks_or_masks_the_rest() -> None:

@@ -58,7 +58,7 @@ def test_truncation_never_exceeds_the_cap_nor_trains_more(
     assert sum(each.trained for each in kept) <= whole.trained + len(kept)  # the first token of a window may count
     assert all(each.truncated for each in kept) == (len(whole) > length or not kept)
     if len(whole) > length:
-        assert found.counts["truncated"] + found.counts["dropped: too long"] == 1
+        assert found.counts["truncated"] + found.dropped["too long"] == 1
     if truncation in ("turns", "split"):
         for each in kept:
             assert_whole_exchanges(row, np.unique(each.messages[each.messages >= 0]).tolist(), system=system)
@@ -94,7 +94,7 @@ def test_split_keeps_every_exchange_once_each_with_the_system_prompt() -> None:
 def test_a_window_trains_only_what_the_whole_row_trained() -> None:
     found = encode(LONG, Limit(ROOM, "split", untrained="drop"), Policy("last"))
     assert [np.unique(row.messages).tolist() for row in found.rows[0]] == [[0, 3, 4]]
-    assert found.counts["dropped: nothing to train"] == 1
+    assert found.dropped["nothing to train"] == 1
 
 
 def test_a_long_document_is_split_into_windows_that_lose_nothing() -> None:

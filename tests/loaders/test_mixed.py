@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections import Counter
@@ -20,6 +21,7 @@ from millstream import (
     MixedDataLoader,
     OrderError,
     PretrainDataLoader,
+    StateError,
     prepare,
 )
 
@@ -314,6 +316,29 @@ def test_control_tokens_behind_a_vocabulary_change_none_of_its_ids(tmp_path: Pat
     with_ids = texts(tmp_path, tmp_path / "base.json", special_tokens="ids")
     with mixed({"web": (with_ids, 0.5), "chat": (chats(tmp_path, BASE), 0.5)}, batch_size=10) as loader:
         assert set(loader.next().metadata["source"]) == {"web", "chat"}
+
+
+def test_a_state_is_small_however_many_names_of_sources_it_holds(tmp_path: Path) -> None:
+    """Also where what says how rows are made has them all: texts beside conversations."""
+    text, chat = texts(tmp_path, BASE), chats(tmp_path, BASE)
+    named = {f"one of many sources with a long name, {number:02d}": (text, 1.0) for number in range(14)}
+    shared: dict[str, Any] = {"batch_size": 4, "cache_dir": tmp_path, "mix_block": 100}
+    beside = set()
+    for count in range(1, 15):
+        sources = {**dict(list(named.items())[:count]), "chat": (chat, 1.0)}
+        with mixed(sources, **shared) as loader:
+            loader.next()
+            state, expected = json.dumps(loader.state_dict()), loader.next().input_ids.tolist()
+        assert len(state) < 4096
+        beside.add("earlier_phases" in state)
+        with mixed(sources, **shared) as loader:
+            loader.load_state_dict(json.loads(state))
+            assert loader.next().input_ids.tolist() == expected
+    assert beside == {False, True}
+    sources = {f"{name}{'…' * 50}": each for name, each in named.items()} | {"chat": (chat, 1.0)}
+    with mixed(sources, **shared) as loader, pytest.raises(StateError) as caught:
+        loader.state_dict()
+    assert "shorter names" in follows_its_hint(caught.value)
 
 
 def test_control_tokens_of_two_templates_have_the_same_ids_and_are_not_mixed(tmp_path: Path) -> None:

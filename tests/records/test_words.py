@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream import _core
-from millstream.records import ExactDedup, Length, MinhashDedup, Normalize, fold, make_processor, words
+from millstream.records import C4Quality, ExactDedup, Length, MinhashDedup, Normalize, fold, make_processor, words
 from records import reference
 from records.blocks import block_of, judged, record, texts_of
 from records.texts import made_page
@@ -27,7 +29,11 @@ def test_words_are_those_of_the_reference(text: str) -> None:
 
 @given(TEXTS)
 def test_sentences_are_those_of_the_reference(text: str) -> None:
-    assert _core.count_sentences(text) == len(reference.sentences(text))
+    count = sum(len(reference.sentences(line.strip())) for line in text.splitlines())
+    only: dict[str, Any] = {each.name: None if each.default is not True else False for each in fields(C4Quality)}
+
+    assert judged(C4Quality(**only | {"min_sentences": count}), [text]) == [""]
+    assert judged(C4Quality(**only | {"min_sentences": count + 1}), [text]) == ["too few sentences"]
 
 
 @given(TEXTS)

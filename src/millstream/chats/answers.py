@@ -9,7 +9,6 @@ Prompt and answer are encoded apart, so the prompt has the same ids whatever fol
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -45,7 +44,7 @@ def encode_kind(rows: Sequence[ChatRow], kind: RowKind, encoder: Encoder, limit:
     if len(right) == len(rows):
         return encode(rows, limit)
     made = encode([rows[at] for at in right], limit)
-    encoded = Encoded([[] for _ in rows], counts=made.counts)
+    encoded = Encoded([[] for _ in rows], dropped=made.dropped, counts=made.counts)
     for place, at in enumerate(right):
         encoded.rows[at] = made.rows[place]
     others = {at: wrong_kind(row, kind) for at, row in enumerate(rows) if kind_of(row) != kind}
@@ -78,14 +77,14 @@ class _Texts:
                 parts.setdefault(owner, []).append(made[place])
         for at, mine in parts.items():
             with encoded.blaming(at):
-                encoded.rows[at] = self.joined(rows[at], mine, limit, encoded.counts)
+                encoded.rows[at] = self.joined(rows[at], mine, limit, encoded)
         return encoded
 
     def texts(self, row: ChatRow) -> list[tuple[ChatRow, Rendered]]:
         """What is encoded for a row, each with the row that says how."""
         raise NotImplementedError
 
-    def joined(self, row: ChatRow, parts: list[Supervised], limit: Limit, counts: Counter[str]) -> list[Supervised]:
+    def joined(self, row: ChatRow, parts: list[Supervised], limit: Limit, encoded: Encoded) -> list[Supervised]:
         """The documents of a row."""
         raise NotImplementedError
 
@@ -101,7 +100,7 @@ class _Answers(_Texts):
         prompt = rendered[0][: _prompt_pieces(whole[0], rendered[0])]
         return [(whole[0], prompt), *zip(whole, rendered, strict=True)]
 
-    def joined(self, row: ChatRow, parts: list[Supervised], limit: Limit, counts: Counter[str]) -> list[Supervised]:
+    def joined(self, row: ChatRow, parts: list[Supervised], limit: Limit, encoded: Encoded) -> list[Supervised]:
         prompt, *wholes = parts
         size = len(prompt)
         if not all(np.array_equal(whole.ids[:size], prompt.ids) for whole in wholes):
@@ -111,13 +110,13 @@ class _Answers(_Texts):
                 hint="use the training variant of the template; a prompt may not end inside a word of the answer",
             )
         answers = [whole.part(size, len(whole)) for whole in wholes]
-        fitting = _fitted(Pair(prompt, answers[0], answers[-1]), limit, counts)
+        fitting = _fitted(Pair(prompt, answers[0], answers[-1]), limit, encoded)
         if fitting is None:
             return []
         made = [_concatenated([fitting.prompt, answer]) for answer in fitting[1 : 1 + len(wholes)]]
         if not all(each.trained for each in made) and limit.untrained != "keep":
             if limit.untrained == "drop":
-                counts["dropped: nothing to train"] += 1
+                encoded.dropped["nothing to train"] += 1
                 return []
             raise RecordError("nothing to train", "an answer has no token that carries loss", hint='untrained="drop"')
         if isinstance(row, Judged):
@@ -135,13 +134,13 @@ class _Steps(_Texts):
         texts = [row.prompt, *(part for step in row.completions for part in (step, STEP_END))]
         return [(Document(text), [Piece(text, Kind.content, 1, True, "assistant")] if text else []) for text in texts]
 
-    def joined(self, row: ChatRow, parts: list[Supervised], limit: Limit, counts: Counter[str]) -> list[Supervised]:
+    def joined(self, row: ChatRow, parts: list[Supervised], limit: Limit, encoded: Encoded) -> list[Supervised]:
         assert isinstance(row, Stepwise)
         made = _concatenated(parts)
         made.weights[:] = 0
         ends = np.cumsum([len(part) for part in parts])[2::2]
         made.weights[ends - 1] = np.where(row.labels, RIGHT, WRONG)
-        return self.encoder._fit(row, made, limit, self.policy, counts)
+        return self.encoder._fit(row, made, limit, self.policy, encoded)
 
 
 def _whole(row: Preference | Judged, answer: Side) -> ChatRow:
@@ -171,7 +170,7 @@ def _no_prompt() -> RecordError:
     return RecordError("no prompt", "the prompt is empty", hint="leave such rows out, or begin the prompt with a token")
 
 
-def _fitted(pair: Pair, limit: Limit, counts: Counter[str]) -> Pair | None:
+def _fitted(pair: Pair, limit: Limit, encoded: Encoded) -> Pair | None:
     """The pair under the limit, None if it is left out. A token of the prompt stays: it predicts the answer's first."""
     longest = len(pair.prompt) + max(len(pair.chosen), len(pair.rejected))
     if limit.max_length is None or longest <= limit.max_length:
@@ -183,7 +182,10 @@ def _fitted(pair: Pair, limit: Limit, counts: Counter[str]) -> Pair | None:
             hint='pass truncation="keep_end" to shorten the prompt first, or "drop"',
         )
     fitting = fit_pair(pair, PairLimit(limit.max_length, min_prompt=1)) if limit.truncation == "keep_end" else None
-    counts["truncated" if fitting else "dropped: too long"] += 1
+    if fitting is None:
+        encoded.dropped["too long"] += 1
+    else:
+        encoded.counts["truncated"] += 1
     return fitting
 
 

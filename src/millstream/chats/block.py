@@ -25,7 +25,6 @@ from millstream.sources.chunk import KEPT_BYTES
 from millstream.tokens.flat import Ends
 from millstream.tokens.tokenizer import Ids
 
-DROPPED = "dropped: "
 SLICE_ROWS = 512
 
 
@@ -105,16 +104,14 @@ def _one_by_one(
         place = parsed.places[row]
         raw = block.bytes_of(place)[:KEPT_BYTES]
         bad.append(BadRecord(fault.reason, *block.origin(place), fault.found, fault.hint, raw))
-    dropped = Counter({name.removeprefix(DROPPED): n for name, n in encoded.counts.items() if name.startswith(DROPPED)})
-    notes = Counter({name: n for name, n in encoded.counts.items() if not name.startswith(DROPPED)})
     return EncodedBlock(
         ids=np.concatenate([np.empty(0, np.uint32), *(row.ids for row in rows)]),
         weights=np.concatenate([np.empty(0, np.float32), *(row.weights for row in rows)]),
         ends=np.cumsum([len(row) for row in rows], dtype=np.int64),
         places=block_places[places],
         bad=bad,
-        dropped=+dropped,
-        notes=+notes + left_out,
+        dropped=+encoded.dropped,
+        notes=encoded.counts + left_out,
     )
 
 

@@ -41,10 +41,11 @@ _log = logging.getLogger("millstream.chats")
 @dataclass(slots=True)
 class Encoded:
     """What became of some rows: for each the rows for the store, several if it was split, none if it was dropped;
-    `faults` says why, and `counts` how often something was lost."""
+    `faults` says why, `dropped` counts by reason what the settings left out, and `counts` what else was lost."""
 
     rows: list[list[Supervised]]
     faults: dict[int, RecordError] = field(default_factory=dict)
+    dropped: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
 
     @contextmanager
@@ -168,7 +169,7 @@ class Encoder:
                 made[at] = Supervised(row.ids, row.weights, np.full(len(row.ids), -1, np.int32))
             if at in made:
                 with encoded.blaming(at):
-                    encoded.rows[at] = self._fit(row, made[at], limit, policy, encoded.counts)
+                    encoded.rows[at] = self._fit(row, made[at], limit, policy, encoded)
         return encoded
 
     def _render(self, row: ChatRow) -> Rendered:
@@ -217,17 +218,15 @@ class Encoder:
                     raise error
         return made
 
-    def _fit(
-        self, row: ChatRow, made: Supervised, limit: Limit, policy: Policy, counts: Counter[str]
-    ) -> list[Supervised]:
+    def _fit(self, row: ChatRow, made: Supervised, limit: Limit, policy: Policy, encoded: Encoded) -> list[Supervised]:
         """What is left of a row under the limit."""
         fitting = [made]
         if not limit.allows(made):
             fitting = shorten(row, made, limit, policy, partial(self._part, policy))
-            counts["dropped: too long"] += not fitting
-            counts["truncated"] += bool(fitting)
+            encoded.dropped["too long"] += not fitting
+            encoded.counts["truncated"] += bool(fitting)
             kept_messages = np.concatenate([np.empty(0, np.int32), *(each.messages for each in fitting)])
-            counts["messages left out"] += len(np.setdiff1d(made.messages, kept_messages))
+            encoded.counts["messages left out"] += len(np.setdiff1d(made.messages, kept_messages))
         kept = []
         for each in fitting:
             if self.strict and each.straddlers:
@@ -238,9 +237,9 @@ class Encoder:
                 )
             if each.trained or limit.untrained == "keep":
                 kept.append(each)
-                counts[STRADDLERS] += each.straddlers
+                encoded.counts[STRADDLERS] += each.straddlers
             elif limit.untrained == "drop":
-                counts["dropped: nothing to train"] += 1
+                encoded.dropped["nothing to train"] += 1
             else:
                 raise RecordError(
                     "nothing to train",

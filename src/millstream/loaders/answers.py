@@ -13,14 +13,10 @@ from typing import Any, get_args
 from millstream._core import Batch
 from millstream.batches.batch import NO_LOSS
 from millstream.errors import LoaderError
+from millstream.loaders.made_by import longest_chat
 from millstream.loaders.member import Answers, Member, RowShape
 from millstream.loaders.mismatch import Mismatch, Mismatched, Place, Rows, Sequences
 from millstream.store import TokenStore
-
-
-def chat_recipe(store: TokenStore) -> dict[str, Any]:
-    """What a store says of how its conversations became tokens."""
-    return (store.manifest.get("recipe") or {}).get("chat") or {}
 
 
 def answers_of(kind: str | None) -> Answers | None:
@@ -34,7 +30,7 @@ def answers_of(kind: str | None) -> Answers | None:
 
 def check_length(store: TokenStore, answers: Answers | None, length: int) -> None:
     """Refuse rows that are too short for the answers of a store: they were shortened once, with care."""
-    longest = chat_recipe(store).get("max_length")
+    longest = longest_chat(store)
     if answers is not None and (longest is None or longest > length):
         raise LoaderError(
             f"{store.path}: its {answers} rows have up to {longest or 'any number of'} tokens, and "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,19 +13,20 @@ import numpy as np
 from millstream.batches import TrainingBatch, check_isolation
 from millstream.chats.settings import ChatSettings
 from millstream.errors import LoaderError
-from millstream.loaders.answers import answers_of, chat_recipe, check_choices, check_length
+from millstream.loaders.answers import answers_of, check_choices, check_length
 from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
 from millstream.loaders.explain import origins_of
 from millstream.loaders.growing import GrowingDataLoader
 from millstream.loaders.growth import Growth
-from millstream.loaders.lengths import PadTo, check_choice, grouped, one_group, pad_multiple
+from millstream.loaders.lengths import PadTo, grouped, one_group, pad_multiple
 from millstream.loaders.loss import LossMean, MeanOf
+from millstream.loaders.made_by import chat_recipe, longest_chat
 from millstream.loaders.media import MediaRows, media_of_files, media_of_store
 from millstream.loaders.member import Answers, Isolation, Member, RowShape
 from millstream.loaders.names_elsewhere import refuse_unknown
-from millstream.loaders.pretrain import id_limit, padding_id, row_length
-from millstream.loaders.raw import RawSettings, cached_store, described, is_raw
-from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
+from millstream.loaders.raw import RawSettings, ReadingKeywords, cached_store, described, is_raw
+from millstream.loaders.rows import id_limit, padding_id, row_length
+from millstream.loaders.settings import LoaderSettings, SharedKeywords, check_choice, positive, resolve
 from millstream.loaders.shown import show_document, show_step
 from millstream.order import Share
 from millstream.order.shuffle import source_key
@@ -103,7 +104,7 @@ class ConversationDataLoader(GrowingDataLoader):
         pad_id: int | None = None,
         recipe: Any = None,
         on_bad: OnBad = "error",
-        reading: Mapping[str, Any] | None = None,
+        reading: ReadingKeywords | None = None,
         **keywords: Unpack[ConversationKeywords],
     ) -> None:
         chat, shared = _parted(keywords)
@@ -211,10 +212,7 @@ def made_for(path: Any) -> int | None:
     if is_raw(path):
         return None
     with nullcontext(path) if isinstance(path, TokenStore) else TokenStore(path) as store:
-        recipe = store.manifest.get("recipe")
-    chat = recipe.get("chat") if isinstance(recipe, dict) else None
-    most = chat.get("max_length") if isinstance(chat, dict) else None
-    return most if isinstance(most, int) else None
+        return longest_chat(store)
 
 
 def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings) -> _Source:

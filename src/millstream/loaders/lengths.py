@@ -8,15 +8,9 @@ from typing import Literal, get_args
 from millstream.errors import LoaderError
 from millstream.loaders.member import RowShape
 from millstream.loaders.run import MOST_BATCH_TOKENS
-from millstream.loaders.settings import SharedKeywords, positive
+from millstream.loaders.settings import SharedKeywords, check_choice, positive
 
 PadTo = Literal["longest", "max_length"]
-
-
-def check_choice(word: str, value: object, choices: tuple[str, ...]) -> None:
-    """Insist on one of some words."""
-    if value not in choices:
-        raise LoaderError(f"{word}={value!r} is unknown", hint=f"use one of {', '.join(map(repr, choices))}")
 
 
 def pad_multiple(pad_to: PadTo, multiple: int, length: int) -> int:

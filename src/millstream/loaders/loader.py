@@ -35,7 +35,13 @@ class DataLoader(ABC):
         """
 
     def next(self) -> TrainingBatch:
-        """Give the next batch; behind the last one of an epoch comes the first one of the next."""
+        """Give the next batch; behind the last one of an epoch comes the first one of the next.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2) as loader:
+        ...     loader.next().input_ids.shape
+        (2, 4)
+        """
         return self.get_batch()
 
     @abstractmethod

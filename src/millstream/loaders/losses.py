@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections import Counter
-from typing import Any
 
 from millstream.errors import LossWarning
+from millstream.loaders.made_by import recipe_of
 from millstream.parts.report import report_path
 from millstream.sources.failure import BLANK
 from millstream.store import TokenStore
@@ -43,7 +43,7 @@ def tell_losses(store: TokenStore) -> None:
     cut = [f"{number:,} {what}" for what, number in _counts(store, "changed").items() if what in _CUT]
     told = []
     if left_out:
-        (reason, most), rows = left_out.most_common(1)[0], _recipe(store).get("rows")
+        (reason, most), rows = left_out.most_common(1)[0], recipe_of(store).get("rows")
         of = f" of {rows:,}" if isinstance(rows, int) else ""
         told.append(f"left out: {left_out.total():,}{of} rows, most often {reason!r} ({most:,})")
     if cut:
@@ -55,14 +55,9 @@ def tell_losses(store: TokenStore) -> None:
 
 def _counts(store: TokenStore, what: str) -> Counter[str]:
     """Counts of a manifest, which comes from a disk and may say anything."""
-    counts = _recipe(store).get(what)
+    counts = recipe_of(store).get(what)
     whole = counts.items() if isinstance(counts, dict) else ()
     return Counter({str(reason): number for reason, number in whole if isinstance(number, int) and number > 0})
-
-
-def _recipe(store: TokenStore) -> dict[str, Any]:
-    recipe = store.manifest.get("recipe")
-    return recipe if isinstance(recipe, dict) else {}
 
 
 def _level_of_caller() -> int:

@@ -11,7 +11,8 @@ from millstream.errors import LoaderError
 from millstream.loaders.conversation import ConversationDataLoader
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import Member, RowShape
-from millstream.loaders.pretrain import PretrainDataLoader, id_limit, padding_id, row_length
+from millstream.loaders.pretrain import PretrainDataLoader
+from millstream.loaders.rows import id_limit, padding_id, row_length
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
 from millstream.loaders.streaming import StreamDataLoader
 from millstream.order.mix import quotas

@@ -26,29 +26,44 @@ from millstream.order.phase import LONGEST_RUN, Standing, resized
 from millstream.order.shuffle import Shuffle
 
 logger = logging.getLogger("millstream.loaders")
-MOST_BYTES = 3500
-"""What is left of 4 KB for phases and data."""
+MOST_BYTES = 4095
+"""Of a state, which is less than 4 KB of JSON."""
 DAMAGED = "the state is damaged; use another checkpoint"
 Kind = TypeVar("Kind", Phase, Standing)
 
 
 def dump_run(
-    schedule: Schedule, data: Mapping[str, Any], cache_dir: Path | None, missing: Mapping[str, Any]
+    schedule: Schedule,
+    data: Mapping[str, Any],
+    cache_dir: Path | None,
+    missing: Mapping[str, Any],
+    *,
+    header: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Write phases and data into the state, or most of them beside it. `missing` names what could not be read back."""
-    phases = _phases_to_json(schedule)
-    whole = {"data": dict(data), "phases": phases, **missing}
-    if _fits(whole):
-        return whole
+    """Write phases and data behind the header of a state, or most of them beside it.
+
+    `missing` names what could not be read back.
+    """
+    begun = dict(header or {})
+    whole = {"data": dict(data), "phases": _phases_to_json(schedule), **missing}
+    if _fits(state := {**begun, **whole}):
+        return state
     if cache_dir is None:
         raise StateError(
             f"this run has had {len(schedule.phases)} phases and {len(data)} sources, too many for a state of 4 KB",
             hint="pass cache_dir= (a folder beside the checkpoints): the phases are kept there",
         )
     digest = _write_beside(json.dumps(whole, sort_keys=True).encode(), cache_dir)
-    present = {"data": dict(data), "phases": [_phase_to_json(schedule.phases[-1])]}
     reference = {"earlier_phases": {"file": _name(digest), "blake2b": digest}}
-    return {**(present if _fits(present) else {"data": {}, "phases": []}), **reference}
+    present: dict[str, Any] = {"data": dict(data), "phases": [_phase_to_json(schedule.phases[-1])]}
+    nothing: dict[str, Any] = {"data": {}, "phases": []}
+    for held in (present, nothing):
+        if _fits(state := {**begun, **held, **reference}):
+            return state
+    raise StateError(
+        f"how the rows of {len(data)} sources are made is too much for a state of 4 KB",
+        hint="give the sources shorter names, or mix fewer of them",
+    )
 
 
 def load_run(
@@ -84,8 +99,8 @@ def _read_part(part: Mapping[str, Any], seed: int) -> tuple[list[Phase], dict[st
     return phases, dict(data)
 
 
-def _fits(part: object) -> bool:
-    return len(json.dumps(part)) <= MOST_BYTES
+def _fits(state: object) -> bool:
+    return len(json.dumps(state)) <= MOST_BYTES
 
 
 def _name(digest: str) -> str:

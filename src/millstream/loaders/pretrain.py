@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
-from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, Unpack
@@ -13,23 +12,18 @@ from typing import Any, Literal, Unpack
 from millstream.errors import LoaderError, SourceError
 from millstream.loaders.losses import tell_losses
 from millstream.loaders.member import Documents, Member, RowShape
-from millstream.loaders.raw import RawSettings, described, is_raw, prepared_store
-from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve, whole
+from millstream.loaders.raw import RawSettings, ReadingKeywords, described, is_raw, prepared_store
+from millstream.loaders.rows import id_limit, padding_id, row_length
+from millstream.loaders.settings import SharedKeywords, check_choice, resolve
 from millstream.loaders.stores import StoreDataLoader
 from millstream.loaders.stream import Stream
 from millstream.loaders.streaming import StreamDataLoader
 from millstream.order import Share
 from millstream.parts.policy import OnBad
 from millstream.store import TokenStore, TokenStoreWriter
-from millstream.tokens import Tokenizer, load_tokenizer
+from millstream.tokens import load_tokenizer
 from millstream.tokens.keep import check_tokenizer
 from millstream.tokens.load import is_learned
-
-LONGEST_ROW = 2**30
-USUAL_ROW = 2048
-"""The length of a row unless told otherwise."""
-ID_LIMIT = 2**31
-"""Ids are signed in every framework, and 32 bits wide in some."""
 
 
 class PretrainDataLoader(StoreDataLoader):
@@ -97,13 +91,13 @@ class PretrainDataLoader(StoreDataLoader):
         recipe: Any = None,
         on_bad: OnBad = "error",
         eos: str | int | None = "auto",
-        reading: Mapping[str, Any] | None = None,
+        reading: ReadingKeywords | None = None,
         **shared: Unpack[SharedKeywords],
     ) -> None:
         settings = resolve(shared)
         length = row_length(chunk_size, seq_len, settings)
-        _check_choice("documents", documents, ("attend", "isolate", "row"))
-        _check_choice("tail", tail, ("drop", "pad"))
+        check_choice("documents", documents, ("attend", "isolate", "row"))
+        check_choice("tail", tail, ("drop", "pad"))
         raw = RawSettings(recipe, on_bad, eos, reading or {})
         if tokenizer is not None and dtype is None and is_raw(path):
             tokenizer = tokenizer if is_learned(tokenizer) else load_tokenizer(tokenizer)
@@ -152,7 +146,7 @@ def _streaming(
         raise SourceError(f"{path}: there is no such file or folder", hint="check the name")
     if asked["dtype"] is not None or not is_raw(path):
         raise LoaderError(f"{described(path)}: these are tokens, not raw files", hint="leave out streaming=True")
-    _check_choice("documents", documents, ("attend", "isolate", "row"))
+    check_choice("documents", documents, ("attend", "isolate", "row"))
     if documents == "row" or tail != "drop":
         raise LoaderError(
             'a stream has neither documents="row" nor a tail: its lanes go on into their next epoch',
@@ -175,54 +169,6 @@ def _samples(store: TokenStore, shape: RowShape) -> int:
             hint=smaller if len(store) > 1 else "a store needs two tokens, an input and a target: prepare more data",
         )
     return samples
-
-
-def row_length(chunk_size: int | None, seq_len: int | None, settings: LoaderSettings, name: str = "chunk_size") -> int:
-    """Settle the length of a row, which the user calls `name`, and check that the model can take it."""
-    if chunk_size is not None and seq_len is not None and chunk_size != seq_len:
-        raise LoaderError(f"chunk_size={chunk_size} and seq_len={seq_len} mean the same thing", hint="pass one of them")
-    wanted = chunk_size if chunk_size is not None else seq_len
-    longest = settings.limits.longest_row
-    if wanted is None:
-        wanted = longest or USUAL_ROW
-    length = positive(name, wanted, LONGEST_ROW)
-    if longest is not None and length > longest:
-        raise LoaderError(
-            f"{name}={length} is longer than the model's longest row ({longest})",
-            hint=f"pass {name}={longest} or less",
-        )
-    return length
-
-
-def padding_id(given: int | None, tokenizer: Tokenizer | None, settings: LoaderSettings) -> int:
-    """Settle what padding is filled with; the model must have an embedding for it."""
-    choices = (given, None if tokenizer is None else tokenizer.pad_id, settings.limits.pad_id, 0)
-    chosen = next(choice for choice in choices if choice is not None)
-    most = settings.limits.vocab_size or ID_LIMIT
-    if isinstance(chosen, bool) or whole(chosen) is None or not 0 <= chosen < most:
-        raise LoaderError(f"pad_id={chosen!r} is no id", hint=f"pass an integer from 0 to {most - 1}")
-    return chosen
-
-
-def id_limit(store: TokenStore, tokenizer: Tokenizer | None, settings: LoaderSettings) -> int:
-    """Check ids against the vocabulary, now where the store knows its largest id, else row by row in the engine."""
-    vocabulary, owner = settings.limits.vocab_size, "the model's vocabulary"
-    if vocabulary is None and tokenizer is not None:
-        vocabulary, owner = tokenizer.vocab_size, f"the vocabulary of {tokenizer.name}"
-    limit = ID_LIMIT if vocabulary is None else min(vocabulary, ID_LIMIT)
-    if not store.id_bound:
-        return 0 if store.dtype == "uint16" and limit >= 2**16 else limit
-    if store.id_bound > limit:
-        raise LoaderError(
-            f"{store.path}: holds the id {store.id_bound - 1}, but {owner} has {limit} ids",
-            hint="the store was made with another tokenizer: prepare it again, or enlarge the model's embedding",
-        )
-    return 0
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise LoaderError(f"{name}={value!r} is unknown", hint=f"use one of {', '.join(map(repr, choices))}")
 
 
 def example_loader(**shared: Unpack[SharedKeywords]) -> PretrainDataLoader:

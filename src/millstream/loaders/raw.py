@@ -19,7 +19,8 @@ from millstream.parts.cache import default_cache_dir, key_of
 from millstream.parts.identity import identify_object, touch_of
 from millstream.parts.mixing import Mixing
 from millstream.parts.policy import OnBad
-from millstream.parts.prepare import Making, Means, cpus, prepare_store
+from millstream.parts.pool import cpus
+from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.parts.report import report_of, write_report
 from millstream.records import Recipe
 from millstream.sources import Found, FoundFile, Reading, discover, format_of

@@ -117,13 +117,14 @@ class Run:
         place = self.schedule.place(self.step)
         data = {name: member.facts for name, member in self.members.items()}
         unknown = any(member.share.samples == UNKNOWN for member in self.members.values())
-        return {
+        header = {
             **states.header(self.kind, self.step, self.settings.seed, self._row_facts),
             "epoch": place.epoch,
             "offset": place.offset,
             **({"unknown_length": True} if unknown else {}),
-            **dump_run(self.schedule, {**self._earlier_data, **data}, self.settings.cache_dir, self._missing),
         }
+        known = {**self._earlier_data, **data}
+        return dump_run(self.schedule, known, self.settings.cache_dir, self._missing, header=header)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict
 from millstream.errors import LoaderError, OrderError
 from millstream.loaders.model_config import NO_LIMITS, ModelLimits
 from millstream.order.shuffle import Shuffle
+from millstream.parts.pool import cpus
 from millstream.tensors import FRAMEWORKS, default_framework
 
 RANK_VARIABLES = (
@@ -142,6 +143,12 @@ def positive(name: str, value: object, most: int | None = None) -> int:
     return number
 
 
+def check_choice(word: str, value: object, choices: tuple[str, ...]) -> None:
+    """Insist on one of some words."""
+    if value not in choices:
+        raise LoaderError(f"{word}={value!r} is unknown", hint=f"use one of {', '.join(map(repr, choices))}")
+
+
 def whole(value: object) -> int | None:
     """Give an integer of any kind as a Python integer, None for anything else."""
     try:
@@ -199,8 +206,7 @@ def shuffle_name(value: bool | str) -> Shuffle:  # noqa: FBT001 - a promised cal
 
 def default_threads() -> int:
     """Two threads where there are cores to spare: one fills at the speed of memory already."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if cores <= 2 else 2
+    return 1 if cpus() <= 2 else 2
 
 
 def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:

@@ -80,16 +80,6 @@ class StoreDataLoader(RunningLoader):
         self._cut_tokens = self._kl_cut_tokens = 0
         self._callbacks.jumped()
 
-    def next(self) -> TrainingBatch:
-        """Give the next batch; behind the last one of an epoch comes the first one of the next.
-
-        >>> from millstream.loaders.pretrain import example_loader
-        >>> with example_loader(batch_size=2) as loader:
-        ...     loader.next().input_ids.shape
-        (2, 4)
-        """
-        return self.get_batch()
-
     def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
         """Give the next `batch_size` rows of this rank, as one step of the run."""
         start = time.perf_counter_ns()

@@ -47,7 +47,7 @@ class PartCache:
 
     def __init__(self, folder: Path, *, level: int | None = LEVEL) -> None:
         self.folder, self.level = folder, level
-        self.hits = self.bytes_read = self.bytes_written = 0
+        self.bytes_written = 0
 
     def get(self, key: str) -> Part | None:
         """Find a part, or None."""
@@ -63,8 +63,6 @@ class PartCache:
             path.unlink(missing_ok=True)
             return None
         os.utime(path)  # what was used last is pruned last
-        self.hits += 1
-        self.bytes_read += len(data)
         return part
 
     def has(self, key: str | None) -> bool:

@@ -7,7 +7,6 @@ stopped, and need not.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -308,8 +307,3 @@ def _recipe(run: Run, ledger: Ledger, mixing: Mixing | None) -> dict[str, Any]:
         **({} if run.job.chat is None else {"chat": run.job.chat.description}),
         **({} if mixing is None else {"mixing": asdict(mixing)}),
     }
-
-
-def cpus() -> int:
-    """The processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -23,7 +23,6 @@ BLOCK_BYTES = 1 << 20
 MAGIC = b"\x89MLS"
 DTYPES = {"uint16": 1, "uint32": 2, "int32": 3, "weighted": 4}
 COPY_AGAIN = "the store is damaged or was not copied whole; copy it again, or restore it"
-SUFFIX = {"T": ".bin", "D": ".idx", "E": ".idx", "C": ".sum", "S": ".tab", "O": ".org"}
 
 Tokens = NDArray[Any]
 Words = NDArray[np.uint64]

@@ -189,7 +189,17 @@ class TokenStore:
         return self[start:stop]
 
     def document_at(self, token: int) -> int:
-        """Find the document that holds a token."""
+        """Find the document that holds a token.
+
+        >>> import tempfile
+        >>> from millstream.store import TokenStoreWriter
+        >>> path = Path(tempfile.mkdtemp(), "corpus")
+        >>> with TokenStoreWriter(path) as writer:
+        ...     writer.append([10, 11, 12])
+        ...     writer.append([20, 21])
+        >>> TokenStore(path).document_at(3)
+        1
+        """
         index = self._inside(operator.index(token), self._tokens, "token")
         shard = place(self._first_tokens, index)
         local = self._shards.index(shard).at(index - int(self._first_tokens[shard]))
