@@ -13,6 +13,7 @@ import millstream
 
 ROOT = Path(__file__).parent.parent
 PUBLIC = [
+    "AdvantageSettings",
     "BPETokenizer",
     "BatchError",
     "BatchPool",
@@ -30,6 +31,7 @@ PUBLIC = [
     "FingerprintError",
     "LoaderError",
     "LossWarning",
+    "MemoryFeed",
     "MillstreamError",
     "MissingExtra",
     "MixedDataLoader",
@@ -42,6 +44,9 @@ PUBLIC = [
     "RecordError",
     "RecordFormat",
     "Reject",
+    "Rollout",
+    "RolloutDataLoader",
+    "RolloutSource",
     "RowOrigin",
     "SourceError",
     "Span",
@@ -56,6 +61,7 @@ PUBLIC = [
     "UnknownLength",
     "WaitTimeout",
     "check_isolation",
+    "compute_advantages",
     "corrupt_spans",
     "distribute",
     "fill_in_the_middle",
@@ -64,6 +70,8 @@ PUBLIC = [
     "load_tokenizer",
     "mask_tokens",
     "merge_states",
+    "open_feed",
+    "open_source",
     "per_row",
     "prepare",
     "register_balancer",

@@ -12,6 +12,7 @@ mixes.
 
 import logging
 
+from millstream.advantages import AdvantageSettings, compute_advantages
 from millstream.api import PrepareReport, load, prepare
 from millstream.batches import (
     BatchPool,
@@ -46,6 +47,7 @@ from millstream.errors import (
     UnknownLength,
     WaitTimeout,
 )
+from millstream.feeds import MemoryFeed, RolloutSource, open_feed, open_source
 from millstream.loaders import (
     ConversationDataLoader,
     DataLoader,
@@ -62,6 +64,7 @@ from millstream.loaders import (
 )
 from millstream.loaders.looking import lint
 from millstream.records import DataProcessor, Recipe, Reject, register_processor
+from millstream.rollouts import Rollout
 from millstream.sources import Record, RecordFormat, register_format
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
@@ -70,6 +73,7 @@ __version__ = "0.1.0"
 logging.getLogger("millstream").addHandler(logging.NullHandler())
 
 __all__ = [
+    "AdvantageSettings",
     "BPETokenizer",
     "BatchError",
     "BatchPool",
@@ -87,6 +91,7 @@ __all__ = [
     "FingerprintError",
     "LoaderError",
     "LossWarning",
+    "MemoryFeed",
     "MillstreamError",
     "MissingExtra",
     "MixedDataLoader",
@@ -99,7 +104,9 @@ __all__ = [
     "RecordError",
     "RecordFormat",
     "Reject",
+    "Rollout",
     "RolloutDataLoader",
+    "RolloutSource",
     "RowOrigin",
     "SourceError",
     "Span",
@@ -114,6 +121,7 @@ __all__ = [
     "UnknownLength",
     "WaitTimeout",
     "check_isolation",
+    "compute_advantages",
     "corrupt_spans",
     "distribute",
     "fill_in_the_middle",
@@ -122,6 +130,8 @@ __all__ = [
     "load_tokenizer",
     "mask_tokens",
     "merge_states",
+    "open_feed",
+    "open_source",
     "per_row",
     "prepare",
     "register_balancer",

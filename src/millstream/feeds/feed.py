@@ -67,7 +67,16 @@ def arrivals_of(blocks: Sequence[RolloutBlock], *, skipped: int, before: Cursor,
 
 
 class RolloutSource(ABC):
-    """Where rollouts are put in. Putting the same rollout id twice is the same as once."""
+    """Where rollouts are put in. Putting the same rollout id twice is the same as once.
+
+    >>> from millstream import MemoryFeed
+    >>> feed = MemoryFeed()
+    >>> record = {"rollout_id": "a", "group_id": "g", "token_ids": [5, 6], "loss_mask": [0, 1], "reward": 1.0}
+    >>> with feed.source() as source:
+    ...     source.put({**record, "finish": "stop"})
+    >>> [len(arrival.block) for arrival in feed.receive(timeout_s=1)], feed.ended
+    ([1], True)
+    """
 
     @abstractmethod
     def put(self, rollouts: Puttable) -> None:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypedDict, cast, get_args
 
 from millstream.advantages import AdvantageSettings
-from millstream.batches.rollouts import MeanOf
+from millstream.batches.rollout_loss import MeanOf
 from millstream.errors import LoaderError
-from millstream.loaders.lengths import check_choice
-from millstream.loaders.settings import SharedKeywords, positive
+from millstream.loaders.settings import SharedKeywords, check_choice, positive
 from millstream.order.balance import CostModel
 from millstream.order.micro_batches import MicroBatchRule
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from millstream.advantages import AdvantageSettings
 from millstream.errors import RecordError
-from millstream.loaders.pretrain import padding_id
 from millstream.loaders.rollout_settings import RolloutKeywords, StepSettings, parted
+from millstream.loaders.rows import padding_id
 from millstream.loaders.settings import LoaderSettings, positive, resolve
 from millstream.rollouts import RolloutBlock
 from millstream.tokens import Tokenizer, load_tokenizer
