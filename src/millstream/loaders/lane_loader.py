@@ -7,13 +7,14 @@ import threading
 import time
 import weakref
 from abc import abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple
 from typing import Any
 
 from millstream.batches import TrainingBatch
 from millstream.batches.engine import Counters, closed_error
-from millstream.batches.gather import NO_WEIGHT, StepWeight
+from millstream.batches.gather import NO_WEIGHT, Numbers, StepWeight
 from millstream.loaders.delivery import Delivery, Where
 from millstream.loaders.lane_rows import LaneRows
 from millstream.loaders.lane_run import LaneRun
@@ -103,13 +104,17 @@ class LaneDataLoader(RunningLoader):
         filled_to = run.rows // settings.world_size if settings.pad_last else 0
         native = self._rows.batch(names, found, source, filled_to=filled_to, step_weight=self._weight())
         where = Where(run.step, epoch, (0, samples.start), settings.world_size)
-        batch = self._delivery.rows(native, where, self._rows.names)
+        batch = self._completed(self._delivery.rows(native, where, self._rows.names), names, found)
         cut = sum(batch.metadata.get("cut_tokens", ()))  # before anybody changes them
         run.advance()
         batch = self._delivery.transformed(batch)
         if self._callbacks.any:
             self._callbacks.delivered(epoch, batch)
         self._cut_tokens += cut
+        return batch
+
+    def _completed(self, batch: TrainingBatch, names: Sequence[str], samples: Numbers) -> TrainingBatch:
+        """Add what only this kind of loader knows; what is raised here leaves the run where it stands."""
         return batch
 
     def seek(self, step: int) -> None:

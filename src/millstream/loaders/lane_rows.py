@@ -66,7 +66,7 @@ class LaneRows:
         step_weight: StepWeight = NO_WEIGHT,
     ) -> Batch:
         """Make a batch; `samples` are those of their sources, of stores counted in uses."""
-        found = self._in_stores(names, samples)
+        found = self.in_stores(names, samples)
         lent = LentRows(self._length)
         for row, name in enumerate(names):
             if name not in self._stores:
@@ -78,9 +78,9 @@ class LaneRows:
 
     def weigh(self, names: Sequence[str], samples: Numbers) -> StepWeight:
         """What the targets of rows weigh, of this rank or another: rows of streams are full, whatever they hold."""
-        return self.gatherer.weigh([self._numbers[name] for name in names], self._in_stores(names, samples))
+        return self.gatherer.weigh([self._numbers[name] for name in names], self.in_stores(names, samples))
 
-    def _in_stores(self, names: Sequence[str], samples: Numbers) -> Numbers:
+    def in_stores(self, names: Sequence[str], samples: Numbers) -> Numbers:
         """The samples of stores that are used; those of streams stay as they are."""
         found = samples.copy()
         sources = np.array(names)

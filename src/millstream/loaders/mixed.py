@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from inspect import signature
 from typing import Any, Unpack
 
+from millstream.batches import TrainingBatch
 from millstream.loaders.mixed_stream import MixedStreamDataLoader
 from millstream.loaders.mixture import Mixable, agreed
 from millstream.loaders.settings import SharedKeywords
@@ -60,9 +61,16 @@ class MixedDataLoader(StoreDataLoader):
         **shared: Unpack[SharedKeywords],
     ) -> None:
         mixture = agreed(sources, epoch_size, mix_block, shared)
+        self._rollouts = mixture.rollouts
         super().__init__(
             mixture.members, mixture.shape, mixture.settings, epoch_size=mixture.epoch_size, loss=mixture.loss
         )
+
+    def _completed(self, batch: TrainingBatch, step: int) -> TrainingBatch:
+        if self._rollouts is None:
+            return batch
+        names, samples = self._run.schedule.rows(step, self.settings.rank)
+        return self._rollouts.add(batch, names, samples)
 
 
 MixedDataLoader.register(MixedStreamDataLoader)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from millstream._core import order_version
 from millstream.batches import TrainingBatch
-from millstream.batches.gather import NO_WEIGHT, StepWeight
+from millstream.batches.gather import NO_WEIGHT, Numbers, StepWeight
 from millstream.errors import LoaderError, UnknownLength
 from millstream.loaders import mixed_explain
 from millstream.loaders.delivery import Delivery
@@ -48,6 +48,7 @@ class MixedStreamDataLoader(LaneDataLoader):
 
     def __init__(self, mixture: Mixture, *, threads: int | None) -> None:
         settings, self._mixture = mixture.settings, mixture
+        self._rollouts = mixture.rollouts
         streams = mixture.streams
         stores = {name: StoreOrder(name, member, settings.seed) for name, member in mixture.members.items()}
         self._documents = next(iter(streams.values())).shape.documents
@@ -100,6 +101,11 @@ class MixedStreamDataLoader(LaneDataLoader):
             targets, hundredths, segments = (sum(numbers) for numbers in zip(*parts, strict=True))
             self._weighed = update, (targets, hundredths, segments)
         return self._weighed[1]
+
+    def _completed(self, batch: TrainingBatch, names: Sequence[str], samples: Numbers) -> TrainingBatch:
+        if self._rollouts is None:
+            return batch
+        return self._rollouts.add(batch, names, self._rows.in_stores(names, samples))
 
     # The run
 

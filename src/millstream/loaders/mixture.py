@@ -11,14 +11,18 @@ from millstream.errors import LoaderError
 from millstream.loaders.conversation import ConversationDataLoader
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import Member, RowShape
+from millstream.loaders.mixed_rollouts import MixedRollouts
 from millstream.loaders.pretrain import PretrainDataLoader
+from millstream.loaders.rollout import RolloutDataLoader
+from millstream.loaders.rollout_feed import RolloutFeedDataLoader
 from millstream.loaders.rows import id_limit, padding_id, row_length
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
 from millstream.loaders.streaming import StreamDataLoader
 from millstream.order.mix import quotas
 from millstream.tokens.keep import describe_tokenizer, share_ids
 
-Mixable: TypeAlias = PretrainDataLoader | StreamDataLoader | ConversationDataLoader
+InStore: TypeAlias = PretrainDataLoader | ConversationDataLoader | RolloutDataLoader
+Mixable: TypeAlias = InStore | StreamDataLoader
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,14 @@ class Mixture:
     def streams(self) -> dict[str, StreamDataLoader]:
         """The sources that are streams."""
         return {name: each for name, each in self.loaders.items() if isinstance(each, StreamDataLoader)}
+
+    @property
+    def rollouts(self) -> MixedRollouts | None:
+        """What knows what is said of rollouts, where some are mixed."""
+        blocks = {
+            name: each.rollouts.block for name, each in self.loaders.items() if isinstance(each, RolloutDataLoader)
+        }
+        return MixedRollouts(blocks, self.settings.labels, self.settings.framework) if blocks else None
 
     @property
     def members(self) -> dict[str, Member]:
@@ -82,7 +94,7 @@ def agreed(
     return Mixture(loaders, shares, shape, settings, size, _loss(loaders))
 
 
-def _member(loader: PretrainDataLoader | ConversationDataLoader, quota: int, settings: LoaderSettings) -> Member:
+def _member(loader: InStore, quota: int, settings: LoaderSettings) -> Member:
     """A loader's own part, with its share; and ids within the stricter limit of the mixture's model and its own."""
     member = loader.member
     limits = (id_limit(loader.store, None, settings), member.id_limit)
@@ -132,23 +144,34 @@ def _told(tokenizer: Mapping[str, Any]) -> str:
 def _alike(loader: Mixable, other: Mixable) -> bool:
     if loader.settings.labels != other.settings.labels:
         return False
-    if isinstance(loader, ConversationDataLoader) == isinstance(other, ConversationDataLoader):
+    if _kind(loader) == _kind(other):
         return loader.shape == other.shape
     return (loader.shape.length, loader.shape.pad_id) == (other.shape.length, other.shape.pad_id)
 
 
+def _kind(loader: Mixable) -> str:
+    """What rows are: two of a kind must look alike, others only be as long and be filled up alike."""
+    return loader.kind if isinstance(loader, ConversationDataLoader | RolloutDataLoader) else "text"
+
+
 def _loss(loaders: Mapping[str, Mixable]) -> LossMean | None:
     """The mean that the loaders of conversations ask for; they must ask for the same."""
-    asked = {name: loader.loss for name, loader in loaders.items() if isinstance(loader, ConversationDataLoader)}
+    kinds = (ConversationDataLoader, RolloutDataLoader)
+    asked = {name: loader.loss for name, loader in loaders.items() if isinstance(loader, kinds)}
     if len(set(asked.values())) > 1:
         raise LoaderError(
             f"the losses of {', '.join(asked)} are means of different things",
-            hint="make all loaders of conversations with the same loss and accumulation",
+            hint="make all loaders of conversations and rollouts with the same loss and accumulation",
         )
     return next(iter(asked.values()), None)
 
 
 def _loader(name: str, entry: object) -> Mixable:
+    if isinstance(entry, tuple) and entry and isinstance(entry[0], RolloutFeedDataLoader):
+        raise LoaderError(
+            f"the source {name!r} is a feed, whose order nobody knows beforehand",
+            hint="mix fixed sets of rollouts, such as one rollout batch at a time",
+        )
     if not isinstance(entry, tuple) or len(entry) != 2 or not isinstance(entry[0], Mixable):
         raise LoaderError(
             f"the source {name!r} is {type(entry).__name__}, not a pair (loader, weight)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from inspect import signature
 from typing import Any, Unpack
 
@@ -12,6 +13,9 @@ from millstream.advantages import AdvantageSettings
 from millstream.batches.rollouts import RolloutRows
 from millstream.errors import LoaderError
 from millstream.loaders.live import LiveSettings, feed_loader, is_feed
+from millstream.loaders.loss import LossMean
+from millstream.loaders.member import Member
+from millstream.loaders.mixed_rollouts import stored
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.rollout_feed import RolloutFeedDataLoader
 from millstream.loaders.rollout_loader import Made, RolloutLoader
@@ -21,10 +25,13 @@ from millstream.loaders.rollout_settings import RolloutKeywords, advantage_setti
 from millstream.loaders.rollout_shown import show_rollout
 from millstream.loaders.rollout_steps import DealtStep, dealt, expanded
 from millstream.loaders.rollout_task import RolloutTask
+from millstream.loaders.rows import id_limit
+from millstream.order import Share
 from millstream.rollouts import Id
 from millstream.rollouts.parse import OnBad
 from millstream.stats.figures import counted
 from millstream.stats.styled import Shown
+from millstream.store import TokenStore
 
 
 class RolloutDataLoader(RolloutLoader):
@@ -93,6 +100,31 @@ class RolloutDataLoader(RolloutLoader):
         self._rows = RolloutRows([self.rollouts.block], self._format, self._buffers)
         samples = len(self.rollouts.group_members) if self.steps.keep_groups else len(self.rollouts.block)
         self._run = RolloutRun(name, samples, self.rollouts.fingerprint, self.settings, self.steps.facts)
+
+    @cached_property
+    def member(self) -> Member:
+        """These rollouts as a part of a mixture: their tokens in a store."""
+        for name, wrong in (("packing", self.steps.packing), ("keep_groups", self.steps.keep_groups)):
+            if wrong:
+                raise LoaderError(
+                    f"rollouts with {name}=True cannot be mixed: a mixture deals out rows one by one",
+                    hint=f"leave out {name}=; advantages are those of whole groups all the same",
+                )
+        store = stored(self.rollouts.block, self.rollouts.fingerprint, self.settings.cache_dir)
+        limit = id_limit(store, self.tokenizer, self.settings)
+        return Member(store, Share(store.documents, self.settings.shuffle), self.shape, limit, self.tokenizer)
+
+    @property
+    def store(self) -> TokenStore:
+        """The tokens of these rollouts, as a mixture uses them."""
+        return self.member.store
+
+    @property
+    def loss(self) -> LossMean:
+        """What the loss of a mixture is a mean of."""
+        if self.steps.loss == "rollout":
+            raise LoaderError("a mixture knows no loss='rollout'", hint="use 'token' or 'sequence'")
+        return LossMean(self.steps.loss)
 
     def _coming(self, batch_size: int | None) -> DealtStep:
         self._agreement.check(self.plan_fingerprint)
