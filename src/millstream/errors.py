@@ -247,8 +247,8 @@ class MissingExtra(MillstreamError, ImportError):  # noqa: N818 - reads as a cla
 
 
 class LossWarning(UserWarning):
-    """Rows of a source are not in the store that is loaded, or not whole, or rollouts of texts were given token ids that
-    may not be those that were sampled: as was asked for, and never in silence.
+    """Rows of a source are not in the store that is loaded, or not whole; or rollouts of texts were given token ids,
+    which may not be those that were sampled. As was asked for, and never in silence.
 
     >>> issubclass(LossWarning, UserWarning)
     True

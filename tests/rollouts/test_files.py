@@ -215,8 +215,15 @@ def test_texts_that_have_no_tokens_are_bad_rows() -> None:
     with pytest.raises(RecordError, match="pass tokenizer="):
         list(read_rollouts(TEXTS))
     with pytest.warns(LossWarning):
-        (chunk,) = read_rollouts([*TEXTS, {**TEXTS[0], "prompt": "?"}], tokenizer=CharTokenizer("ab"), on_bad="skip")
-    assert [(bad.index, bad.error.reason) for bad in chunk.bad] == [(3, "not encodable")] and len(chunk.block) == 3
+        texts = [*TEXTS, {**TEXTS[0], "prompt": "?"}, {**TEXTS[0], "response": "\ud800"}]
+        (chunk,) = read_rollouts(texts, tokenizer=CharTokenizer("ab"), on_bad="skip")
+    assert [bad.index for bad in chunk.bad] == [3, 4] and len(chunk.block) == 3 == chunk.tokenized
+
+
+def test_much_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MOST_VALUES", 100)
+    chunks = list(read_rollouts(map(plain, SAMPLES)))
+    assert len(chunks) > 2 and content_hash(joined(chunks)).tolist() == content_hash(BLOCK).tolist()
 
 
 def test_texts_beside_token_ids_are_carried_along() -> None:

@@ -27,6 +27,7 @@ _OBJECTS: dict[str, set[type]] = {
     "extra": {dict, NoneType},
 }
 _NUMBER = "give a finite number"
+_FIT = "let `block_of` make blocks of records"
 
 
 def check_block(block: RolloutBlock) -> None:
@@ -83,7 +84,8 @@ def check_layout(block: RolloutBlock) -> None:
     _check_objects(block)
     kept = int(block.tokens["kept_count"].sum(dtype=np.uint64)) if "kept_count" in block.tokens else 0
     if kept != len(block.kept_ids) or block.kept_ids.dtype != np.uint32:
-        raise Fault(0, "impossible kept ids", f"{kept:,} are counted, and {len(block.kept_ids):,} are there")
+        found = f"kept_count says {kept:,}, and there are {len(block.kept_ids):,} of {block.kept_ids.dtype}"
+        raise Fault(0, "impossible kept ids", found, _FIT)
 
 
 def _check_objects(block: RolloutBlock) -> None:
@@ -97,12 +99,14 @@ def _check_objects(block: RolloutBlock) -> None:
 
 def _check_column(name: str, values: npt.NDArray[Any], length: int, known: Column | None, dimensions: int) -> None:
     if len(values) != length or (known is not None and values.ndim != dimensions):
-        raise Fault(0, "unequal lengths", f"{name} has the shape {values.shape}, and {length:,} values are wanted")
+        raise Fault(
+            0, "unequal lengths", f"{name} has the shape {values.shape}, and {length:,} values are wanted", _FIT
+        )
     if known is None:
         return
     wanted = _EXPERT_DTYPES if known.dtype is None else (np.dtype(known.dtype),)
     if values.dtype not in wanted:
-        raise Fault(0, "wrong type", f"{name} holds {values.dtype}, not {' or '.join(map(str, wanted))}")
+        raise Fault(0, "wrong type", f"{name} holds {values.dtype}, not {' or '.join(map(str, wanted))}", _FIT)
     if known.choices and len(values) and int(values.max()) >= len(known.choices):
         choices = ", ".join(f"{number} {word}" for number, word in enumerate(known.choices))
         refuse_rows(values >= len(known.choices), f"unknown {name}", name, values, f"it is one of {choices}")

@@ -35,7 +35,7 @@ Record: TypeAlias = Mapping[str, Any]
 _REQUIRED = ("rollout_id", "group_id", "token_ids", "loss_mask", "reward", "finish")
 _KEPT = ("kept_ids", "kept_offsets")
 _NOT_TOKENS = ("kept_count", "token_ids", "loss_mask")
-COLUMNS_OF_TOKENS = (*(name for name in TOKEN_COLUMNS if name not in _NOT_TOKENS), *_KEPT)
+_ALL_OR_NONE = (*(name for name in TOKEN_COLUMNS if name not in _NOT_TOKENS), *_KEPT)
 """Fields that all rollouts have, or none."""
 
 
@@ -46,7 +46,7 @@ def collect(records: Sequence[Record], *, group_by_prompt: bool = False) -> Roll
     lengths = np.array([len(each) for each in ids], np.int64)
     mask = joined_masks(_aligned(fields["loss_mask"], "loss_mask", "B", lengths), "loss_mask")
     tokens: dict[str, npt.NDArray[Any]] = {"token_ids": joined_ids(ids, "token_ids"), "loss_mask": mask}
-    for name in COLUMNS_OF_TOKENS:
+    for name in _ALL_OR_NONE:
         if name in fields and name not in _KEPT:
             tokens[name] = _token_column(name, fields[name], lengths, mask)
     kept_ids = NO_IDS
@@ -58,12 +58,6 @@ def collect(records: Sequence[Record], *, group_by_prompt: bool = False) -> Roll
     if group_by_prompt:
         rows["group_id"] = _groups(block)
     return block
-
-
-def columns_of(record: Record) -> frozenset[str]:
-    """The fields of a record that all others must have, too."""
-    keys = keys_of(tuple(record))
-    return frozenset(name for name in COLUMNS_OF_TOKENS if name in keys and record[keys[name]] is not None)
 
 
 def _fields_of(records: Sequence[Record], required: Sequence[str]) -> dict[str, list[Any]]:
@@ -99,7 +93,7 @@ def _check_given(name: str, values: list[Any] | None, keys: Sequence[Mapping[str
 
 
 def _check_all_or_none(fields: Mapping[str, list[Any]]) -> None:
-    given = [name for name in COLUMNS_OF_TOKENS if name in fields]
+    given = [name for name in _ALL_OR_NONE if name in fields]
     for name in given:
         row = next((row for row, value in enumerate(fields[name]) if value is None), None)
         if row is not None:

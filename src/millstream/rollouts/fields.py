@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import lru_cache
@@ -79,7 +79,7 @@ def holds_rollouts(row: Mapping[str, object]) -> bool:
     (True, False)
     """
     has = _known(row)
-    return "reward" in has and ({"token_ids", "loss_mask"} <= has or holds_text(row))
+    return ("reward" in row) and ({"token_ids", "loss_mask"} <= has or holds_text(row))
 
 
 def holds_text(row: Mapping[str, object]) -> bool:
@@ -91,5 +91,5 @@ def holds_text(row: Mapping[str, object]) -> bool:
     return all(isinstance(row.get(name), str) for name in TEXTS) and "token_ids" not in _known(row)
 
 
-def _known(names: Iterable[str]) -> set[str]:
-    return {ALIASES.get(name, name) for name in names}
+def _known(row: Mapping[str, object]) -> set[str]:
+    return {ALIASES.get(name, name) for name, value in row.items() if value is not None}

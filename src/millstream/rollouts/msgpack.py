@@ -20,6 +20,11 @@ from millstream.sources.failure import TOO_LONG, FileFailure
 from millstream.sources.found import FoundFile
 from millstream.sources.stream import binary_layout, decoded
 
+_BINARY = {"kept_ids": np.dtype("<u4")} | {
+    name: np.dtype("|u1" if column.dtype is np.bool_ else column.dtype).newbyteorder("<")
+    for name, column in TOKEN_COLUMNS.items()
+    if column.dtype is not None
+}
 MOST_ITEMS = 1 << 22
 """The longest list: its size is said before its items, and room for them is made at once."""
 
@@ -65,9 +70,5 @@ def _with_arrays(record: Any) -> Any:
 
 
 def _array(value: bytes, name: Any) -> Any:
-    column = TOKEN_COLUMNS.get(ALIASES.get(name, name))
-    dtype = np.dtype(np.uint32 if name == "kept_ids" else np.uint8) if column is None else np.dtype(column.dtype)
-    if (column is None and name != "kept_ids") or name == "routed_experts":
-        return value
-    width = np.dtype(np.uint8) if dtype == np.bool_ else dtype.newbyteorder("<")
-    return value if len(value) % width.itemsize else np.frombuffer(value, width)
+    dtype = _BINARY.get(ALIASES.get(name, name))
+    return value if dtype is None or len(value) % dtype.itemsize else np.frombuffer(value, dtype)

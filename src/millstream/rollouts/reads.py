@@ -21,7 +21,8 @@ from millstream.sources.jsonl import object_in
 from millstream.sources.parquet import ParquetFormat
 
 MOST_RECORDS = 2048
-"""The most records that are read at a time."""
+MOST_VALUES = 1 << 22
+"""The most records that are held at a time, and the most values of theirs: Python needs 32 bytes for some."""
 OWN_SUFFIXES = {codec.SUFFIX: "rollouts", ".msgpack": "msgpack", ".mpk": "msgpack"}
 """Files that only hold rollouts, and what their format is called."""
 _LIKE = '{"rollout_id": …, "group_id": …, "token_ids": […], "loss_mask": […], "reward": …, "finish": …}'
@@ -59,18 +60,33 @@ def records_in_memory(source: Any) -> Iterable[Any] | None:
 
 def reads_in_memory(records: Iterable[Any]) -> Iterator[Read]:
     """Records, some at a time; blocks among them by themselves."""
-    row, held = 0, list[Any]()
+    row = 0
+    for some in _gathered(records):
+        yield Read(some, list(range(row, row + len(some))))
+        row += len(some)
+
+
+def _gathered(records: Iterable[Any]) -> Iterator[RolloutBlock | list[Any]]:
+    held, values = list[Any](), 0
     for record in records:
-        if not isinstance(record, RolloutBlock):
+        is_block = isinstance(record, RolloutBlock)
+        if held and (is_block or len(held) >= MOST_RECORDS or values >= MOST_VALUES):
+            yield held
+            held, values = [], 0
+        if is_block:
+            yield record
+        else:
             held.append(record)
-        if held and (isinstance(record, RolloutBlock) or len(held) == MOST_RECORDS):
-            yield Read(held, list(range(row, row + len(held))))
-            row, held = row + len(held), []
-        if isinstance(record, RolloutBlock):
-            yield Read(record, list(range(row, row + len(record))))
-            row += len(record)
+            values += _values_in(record)
     if held:
-        yield Read(held, list(range(row, row + len(held))))
+        yield held
+
+
+def _values_in(record: Any) -> int:
+    """How much a record holds, about."""
+    if not isinstance(record, Mapping):
+        return 1
+    return sum(len(value) for value in record.values() if isinstance(value, list | tuple))
 
 
 def find_rollouts(

@@ -40,7 +40,7 @@ def content_hash(block: RolloutBlock) -> Hashes:
     _stretch(hashes, scalars, np.arange(1, len(block) + 1))
     for name in ("rollout_id", "group_id", "prompt_id"):
         _go_on(hashes, [_id_text(value) for value in block.filled(name)])
-    for name in sorted(name for name in block.rows if name not in ROW_COLUMNS):
+    for name in sorted(block.rows.keys() - ROW_COLUMNS.keys()):
         _add_known(hashes, name, block.rows[name])
     if "extra" in block.rows:
         _add_extra(hashes, block.rows["extra"])
