@@ -62,10 +62,10 @@ define native
 	@PATH="$(CURDIR)/$(BIN):$$PATH" ctest --test-dir build/tests -L $(1) --output-on-failure --parallel 2 --timeout 300
 endef
 
-fuzz: $(VENV)/dev.stamp  ## Search longer for inputs that break something: laws, parsers, parts and recipes
+fuzz: $(VENV)/dev.stamp services  ## Search longer for inputs that break something: laws, parsers, parts and recipes
 	MILLSTREAM_FUZZ=1 $(BIN)/python -m pytest -q -n 2 tests --hypothesis-profile=fuzz
 
-coverage: $(VENV)/dev.stamp  ## Which lines and branches the tests reach
+coverage: $(VENV)/dev.stamp services  ## Which lines and branches the tests reach
 	$(BIN)/python -m pytest -q -n 2 --cov --cov-report=term-missing:skip-covered --cov-report=html
 
 docs: $(VENV)/docs.stamp  ## Build the guide and the API reference into site/; a broken link is an error

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,51 +25,77 @@ from millstream.feeds import open_feed, open_source
 HERE = Path(__file__).parent
 
 
-def started(script: str, *arguments: Any) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.fspath(HERE.parent)}
-    command = [sys.executable, os.fspath(HERE / script), json.dumps(arguments)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+class Nursery:
+    """Starts processes and kills them."""
 
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._started = folder, 0
+        environment = {**os.environ, "PYTHONPATH": os.fspath(HERE.parent)}
+        command = [sys.executable, os.fspath(HERE / "nursery.py")]
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
-def killed_after(process: subprocess.Popen[str], lines: int, pause_s: float) -> list[str]:
-    """What a process said before it was killed: after so many lines, and a moment."""
-    assert process.stdout is not None
-    with process:
-        said = [process.stdout.readline() for _ in range(lines)]
+    def killed_after(self, lines: int, pause_s: float, what: str, *arguments: Any) -> list[str]:
+        """What a process said before it was killed: after so many lines, and a moment."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._started += 1
+        file = self._folder / str(self._started)
+        file.touch()
+        print(json.dumps([what, os.fspath(file), arguments]), file=self.process.stdin, flush=True)
+        child = int(self.process.stdout.readline())
+        while file.read_text().count("\n") < lines:
+            os.kill(child, 0)  # it is still alive
+            time.sleep(0.002)
         time.sleep(pause_s)
-        process.kill()
-        said += process.stdout.read().splitlines()
-    return [line for line in said if line.strip()]
+        os.kill(child, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            while True:
+                os.kill(child, 0)
+                time.sleep(0.002)
+        whole, _, _torn = file.read_text().rpartition("\n")
+        return whole.splitlines()
 
 
-def test_a_killed_producer_loses_nothing_that_was_flushed_and_leaves_no_half_record(lasting: Transport) -> None:
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    made = Nursery(tmp_path_factory.mktemp("nursery"))
+    with made.process:
+        yield made
+
+
+def test_a_killed_producer_loses_nothing_that_was_flushed_and_leaves_no_half_record(
+    lasting: Transport, nursery: Nursery
+) -> None:
     chance, feed, first = random.Random(1), lasting.feed(), 0
     where, settings = lasting.address()
-    for _ in range(2):
-        process = started("producer_script.py", where, {**settings, "producer": "one"}, first)
-        said = killed_after(process, 2, chance.uniform(0, 0.03))
-        flushed = int(said[-1])
-        found = numbers_of(receive_some(feed, flushed + 1 - first))
-        while more := feed.receive(timeout_s=0.2):
+    settings["producer"] = "one"
+    for _ in range(5):
+        said = nursery.killed_after(2, chance.uniform(0, 0.03), "produce", where, settings, first)
+        found = numbers_of(receive_some(feed, int(said[-1]) + 1 - first))
+        while more := feed.receive(timeout_s=0.05):
             found += numbers_of(more)
         assert found == list(range(first, first + len(found)))
         first += len(found)
-    open_source(where, **settings, producer="one").close()
+    open_source(where, **settings).close()
     assert receive_all(feed) == []
     feed.close()
 
 
-def test_a_killed_trainer_receives_the_rest_at_its_last_state(tmp_path: Path, redis_server: RedisServer) -> None:
+def test_a_killed_trainer_receives_the_rest_at_its_last_state(
+    tmp_path: Path, redis_server: RedisServer, nursery: Nursery
+) -> None:
     for where in (os.fspath(tmp_path), redis_server.url("killed")):
         with open_source(where, gather=SMALL) as source:
             for number in range(300):
                 source.put(record(number))
-        first = killed_after(started("consumer_script.py", where, {}, None), 5, 0.0)
+        first = nursery.killed_after(5, 0, "consume", where, {}, None)
         (_, cursor), before = json.loads(first[3]), [number for line in first[:4] for number in json.loads(line)[0]]
         feed = open_feed(where)
         feed.release(cursor)
         feed.close()
-        second = killed_after(started("consumer_script.py", where, {}, cursor), 3, 0.0)
+        second = nursery.killed_after(3, 0, "consume", where, {}, cursor)
         feed = open_feed(where)
         feed.seek(cursor)
         rest = receive_all(feed)

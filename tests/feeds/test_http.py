@@ -14,6 +14,7 @@ import pytest
 from feeds.transports import SMALL, numbers_of, receive_all, receive_some, record
 from millstream.errors import BusyError, LoaderError
 from millstream.feeds import Control, HttpFeed, HttpSource, SpoolFeed
+from millstream.feeds.inbox import Inbox
 from millstream.rollouts.codec import encode
 from millstream.rollouts.parse import block_of
 
@@ -106,6 +107,14 @@ def test_a_request_that_breaks_off_or_has_no_length_leaves_nothing(feed: HttpFee
             client.shutdown(socket.SHUT_WR)
             assert client.recv(1000).split()[1] in (b"400", b"411")
     assert feed.receive(timeout_s=0) == []
+
+
+def test_what_goes_wrong_in_the_server_is_said(feed: HttpFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Inbox, "take", lambda *_: 1 // 0)
+    assert asked(feed, "/rollouts", b"") == (
+        500,
+        {"error": "ZeroDivisionError: integer division or modulo by zero", "hint": None},
+    )
 
 
 def test_a_piece_that_is_sent_again_is_taken_once_also_behind_a_restart(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import pytest
 
 from feeds.transports import SMALL, as_json, has_ended, numbers_of, receive_all, receive_some, record, records
 from millstream.errors import BusyError, LoaderError, StateError, StoreError
-from millstream.feeds import Control, Gather, SpoolFeed, SpoolSource, arrivals, spool
+from millstream.feeds import Control, Gather, SpoolFeed, SpoolSource, arrivals, discovery, spool
 from millstream.feeds.arrivals import ArrivalLog
+from millstream.feeds.discovery import Discovery
 from millstream.store import disk
 from store.crash import Crash, FailingDisk
 
@@ -102,6 +103,36 @@ def test_a_full_disk_is_said_and_later_puts_work(tmp_path: Path, monkeypatch: py
     source.put(record(2))
     source.close()
     assert numbers_of(receive_all(feed)) == [0, 1, 2]
+
+
+def test_what_else_lies_in_a_spool_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "1.rollouts").write_bytes(b"mine")
+    (tmp_path / "notes.txt").write_text("mine")
+    filled(tmp_path, range(2))
+    feed = SpoolFeed(tmp_path)
+    assert numbers_of(receive_all(feed)) == [0, 1]
+    feed.release(feed.cursor)
+    assert shards(tmp_path) == ["checkpoints/1.rollouts"]
+
+
+def test_a_folder_that_is_quiet_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path, range(2), producer="one")
+    monkeypatch.setattr(discovery, "_SETTLED_S", -1.0)
+    looking = Discovery(tmp_path, {})
+    assert len(looking.untaken()) == 2
+    monkeypatch.setattr(Path, "iterdir", None)
+    assert len(looking.untaken()) == 2
+    monkeypatch.undo()
+    filled(tmp_path, range(2), producer="one")
+    assert len(looking.untaken()) == 4
+
+
+def test_a_spool_that_cannot_be_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    for opened in (SpoolFeed, SpoolSource):
+        with pytest.raises(StoreError, match="file"):
+            opened(tmp_path / "file")
 
 
 def test_there_is_one_consumer_and_others_follow_it(tmp_path: Path) -> None:

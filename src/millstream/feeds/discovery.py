@@ -10,17 +10,20 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 from millstream.feeds.arrivals import Shard
-from millstream.feeds.shards import END, SUFFIX, is_producer
+from millstream.feeds.shards import END, SUFFIX, has_begun, is_producer
 
-_SETTLED_NS = 2_000_000_000
-"""How long after its last change a listed folder need not be listed again: clocks of file systems are coarse, and those
-of other machines are a little off."""
+_SETTLED_S = 2.0
+"""A folder that looks unchanged for so long need not be listed again; the clocks of file systems are coarse."""
 
 
 @dataclass(frozen=True)
 class _Listing:
+    """What a folder holds."""
+
     changed_ns: int
-    listed_ns: int
+    since_s: float
+    """When this change was first seen, by our own clock."""
+    settled: bool
     names: list[str]
     ended: bool
 
@@ -66,13 +69,17 @@ class Discovery:
         for name in self._listings.keys() - folders.keys():
             del self._listings[name]
         for name, entry in folders.items():
-            changed_ns = entry.stat().st_mtime_ns
-            listing = self._listings.get(name)
-            if listing is None or listing.changed_ns != changed_ns or listing.listed_ns < changed_ns + _SETTLED_NS:
-                self._listings[name] = self._list(name, changed_ns)
+            changed_ns, now_s = entry.stat().st_mtime_ns, time.monotonic()
+            known = self._listings.get(name)
+            unchanged = known is not None and known.changed_ns == changed_ns
+            if known is not None and unchanged and known.settled:
+                continue
+            since_s = known.since_s if known is not None and unchanged else now_s
+            if has_begun(self._spool / name):
+                self._listings[name] = self._listed(name, changed_ns, since_s, now_s)
 
-    def _list(self, producer: str, changed_ns: int) -> _Listing:
-        now_ns, folder = time.time_ns(), self._spool / producer
+    def _listed(self, producer: str, changed_ns: int, since_s: float, now_s: float) -> _Listing:
+        folder = self._spool / producer
         ended = (folder / END).exists()  # looked for first: what is listed after it is all there will be
         names = sorted(path.stem for path in folder.iterdir() if path.suffix == SUFFIX)
-        return _Listing(changed_ns, now_ns, names, ended)
+        return _Listing(changed_ns, since_s, now_s - since_s > _SETTLED_S, names, ended)

@@ -123,6 +123,9 @@ class _Handler(BaseHTTPRequestHandler):
             status, said = error.status, {"error": str(error), "hint": error.hint}
         except MillstreamError as error:
             status, said = _status_of(error), {"error": error.message, "hint": error.hint}
+        except Exception as error:  # whoever asked must hear of it, and the next request is another one
+            log.exception("%s", self.path)
+            status, said = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}", "hint": None}
         body = json.dumps(said).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

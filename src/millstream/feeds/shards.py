@@ -37,6 +37,11 @@ def is_producer(name: str) -> bool:
     return _NAME.fullmatch(name) is not None and name != DAMAGED
 
 
+def has_begun(folder: Path) -> bool:
+    """Whether a producer has ever written here; whatever else lies in a spool is none of its business."""
+    return (folder / _SESSION).exists()
+
+
 def shard_name(session: int, number: int) -> str:
     """The name of a shard; later ones are greater.
 

@@ -11,6 +11,7 @@ import mmap
 import os
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
 from uuid import uuid4
@@ -110,17 +111,22 @@ class SpoolFeed:
     ) -> None:
         self.directory = Path(directory)
         self._keep, self._on_bad = keep, on_bad
-        disk.make_directory(self.directory)
-        self._lock = None if follow else _only_consumer(self.directory / "consumer.lock")
-        path = self.directory / _ARRIVALS
-        self._writer = None if follow else ArrivalWriter(path)
-        self._log = self._writer or ArrivalLog(path)
-        self._discovery = Discovery(self.directory, self._log.taken)
-        self._control = SpoolControl(self.directory)
-        self._place, self._blocks = self._log.released, 0
         self._counts = {"received": 0, "shards": 0, "damaged": 0}
-        if not follow:
-            self._remove(set(self._discovery.taken()) - set(self._log.kept()))  # what a crash kept from being removed
+        self._control = SpoolControl(self.directory)
+        path = self.directory / _ARRIVALS
+        with ExitStack() as opened, disk.reported(self.directory):
+            disk.make_directory(self.directory)
+            self._writer = None
+            if not follow:
+                opened.callback(_only_consumer(self.directory / "consumer.lock").release)
+                self._writer = ArrivalWriter(path)
+                opened.callback(self._writer.close)
+            self._log = self._writer or ArrivalLog(path)
+            self._discovery = Discovery(self.directory, self._log.taken)
+            if not follow:  # what a crash kept from being removed
+                self._remove(set(self._discovery.taken()) - set(self._log.kept()))
+            self._opened = opened.pop_all()
+        self._place, self._blocks = self._log.released, 0
 
     @property
     def cursor(self) -> Cursor:
@@ -130,9 +136,10 @@ class SpoolFeed:
     @property
     def ended(self) -> bool:
         """Whether every producer has said that nothing more comes, and all of it was received."""
-        if self._writer is None:
-            self._log.refresh()
-        return self._place == self._log.end and self._discovery.ended()
+        with disk.reported(self.directory):
+            if self._writer is None:
+                self._log.refresh()
+            return self._place == self._log.end and self._discovery.ended()
 
     def receive(self, timeout_s: float) -> list[Arrival]:
         """Give the next rollouts of the spool; waits so long for something, then gives nothing."""
@@ -186,10 +193,7 @@ class SpoolFeed:
 
     def close(self) -> None:
         """Let another consumer go on; what was not released stays."""
-        if self._writer is not None:
-            self._writer.close()
-        if self._lock is not None:
-            self._lock.release()
+        self._opened.close()
 
     def _cursor(self, place: int, blocks: int = 0) -> Cursor:
         return {"log": self._log.id, "shards": place, "blocks": blocks}
@@ -203,10 +207,11 @@ class SpoolFeed:
         return int(cursor["shards"])
 
     def _take(self) -> None:
-        if self._writer is None:
-            self._log.refresh()
-        elif shards := self._discovery.untaken():
-            self._writer.append(shards)
+        with disk.reported(self.directory):
+            if self._writer is None:
+                self._log.refresh()
+            elif shards := self._discovery.untaken():
+                self._writer.append(shards)
 
     def _received(self) -> list[Arrival]:
         arrivals: list[Arrival] = []
