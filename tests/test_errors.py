@@ -28,7 +28,11 @@ def without_hint(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "part", ["sources", "records", "tokens", "chats", "parts", "store", "stats", "cli", "api.py", "compression.py"]
+    "part",
+    [
+        *("sources", "records", "tokens", "chats", "parts", "store", "batches", "tensors", "loaders", "stats", "cli"),
+        *("api.py", "compression.py"),
+    ],
 )
 def test_every_error_that_is_raised_has_a_hint(part: str) -> None:
     files = [SOURCES / part] if part.endswith(".py") else sorted((SOURCES / part).rglob("*.py"))

@@ -88,6 +88,18 @@ def test_what_the_assistant_says_is_learned_and_nothing_else(source: Path, tmp_p
     assert sum(report.details["lengths"]) == 3
 
 
+def test_tokens_whose_weight_a_store_cannot_hold_are_counted(tmp_path: Path) -> None:
+    rows = [chat("2+2?", "4"), chat("Why?", "The mill."), chat("The stream?", "It runs.")]
+    for row, weight in zip(rows, (1, 0.5, 0.3333), strict=True):
+        row["messages"][1]["weight"] = weight
+    report = prepare(rows, tmp_path / "store", TOKENIZER, **HOW)
+
+    store = TokenStore(report.path)
+    weights = store.weights(*store.document_span(2))
+    assert report.details["changed"] == {"weights rounded": np.count_nonzero(weights)}
+    assert weights.max() == pytest.approx(0.33)
+
+
 def test_any_number_of_workers_and_any_format_of_the_file_give_the_same_tokens(tmp_path: Path) -> None:
     rows = [chat(f"{n}+{n}?", f"{2 * n}") for n in range(400)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

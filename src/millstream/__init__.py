@@ -6,8 +6,8 @@
                 keeping    text      cached            which     from a
                                                        position  pool
 
-`prepare` turns raw files into a store of tokens, `PretrainDataLoader` turns a store into batches, `MixedDataLoader`
-mixes.
+`prepare` turns raw files, texts or chats, into a store of tokens. `PretrainDataLoader` turns texts into batches,
+`ConversationDataLoader` chats, whose ids have weights; both take stores and raw files. `MixedDataLoader` mixes.
 """
 
 import logging

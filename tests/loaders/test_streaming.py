@@ -137,6 +137,17 @@ def test_tokens_tables_and_impossible_settings_are_refused(tmp_path: Path) -> No
         follows_its_hint(refused.value)
     with pytest.raises(LoaderError, match="these are tokens"):
         PretrainDataLoader(tmp_path / "store", chunk_size=LENGTH, recipe=["normalize"])
+    with pytest.raises(SourceError, match="on_bad='ignore' is unknown") as unknown:
+        stream(FOLDER, on_bad="ignore")
+    follows_its_hint(unknown.value)
+
+
+def test_every_batch_is_full_so_there_is_no_last_one_to_drop_or_to_pad() -> None:
+    for how in ({"drop_last": True}, {"pad_last": True}):
+        with stream(FOLDER, batch_size=5, **how) as loader:
+            for batch in loader:
+                assert (batch.metadata["rows"], any(batch.metadata.get("filler", ()))) == (5, False)
+            assert "dropped_rows" not in loader.losses
 
 
 def test_the_length_is_unknown_until_every_lane_was_read_once() -> None:

@@ -181,7 +181,7 @@ class TrainingBatch(AnswerFields):
         [3, 2]
         """
         if parts < 1:
-            raise BatchError(f"a batch is split into at least 1 part, not {parts}")
+            raise BatchError(f"a batch is split into at least 1 part, not {parts}", hint="pass parts=1 or more")
         samples = int(self._tensor("input_ids").shape[0]) // self.unit
         bounds = [part * (samples // parts) + min(part, samples % parts) for part in range(parts + 1)]
         return [self.rows_between(start * self.unit, stop * self.unit) for start, stop in pairwise(bounds)]
@@ -361,4 +361,4 @@ def _joined(name: str, parts: list[TrainingBatch]) -> npt.NDArray[Any]:
 
 def _check(holds: bool, problem: str) -> None:  # noqa: FBT001 - reads as an assertion
     if not holds:
-        raise BatchError(problem)
+        raise BatchError(problem, hint="a transform, or whoever put the batch together, left it so")

@@ -38,7 +38,10 @@ class CompletionTracker:
 
     def __init__(self, world_size: int, *, first_step: int = 0, window: int = 1024) -> None:
         if world_size < 1 or window < 1:
-            raise OrderError(f"world_size={world_size} and window={window} are not both 1 or more")
+            raise OrderError(
+                f"world_size={world_size} and window={window} are not both 1 or more",
+                hint="pass the number of ranks that report, and leave out window=",
+            )
         self.world_size = world_size
         self.window = window
         self._lock = threading.Lock()

@@ -141,7 +141,7 @@ class BatchPool:
 
     def _bytes_of(self, rows: int, length: int) -> int:
         if rows < 0 or length < 0:
-            raise BatchError(f"a batch cannot have {rows} rows of {length}")
+            raise BatchError(f"a batch cannot have {rows} rows of {length}", hint="pass 0 or more of both")
         size = 2 * _aligned(max(1, rows * length * int(backend(self.framework).ID_BYTES)))
         if self.budget_bytes is not None and size > self.budget_bytes:
             raise BudgetError(

@@ -90,7 +90,10 @@ class BatchQueue:
         """Take the oldest batch, waiting for it; raises the producer's error or ClosedError when there will be none."""
         batch = self._next(timeout_s)
         if batch is None:
-            raise ClosedError("this queue was closed, and everything in it was taken")
+            raise ClosedError(
+                "this queue was closed, and everything in it was taken",
+                hint="iterate over the queue, which ends here, or make a new one",
+            )
         return batch
 
     def try_dequeue(self) -> TrainingBatch | None:
@@ -184,7 +187,9 @@ class BatchQueue:
 
     def _put(self, batch: TrainingBatch, size: int) -> None:
         if self._closed:
-            raise ClosedError("this queue was closed; the batch is not in it") from self._error
+            raise ClosedError(
+                "this queue was closed; the batch is not in it", hint="end the producer, or make a new queue"
+            ) from self._error
         self._batches.append((batch, size))
         self._bytes += size
         self._enqueued += 1
@@ -203,7 +208,10 @@ class BatchQueue:
         if isinstance(self._error, Exception):
             raise self._error.with_traceback(self._traceback)  # as it was: each consumer would lengthen it
         if self._error is not None:  # Ctrl-C there is no Ctrl-C here, but no regular end either
-            raise ClosedError(f"this queue was closed by {type(self._error).__name__}") from self._error
+            raise ClosedError(
+                f"this queue was closed by {type(self._error).__name__}",
+                hint="its producer was stopped: start it again",
+            ) from self._error
         return None
 
 

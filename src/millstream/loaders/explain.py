@@ -108,5 +108,8 @@ def samples_with(document: int, member: Member) -> range:
 def _tokens_of(document: int, member: Member) -> tuple[int, int]:
     store = member.store
     if not 0 <= document < store.documents:
-        raise LoaderError(f"{store.path}: there is no document {document} among {store.documents}")
+        raise LoaderError(
+            f"{store.path}: there is no document {document} among {store.documents}",
+            hint=f"documents are numbered from 0 to {store.documents - 1}",
+        )
     return store.document_span(document)

@@ -18,7 +18,7 @@ from millstream.loaders.settings import positive
 from millstream.parts.cache import default_cache_dir, key_of
 from millstream.parts.identity import identify_object, touch_of
 from millstream.parts.mixing import Mixing
-from millstream.parts.policy import OnBad
+from millstream.parts.policy import OnBad, check_on_bad
 from millstream.parts.pool import cpus
 from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.parts.report import report_of, write_report
@@ -63,6 +63,9 @@ class RawSettings:
     on_bad: OnBad = "error"
     eos: str | int | None = "auto"
     reading: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_on_bad(self.on_bad)
 
     @property
     def untouched(self) -> bool:

@@ -28,7 +28,7 @@ from millstream.tensors import inside_torch_worker
 
 
 class StoreDataLoader(RunningLoader):
-    """What PretrainDataLoader and MixedDataLoader have in common."""
+    """What PretrainDataLoader, ConversationDataLoader and MixedDataLoader have in common."""
 
     kind = "store"
     _run: Run

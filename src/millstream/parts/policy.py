@@ -96,6 +96,12 @@ class KeptAside:
         self.close()
 
 
+def check_on_bad(on_bad: str) -> None:
+    """Insist on a policy that there is."""
+    if on_bad not in get_args(OnBad):
+        raise SourceError(f"on_bad={on_bad!r} is unknown", hint=f"choose one of {', '.join(get_args(OnBad))}")
+
+
 class BadRecords:
     """The policy, and the count of what it cost, by reason.
 
@@ -110,8 +116,7 @@ class BadRecords:
     """
 
     def __init__(self, on_bad: OnBad = "error", kept: KeptAside | None = None) -> None:
-        if on_bad not in get_args(OnBad):
-            raise SourceError(f"on_bad={on_bad!r} is unknown", hint=f"choose one of {', '.join(get_args(OnBad))}")
+        check_on_bad(on_bad)
         self.on_bad = on_bad
         self.counts: Counter[str] = Counter()
         self._kept = kept if on_bad == "quarantine" else None

@@ -25,11 +25,12 @@ from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.parser import RowParser
 from millstream.sources import BadRecord, Chunk, FoundFile, Reading, RecordBlock, format_named
 from millstream.store.format import token_dtype
-from millstream.store.weights import codes_of, weigh
+from millstream.store.weights import codes_of, rounded, weigh
 from millstream.tokens import Tokenizer
 from millstream.tokens.flat import encode_flat, unfit_documents
 
 UNFIT = "cannot be encoded"
+ROUNDED = "weights rounded"
 EXAMPLES = 3
 EXAMPLE_BYTES = 2000
 
@@ -145,9 +146,9 @@ def _conversations(job: Job, done: PipelineResult, file: FoundFile) -> Documents
         explode=chat.explode,
         media=chat.media,
     )
-    return Documents(
-        weigh(made.ids, codes_of(made.weights)), made.ends, made.places, made.bad, made.dropped, made.notes
-    )
+    codes = codes_of(made.weights)
+    notes = made.notes + Counter({ROUNDED: rounded(made.weights, codes)})
+    return Documents(weigh(made.ids, codes), made.ends, made.places, made.bad, made.dropped, notes)
 
 
 def _encoded(job: Job, done: PipelineResult) -> Documents:

@@ -1,7 +1,7 @@
 """Weighted tokens: one word holds an id and what it weighs in the loss (csrc/core/weights.h, docs/formats.md).
 
 Weights are written as codes: hundredths up to 1, tenths up to 10, whole numbers up to 75. What people write down is
-exact; anything else is rounded to the nearest, and counted by whoever rounds.
+exact; anything else is rounded to the nearest, and counted where chats become tokens (`rounded`).
 """
 
 from __future__ import annotations
@@ -40,6 +40,16 @@ def codes_of(weights: ArrayLike) -> Codes:
     if bad < len(wanted):
         raise StoreError(f"{wanted[bad]} is no weight that a store can hold", hint=f"weights lie between 0 and {MOST}")
     return codes
+
+
+def rounded(weights: NDArray[np.float32], codes: Codes) -> int:
+    """Count the weights that are not what their codes say.
+
+    >>> weights = np.array([0, 1, 0.3, 0.3333], np.float32)
+    >>> rounded(weights, codes_of(weights))
+    1
+    """
+    return int(np.count_nonzero(WEIGHTS.astype(np.float32)[codes] != weights))
 
 
 def weigh(ids: NDArray[Any], codes: Codes) -> Tokens:
