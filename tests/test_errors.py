@@ -30,7 +30,20 @@ def without_hint(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize(
     "part",
     [
-        *("sources", "records", "tokens", "chats", "parts", "store", "batches", "tensors", "loaders", "stats", "cli"),
+        *(
+            "sources",
+            "records",
+            "tokens",
+            "chats",
+            "parts",
+            "store",
+            "order",
+            "batches",
+            "tensors",
+            "loaders",
+            "stats",
+            "cli",
+        ),
         *("api.py", "compression.py"),
     ],
 )

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream import _core
+from millstream.advantages.ragged import masked_counts
 from millstream.batches.batch import TrainingBatch
 from millstream.batches.columns import Columns
 from millstream.batches.rollout_columns import fitting, sample_columns, token_columns
@@ -129,7 +130,7 @@ class RolloutRows:
         for block in self.blocks:
             if len(block):
                 mask = np.asarray(block["loss_mask"], np.bool_)
-                found.append(np.add.reduceat(mask, block.starts, dtype=np.int64) - mask[block.starts])
+                found.append(masked_counts(mask, block.ends) - mask[block.starts])
         return np.concatenate(found)
 
     def step(

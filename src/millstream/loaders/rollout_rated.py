@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.advantages import Advantages, AdvantageSettings, compute_advantages
+from millstream.advantages.ragged import last_masked
 from millstream.rollouts import KINDS, RolloutBlock
 
 
@@ -70,8 +71,7 @@ def token_rewards(block: RolloutBlock) -> npt.NDArray[np.float32]:
     if "token_rewards" in block:
         return block["token_rewards"]
     rewards = np.zeros(int(block.ends[-1]) if len(block) else 0, np.float32)
-    sampled = np.where(block["loss_mask"], np.arange(len(rewards)), -1)
-    last = np.maximum.reduceat(sampled, block.starts) if len(block) else np.empty(0, np.int64)
+    last = last_masked(block["loss_mask"], block.ends)
     has = (last >= 0) & ~np.isnan(block["reward"])
     rewards[last[has]] = block["reward"][has]
     return rewards
