@@ -248,13 +248,16 @@ class SpoolFeed:
                 raise StoreError(f"{path}: {error.message}", hint=hint) from error
             self._put_aside(shard, error)
             return []
+        except OSError as error:
+            raise StoreError(f"{path}: {error.strerror}", hint="look at the permissions and the disk") from error
 
     def _put_aside(self, shard: Shard, error: MillstreamError) -> None:
         self._counts["damaged"] += 1
         log.warning("%s: damaged, left out: %s", self._path(shard), error.message)
         if self._writer is not None:
-            disk.make_directory(self.directory / DAMAGED)
-            disk.rename(self._path(shard), self._damaged(shard))
+            with disk.reported(self._path(shard)):
+                disk.make_directory(self.directory / DAMAGED)
+                disk.rename(self._path(shard), self._damaged(shard))
 
     def _remove(self, shards: Iterable[Shard]) -> None:
         with disk.reported(self.directory):
