@@ -111,7 +111,9 @@ class RolloutRows:
         try:
             return _core.RolloutRows(blocks, kinds, *shape)
         except ValueError as error:
-            raise BatchError(f"these rollouts cannot be put into rows: {error}") from None
+            raise BatchError(
+                f"these rollouts cannot be put into rows: {error}", hint="make blocks with millstream.rollouts.block_of"
+            ) from None
 
     @cached_property
     def starts(self) -> Numbers:
@@ -199,7 +201,10 @@ class RolloutStep:
         """
         chosen = np.asarray(rows, np.int64)
         if len(chosen) and chosen.view(np.uint64).max() >= len(self.places):  # negative ones are very large
-            raise BatchError(f"the step has rollouts 0 to {len(self.places) - 1}, not {chosen.min()} or {chosen.max()}")
+            raise BatchError(
+                f"the step has rollouts 0 to {len(self.places) - 1}, not {chosen.min()} or {chosen.max()}",
+                hint="rows are numbers among the places of the step",
+            )
         ends = self._row_ends(len(chosen), row_ends)
         if length is None:
             unit = self.rows.format.pad_to_multiple_of
@@ -215,7 +220,10 @@ class RolloutStep:
             raise BatchError("rows of one rollout each have no ends to choose", hint="pass packed=True")
         ends = np.asarray(row_ends, np.int64)
         if len(ends) == 0 or ends[-1] != rollouts or np.diff(ends, prepend=0).min() < 0:
-            raise BatchError(f"rows that end at {ends.tolist()} do not hold {rollouts} rollouts, each once")
+            raise BatchError(
+                f"rows that end at {ends.tolist()} do not hold {rollouts} rollouts, each once",
+                hint="row_ends rise, and the last one is the number of rollouts",
+            )
         return ends
 
     def _longest(self, chosen: Numbers, ends: Numbers) -> int:
@@ -234,7 +242,10 @@ class RolloutStep:
                 self.rows.buffers.native, blocks[chosen], rows[chosen], ends.view(np.uint64), length, weights
             )
         except ValueError as error:
-            raise BatchError(f"these rollouts do not fit into rows of {length} tokens: {error}") from None
+            raise BatchError(
+                f"these rollouts do not fit into rows of {length} tokens: {error}",
+                hint="leave length= out, or raise it",
+            ) from None
         except RuntimeError as error:
             raise StoreError(str(error), hint="restore the file, or leave it alone while rollouts are read") from None
         if made is None:

@@ -290,7 +290,9 @@ def _mapped(path: Path) -> mmap.mmap:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         if not os.fstat(fd).st_size:
-            raise StoreError(f"{path}: an empty shard")
+            raise StoreError(
+                f"{path}: an empty shard", hint="its producer puts the same rollouts again if it is not sure"
+            )
         return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
     finally:
         os.close(fd)
