@@ -39,7 +39,7 @@ def is_producer(name: str) -> bool:
 
 def has_begun(folder: Path) -> bool:
     """Whether a producer has ever written here; whatever else lies in a spool is none of its business."""
-    return (folder / _SESSION).exists()
+    return (folder / SESSION).exists()
 
 
 def shard_name(session: int, number: int) -> str:
