@@ -92,7 +92,11 @@ class RolloutRows:
         self.buffers = buffers or RowBuffers()
         self.tokens = token_columns(self.blocks)
         self.samples = sample_columns(self.blocks)
-        self.columns = Columns(tuple(each.name for each in self.tokens), (*self.samples, "rollout_loss_tokens"))
+        self.keeps_ids = any("kept_count" in block for block in self.blocks)
+        """Whether rollouts say which ids top-p kept for each token."""
+        kept = ("kept_ids", "kept_offsets") if self.keeps_ids else ()
+        facts = (*self.samples, *kept, "rollout_loss_tokens")
+        self.columns = Columns(tuple(each.name for each in self.tokens), facts)
         self.native = self._native()
 
     def _native(self) -> _core.RolloutRows:
@@ -212,6 +216,16 @@ class RolloutStep:
         native, columns = self._made(chosen, ends, length)
         return self._delivered(native, columns, chosen, ends)
 
+    def _kept(self, chosen: Numbers) -> dict[str, list[npt.NDArray[Any]]]:
+        """The ids that top-p kept for each rollout: those of its token t are ids[offsets[t] : offsets[t + 1]]."""
+        ids, offsets = [], []
+        for number, row in self.places[chosen].tolist():
+            block = self.rows.blocks[number]
+            ids.append(block.kept_ids_of(row))
+            ends = block.kept_ends[block.starts[row] : block.ends[row] + 1]
+            offsets.append(ends - ends[0])
+        return {"kept_ids": ids, "kept_offsets": offsets}
+
     def _row_ends(self, rollouts: int, row_ends: Integers | None) -> Numbers:
         if row_ends is None:
             one_row = self.rows.format.packed or rollouts == 0
@@ -272,6 +286,7 @@ class RolloutStep:
             "filler": [filler] * len(ends),
             **{name: column[numbers].tolist() for name, column in maker.samples.items()},
             "rollout_loss_tokens": self.loss.rollout_targets[chosen].tolist(),
+            **(self._kept(chosen) if maker.keeps_ids else {}),
         }
         for column, data in zip(maker.tokens, columns, strict=True):
             metadata[column.name] = share(data)

@@ -79,7 +79,7 @@ class RolloutDataLoader(RolloutLoader):
         *,
         tokenizer: Any = None,
         compute_advantages: bool = True,
-        estimator: str | None = None,
+        estimator: str = "grpo",
         advantages: AdvantageSettings | Mapping[str, Any] | None = None,
         max_length: int | None = None,
         name: str = "rollouts",
