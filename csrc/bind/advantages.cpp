@@ -81,12 +81,6 @@ void register_advantages(nb::module_& m) {
           masked_counts(view(mask), view(ends), view(out));
         },
         "mask"_a, "ends"_a, "out"_a, "Write the number of each rollout's masked tokens into `out`.");
-  m.def("last_masked",
-        [](const Bools& mask, const Ints& ends, const Array<std::int64_t>& out) {
-          nb::gil_scoped_release unlocked;
-          last_masked(view(mask), view(ends), view(out));
-        },
-        "mask"_a, "ends"_a, "out"_a, "Write the place of each rollout's last masked token, or -1, into `out`.");
   register_precision<float>(m);
   register_precision<double>(m);
 }

@@ -53,17 +53,6 @@ inline void masked_counts(Mask mask, Ends ends, std::span<std::int64_t> out) {
   });
 }
 
-// Writes the place of each rollout's last masked token, -1 where none is.
-inline void last_masked(Mask mask, Ends ends, std::span<std::int64_t> out) {
-  check_ends(ends, mask.size());
-  check_size("out", out.size(), ends.size());
-  each_rollout(ends, [&](std::size_t row, std::size_t start, std::size_t stop) {
-    auto token = stop;
-    while (token > start && !mask[token - 1]) --token;
-    out[row] = token > start ? static_cast<std::int64_t>(token - 1) : -1;
-  });
-}
-
 template <typename Real>
 void masked_sums(std::span<const Real> values, Mask mask, Ends ends, std::span<double> out) {
   check_ends(ends, mask.size());

@@ -135,8 +135,6 @@ void sums_and_moments_see_what_is_masked() {
   masked_counts(three.masked(), three.ends, counts);
   masked_sums<float>(values, three.masked(), three.ends, sums);
   CHECK((counts == std::vector<std::int64_t>{2, 0, 2}) && (sums == std::vector<double>{3, 0, 7}));
-  last_masked(three.masked(), three.ends, counts);
-  CHECK((counts == std::vector<std::int64_t>{1, -1, 3}));
 
   const auto moments = masked_moments<float>(values, three.masked());
   CHECK(moments.count == 4 && moments.mean == 2.5 && moments.squares == 5);

@@ -31,17 +31,6 @@ def masked_counts(mask: Array, ends: Array) -> Numbers:
     return counts
 
 
-def last_masked(mask: Array, ends: Array) -> Numbers:
-    """The place of each rollout's last token that counts; -1 where none does.
-
-    >>> last_masked(np.array([True, False, False]), np.array([2, 3])).tolist()
-    [0, -1]
-    """
-    places = np.empty(len(ends), np.int64)
-    _core.last_masked(as_mask(mask), as_ends(ends), places)
-    return places
-
-
 def masked_sums(values: Array, mask: Array, ends: Array) -> Doubles:
     """The sum of each rollout's values, added up in float64.
 
