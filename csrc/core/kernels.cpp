@@ -93,6 +93,12 @@ MILLSTREAM_VECTORISED void put_where(const std::uint8_t* __restrict mask, float 
   for (std::size_t i = 0; i < count; ++i) out[i] = mask[i] != 0 ? value : 0.0F;
 }
 
+MILLSTREAM_VECTORISED bool said_outside(const std::uint8_t* __restrict mask, const float* __restrict in, std::size_t count) {
+  std::uint32_t said = 0;
+  for (std::size_t i = 0; i < count; ++i) said |= static_cast<std::uint32_t>(mask[i] == 0 && in[i] != 0.0F);
+  return said != 0;
+}
+
 #define MILLSTREAM_LARGEST(In)                                                                       \
   MILLSTREAM_VECTORISED std::uint32_t largest(const In* in, std::size_t count) {                     \
     std::uint32_t top = 0;                                                                           \

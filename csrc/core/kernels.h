@@ -92,6 +92,8 @@ TargetFacts write_targets(const std::uint32_t* in, const std::uint8_t* mask, std
 // out[i] = in[i], or `value`, where the mask is not 0; else 0.
 void keep_where(const std::uint8_t* mask, const float* in, float* out, std::size_t count);
 void put_where(const std::uint8_t* mask, float value, float* out, std::size_t count);
+// Whether anything but 0 stands where the mask does not hold.
+bool said_outside(const std::uint8_t* mask, const float* in, std::size_t count);
 
 // The largest id, read as unsigned, so that a negative id is larger than any vocabulary.
 std::uint32_t largest(const std::uint16_t* in, std::size_t count);

@@ -550,3 +550,6 @@ def hash_stretches(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), ord
     """
     Go on with the XXH64 of each stretch: `hashes` holds seeds, then hashes.
     """
+
+def said_outside(values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], mask: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> bool:
+    """Whether anything but 0 stands where the mask does not hold."""

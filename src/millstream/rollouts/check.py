@@ -30,9 +30,8 @@ _NUMBER = "give a finite number"
 _FIT = "let `block_of` make blocks of records"
 
 
-def check_block(block: RolloutBlock) -> None:
-    """Refuse, by a `Fault`, the first rollout that cannot be trained on."""
-    check_layout(block)
+def check_numbers(block: RolloutBlock) -> None:
+    """Refuse, by a `Fault`, the first rollout with numbers that cannot be trained on."""
     trained = block.tokens["loss_mask"]
     for name in LOGPROBS:
         if name in block.tokens:

@@ -1,6 +1,6 @@
 """Records -> a `RolloutBlock`: all values of a field at once, made one array.
 
-What cannot be a value of its column is refused by a `Fault`; whether values can be true `check_block` says.
+What cannot be a value of its column is refused by a `Fault`; whether values can be true `check_numbers` says.
 """
 
 from __future__ import annotations

@@ -15,9 +15,10 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from millstream._core import said_outside
 from millstream.errors import RecordError, SourceError
 from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.check import LOGPROBS, check_block, check_layout
+from millstream.rollouts.check import LOGPROBS, check_layout, check_numbers
 from millstream.rollouts.collect import collect
 from millstream.rollouts.columns import ROW_COLUMNS, TOKEN_COLUMNS
 from millstream.rollouts.faults import Fault
@@ -152,14 +153,16 @@ def _maker(given: RolloutBlock | list[Any], *, group_by_prompt: bool) -> _Make:
     """What makes a checked block of some of the records."""
 
     def make(rows: range) -> RolloutBlock:
-        if isinstance(given, RolloutBlock):
+        if isinstance(given, RolloutBlock):  # its layout was looked at
             block = _silenced(given if len(rows) == len(given) else given.select(rows))
-        elif rows:
-            records = [_mapping(record, place) for place, record in enumerate(given[rows.start : rows.stop])]
-            block = collect(records, group_by_prompt=group_by_prompt)
-        else:
+            check_numbers(block)
+            return block
+        if not rows:
             return no_rollouts()
-        check_block(block)
+        records = [_mapping(record, place) for place, record in enumerate(given[rows.start : rows.stop])]
+        block = collect(records, group_by_prompt=group_by_prompt)
+        check_layout(block)
+        check_numbers(block)
         return block
 
     return make
@@ -181,7 +184,7 @@ def _names_of(kind: Any) -> tuple[str, ...]:
 def _silenced(block: RolloutBlock) -> RolloutBlock:
     """The same with log-probabilities of 0 where nothing was sampled."""
     trained = block.tokens["loss_mask"]
-    loud = [name for name in LOGPROBS if name in block.tokens and (block.tokens[name][~trained] != 0).any()]
+    loud = [name for name in LOGPROBS if name in block.tokens and said_outside(block.tokens[name], trained)]
     quiet = {name: np.where(trained, block.tokens[name], np.float32(0)) for name in loud}
     return block.with_columns(**quiet) if quiet else block
 
