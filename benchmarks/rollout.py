@@ -1,9 +1,10 @@
 """What rollouts cost on their way into a step, each as a ratio to a baseline measured in the same run.
 
-    python benchmarks/rollout.py [--only assembly imbalance] [--rounds 7]
+    python benchmarks/rollout.py [--only assembly imbalance verl] [--rounds 7]
 
 `assembly`: ragged columns into padded and packed torch tensors against memcpy of the same bytes into buffers of the
-same size, warm on both sides. `imbalance`: how much more the busiest of 8 ranks has to do than the mean.
+same size, warm on both sides. `imbalance`: how much more the busiest of 8 ranks has to do than the mean. `verl` (with
+what `make oracles` installs): advantages, balance over ranks and micro-batches under a cap against verl's functions.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import torch
 
 import machine
 from engine import Finding, table
+from millstream.advantages import compute_advantages
 from millstream.batches import TrainingBatch
 from millstream.batches.rollout_loss import Numbers
 from millstream.batches.rollouts import RolloutFormat, RolloutRows, RolloutStep
@@ -29,7 +31,7 @@ from millstream.order import CostModel, MicroBatchRule, StepPlan, partition
 from millstream.rollouts import RolloutBlock
 
 RESULTS = Path(__file__).parent / "results"
-ROLLOUTS, BLOCKS, CAP = 4096, 8, 16_384
+ROLLOUTS, BLOCKS, CAP, LONGEST = 4096, 8, 16_384, 2048
 COLUMNS = ("input_ids", "labels", "sampling_logprobs", "ref_logprobs", "values", "advantages")
 
 
@@ -133,7 +135,89 @@ def imbalance(rounds: int) -> list[Finding]:
     return findings
 
 
-SECTIONS: dict[str, Callable[[int], list[Finding]]] = {"assembly": assembly, "imbalance": imbalance}
+def steps(rollouts: int, rows: int) -> list[RolloutBlock]:
+    """Steps of so many rollouts, 500 tokens on average and at most 2048, in groups of 8, with rewards of 0 and 1."""
+    made = []
+    for seed in range(-(-rollouts // rows)):
+        rng = np.random.default_rng(seed)
+        lengths = np.clip(rng.lognormal(5.9, 0.8, rows).astype(np.int64), 8, LONGEST)
+        tokens = int(lengths.sum())
+        per_row = {
+            "rollout_id": np.array([f"{seed}-{row}" for row in range(rows)], object),
+            "group_id": np.array([f"{seed}-{row // 8}" for row in range(rows)], object),
+            "reward": rng.integers(0, 2, rows).astype(np.float64),
+            "finish": np.zeros(rows, np.uint8),
+        }
+        ids = rng.integers(1, 50_000, tokens).astype(np.uint32)
+        made.append(RolloutBlock(np.cumsum(lengths), per_row, {"token_ids": ids, "loss_mask": np.ones(tokens, bool)}))
+    return made
+
+
+def padded(block: RolloutBlock) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """What verl works on: ids, mask, and rewards at the last token."""
+    ids = torch.zeros((len(block), LONGEST), dtype=torch.int64)
+    mask, rewards = torch.zeros_like(ids), torch.zeros(ids.shape)
+    for row, length in enumerate(block.lengths.tolist()):
+        ids[row, :length] = torch.from_numpy(block.of(row, "token_ids").astype(np.int64))
+        mask[row, :length] = 1
+        rewards[row, length - 1] = float(block["reward"][row])
+    return ids, mask, rewards
+
+
+def ours(block: RolloutBlock) -> float:
+    """Advantages, balance over 8 ranks, micro-batches of each; and, what verl's functions do not do, their batches."""
+    start = time.process_time()
+    advantages = compute_advantages(block)
+    assert advantages.per_rollout is not None
+    rated = block.with_columns(advantages=advantages.per_rollout)
+    step = RolloutRows([rated], RolloutFormat(framework="torch", packed=True)).step(
+        np.stack([np.zeros(len(block), np.int64), np.arange(len(block))], axis=1)
+    )
+    plan = StepPlan.of(step.lengths, ranks=8, rule=MicroBatchRule(CAP), equal_sizes=True)
+    for rank in plan.micro_batches:
+        for rows in rank:
+            step.batch(rows)
+    return time.process_time() - start
+
+
+def theirs(block: RolloutBlock, tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> float:
+    """The same with verl's functions; that its tensors are padded first is not counted."""
+    from tensordict import TensorDict
+    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+    from verl.utils.seqlen_balancing import (
+        calculate_workload,
+        get_seqlen_balanced_partitions,
+        rearrange_micro_batches,
+    )
+
+    ids, mask, rewards = tensors
+    start = time.process_time()
+    compute_grpo_outcome_advantage(rewards, mask, block["group_id"])
+    loads = calculate_workload(mask.sum(dim=1)).tolist()
+    for rows in get_seqlen_balanced_partitions(loads, 8, equal_size=True):
+        own = TensorDict({"input_ids": ids[rows], "attention_mask": mask[rows]}, batch_size=len(rows))
+        rearrange_micro_batches(own, CAP)
+    return time.process_time() - start
+
+
+def against_verl(rounds: int) -> list[Finding]:
+    """10^5 rollouts in steps of 1024."""
+    made = steps(100_000, 1024)
+    ours(made[0]), theirs(made[0], padded(made[0]))  # warm
+    times = np.array([(ours(block), theirs(block, padded(block))) for block in made])
+    rollouts = sum(map(len, made))
+    mine, base = rollouts / times.sum(axis=0)
+    ratio = float(times[:, 1].sum() / times[:, 0].sum())
+    what = f"advantages, ranks and micro-batches of {rollouts:,} rollouts, {int(made[0].lengths.mean())} tokens each"
+    told = (f"{mine:,.0f} rollouts per CPU second", f"verl: {base:,.0f}")
+    return [Finding(what, *told, ratio, ">= 10", ratio >= 10)]
+
+
+SECTIONS: dict[str, Callable[[int], list[Finding]]] = {
+    "assembly": assembly,
+    "imbalance": imbalance,
+    "verl": against_verl,
+}
 
 
 def main() -> None:

@@ -28,7 +28,8 @@ Kind kind_named(const std::string& name) {
   if (name == "masked") return Kind::masked;
   if (name == "widened") return Kind::widened;
   if (name == "spread") return Kind::spread;
-  throw std::invalid_argument("a column is copied, masked, widened or spread, not '" + name + "'");
+  if (name == "last") return Kind::last;
+  throw std::invalid_argument("a column is copied, masked, widened, spread or last, not '" + name + "'");
 }
 
 // What the values of a column are in a batch, behind rows and places; and what blocks must give for it.
@@ -42,6 +43,7 @@ Values values_like(const AnyArray& array, Kind kind, std::size_t id_bytes) {
   const auto id = id_bytes == 8 ? nb::dtype<std::int64_t>() : nb::dtype<std::int32_t>();
   switch (kind) {
     case Kind::masked: return {nb::dtype<float>(), nb::dtype<float>(), {}};
+    case Kind::last:
     case Kind::spread: return {nb::dtype<float>(), nb::dtype<double>(), {}};
     case Kind::widened: return {id, nb::dtype<std::uint32_t>(), {}};
     case Kind::copied: break;
@@ -79,7 +81,7 @@ RaggedBlock block_of(const Block& block, const std::vector<TokenColumn>& columns
   RaggedBlock made{view(ends), view(tokens), mask.data(), {}};
   for (std::size_t number = 0; number < columns.size(); ++number)
     made.columns.push_back(
-        data_of(arrays[number], values[number], columns[number].kind == Kind::spread ? ends.size() : tokens.size()));
+        data_of(arrays[number], values[number], columns[number].per_rollout() ? ends.size() : tokens.size()));
   return made;
 }
 

@@ -27,10 +27,14 @@ struct TokenColumn {
     masked,   // floats, 0 where nothing is learned
     widened,  // uint32, as wide as ids
     spread,   // one double per rollout, as a float for every token that is learned
+    last,     // one double per rollout, as a float for the last token that is learned
   };
   Kind kind;
   std::size_t width;        // bytes of a token in the batch
   bool of_inputs = false;   // beside the inputs, not the labels
+
+  bool per_rollout() const { return kind == Kind::spread || kind == Kind::last; }
+  bool of_learned() const { return per_rollout() || kind == Kind::masked; }  // floats
 };
 
 // Rollouts in columns, borrowed from whoever made them. Rollout r is tokens [r == 0 ? 0 : ends[r - 1], ends[r]).
@@ -38,7 +42,7 @@ struct RaggedBlock {
   std::span<const std::int64_t> ends;
   std::span<const std::uint32_t> tokens;
   const std::uint8_t* mask;          // one byte per token
-  std::vector<const void*> columns;  // one value per token, or per rollout where it is spread
+  std::vector<const void*> columns;  // one value per token, or per rollout
 
   void check() const {
     std::int64_t last = 0;
@@ -69,8 +73,7 @@ class RaggedRows {
       : shape_(shape), columns_(std::move(columns)), blocks_(std::move(blocks)) {
     if (shape.id_bytes != 4 && shape.id_bytes != 8) throw std::invalid_argument("ids have 4 or 8 bytes");
     for (const auto& column : columns_) {
-      const bool floats = column.kind == Kind::masked || column.kind == Kind::spread;
-      const auto width = floats ? sizeof(float) : column.kind == Kind::widened ? shape.id_bytes : column.width;
+      const auto width = column.of_learned() ? sizeof(float) : column.kind == Kind::widened ? shape.id_bytes : column.width;
       if (column.width != width || width == 0 || width > most_width) throw std::invalid_argument("a column is of another width");
     }
     for (const auto& block : blocks_) {
@@ -202,7 +205,6 @@ class RaggedRows {
   void fill_column(const TokenColumn& column, const Located& found, Stretch own, void* row, std::size_t length,
                    const Data& data_of) const {
     const bool ahead = shape_.labels == Labels::next && !column.of_inputs;
-    const bool learned = column.kind == Kind::masked || column.kind == Kind::spread;
     auto* out = static_cast<std::byte*>(row);
     for (auto i = own.begin; i < own.end; ++i) {
       const auto& origin = found.origins[i];
@@ -210,7 +212,7 @@ class RaggedRows {
       if (i + 1 < found.origins.size()) ask_for(column, found.origins[i + 1], data_of, found.segments[i + 1].count);
       copy<Out>(column, found.segments[i], origin, data_of(origin), ahead ? 1 : 0, out, count - ahead);
       if (ahead) std::memset(out + end - column.width, 0, column.width);
-      else if (learned) std::memset(out, 0, column.width);  // nothing predicts the first
+      else if (column.of_learned()) std::memset(out, 0, column.width);  // nothing predicts the first
       out += end;
       length -= count;
     }
@@ -220,15 +222,15 @@ class RaggedRows {
   // Whatever comes next lies elsewhere: in another rollout, often in another block.
   template <typename Data>
   static void ask_for(const TokenColumn& column, const Origin& next, const Data& data_of, std::size_t count) {
-    if (column.kind == Kind::spread) return;
+    if (column.per_rollout()) return;
     const auto width = column.kind == Kind::widened ? sizeof(std::uint32_t) : column.width;
     prefetch(static_cast<const std::byte*>(static_cast<const void*>(data_of(next))) + next.start * width, count * width);
   }
 
-  // A column of a block; of one that is spread, the value of the rollout.
+  // A column of a block; of one that has a value per rollout, that value.
   const void* value_of(const Origin& origin, std::size_t number) const {
     const auto* const column = origin.block->columns[number];
-    return columns_[number].kind == Kind::spread ? static_cast<const double*>(column) + origin.row : column;
+    return columns_[number].per_rollout() ? static_cast<const double*>(column) + origin.row : column;
   }
 
   // Writes what is said of `count` tokens of a rollout, from one on.
@@ -247,6 +249,11 @@ class RaggedRows {
         return widen(static_cast<const std::uint32_t*>(data) + start, reinterpret_cast<Out*>(out), count);
       case Kind::spread:
         return put_where(mask, static_cast<float>(*static_cast<const double*>(data)), reinterpret_cast<float*>(out), count);
+      case Kind::last:
+        std::memset(out, 0, count * sizeof(float));
+        while (count > 0 && !mask[count - 1]) --count;
+        if (count > 0) reinterpret_cast<float*>(out)[count - 1] = static_cast<float>(*static_cast<const double*>(data));
+        return;
     }
   }
 

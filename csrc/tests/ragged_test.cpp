@@ -39,13 +39,13 @@ struct Rollouts {
     }
   }
   RaggedBlock block() const {
-    return {ends, tokens, mask.data(), {logprobs.data(), versions.data(), pairs.data(), advantages.data()}};
+    return {ends, tokens, mask.data(), {logprobs.data(), versions.data(), pairs.data(), advantages.data(), advantages.data()}};
   }
   std::size_t start(std::size_t row) const { return row == 0 ? 0 : static_cast<std::size_t>(ends[row - 1]); }
 };
 
 std::vector<TokenColumn> columns(std::size_t id_bytes) {
-  return {{Kind::masked, 4}, {Kind::widened, id_bytes}, {Kind::copied, pair_bytes, true}, {Kind::spread, 4}};
+  return {{Kind::masked, 4}, {Kind::widened, id_bytes}, {Kind::copied, pair_bytes, true}, {Kind::spread, 4}, {Kind::last, 4}};
 }
 
 template <typename Value>
@@ -70,6 +70,9 @@ void check_token(const Batch& batch, const RaggedRows& rows, const Rollouts& fro
   CHECK(at<std::uint16_t>(batch, rows.offset(layout, 2), 2 * place) == from.pairs[2 * (start + i)]);
   CHECK(at<std::uint16_t>(batch, rows.offset(layout, 2), 2 * place + 1) == from.pairs[2 * (start + i) + 1]);
   CHECK(at<float>(batch, rows.offset(layout, 3), place) == (learned ? static_cast<float>(from.advantages[row]) : 0.0F));
+  bool last = learned;
+  for (auto later = about + 1; later < count; ++later) last = last && from.mask[start + later] == 0;
+  CHECK(at<float>(batch, rows.offset(layout, 4), place) == (last ? static_cast<float>(from.advantages[row]) : 0.0F));
   if (layout.weighted) CHECK(batch.weights()[place] == (learned ? static_cast<float>(weight) : 0.0F));
 }
 

@@ -159,6 +159,16 @@ def test_merging_what_was_split_gives_the_batch_back(batch: TrainingBatch, parts
         assert piece.metadata["tokens"] == (0 if piece.lengths is None else int(piece.lengths.sum()))
 
 
+@given(batch=batches, parts=st.integers(1, 8))
+@settings(max_examples=50)
+def test_each_piece_counts_its_own_targets(batch: TrainingBatch, parts: int) -> None:
+    batch.metadata["loss_tokens"] = int((np.asarray(batch.labels) != -100).sum())
+    pieces = batch.split(parts)
+    for piece in pieces:
+        assert piece.metadata["loss_tokens"] == int((np.asarray(piece.labels) != -100).sum())
+    assert TrainingBatch.merge(pieces).metadata["loss_tokens"] == batch.metadata["loss_tokens"]
+
+
 @given(batch=batches)
 @settings(max_examples=50)
 def test_a_copy_is_equal_and_shares_nothing(batch: TrainingBatch) -> None:

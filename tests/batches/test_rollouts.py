@@ -389,3 +389,21 @@ def test_blocks_that_do_not_hang_together_are_refused(ends: list[int], columns: 
     block = RolloutBlock(np.array(ends), {"rollout_id": np.array(["a", "b"], object)}, tokens)
     with pytest.raises(BatchError):
         RolloutRows([block])
+
+
+def test_ids_that_top_p_kept_go_with_their_rollouts() -> None:
+    """Of three tokens, the first rollout's have 1 and 2 kept ids, the second's none."""
+    block = RolloutBlock(
+        np.array([2, 3]),
+        {"rollout_id": np.array(["a", "b"], object)},
+        {
+            "token_ids": np.array([5, 6, 7], np.uint32),
+            "loss_mask": np.ones(3, bool),
+            "kept_count": np.array([1, 2, 0], np.uint32),
+        },
+        np.array([5, 6, 9], np.uint32),
+    )
+    batch = RolloutRows([block]).step([(0, 1), (0, 0)]).batch([0, 1])
+    assert [ids.tolist() for ids in batch.metadata["kept_ids"]] == [[], [5, 6, 9]]
+    assert [offsets.tolist() for offsets in batch.metadata["kept_offsets"]] == [[0, 0], [0, 1, 3]]
+    assert [ids.tolist() for ids in batch.split(2)[1].metadata["kept_ids"]] == [[5, 6, 9]]

@@ -204,6 +204,16 @@ def test_the_order_stays_when_the_log_ends_in_garbage(tmp_path: Path) -> None:
     assert len(ArrivalLog(tmp_path / "arrivals.log").shards) == 6
 
 
+def test_a_log_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    SpoolFeed(tmp_path / "spool").close()
+    with (tmp_path / "spool" / "arrivals.log").open("ab") as file:
+        file.write(arrivals._line(["..", "000001-00000000"]))
+    with pytest.raises(StoreError, match="nobody here wrote"):
+        SpoolFeed(tmp_path / "spool")
+    with pytest.raises(StoreError, match="nobody here wrote"):
+        SpoolFeed(tmp_path / "spool", follow=True)
+
+
 def dying(work: Callable[[Path], None], first: Path, power: str) -> Iterator[Path]:
     """Copies of a spool in which something died at its first operation of the disk, at its second, and so on."""
     for limit in itertools.count(1):

@@ -204,3 +204,16 @@ def test_sums_of_scaled_losses_do_not_depend_on_how_a_step_is_cut(
         assert total([each for loader in run.loaders for each in loader.get_micro_batches()]) == pytest.approx(
             expected, abs=1e-6
         )
+
+
+def test_rewards_lie_at_the_last_token_that_was_sampled_and_add_up_to_what_was_given() -> None:
+    data = random_rollouts(groups=3)
+    data[0]["reward"] = float("nan")
+    given_ = {record["rollout_id"]: record["reward"] for record in data}
+    with RolloutDataLoader(data, framework="numpy") as loader:
+        for batch in loader:
+            for row, name in enumerate(batch.metadata["rollout_id"]):
+                rewards = batch.metadata["rewards"][row]
+                assert float(rewards.sum()) == (0 if np.isnan(given_[name]) else given_[name])
+                learned = np.flatnonzero(np.asarray(batch.labels[row]) >= 0)
+                assert set(np.flatnonzero(rewards)) <= {learned[-1]}

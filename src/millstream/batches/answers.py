@@ -81,6 +81,8 @@ def _side(batch: TrainingBatch, name: str) -> TrainingBatch:
     tokens = batch.metadata["tokens"] // 2 if lengths is None else int(lengths.sum())
     facts = {key: value[rows] if isinstance(value, list) else value for key, value in batch.metadata.items()}
     facts = {key: value for key, value in facts.items() if key not in ("answers", "pairs")}
+    if "loss_tokens" in facts:
+        facts["loss_tokens"] = int((batch._numpy("labels")[rows] >= 0).sum())
     return type(batch)(
         batch._tensor("input_ids")[rows],
         batch._tensor("labels")[rows],

@@ -22,7 +22,7 @@ from millstream.tensors import FRAMEWORKS, backend
 NO_LOSS = -100
 COLUMNS = ("input_ids", "labels", "position_ids")
 MASKS = ("attention_mask", "loss_mask")
-_SUMS = ("rows", "tokens", "pairs")
+_SUMS = ("rows", "tokens", "pairs", "loss_tokens")
 MODEL_FIELDS = ("input_ids", "attention_mask", "labels", "position_ids")
 FIELDS = (*COLUMNS, *MASKS, "loss_weights", "cu_seqlens", "max_seqlen", "seq_idx")
 
@@ -302,6 +302,8 @@ class TrainingBatch(AnswerFields):
         tokens = (stop - start) * length if lengths is None else int(lengths.sum())
         if "pairs" in self.metadata:
             facts["pairs"] = (stop - start - sum(facts.get("filler", ()))) // 2
+        if "loss_tokens" in self.metadata:
+            facts["loss_tokens"] = int((self._numpy("labels")[start:stop] != NO_LOSS).sum())
         part = TrainingBatch(
             self.input_ids[start:stop],
             self.labels[start:stop],

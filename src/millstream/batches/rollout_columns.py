@@ -13,17 +13,17 @@ from millstream.errors import BatchError
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.columns import ROW_COLUMNS
 
-Kind = Literal["copied", "masked", "widened", "spread"]
-"""How values get into a batch: as they are, with 0 where nothing is learned, as wide as ids, or one per rollout for all
-its learned tokens."""
+Kind = Literal["copied", "masked", "widened", "spread", "last"]
+"""How values get into a batch: as they are, with 0 where nothing is learned, as wide as ids, or one per rollout, for
+all its learned tokens or for the last of them."""
 _NOT_DELIVERED = ("token_ids", "loss_mask", "kept_count")
 """Those that are ids and labels, and those that say how many of something else there are."""
 _OF_LEARNED_TOKENS = ("sampling_logprobs", "ref_logprobs", "advantages", "returns")
 """Those that mean nothing where nothing is learned."""
 _OF_INPUTS = ("routed_experts",)
 """Those that are about a token as an input, not as a target: which experts it goes through."""
-_SPREAD = ("advantages",)
-"""Those that may be said once per rollout for all its learned tokens."""
+_PER_ROLLOUT: dict[str, Kind] = {"advantages": "spread", "rewards": "last"}
+"""Those that may be said once per rollout."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ def token_columns(blocks: Sequence[RolloutBlock]) -> list[TokenColumn]:
 def _names_of_tokens(block: RolloutBlock) -> dict[tuple[str, bool], None]:
     """Names of what is said of tokens, and whether it is said once per rollout."""
     tokens = [(name, False) for name in block.tokens if name not in _NOT_DELIVERED]
-    return dict.fromkeys([*tokens, *((name, True) for name in block.rows if name in _SPREAD)])
+    return dict.fromkeys([*tokens, *((name, True) for name in block.rows if name in _PER_ROLLOUT)])
 
 
 def _column(name: str, per_rollout: bool, values: npt.NDArray[Any]) -> TokenColumn:  # noqa: FBT001
     if per_rollout:
-        return TokenColumn(name, "spread", np.float64)
+        return TokenColumn(name, _PER_ROLLOUT[name], np.float64)
     if name in _OF_LEARNED_TOKENS:
         return TokenColumn(name, "masked", np.float32)
     if values.dtype == np.uint32 and values.ndim == 1:
@@ -90,7 +90,7 @@ def sample_columns(blocks: Sequence[RolloutBlock]) -> dict[str, npt.NDArray[Any]
     """What batches say of each rollout, by name, the rollouts of all blocks end to end; words, not their numbers."""
     columns = {}
     for name in dict.fromkeys(name for block in blocks for name in block.rows):
-        if name not in _SPREAD:
+        if name not in _PER_ROLLOUT:
             values = np.concatenate([block.filled(name) for block in blocks])
             choices = ROW_COLUMNS[name].choices if name in ROW_COLUMNS else ()
             columns[name] = np.array(choices, object)[values] if choices else values

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream import _core
+from millstream.advantages.ragged import masked_counts
 from millstream.batches.batch import TrainingBatch
 from millstream.batches.columns import Columns
 from millstream.batches.rollout_columns import fitting, sample_columns, token_columns
@@ -91,7 +92,11 @@ class RolloutRows:
         self.buffers = buffers or RowBuffers()
         self.tokens = token_columns(self.blocks)
         self.samples = sample_columns(self.blocks)
-        self.columns = Columns(tuple(each.name for each in self.tokens), (*self.samples, "rollout_loss_tokens"))
+        self.keeps_ids = any("kept_count" in block for block in self.blocks)
+        """Whether rollouts say which ids top-p kept for each token."""
+        kept = ("kept_ids", "kept_offsets") if self.keeps_ids else ()
+        facts = (*self.samples, *kept, "rollout_loss_tokens")
+        self.columns = Columns(tuple(each.name for each in self.tokens), facts)
         self.native = self._native()
 
     def _native(self) -> _core.RolloutRows:
@@ -110,7 +115,9 @@ class RolloutRows:
         try:
             return _core.RolloutRows(blocks, kinds, *shape)
         except ValueError as error:
-            raise BatchError(f"these rollouts cannot be put into rows: {error}") from None
+            raise BatchError(
+                f"these rollouts cannot be put into rows: {error}", hint="make blocks with millstream.rollouts.block_of"
+            ) from None
 
     @cached_property
     def starts(self) -> Numbers:
@@ -129,7 +136,7 @@ class RolloutRows:
         for block in self.blocks:
             if len(block):
                 mask = np.asarray(block["loss_mask"], np.bool_)
-                found.append(np.add.reduceat(mask, block.starts, dtype=np.int64) - mask[block.starts])
+                found.append(masked_counts(mask, block.ends) - mask[block.starts])
         return np.concatenate(found)
 
     def step(
@@ -198,13 +205,26 @@ class RolloutStep:
         """
         chosen = np.asarray(rows, np.int64)
         if len(chosen) and chosen.view(np.uint64).max() >= len(self.places):  # negative ones are very large
-            raise BatchError(f"the step has rollouts 0 to {len(self.places) - 1}, not {chosen.min()} or {chosen.max()}")
+            raise BatchError(
+                f"the step has rollouts 0 to {len(self.places) - 1}, not {chosen.min()} or {chosen.max()}",
+                hint="rows are numbers among the places of the step",
+            )
         ends = self._row_ends(len(chosen), row_ends)
         if length is None:
             unit = self.rows.format.pad_to_multiple_of
             length = -(-max(1, self._longest(chosen, ends)) // unit) * unit
         native, columns = self._made(chosen, ends, length)
         return self._delivered(native, columns, chosen, ends)
+
+    def _kept(self, chosen: Numbers) -> dict[str, list[npt.NDArray[Any]]]:
+        """The ids that top-p kept for each rollout: those of its token t are ids[offsets[t] : offsets[t + 1]]."""
+        ids, offsets = [], []
+        for number, row in self.places[chosen].tolist():
+            block = self.rows.blocks[number]
+            ids.append(block.kept_ids_of(row))
+            ends = block.kept_ends[block.starts[row] : block.ends[row] + 1]
+            offsets.append(ends - ends[0])
+        return {"kept_ids": ids, "kept_offsets": offsets}
 
     def _row_ends(self, rollouts: int, row_ends: Integers | None) -> Numbers:
         if row_ends is None:
@@ -214,7 +234,10 @@ class RolloutStep:
             raise BatchError("rows of one rollout each have no ends to choose", hint="pass packed=True")
         ends = np.asarray(row_ends, np.int64)
         if len(ends) == 0 or ends[-1] != rollouts or np.diff(ends, prepend=0).min() < 0:
-            raise BatchError(f"rows that end at {ends.tolist()} do not hold {rollouts} rollouts, each once")
+            raise BatchError(
+                f"rows that end at {ends.tolist()} do not hold {rollouts} rollouts, each once",
+                hint="row_ends rise, and the last one is the number of rollouts",
+            )
         return ends
 
     def _longest(self, chosen: Numbers, ends: Numbers) -> int:
@@ -233,7 +256,10 @@ class RolloutStep:
                 self.rows.buffers.native, blocks[chosen], rows[chosen], ends.view(np.uint64), length, weights
             )
         except ValueError as error:
-            raise BatchError(f"these rollouts do not fit into rows of {length} tokens: {error}") from None
+            raise BatchError(
+                f"these rollouts do not fit into rows of {length} tokens: {error}",
+                hint="leave length= out, or raise it",
+            ) from None
         except RuntimeError as error:
             raise StoreError(str(error), hint="restore the file, or leave it alone while rollouts are read") from None
         if made is None:
@@ -260,6 +286,7 @@ class RolloutStep:
             "filler": [filler] * len(ends),
             **{name: column[numbers].tolist() for name, column in maker.samples.items()},
             "rollout_loss_tokens": self.loss.rollout_targets[chosen].tolist(),
+            **(self._kept(chosen) if maker.keeps_ids else {}),
         }
         for column, data in zip(maker.tokens, columns, strict=True):
             metadata[column.name] = share(data)

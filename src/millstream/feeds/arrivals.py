@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from millstream.errors import StateError, StoreError
+from millstream.feeds.shards import is_producer, is_shard
 from millstream.store import disk
 
 COMPACT_AFTER = 1024
@@ -88,7 +89,7 @@ class ArrivalLog:
 
     def _understand(self, entry: Any) -> None:
         match entry:
-            case [str(producer), str(name)]:
+            case [str(producer), str(name)] if is_producer(producer) and is_shard(name):
                 self.shards.append(Shard(producer, name))
                 self.taken[producer] = name
             case {"log": str(log), "first": int(first), "taken": dict(taken)}:
@@ -98,7 +99,7 @@ class ArrivalLog:
             case {"released": int(released)}:
                 self.released = max(self.released, released)
             case _:
-                raise StoreError(f"{self.path}: a line of a newer format", hint="use the version that wrote it")
+                raise StoreError(f"{self.path}: a line that nobody here wrote", hint="use the version that wrote it")
 
 
 class ArrivalWriter(ArrivalLog):

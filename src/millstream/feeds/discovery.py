@@ -10,7 +10,7 @@ from itertools import chain, zip_longest
 from pathlib import Path
 
 from millstream.feeds.arrivals import Shard
-from millstream.feeds.shards import END, SUFFIX, has_begun, is_producer
+from millstream.feeds.shards import END, SUFFIX, has_begun, is_producer, is_shard
 
 _SETTLED_S = 2.0
 """A folder that looks unchanged for so long need not be listed again; the clocks of file systems are coarse."""
@@ -81,5 +81,5 @@ class Discovery:
     def _listed(self, producer: str, changed_ns: int, since_s: float, now_s: float) -> _Listing:
         folder = self._spool / producer
         ended = (folder / END).exists()  # looked for first: what is listed after it is all there will be
-        names = sorted(path.stem for path in folder.iterdir() if path.suffix == SUFFIX)
+        names = sorted(path.stem for path in folder.iterdir() if path.suffix == SUFFIX and is_shard(path.stem))
         return _Listing(changed_ns, since_s, now_s - since_s > _SETTLED_S, names, ended)

@@ -135,7 +135,7 @@ class MemoryFeed:
                     hint="the trainer is slower than its producers: follow `control()`, or pass a longer timeout_s",
                 )
             if self._closed:
-                raise ClosedError("the feed was closed; the rollouts are not in it")
+                raise ClosedError("the feed was closed; the rollouts are not in it", hint="stop making rollouts")
             self._waiting.append(block)
             self._count(block, 1)
             self._changed.notify_all()
@@ -175,7 +175,9 @@ class MemoryFeed:
         if isinstance(error, Exception):
             raise error
         # Ctrl-C there is no Ctrl-C here, but no regular end either.
-        raise ClosedError(f"a source was closed by {type(error).__name__}") from error
+        raise ClosedError(
+            f"a source was closed by {type(error).__name__}", hint="mend the producer: its error stands above"
+        ) from error
 
 
 class _MemorySource(RolloutSource):

@@ -25,6 +25,7 @@ END = "end"
 DAMAGED = "damaged"
 SESSION = "session"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_SHARD = re.compile(r"[0-9]{6}-[0-9]{8}")
 _FULL = "free some space; nothing of this was written, put the same rollouts again"
 
 
@@ -35,6 +36,15 @@ def is_producer(name: str) -> bool:
     (True, False, False)
     """
     return _NAME.fullmatch(name) is not None and name != DAMAGED
+
+
+def is_shard(name: str) -> bool:
+    """Whether a shard may have this name.
+
+    >>> is_shard("000001-00000020"), is_shard("../x")
+    (True, False)
+    """
+    return _SHARD.fullmatch(name) is not None
 
 
 def has_begun(folder: Path) -> bool:

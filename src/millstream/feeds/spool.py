@@ -248,13 +248,16 @@ class SpoolFeed:
                 raise StoreError(f"{path}: {error.message}", hint=hint) from error
             self._put_aside(shard, error)
             return []
+        except OSError as error:
+            raise StoreError(f"{path}: {error.strerror}", hint="look at the permissions and the disk") from error
 
     def _put_aside(self, shard: Shard, error: MillstreamError) -> None:
         self._counts["damaged"] += 1
         log.warning("%s: damaged, left out: %s", self._path(shard), error.message)
         if self._writer is not None:
-            disk.make_directory(self.directory / DAMAGED)
-            disk.rename(self._path(shard), self._damaged(shard))
+            with disk.reported(self._path(shard)):
+                disk.make_directory(self.directory / DAMAGED)
+                disk.rename(self._path(shard), self._damaged(shard))
 
     def _remove(self, shards: Iterable[Shard]) -> None:
         with disk.reported(self.directory):
@@ -287,7 +290,9 @@ def _mapped(path: Path) -> mmap.mmap:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         if not os.fstat(fd).st_size:
-            raise StoreError(f"{path}: an empty shard")
+            raise StoreError(
+                f"{path}: an empty shard", hint="its producer puts the same rollouts again if it is not sure"
+            )
         return mmap.mmap(fd, 0, access=mmap.ACCESS_READ)
     finally:
         os.close(fd)

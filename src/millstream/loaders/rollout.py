@@ -79,7 +79,7 @@ class RolloutDataLoader(RolloutLoader):
         *,
         tokenizer: Any = None,
         compute_advantages: bool = True,
-        estimator: str | None = None,
+        estimator: str = "grpo",
         advantages: AdvantageSettings | Mapping[str, Any] | None = None,
         max_length: int | None = None,
         name: str = "rollouts",
@@ -228,7 +228,10 @@ class RolloutDataLoader(RolloutLoader):
         if step is not None:
             origins = self.explain(step)
             if not 0 <= row < len(origins):
-                raise LoaderError(f"step {step} has no row {row}, only {counted(len(origins), 'row')}")
+                raise LoaderError(
+                    f"step {step} has no row {row}, only {counted(len(origins), 'row')}",
+                    hint="rows count from 0; another rank has the others",
+                )
             row = origins[row].sample
         self._check_number(row)
         rollouts, block = self.rollouts, self.rollouts.block

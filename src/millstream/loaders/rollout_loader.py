@@ -43,7 +43,8 @@ class RolloutLoader(RunningLoader):
             packed=steps.packing,
             pad_to_multiple_of=steps.pad_to_multiple_of,
         )
-        self._buffers = RowBuffers(settings.memory_budget)
+        half = None if settings.memory_budget is None else settings.memory_budget // 2  # the other is for rollouts
+        self._buffers = RowBuffers(half)
         self._lock = threading.RLock()
 
     @property

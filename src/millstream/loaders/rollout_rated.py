@@ -30,7 +30,7 @@ def rate(block: RolloutBlock, settings: AdvantageSettings | None) -> Rated:
     >>> records = [{**record, "rollout_id": name, "reward": reward} for name, reward in (("a", 1.0), ("b", 0.0))]
     >>> rated = rate(block_of(records), AdvantageSettings("rloo"))
     >>> rated.block["advantages"].tolist(), rated.block["rewards"].tolist()
-    ([1.0, -1.0], [0.0, 1.0, 0.0, 0.0])
+    ([1.0, -1.0], [1.0, 0.0])
     """
     tokens, rows = dict(block.tokens), dict(block.rows)
     facts: dict[str, float | int] = {}
@@ -38,7 +38,10 @@ def rate(block: RolloutBlock, settings: AdvantageSettings | None) -> Rated:
         advantages = compute_advantages(block, settings)
         facts = advantages.facts
         _add(advantages, tokens, rows)
-    tokens["rewards"] = token_rewards(block)
+    if "token_rewards" in tokens:
+        tokens["rewards"] = tokens["token_rewards"]
+    else:  # a batch puts it at the last token that is learned
+        rows["rewards"] = np.nan_to_num(rows["reward"], nan=0.0)
     whole = RolloutBlock(block.ends, rows, tokens, block.kept_ids)
     trained = np.arange(len(block), dtype=np.int64)
     if "kind" in rows and rows["kind"].any():
@@ -60,18 +63,3 @@ def _add(
         tokens["loss_mask"] = advantages.loss_mask
     rows["shaped_reward"] = advantages.rewards
     rows["zero_variance"] = advantages.zero_variance[advantages.groups]
-
-
-def token_rewards(block: RolloutBlock) -> npt.NDArray[np.float32]:
-    """Where each reward lies: at its tokens where they say so, else at the last token that the policy sampled.
-
-    What was not scored has none.
-    """
-    if "token_rewards" in block:
-        return block["token_rewards"]
-    rewards = np.zeros(int(block.ends[-1]) if len(block) else 0, np.float32)
-    sampled = np.where(block["loss_mask"], np.arange(len(rewards)), -1)
-    last = np.maximum.reduceat(sampled, block.starts) if len(block) else np.empty(0, np.int64)
-    has = (last >= 0) & ~np.isnan(block["reward"])
-    rewards[last[has]] = block["reward"][has]
-    return rewards

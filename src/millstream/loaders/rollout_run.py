@@ -111,12 +111,12 @@ class RolloutRun:
     def state(self) -> dict[str, Any]:
         """Describe where the run stands."""
         place = self.schedule.place(self.step)
-        return {
+        header = {
             **states.header(self.kind, self.step, self.settings.seed, self._row_facts),
             "epoch": place.epoch,
             "offset": place.offset,
-            **dump_run(self.schedule, {self.name: self._facts}, self.settings.cache_dir, {}),
         }
+        return dump_run(self.schedule, {self.name: self._facts}, self.settings.cache_dir, {}, header=header)
 
     @property
     def _facts(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from millstream.advantages.groups import group_codes
 from millstream.errors import LoaderError
+from millstream.loaders.rollout_gathering import Gathering
 from millstream.loaders.rollout_rated import Rated, rate
 from millstream.loaders.rollout_task import RolloutTask
 from millstream.rollouts import RolloutBlock, content_hash
@@ -74,20 +75,21 @@ class RolloutSet:
 
 def read_set(source: Any, task: RolloutTask, on_bad: OnBad) -> RolloutSet:
     """Read rollouts, and rate them with their groups whole."""
-    blocks, files, numbers, rows = [], dict[str, int](), [], []
+    gathering = Gathering(task.settings.memory_budget, task.settings.cache_dir)
+    files, numbers, rows = dict[str, int](), [], []
     left_out: Counter[str] = Counter()
     for chunk in read_rollouts(source, tokenizer=task.tokenizer, on_bad=on_bad):
         task.limits.check(chunk.block, chunk.file)
-        blocks.append(chunk.block)
+        gathering.add(chunk.block)
         number = files.setdefault(chunk.file, len(files))
         numbers.append(np.full(len(chunk.block), number, np.int64))
         rows.append(chunk.rows)
         left_out.update(bad.error.reason for bad in chunk.bad)
         left_out.update({"repeated": chunk.repeated, "tokenised anew": chunk.tokenized})
-    if not sum(map(len, blocks)):
+    if not sum(map(len, numbers)):
         reasons = ", ".join(f"{count} {reason}" for reason, count in (+left_out).items())
         raise LoaderError(f"there are no rollouts{reasons and f': {reasons}'}", hint="give at least one that is whole")
-    rated = rate(blocks[0] if len(blocks) == 1 else RolloutBlock.concat(blocks), task.rating)
+    rated = rate(gathering.gathered(), task.rating)
     if not len(rated.block):
         raise LoaderError("there are only baselines, nothing to train on", hint="give rollouts of kind 'sample', too")
     where = np.concatenate(numbers)[rated.rows], np.concatenate(rows)[rated.rows]

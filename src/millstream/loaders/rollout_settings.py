@@ -80,27 +80,27 @@ class StepSettings:
 
 
 def advantage_settings(
-    given: AdvantageSettings | Mapping[str, Any] | None, estimator: str | None, *, compute: bool
+    given: AdvantageSettings | Mapping[str, Any] | None, estimator: str, *, compute: bool
 ) -> AdvantageSettings | None:
     """What says how advantages are computed; None: nobody wants them.
 
-    >>> advantage_settings({"epsilon": 1e-4}, None, compute=True).epsilon
+    >>> advantage_settings({"epsilon": 1e-4}, "grpo", compute=True).epsilon
     0.0001
     """
     if not compute:
-        if given is not None or estimator is not None:
+        if given is not None:
             raise LoaderError(
-                "compute_advantages=False leaves nothing for estimator= and advantages= to say",
-                hint="leave them out, or pass compute_advantages=True",
+                "compute_advantages=False leaves nothing for advantages= to say",
+                hint="leave it out, or pass compute_advantages=True",
             )
         return None
     if isinstance(given, AdvantageSettings):
-        if estimator not in (None, given.estimator):
+        if estimator not in (AdvantageSettings.estimator, given.estimator):
             raise LoaderError(
                 f"estimator={estimator!r} and advantages={given.estimator!r} differ", hint="leave estimator= out"
             )
         return given
-    named = {**(given or {}), **({} if estimator is None else {"estimator": estimator})}
+    named = {"estimator": estimator, **(given or {})}
     known = [each.name for each in fields(AdvantageSettings)]
     if unknown := sorted(set(named) - set(known)):
         raise LoaderError(f"advantages have no setting {unknown[0]!r}", hint=f"there are {', '.join(known)}")

@@ -84,7 +84,10 @@ class SampleOrder:
         if array.size == 0:
             return np.empty(0, np.uint64)
         if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= self.samples:
-            raise OrderError(f"positions and samples are integers from 0 to {self.samples - 1}, in one dimension")
+            raise OrderError(
+                f"positions and samples are integers from 0 to {self.samples - 1}, in one dimension",
+                hint="give a range or a flat array of integers, and an epoch for what lies behind the last one",
+            )
         return array.astype(np.uint64, copy=False)
 
 
