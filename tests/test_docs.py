@@ -6,16 +6,22 @@ import argparse
 import ast
 import inspect
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import millstream
-from millstream import errors
+from millstream import Rollout, errors
+from millstream.admission import AdmissionRules
+from millstream.admission.admission import LATE
+from millstream.admission.arrivals import COMPLAINTS, REPEATED
 from millstream.cli import prepare
 from millstream.cli.main import VERBS, main
 from millstream.loaders.chat_keywords import ChatKeywords
+from millstream.loaders.live import LiveSettings
 from millstream.loaders.raw import ReadingKeywords
+from millstream.loaders.rollout_settings import StepKeywords
 from millstream.loaders.settings import SharedKeywords
 from millstream.records.registry import _find, _registered
 from millstream.sources.formats import _our_own
@@ -135,6 +141,19 @@ def test_files_that_the_guide_names_are_there(name: str) -> None:
     named = re.findall(r"`([\w/]+/[\w.]+\.(?:py|h|cpp|md)|\w+\.(?:h|toml))`", page(name))
 
     assert [path for path in named if not any((root / path).exists() for root in roots)] == []
+
+
+def test_every_field_and_setting_of_rollouts_is_explained() -> None:
+    names = {field.name for each in (Rollout, LiveSettings, AdmissionRules) for field in fields(each)}
+    explained = set(re.findall(r"`(?:live=\{\")?(\w+)=?", page("rollouts.md")))
+
+    assert names | set(StepKeywords.__annotations__) <= explained
+
+
+def test_every_fate_of_a_rollout_is_explained() -> None:
+    rows = [line.split("|")[1] for line in page("rollouts.md").splitlines() if line.startswith("| `")]
+
+    assert {REPEATED, LATE, *COMPLAINTS} <= set(re.findall(r"`(\w+)`", " ".join(rows)))
 
 
 def test_every_header_of_the_core_is_on_the_map() -> None:
