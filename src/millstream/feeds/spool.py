@@ -10,7 +10,6 @@ import logging
 import mmap
 import os
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 from uuid import uuid4
@@ -28,6 +27,7 @@ from millstream.store.journal import Lock
 
 MOST_BYTES = 64 << 20
 """How many bytes are received at once, at least one shard."""
+FREE_SPACE = "free some space, then do it again"
 _PAUSES_S = (0.001, 0.2)
 _CONTROL = "control.json"
 _ARRIVALS = "arrivals.log"
@@ -85,7 +85,7 @@ class SpoolControl:
 
     def write(self, control: Control) -> None:
         """Say something new; whoever reads sees the old word or this one."""
-        with disk.reported(self._path, full="free some space"):
+        with disk.reported(self._path, full=FREE_SPACE):
             disk.publish(self._path, control.to_json())
 
 
@@ -112,15 +112,22 @@ class SpoolFeed:
         self._keep, self._on_bad = keep, on_bad
         disk.make_directory(self.directory)
         self._lock = None if follow else _only_consumer(self.directory / "consumer.lock")
-        path = self.directory / _ARRIVALS
-        self._writer = None if follow else ArrivalWriter(path)
-        self._log = self._writer or ArrivalLog(path)
+        self._writer: ArrivalWriter | None = None
+        try:
+            self._open(self.directory / _ARRIVALS)
+        except BaseException:
+            SpoolFeed.close(self)
+            raise
+
+    def _open(self, arrivals: Path) -> None:
+        self._writer = None if self._lock is None else ArrivalWriter(arrivals)
+        self._log = self._writer or ArrivalLog(arrivals)
         self._discovery = Discovery(self.directory, self._log.taken)
         self._control = SpoolControl(self.directory)
         self._place, self._blocks = self._log.released, 0
         self._counts = {"received": 0, "shards": 0, "damaged": 0}
-        if not follow:
-            self._remove(set(self._discovery.taken()) - set(self._log.kept()))  # what a crash kept from being removed
+        if self._writer is not None:
+            self._remove_released()  # what a crash left
 
     @property
     def cursor(self) -> Cursor:
@@ -164,11 +171,10 @@ class SpoolFeed:
     def release(self, cursor: Cursor) -> None:
         """Remove the shards before a place: its state is committed."""
         place = min(self._checked(cursor), self._log.end)
-        if self._writer is None or self._keep or place <= self._log.released:
+        if self._writer is None or self._keep:
             return
-        gone = [self._log[arrival] for arrival in range(self._log.released, place)]
         self._writer.release(place)
-        self._remove(gone)
+        self._remove_released()
         self._writer.compact()
 
     def tell(self, control: Control) -> None:
@@ -251,9 +257,9 @@ class SpoolFeed:
             disk.make_directory(self.directory / DAMAGED)
             disk.rename(self._path(shard), self._damaged(shard))
 
-    def _remove(self, shards: Iterable[Shard]) -> None:
-        with disk.reported(self.directory):
-            for shard in shards:
+    def _remove_released(self) -> None:
+        with disk.reported(self.directory, full=FREE_SPACE):
+            for shard in set(self._discovery.taken()) - set(self._log.kept()):
                 disk.remove(self._path(shard))
 
     def _path(self, shard: Shard) -> Path:
