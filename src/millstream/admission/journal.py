@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from millstream.store import disk
 from millstream.store.journal import Lock
 from millstream.store.manifest import compact
 
+logger = logging.getLogger("millstream.admission")
 FORMAT = "millstream admissions 1"
 CHAIN_BYTES = 16
 END = b',"chain":"%s"}\n'
@@ -142,21 +145,40 @@ class JournalReader:
 class Journal:
     """Writes entries. One writer at a time; a line is on the disk when `append` returns."""
 
-    def __init__(self, path: str | os.PathLike[str], position: Position | None = None) -> None:
-        """Go on behind the last whole entry; or at a position, and what was written behind it is cut off."""
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str], position: Position | None = None, *, anew: bool = False) -> None:
+        """Go on behind the last whole entry; or at a position, and what was written behind it is cut off.
+
+        With `anew` a run begins: a journal that is there is another run's, and is put aside.
+        """
+        self.path, self._fd = Path(path), -1
         with disk.reported(self.path, full=FREE_SPACE):
             disk.make_directory(self.path.parent)
             self._lock = Lock(self.path.with_name(self.path.name + ".lock"))
             try:
+                if anew:
+                    self._put_aside()
                 self._fd = disk.reopen(self.path) if self.path.exists() else disk.create(self.path)
-                self.position = self._end() if position is None else self._checked(position)
-                disk.truncate(self._fd, self.position.offset)
-                disk.sync(self._fd)
+                self.go_back(self._end() if position is None else position)
                 disk.sync_directory(self.path.parent)
             except BaseException:
-                self._lock.release()
+                self.close()
                 raise
+
+    def _put_aside(self) -> None:
+        if not self.path.exists() or not self.path.stat().st_size:
+            return
+        numbered = (self.path.with_name(f"{self.path.name}.{number}") for number in count(1))
+        aside = next(path for path in numbered if not path.exists())
+        disk.rename(self.path, aside)
+        logger.warning("%s: the journal of another run was put aside as %s", self.path, aside.name)
+
+    def go_back(self, position: Position) -> None:
+        """Stand at a position of this journal: what was written behind it is cut off."""
+        checked = self._checked(position)
+        with disk.reported(self.path, full=FREE_SPACE):
+            disk.truncate(self._fd, checked.offset)
+            disk.sync(self._fd)
+        self.position = checked
 
     def _end(self) -> Position:
         reader = JournalReader(self.path)
@@ -188,7 +210,7 @@ class Journal:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-            self._lock.release()
+        self._lock.release()
 
     def __enter__(self) -> Journal:
         return self

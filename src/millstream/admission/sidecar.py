@@ -78,7 +78,7 @@ def release(folder: str | os.PathLike[str], keep: Iterable[Mapping[str, Any]]) -
     """Remove the sidecars that none of the named states needs; gives how many these were."""
     needed = {named.get("file") for named in keep}
     gone = [path for path in Path(folder).glob("admission-*.bin") if path.name not in needed]
-    with disk.reported(Path(folder)):
+    with disk.reported(Path(folder), full="free some space, then commit the state again"):
         for path in gone:
             disk.remove(path)
     return len(gone)

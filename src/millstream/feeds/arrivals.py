@@ -129,10 +129,11 @@ class ArrivalWriter(ArrivalLog):
             return
         del self.shards[: self.released - self.first]
         self.first = self.released
-        with disk.reported(self.path):
-            self._publish()
-            os.close(self._fd)
-            self._fd = disk.reopen(self.path)
+        with disk.reported(self.path, full="free some space; nothing of the log is lost"):
+            try:
+                self._publish()
+            finally:
+                self._reopen()
 
     def close(self) -> None:
         """Close the file."""
@@ -157,6 +158,14 @@ class ArrivalWriter(ArrivalLog):
         data = b"".join(map(_line, [{"log": self.id, "first": self.first, "taken": self.taken}, *self.shards]))
         disk.publish(self.path, data)
         self._inode, self._offset = self.path.stat().st_ino, len(data)
+
+    def _reopen(self) -> None:
+        """Go on in the file that is there now: publishing may have failed before or after its rename."""
+        os.close(self._fd)
+        self._fd = disk.reopen(self.path)
+        found = os.fstat(self._fd)
+        if found.st_ino != self._inode:
+            self._inode, self._offset = found.st_ino, found.st_size
 
 
 def _line(entry: Any) -> bytes:

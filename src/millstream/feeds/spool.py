@@ -10,7 +10,6 @@ import logging
 import mmap
 import os
 import time
-from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
@@ -29,6 +28,7 @@ from millstream.store.journal import Lock
 
 MOST_BYTES = 64 << 20
 """How many bytes are received at once, at least one shard."""
+FREE_SPACE = "free some space, then do it again"
 _PAUSES_S = (0.001, 0.2)
 _CONTROL = "control.json"
 _ARRIVALS = "arrivals.log"
@@ -86,7 +86,7 @@ class SpoolControl:
 
     def write(self, control: Control) -> None:
         """Say something new; whoever reads sees the old word or this one."""
-        with disk.reported(self._path, full="free some space"):
+        with disk.reported(self._path, full=FREE_SPACE):
             disk.publish(self._path, control.to_json())
 
 
@@ -124,7 +124,7 @@ class SpoolFeed:
             self._log = self._writer or ArrivalLog(path)
             self._discovery = Discovery(self.directory, self._log.taken)
             if not follow:  # what a crash kept from being removed
-                self._remove(set(self._discovery.taken()) - set(self._log.kept()))
+                self._remove_released()
             self._opened = opened.pop_all()
         self._place, self._blocks = self._log.released, 0
 
@@ -171,11 +171,10 @@ class SpoolFeed:
     def release(self, cursor: Cursor) -> None:
         """Remove the shards before a place: its state is committed."""
         place = min(self._checked(cursor), self._log.end)
-        if self._writer is None or self._keep or place <= self._log.released:
+        if self._writer is None or self._keep:
             return
-        gone = [self._log[arrival] for arrival in range(self._log.released, place)]
         self._writer.release(place)
-        self._remove(gone)
+        self._remove_released()
         self._writer.compact()
 
     def tell(self, control: Control) -> None:
@@ -259,9 +258,9 @@ class SpoolFeed:
                 disk.make_directory(self.directory / DAMAGED)
                 disk.rename(self._path(shard), self._damaged(shard))
 
-    def _remove(self, shards: Iterable[Shard]) -> None:
-        with disk.reported(self.directory):
-            for shard in shards:
+    def _remove_released(self) -> None:
+        with disk.reported(self.directory, full=FREE_SPACE):
+            for shard in set(self._discovery.taken()) - set(self._log.kept()):
                 disk.remove(self._path(shard))
 
     def _path(self, shard: Shard) -> Path:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,20 @@ from millstream.admission import (
 )
 from millstream.errors import LoaderError, StateError
 
-logger = logging.getLogger("millstream.loaders")
 JOURNAL = "admissions.jsonl"
 SIDECARS = "sidecars"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a state and its sidecar say."""
+
+    decide: Admission | JournaledAdmission
+    cuts: list[Cut]
+    """The rollout batch that was trained on, if there was one."""
+    sidecar: dict[str, Any]
+    position: Position
+    """Where the journal stood."""
 
 
 class Frontier:
@@ -58,15 +69,9 @@ class Frontier:
         return Admission(self._rules, self._seed)
 
     def start(self) -> None:
-        """The run begins, without a state: an older journal is another run's, and is put aside."""
-        path = self.journal_path
-        if self._follows or path is None:
-            return
-        if path.exists() and path.stat().st_size:
-            aside = next(each for n in range(1, 10**6) if not (each := path.with_name(f"{path.name}.{n}")).exists())
-            path.rename(aside)
-            logger.warning("%s: the journal of another run was put aside as %s", path, aside.name)
-        self._journal = Journal(path)
+        """The run begins, without a state."""
+        if not self._follows and self.journal_path is not None:
+            self._journal = Journal(self.journal_path, anew=True)
 
     def write(self, cut: Cut) -> None:
         """Write down what is trained on, before it is."""
@@ -87,12 +92,13 @@ class Frontier:
         journal = Position() if self._journal is None else self._journal.position
         return {"sidecar": named, "journal": journal.to_json()}
 
-    def load(self, state: Mapping[str, Any], now: float) -> tuple[Admission | JournaledAdmission, list[Cut]]:
-        """Go on where a state was saved: what was written behind it is cut off the journal."""
+    def load(self, state: Mapping[str, Any], now: float) -> Loaded:
+        """Read what a state names; nothing is changed."""
         if self.folder is None or self.journal_path is None:
             raise LoaderError("the state names files beside it", hint="pass the cache_dir= it was saved with")
-        named = state.get("sidecar")
-        whole = sidecar.load(self.folder / SIDECARS, named if isinstance(named, Mapping) else {})
+        found = state.get("sidecar")
+        named = dict(found) if isinstance(found, Mapping) else {}
+        whole = sidecar.load(self.folder / SIDECARS, named)
         fields, blocks = whole.fields, whole.blocks
         present, held = fields.get("present"), fields.get("admission")
         if not isinstance(present, list) or not isinstance(held, Mapping) or len(present) > len(blocks):
@@ -103,12 +109,20 @@ class Frontier:
         position = Position.from_json(state.get("journal") or {})
         if self._follows:
             reader = JournalReader(self.journal_path, position)
-            return JournaledAdmission.load(saved, reader, self._rules, self._seed), cuts
-        decide = Admission.load(saved, self._rules, self._seed, now)
-        self.close()
-        self._journal = Journal(self.journal_path, position)
-        self._saved = [dict(named or {})]
-        return decide, cuts
+            follower = JournaledAdmission.load(saved, reader, self._rules, self._seed)
+            return Loaded(follower, cuts, named, position)
+        return Loaded(Admission.load(saved, self._rules, self._seed, now), cuts, named, position)
+
+    def go_on(self, loaded: Loaded) -> None:
+        """Stand where a state was saved: what was written behind it is cut off the journal."""
+        if self._follows:
+            return
+        assert self.journal_path is not None
+        if self._journal is None:
+            self._journal = Journal(self.journal_path, loaded.position)
+        else:
+            self._journal.go_back(loaded.position)
+        self._saved = [loaded.sidecar]
 
     def release(self, state: Mapping[str, Any]) -> None:
         """A state is committed: sidecars of older ones are not asked for again."""

@@ -7,13 +7,14 @@ again.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from millstream.admission import Admission, Cut, JournaledAdmission
-from millstream.errors import ClosedError, LoaderError, StateError, WaitTimeout
+from millstream.errors import ClosedError, LoaderError, MillstreamError, StateError, WaitTimeout
 from millstream.feeds import Arrival, Control, Feed, MemoryFeed
 from millstream.feeds.feed import Cursor
 from millstream.loaders import state as states
@@ -25,6 +26,7 @@ from millstream.loaders.settings import LoaderSettings
 from millstream.order import SampleOrder
 from millstream.rollouts import RolloutBlock
 
+logger = logging.getLogger("millstream.loaders")
 PATIENCE_S = 0.5
 """How long a feed is waited for at a time: who closes the loader meanwhile waits as long."""
 LEADER = 0
@@ -55,7 +57,7 @@ class FeedRun:
         self.passes, self._keep_groups, self._first_version = passes, keep_groups, policy_version
         self._timeout_s, self._admit, self._make = timeout_s, admit, make
         self._row_facts = {**row_facts, "passes": passes}
-        self._begun = self._was_told = False
+        self._begun = self._was_told = self._is_news = False
         self._committed: dict[str, Any] | None = None
         self.closed = False
         self._first = dict(feed.cursor)
@@ -67,6 +69,7 @@ class FeedRun:
         self.phases = [FeedPhase(0, self.place, self.settings.batch_size * ranks, ranks)]
         self.present: RolloutBatch | None = None
         self._cut: Cut | None = None
+        self._is_written = False
         self._waiting: deque[Arrival] = deque()
         self._cursor: Cursor = self.feed.cursor
         self._decide: Admission | JournaledAdmission = self.frontier.begin()
@@ -95,8 +98,7 @@ class FeedRun:
     def coming(self, batch_size: int) -> StepSamples:
         """The samples of the coming step, when they are there."""
         if self.present is None:
-            self._cut = self._next_cut()
-            self.present = self._make(self._cut)
+            self.present = self._make(self._written_cut())
         ranks = self.settings.world_size
         self.phases = resized(self.phases, FeedPhase(self.step, self.place, batch_size * ranks, ranks))
         return self.samples_of(self._total, self.step, self.place, self.phases[-1])
@@ -126,20 +128,38 @@ class FeedRun:
             self.present = self._cut = None
             if not self._was_told:
                 self.policy_version += 1
-            self._tell()
+            self._is_news = True
+            try:
+                self._tell()
+            except MillstreamError as error:  # the step is delivered all the same
+                logger.warning("producers could not be told of version %d: %s", self.policy_version, error.message)
+
+    def _written_cut(self) -> Cut:
+        """The present rollout batch, which is written down before it is trained on.
+
+        Admission has let go of it: where that fails it is kept, and tried again.
+        """
+        if self._cut is None:
+            self._cut, self._is_written = self._next_cut(), False
+        if not self._is_written:
+            self.frontier.write(self._cut)
+            self._is_written = True
+        return self._cut
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self.frontier.start()
+            self._begun = self._is_news = True
 
     def _next_cut(self) -> Cut:
         """Wait until a rollout batch can be cut."""
+        self._begin()
+        self._tell()
         began = time.monotonic()
-        if not self._begun:
-            self._begun = True
-            self.frontier.start()
-            self._tell()
         while not self.closed:
             now, ended = time.monotonic(), not self._waiting and self.feed.ended
             cut = self._decide.cut(self.place.batch, self.policy_version, now, ended=ended)
             if cut is not None:
-                self.frontier.write(cut)
                 return cut
             if ended and self.leads:
                 raise FeedEnded(
@@ -166,8 +186,10 @@ class FeedRun:
             self.feed.release(self._cursor)  # nobody has a state that could ask for it again
 
     def _tell(self) -> None:
-        if isinstance(self._decide, Admission):
+        """Tell producers what is wanted, if they have not heard it."""
+        if self._is_news and isinstance(self._decide, Admission):
             self.feed.tell(Control(self.policy_version, self._decide.wanted()))
+        self._is_news = False
 
     @property
     def counters(self) -> dict[str, int]:
@@ -178,7 +200,7 @@ class FeedRun:
     # State
 
     def restart(self) -> None:
-        """Stand at the last committed state, or at the beginning where there is none: no feed goes further back."""
+        """Stand at the last state that was committed or loaded, or at the beginning: no feed goes further back."""
         if self._committed is not None:
             self.resume(self._committed)
             return
@@ -198,7 +220,8 @@ class FeedRun:
         }
         if not isinstance(self._decide, Admission):
             return {**state, "follower": self.settings.rank}
-        present = [] if self._cut is None else [self._cut]
+        self._begin()
+        present = [] if self._cut is None else [self._written_cut()]
         return {**state, "feed": dict(self._cursor), **self.frontier.save(self._decide.state(), present)}
 
     def resume(self, state: Mapping[str, Any]) -> None:
@@ -212,14 +235,21 @@ class FeedRun:
             raise StateError(
                 "the state does not say where its feed stood", hint="it is damaged; use another checkpoint"
             )
-        decide, cuts = self.frontier.load(state, time.monotonic())
+        loaded = self.frontier.load(state, time.monotonic())
+        cut = loaded.cuts[0] if loaded.cuts else None
+        present = None if cut is None else self._make(cut)
+        before = self.feed.cursor
         self.feed.seek(cursor)
-        self._cursor = cursor
+        try:
+            self.frontier.go_on(loaded)
+        except BaseException:
+            self.feed.seek(before)
+            raise
+        self._cursor, self._committed = cursor, dict(state)
         self._waiting.clear()
         self.step, self.place, self.phases, self.policy_version = step, place, phases, version
-        self._decide, self._begun = decide, True
-        self._cut = cuts[0] if cuts else None
-        self.present = None if self._cut is None else self._make(self._cut)
+        self._decide, self._begun, self._is_news = loaded.decide, True, True
+        self._cut, self.present, self._is_written = cut, present, True
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""

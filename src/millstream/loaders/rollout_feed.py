@@ -149,6 +149,11 @@ class RolloutFeedDataLoader(RolloutLoader):
                 hint="load_state_dict() goes to a state, reset() to the last committed one",
             )
 
+    def state_dict(self) -> dict[str, Any]:
+        """Describe where the run stands; files in `cache_dir` that it names hold the rollouts that wait."""
+        with self._turn:
+            return self._run.state()
+
     def commit(self, state: Mapping[str, Any]) -> None:
         """Say that a state is safely saved: feed, sidecars and journal let go of what lies before it."""
         with self._turn:

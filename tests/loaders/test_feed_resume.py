@@ -1,0 +1,136 @@
+"""Going on with a feed: whoever is refused changes nothing, and what lies on disk may be newer than the state."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaders.test_rollout_feed import filled, ids, opened, spooled
+from millstream import BusyError, StateError, StoreError
+from millstream.admission import JournalReader
+from millstream.feeds import SpoolFeed
+from millstream.loaders import rollout_feed
+from millstream.loaders.feed_frontier import JOURNAL
+from millstream.store import disk
+
+
+@pytest.fixture
+def how(tmp_path: Path) -> dict[str, Any]:
+    spooled(tmp_path / "spool")
+    return {"batch_size": 4, "cache_dir": tmp_path / "cache"}
+
+
+def test_every_state_that_was_saved_can_be_gone_on_with_until_one_is_committed(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
+    with opened(tmp_path / "spool", **how) as loader:
+        states, steps = [], []
+        for _ in range(6):
+            states.append(json.loads(json.dumps(loader.state_dict())))
+            steps.append(ids(loader.next()))
+        loader.commit(states[2])
+    shutil.copytree(tmp_path, tmp_path / "after")  # sidecars and the journal reach behind all states but the last
+    for number in (2, 3, 5):
+        shutil.rmtree(tmp_path / "spool")
+        shutil.rmtree(tmp_path / "cache")
+        shutil.copytree(tmp_path / "after", tmp_path, dirs_exist_ok=True)
+        with opened(tmp_path / "spool", **how) as again:
+            again.load_state_dict(states[number])
+            assert [ids(batch) for batch in again] == steps[number:]
+            assert len(list(JournalReader(tmp_path / "cache" / JOURNAL))) == 3
+    with opened(tmp_path / "spool", **how) as again, pytest.raises(StateError, match="is missing"):
+        again.load_state_dict(states[1])
+
+
+def test_reset_goes_back_to_the_state_that_was_loaded(tmp_path: Path, how: dict[str, Any]) -> None:
+    with opened(tmp_path / "spool", **how) as loader:
+        loader.next()
+        state = loader.state_dict()
+        loader.commit(state)  # the spool lets go of everything: the sidecar has it
+    with opened(tmp_path / "spool", **how) as again:
+        again.load_state_dict(state)
+        step = ids(again.next())
+        again.reset()
+        assert ids(again.next()) == step
+
+
+def test_a_second_trainer_on_a_spool_is_refused_and_the_first_goes_on(tmp_path: Path, how: dict[str, Any]) -> None:
+    with opened(tmp_path / "spool", **how) as loader:
+        loader.next()
+        with pytest.raises(BusyError, match=r"another consumer takes from this spool\n.*wait for it to end"):
+            opened(tmp_path / "spool", **how)
+        loader.commit(loader.state_dict())
+        assert sum(len(ids(batch)) for batch in loader) == 20
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_second_trainer_with_the_same_cache_dir_is_refused_and_leaves_the_journal_of_the_first(
+    tmp_path: Path, how: dict[str, Any], saved: bool
+) -> None:
+    spooled(tmp_path / "other")
+    with opened(tmp_path / "spool", **how) as loader, opened(tmp_path / "other", **how) as second:
+        loader.next()
+        for _ in range(2):
+            with pytest.raises(StoreError, match="another writer is at work here"):
+                second.state_dict() if saved else second.next()
+        assert len(list(JournalReader(tmp_path / "cache" / JOURNAL))) == 1
+        assert list((tmp_path / "cache").glob(f"{JOURNAL}.[0-9]*")) == []
+
+
+def test_the_journal_of_another_run_is_put_aside_even_if_the_first_deed_is_a_state(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
+    with opened(filled(), **how) as earlier:
+        assert len(list(earlier)) == 6
+    with opened(tmp_path / "spool", **how) as loader:
+        loader.load_state_dict(loader.state_dict())
+    assert len(list(JournalReader(tmp_path / "cache" / f"{JOURNAL}.1"))) == 3
+
+
+def test_a_state_that_is_refused_changes_nothing(tmp_path: Path, how: dict[str, Any]) -> None:
+    with opened(tmp_path / "spool", **how) as loader:
+        state = loader.state_dict()
+        steps = [ids(loader.next()) for _ in range(3)]
+        wrong = [
+            {**state, "feed": {**state["feed"], "log": "another"}},
+            {**state, "journal": {"offset": 100, "entries": 1, "chain": "0" * 32}},
+            {**state, "phases": []},
+        ]
+        for each in wrong:
+            with pytest.raises(StateError):
+                loader.load_state_dict(each)
+        steps += [ids(batch) for batch in loader]
+        names = [name for step in steps for name in step]
+        assert len(names) == len(set(names)) == 24
+        journaled = [name for entry in JournalReader(tmp_path / "cache" / JOURNAL) for group in entry.groups
+                     for (name, _), _ in group.names]  # fmt: skip
+        assert sorted(journaled) == sorted(names)
+
+
+def test_rollouts_that_cannot_be_rated_are_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(filled()) as loader, monkeypatch.context() as patch:
+
+        def refuse(*_: Any) -> None:
+            raise ArithmeticError("no")
+
+        patch.setattr(rollout_feed, "rate", refuse)
+        for _ in range(2):
+            with pytest.raises(ArithmeticError):
+                loader.next()
+        patch.undo()
+        assert sum(len(ids(batch)) for batch in loader) == 24
+
+
+def test_a_spool_that_could_not_be_opened_can_be_opened_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space left"):
+        patch.setattr(disk, "write", refuse)
+        SpoolFeed(tmp_path)
+    SpoolFeed(tmp_path).close()
