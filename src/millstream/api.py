@@ -11,11 +11,11 @@ from typing import Any, Literal, Unpack
 from millstream.chats.settings import ChatSettings
 from millstream.compression import LEVEL
 from millstream.errors import RecipeError, SourceError
-from millstream.loaders import ConversationDataLoader, PretrainDataLoader
+from millstream.loaders import ConversationDataLoader, PretrainDataLoader, RolloutDataLoader
 from millstream.loaders.chat_keywords import ChatKeywords, prepared_chat
 from millstream.loaders.raw import CuttingKeywords, RawSettings
 from millstream.loaders.settings import parse_bytes, positive
-from millstream.loaders.told import holds_chats
+from millstream.loaders.told import kind_of
 from millstream.parts.cache import default_cache_dir
 from millstream.parts.policy import OnBad
 from millstream.parts.pool import cpus
@@ -237,18 +237,18 @@ def _to_nobody(progress: object) -> None:
     """Nobody asked how far it is."""
 
 
-def load(path: Any, **settings: Any) -> PretrainDataLoader | ConversationDataLoader:
-    """Open the loader that fits what `path` holds, a store or raw files; settings are those of the loader.
+def load(path: Any, **settings: Any) -> PretrainDataLoader | ConversationDataLoader | RolloutDataLoader:
+    """Open the loader that fits what `path` holds: a store, raw files, or a feed; settings are those of the loader.
 
-    Conversations are told by how a store was made, by a keyword that is about them, or by the fields of the first row.
+    Conversations are told by how a store was made, rollouts by the ending `.rollouts` and by being a feed; both by a
+    keyword that is about them alone, or by the fields of the first row.
 
     >>> from millstream.loaders.pretrain import example_loader
     >>> with load(example_loader().store, chunk_size=4, framework="numpy") as loader:
     ...     loader.get_num_batches()
     1
     """
-    return (
-        ConversationDataLoader(path, **settings)
-        if holds_chats(path, settings)
-        else PretrainDataLoader(path, **settings)
-    )
+    kind = kind_of(path, settings)
+    if kind == "rollouts":
+        return RolloutDataLoader(path, **settings)
+    return ConversationDataLoader(path, **settings) if kind == "chat" else PretrainDataLoader(path, **settings)

@@ -414,6 +414,7 @@ def test_raw_paths_are_prepared_once_and_then_mapped(tmp_path: Path, monkeypatch
     how: dict[str, Any] = {"tokenizer": TOKENIZER, "chunk_size": LENGTH, "framework": "numpy", "cache_dir": tmp_path}
     prepare(FOLDER, tmp_path / "store", TOKENIZER, cache=False)
     with PretrainDataLoader(path=FOLDER, **how) as raw, load(tmp_path / "store", chunk_size=LENGTH) as mapped:
+        assert isinstance(mapped, PretrainDataLoader)
         assert raw.store.fingerprint == mapped.store.fingerprint
         assert raw.next().input_ids.tolist() == mapped.next().input_ids.tolist()
     monkeypatch.setattr(raw_paths, "prepare_store", lambda *_: pytest.fail("it was prepared again"))

@@ -7,8 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from millstream.cli import show
+from millstream.cli.explain_rollouts import explain_rollouts
 from millstream.cli.inspect import tokenizer_for
 from millstream.cli.loader import Loader, add_run_arguments, open_loader, open_state
+from millstream.cli.rollouts import hold_rollouts
 from millstream.errors import LoaderError, StoreError
 from millstream.loaders import RowOrigin, Span
 from millstream.parts.raw import RawRecord, raw_record
@@ -32,6 +34,8 @@ examples:
   millstream explain corpus --document 17                 where document 17 is from, and the steps that use it
   millstream explain corpus --document 17 --raw           and the record it was made from, read again
   millstream explain corpus --step 100 --json | jq '.rows[0].spans'
+  millstream explain rollouts.jsonl --step 41 --batch-size 64         the rollouts of a step
+  millstream explain rollouts.jsonl --rollout-id 81-3                 the steps of a rollout
 """
 
 SHOWN_TOKENS = 40
@@ -41,10 +45,11 @@ SHOWN_CHARACTERS = 2000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this verb."""
-    parser.add_argument("store", help="a store: a folder or a .bin file")
+    parser.add_argument("store", help="a store (a folder or a .bin file), or files of rollouts")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--step", type=int, help="the step to explain")
-    what.add_argument("--document", type=int, help="the document to look for")
+    what.add_argument("--document", type=int, help="the document to look for; of rollouts, the number of one")
+    what.add_argument("--rollout-id", metavar="ID", help="of rollouts: the one to look for")
     parser.add_argument(
         "--state", help="a JSON file with what state_dict() gave: the run, and by default its next step"
     )
@@ -58,8 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain a step, or find the steps of a document."""
-    if arguments.step is arguments.document is arguments.state is None:
+    if arguments.step is arguments.document is arguments.state is arguments.rollout_id is None:
         raise LoaderError("there is nothing to explain", hint="pass --step, --document or --state")
+    if arguments.dtype is None and hold_rollouts(arguments.store, arguments):
+        explain_rollouts(arguments)
+        return 0
     if arguments.raw and arguments.document is None:
         raise LoaderError("--raw shows the record of one document", hint="pass --document too")
     opened = open_loader if arguments.state is None else open_state

@@ -1,4 +1,4 @@
-"""`millstream inspect`: what a store holds and what it was made from."""
+"""`millstream inspect`: what a store holds and what it was made from, or what files of rollouts hold."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from millstream.cli import show
+from millstream.cli.inspect_rollouts import inspect_rollouts
 from millstream.cli.report import show_report
 from millstream.errors import StoreError
+from millstream.loaders.told import are_rollouts
 from millstream.parts.report import read_report
 from millstream.store import TokenStore
 from millstream.store.format import token_dtype
 from millstream.tokens import Tokenizer, load_tokenizer
 from millstream.tokens.keep import check_tokenizer, find_tokenizer
 
-SUMMARY = "show what a store holds and what it was made from"
-DESCRIPTION = "Show counts, document lengths, sources, versions, the report of its making and a sample of a store."
+SUMMARY = "show what a store holds and what it was made from, or what rollouts hold"
+DESCRIPTION = """\
+Show counts, document lengths, sources, versions, the report of its making and a sample of a store.
+Of rollouts, in files or in a spool: counts, lengths, rewards, groups, how they ended and who sampled them."""
 EPILOG = """\
 examples:
   millstream inspect corpus
   millstream inspect corpus --document 12           the text of one document
   millstream inspect train.bin --dtype uint16       a bare file of ids, as nanoGPT writes it
   millstream inspect corpus --json | jq .tokens
+  millstream inspect rollouts.jsonl                 how many, how long, which rewards
+  millstream inspect spool/ --json | jq .groups     what waits in the folder of a feed
 """
 
 MOST_LENGTHS = 20_000
@@ -32,7 +38,7 @@ SAMPLE_TOKENS = 200
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this verb."""
-    parser.add_argument("store", help="a store: a folder or a .bin file")
+    parser.add_argument("store", help="a store (a folder or a .bin file), or rollouts (files, a pattern, a spool)")
     parser.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="for a bare file of ids")
     parser.add_argument("--version", help="an older version, by the first digits of its fingerprint")
     parser.add_argument("--document", type=int, default=0, help="the document to show (default: 0)")
@@ -41,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look into a store."""
+    """Look into a store, or at rollouts."""
+    if arguments.dtype is arguments.version is None and are_rollouts(arguments.store):
+        inspect_rollouts(arguments.store, arguments.tokenizer, as_json=arguments.json)
+        return 0
     with TokenStore(arguments.store, dtype=arguments.dtype, version=arguments.version) as store:
         tokenizer = tokenizer_for(store, arguments.store, arguments.tokenizer)
         facts = _facts(store)

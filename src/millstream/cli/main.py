@@ -1,7 +1,7 @@
 """`millstream <verb>`: reads the command line, runs the verb, and turns errors into words and exit codes.
 
-0: done. 1: the answer is no (a damaged store, errors in conversations). 2: an error, with a hint. 130: stopped with
-Ctrl-C. Data goes to stdout, everything else to stderr.
+0: done. 1: the answer is no (a damaged store, errors in conversations or rollouts). 2: an error, with a hint. 130:
+stopped with Ctrl-C. Data goes to stdout, everything else to stderr.
 """
 
 from __future__ import annotations
@@ -44,6 +44,11 @@ and with conversations:
   millstream lint chats.jsonl --template chatml --tokenizer model/     what is wrong with them
   millstream show chats.jsonl --template chatml --tokenizer model/     what is learned of one
   millstream prepare chats.jsonl chats --kind chat --template chatml --tokenizer model/
+
+and with rollouts, in files or in a spool:
+  millstream inspect rollouts.jsonl                       how many, how long, which rewards
+  millstream lint rollouts.jsonl --max-tokens 8192        what is wrong with them
+  millstream show rollouts.jsonl --tokenizer model/       what is learned of one, and how good it was
 
 `millstream <verb> --help` teaches one verb.
 """

@@ -11,8 +11,11 @@ _COLOURS = {
     "note": "dim cyan",
     "plain": "",
     "trained": "green",
+    "much better": "bold green",
     "better": "green",
+    "neutral": "cyan",
     "worse": "red",
+    "much worse": "bold red",
     "error": "bold red",
     "warning": "yellow",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -21,6 +22,7 @@ __all__ = [
     "share",
     "size",
     "sparkline",
+    "spread",
     "table",
 ]
 
@@ -73,6 +75,24 @@ def bars(rows: Sequence[tuple[str, int]], width: int = 40) -> str:
     most = max((number for _, number in rows), default=0) or 1
     room = max(5, *(len(label) for label, _ in rows)) if rows else 0
     return "\n".join(f" {label:>{room}}  {'█' * math.ceil(number / most * width)} {number:,}" for label, number in rows)
+
+
+def spread(values: Sequence[float], bins: int = 10, width: int = 40) -> str:
+    """How many of some numbers are which, or if there are many different ones, lie where.
+
+    >>> print(spread([0.0, 1.0, 1.0], width=8))
+         0  ████ 1
+         1  ████████ 2
+    >>> print(spread([0, 1, 2, 3, 4, 9], bins=2, width=8))
+     0 to 4.5  ████████ 5
+     4.5 to 9  ██ 1
+    """
+    different = sorted(set(values))
+    if len(different) <= bins or not math.isfinite(different[-1] - different[0]):
+        return bars([(f"{value:g}", values.count(value)) for value in different], width)
+    low, step = different[0], (different[-1] - different[0]) / bins
+    counts = Counter(min(int((value - low) / step), bins - 1) for value in values)
+    return bars([(f"{low + n * step:.3g} to {low + (n + 1) * step:.3g}", counts[n]) for n in range(bins)], width)
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:

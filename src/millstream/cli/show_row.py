@@ -1,4 +1,4 @@
-"""`millstream show`: a row as the model sees it, and what of it is learned."""
+"""`millstream show`: a row as the model sees it, what of it is learned, and of rollouts how good it was."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import argparse
 from millstream.cli import chats, show
 from millstream.cli.loader import add_run_arguments, open_loader
 from millstream.cli.paint import print_shown
+from millstream.cli.rollouts import add_rollout_arguments, hold_rollouts, number_of, open_rollouts, refuse
 from millstream.errors import LoaderError
 from millstream.loaders import ConversationDataLoader
+from millstream.loaders.chat_keywords import ChatKeywords
 from millstream.loaders.raw import is_raw
 from millstream.stats.styled import Shown
 from millstream.store import TokenStore
 
-SUMMARY = "show what is learned of a conversation"
+SUMMARY = "show what is learned of a conversation or a rollout"
 DESCRIPTION = """\
 Print a conversation as the tokens that a model gets, decoded. What is learned stands between ⟦ and ⟧, in colour where
 the terminal has any; weights other than 1 are written behind it. Above it: how many tokens are learned, whether the
-conversation was shortened, and tokens that lie half in what is learned."""
+conversation was shortened, and tokens that lie half in what is learned.
+Of a rollout, behind each ⟧ stands how good that was, or below each token where that differs: ▲ and △ for better than
+expected, ▼ and ▽ for worse. Then the rewards of its group."""
 EPILOG = f"""\
 examples:
   millstream show chats.jsonl --template chatml --tokenizer model/ --row 7
@@ -25,6 +29,9 @@ examples:
   millstream show chats.jsonl --template chatml --tokenizer model/ --max-length 512 --truncation turns
   millstream show store --row 7                               the conversation of a store that `prepare` made
   millstream show store --step 100 --row 3 --packing --chunk-size 4096 --batch-size 8     a row of a batch
+  millstream show rollouts.jsonl --row 7 --tokenizer model/               a rollout, its advantage and its group
+  millstream show 'rollouts/*.parquet' --rollout-id 81-3 --tokenizer model/ --estimator gae      token by token
+  millstream show spool/ --row 0                                          what waits in a spool, as ids
 
 {chats.TEMPLATES}
 """
@@ -32,13 +39,15 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this verb."""
-    parser.add_argument("source", nargs="+", help="files of conversations, or a store of them")
-    parser.add_argument("--row", type=int, default=0, help="which row, counted from 0 (default: 0)")
-    parser.add_argument("--step", type=int, help="of a store: the rows are those of this step's batch")
+    parser.add_argument("source", nargs="+", help="files of conversations or rollouts, a store, or a spool")
+    parser.add_argument("--row", type=int, default=0, help="counted from 0; of rollouts, those that can be used")
+    parser.add_argument("--rollout-id", metavar="ID", help="of rollouts: the one of this id")
+    parser.add_argument("--step", type=int, help="the rows are those of this step's batch (not of files of chats)")
     parser.add_argument("-t", "--tokenizer", help="the model's; a store has its own")
     parser.add_argument("--format", help="messages, sharegpt, alpaca, …: when the fields do not tell")
     parser.add_argument("--file-format", help="jsonl, parquet, …: when the file names do not tell")
     parser.add_argument("--json", action="store_true", help="print the styled parts as JSON")
+    add_rollout_arguments(parser.add_argument_group("of rollouts"))
     chats.add_chat_arguments(parser.add_argument_group("how conversations become tokens (of files)"))
     add_run_arguments(parser.add_argument_group("the run (with --step)"))
 
@@ -46,7 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show a row."""
     source = arguments.source[0] if len(arguments.source) == 1 else arguments.source
-    shown = _of_files(source, arguments) if is_raw(source) else _of_store(source, arguments)
+    if hold_rollouts(source, arguments):
+        shown = _of_rollouts(source, arguments)
+    else:
+        shown = _of_files(source, arguments) if is_raw(source) else _of_store(source, arguments)
     if arguments.json:
         show.print_json(
             {"row": arguments.row, "step": arguments.step, "parts": [part._asdict() for part in shown.parts]}
@@ -54,6 +66,14 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print_shown(shown)
     return 0
+
+
+def _of_rollouts(source: object, arguments: argparse.Namespace) -> Shown:
+    refuse(arguments, (*ChatKeywords.__annotations__, "max_length", "file_format"), "conversations")
+    with open_rollouts(source, arguments, arguments.estimator or "grpo") as loader:
+        row = arguments.row if arguments.rollout_id is None else number_of(loader, arguments.rollout_id)
+        step = arguments.step if arguments.rollout_id is None else None
+        return loader.show(row, step, whole=arguments.whole)
 
 
 def _of_files(source: object, arguments: argparse.Namespace) -> Shown:

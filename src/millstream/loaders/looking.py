@@ -1,16 +1,22 @@
-"""Looking at raw conversations before they are learned: one of them, or what is wrong with all."""
+"""Looking at raw data before it is learned: at one conversation, or at what is wrong with all rows."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from millstream.chats.lint import LintReport, lint_files
 from millstream.chats.raw_row import show_raw_row
+from millstream.errors import LoaderError, LossWarning
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings, prepared_chat
 from millstream.loaders.raw import RawSettings
+from millstream.loaders.told import are_rollouts
+from millstream.rollouts import RolloutChunk, read_rollouts
+from millstream.rollouts.lint import lint_rollouts
 from millstream.sources import Reading
-from millstream.stats.progress import OnProgress
+from millstream.stats.progress import OnProgress, Progress
 from millstream.stats.styled import Shown
 from millstream.tokens import load_tokenizer
 
@@ -48,17 +54,26 @@ def show_chat(
 def lint(
     source: Any,
     *,
+    kind: Literal["chat", "rollouts"] | None = None,
     tokenizer: object = None,
     max_length: int | None = None,
     file_format: str | None = None,
+    max_tokens: int | None = None,
+    policy_version: int | None = None,
+    max_staleness: int | None = None,
     progress: OnProgress | None = None,
     **keywords: Unpack[ChatKeywords],
 ) -> LintReport:
-    """Say what is wrong with files of conversations, before a model learns it; `keywords` are those of the loader.
+    """Say what is wrong with files of conversations or of rollouts, before a model learns it.
 
     Rows that cannot be used, masks that learn nothing or everything, stop tokens that are not learned, duplicates,
-    rows that are too long, and more: each in plain words, with counts, examples and what to do. Without a tokenizer
-    only what the rows say is looked at. `report.ok` is false if there is an error; `print(report)` shows it all.
+    rows that are too long, and more: each in plain words, with counts, examples and what to do. `report.ok` is false if
+    there is an error; `print(report)` shows it all. The first row tells what the files hold, unless `kind` says it.
+
+    Of conversations, `keywords` and `max_length` are those of the loader, and without a tokenizer only what the rows
+    say is looked at. Of rollouts, which may also be the folder of a spool, `max_tokens` is the most that fit,
+    `policy_version` what trains next (by default the youngest that there is), and `max_staleness` how many versions
+    older a rollout may be.
 
     >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
     >>> report = lint(chats + chats + [{"messages": []}])
@@ -66,7 +81,18 @@ def lint(
     ...     print(finding.severity, finding.kind, finding.examples)
     error empty conversation ('rows:3: messages has no messages',)
     warning duplicate ('rows:2: the same as rows:1',)
+    >>> answer = {"group_id": "2+2?", "token_ids": [7, 8], "loss_mask": [0, 0], "finish": "stop"}
+    >>> report = lint([{"rollout_id": name, "reward": float(name == "a"), **answer} for name in "ab"])
+    >>> print(report.findings[0].kind, report.findings[0].examples)
+    nothing trained ("rollouts:1: rollout 'a'", "rollouts:2: rollout 'b'")
     """
+    if kind not in (None, "chat", "rollouts"):
+        raise LoaderError(f"kind={kind!r} is unknown", hint='choose "chat" or "rollouts"')
+    limits = {"max_tokens": max_tokens, "policy_version": policy_version, "max_staleness": max_staleness}
+    if kind == "rollouts" or (kind is None and are_rollouts(source, file_format)):
+        _refuse({**keywords, "max_length": max_length}, about="conversations", these="rollouts", kind="chat")
+        return _lint_rollouts(source, tokenizer, limits, file_format, progress or _nobody)
+    _refuse(limits, about="rollouts", these="conversations", kind="rollouts")
     if tokenizer is None:
         settings = chat_settings(keywords, None, max_length)
     else:
@@ -74,6 +100,36 @@ def lint(
     found = RawSettings(reading={"format": file_format}).found(source)
     loaded = None if tokenizer is None else load_tokenizer(tokenizer)
     return lint_files(found, settings, loaded, progress or _nobody)
+
+
+def _refuse(given: Mapping[str, Any], *, about: str, these: str, kind: str) -> None:
+    """Refuse keywords that are about the other kind of rows."""
+    for name in (name for name, value in given.items() if value is not None):
+        instead = "max_tokens= is the most tokens of a rollout" if name == "max_length" else f"leave out {name}="
+        raise LoaderError(
+            f"{name}= is about {about}, and these are {these}", hint=f'{instead}; if they are not, pass kind="{kind}"'
+        )
+
+
+def _lint_rollouts(
+    source: Any,
+    tokenizer: object,
+    limits: Mapping[str, int | None],
+    file_format: str | None,
+    progress: OnProgress,
+) -> LintReport:
+    loaded = None if tokenizer is None else load_tokenizer(tokenizer)
+
+    def chunks() -> Iterator[RolloutChunk]:
+        rows = 0
+        for chunk in read_rollouts(source, on_bad="skip", tokenizer=loaded, format=file_format):
+            yield chunk
+            rows += len(chunk.block) + len(chunk.bad) + chunk.repeated
+            progress(Progress("lint", rows, None, "rollouts", chunk.file))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LossWarning)  # what is lost is among the findings
+        return lint_rollouts(chunks(), tokenizer=loaded, **limits)
 
 
 def _nobody(progress: object) -> None:

@@ -211,16 +211,16 @@ class RolloutDataLoader(RolloutLoader):
                 hint=f"they count from 0 to {rollouts - 1}; number_of(rollout_id) finds one by its id",
             )
 
-    def show(self, row: int = 0, step: int | None = None) -> Shown:
+    def show(self, row: int = 0, step: int | None = None, *, whole: bool = False) -> Shown:
         """Show a rollout, or with `step` that of a row of this rank's batch: what is trained, how good it was, and how
-        the other rollouts of its group did.
+        the other rollouts of its group did. Of long prompts and outputs of tools, the middle only with `whole`.
 
         >>> record = {"group_id": "g", "token_ids": [72, 105], "loss_mask": [0, 1], "finish": "stop"}
         >>> samples = [{**record, "rollout_id": name, "reward": reward} for name, reward in (("a", 1.0), ("b", 0.0))]
         >>> RolloutDataLoader(samples, estimator="rloo").show(0)
         ══ rollout 'a' of group 'g' (rollouts:1)  2 tokens, 1 trained (50.0 %)  reward 1, ended by stop
         72 ⟦105 ⟧+1
-        group 'g': 2 rollouts
+        group 'g': 2 rollouts, rewards from 0 to 1, mean 0.5 ± 0.5
         ▶ 'a'  reward        1  advantage +1.0000       2 tokens  stop    ████████████████████
           'b'  reward        0  advantage -1.0000       2 tokens  stop
         <BLANKLINE>
@@ -237,7 +237,7 @@ class RolloutDataLoader(RolloutLoader):
         rollouts, block = self.rollouts, self.rollouts.block
         group = rollouts.group_members[int(rollouts.groups[row])]
         decode = None if self.tokenizer is None else self.tokenizer.decode
-        return show_rollout(block, row, group.tolist(), decode=decode, where=rollouts.origin(row))
+        return show_rollout(block, row, group.tolist(), decode=decode, where=rollouts.origin(row), whole=whole)
 
     def plan_fingerprint(self) -> dict[str, Any]:
         """Say what all ranks must have in common, for whoever compares it without torch.distributed (MPI, jax)."""

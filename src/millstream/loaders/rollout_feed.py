@@ -174,7 +174,7 @@ class RolloutFeedDataLoader(RolloutLoader):
             raise LoaderError(f"there is no source {source!r}", hint=f"there is {self.name!r}")
         return steps_of(document, self._run, self.steps)
 
-    def show(self, row: int = 0) -> Shown:
+    def show(self, row: int = 0, *, whole: bool = False) -> Shown:
         """Show a rollout of the present rollout batch, by its number in it, and how the others of its group did."""
         batch = self._run.present
         if batch is None or not 0 <= row < len(batch.groups):
@@ -184,7 +184,7 @@ class RolloutFeedDataLoader(RolloutLoader):
             )
         group = np.flatnonzero(batch.groups == batch.groups[row]).tolist()
         decode = None if self.tokenizer is None else self.tokenizer.decode
-        return show_rollout(batch.rated.block, row, group, decode=decode)
+        return show_rollout(batch.rated.block, row, group, decode=decode, whole=whole)
 
     def plan_fingerprint(self) -> dict[str, Any]:
         """Say what all ranks must have in common."""

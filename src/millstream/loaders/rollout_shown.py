@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import numpy as np
-import numpy.typing as npt
 
+from millstream.loaders.rollout_marks import marked
+from millstream.loaders.rollout_pieces import Decode, Piece, ids_as_text, pieces_of
+from millstream.loaders.rollout_table import advantages_of, group_table, style_of
 from millstream.rollouts import RolloutBlock
-from millstream.stats.figures import counted, share, visible
-from millstream.stats.styled import Shown, Style, Styled
-
-Decode: TypeAlias = Callable[[Sequence[int]], str]
-BAR = 20
-"""Letters of the longest bar in a table of rewards."""
+from millstream.stats.figures import counted, share
+from millstream.stats.styled import Shown, Styled
 
 
 def show_rollout(
-    block: RolloutBlock, row: int, group: Sequence[int], *, decode: Decode | None, where: str = ""
+    block: RolloutBlock,
+    row: int,
+    group: Sequence[int],
+    *,
+    decode: Decode | None,
+    where: str = "",
+    whole: bool = False,
 ) -> Shown:
-    """A rollout, then the rewards of its whole group."""
-    return Shown(
-        [
-            Styled(f"{_heading(block, row, where)}\n", "heading"),
-            *_body(block, row, decode or _ids),
-            Styled("\n", "plain"),
-            *_table(block, row, group),
-        ]
-    )
-
-
-def _advantages(block: RolloutBlock, row: int) -> npt.NDArray[np.float64] | None:
-    """The advantage of each token of a rollout, if somebody computed them."""
-    if "advantages" in block.tokens:
-        return np.asarray(block.of(row, "advantages"), np.float64)
-    if "advantages" in block.rows:
-        return np.where(block.of(row, "loss_mask"), block["advantages"][row], 0.0)
-    return None
+    """A rollout, then the rewards of its whole group. Trained text is never shortened; other text, unless `whole`."""
+    ids, mask = block.of(row, "token_ids").tolist(), block.of(row, "loss_mask")
+    pieces = pieces_of(ids, mask, advantages_of(block, row), decode or ids_as_text, whole=whole)
+    body = list(marked(pieces) if _differ(pieces) else _stretches(pieces))
+    end = "" if body and body[-1].text.endswith("\n") else "\n"
+    heading = Styled(f"{_heading(block, row, where)}\n", "heading")
+    return Shown([heading, *body, Styled(end, "plain"), *group_table(block, row, group)])
 
 
 def _heading(block: RolloutBlock, row: int, where: str) -> str:
@@ -46,7 +38,7 @@ def _heading(block: RolloutBlock, row: int, where: str) -> str:
     told = [
         f"══ rollout {block['rollout_id'][row]!r} of group {block['group_id'][row]!r}{where and f' ({where})'}",
         f"{counted(len(mask), 'token')}, {int(mask.sum()):,} trained ({share(int(mask.sum()), len(mask))})",
-        f"reward {block['reward'][row]:g}, ended by {block.finish(row)}",
+        f"{_reward(float(block['reward'][row]))}, ended by {block.finish(row)}",
     ]
     if "policy_version" in block:
         versions = block.of(row, "policy_version")
@@ -55,41 +47,26 @@ def _heading(block: RolloutBlock, row: int, where: str) -> str:
     return "  ".join(told)
 
 
-def _body(block: RolloutBlock, row: int, decode: Decode) -> Iterator[Styled]:
-    """Stretches of tokens that are trained or not, each with its mean advantage, cut where its sign turns."""
-    advantages = _advantages(block, row)
-    mask, ids = block.of(row, "loss_mask"), block.of(row, "token_ids").tolist()
-    signs = np.zeros(len(ids)) if advantages is None else np.sign(advantages)
-    changes = np.flatnonzero((np.diff(mask) != 0) | (np.diff(np.where(mask, signs, 0)) != 0)) + 1
-    for start, stop in pairwise([0, *changes.tolist(), len(ids)]):
-        text = visible(decode(ids[start:stop]), keep="\n\t")
-        if not mask[start]:
+def _reward(reward: float) -> str:
+    return "not scored" if np.isnan(reward) else f"reward {reward:g}"
+
+
+def _differ(pieces: Sequence[Piece]) -> bool:
+    """Whether tokens of one stretch have different advantages."""
+    stretches = groupby(pieces, key=lambda piece: piece.advantage is not None)
+    return any(known and len({piece.advantage for piece in stretch}) > 1 for known, stretch in stretches)
+
+
+def _stretches(pieces: Sequence[Piece]) -> Iterator[Styled]:
+    """Stretches of tokens that are trained or not; behind each its advantage."""
+    for key, stretch in groupby(pieces, key=lambda piece: (piece.is_trained, piece.is_note, piece.advantage)):
+        is_trained, is_note, advantage = key
+        text = "".join(piece.text for piece in stretch)
+        if is_note:
+            yield Styled(f"\n{text}\n", "note")
+        elif not is_trained:
             yield Styled(text, "plain")
-            continue
-        if advantages is None:
+        elif advantage is None:
             yield Styled(f"⟦{text}⟧", "trained")
-            continue
-        mean = float(np.mean(advantages[start:stop]))
-        style: Style = "better" if mean > 0 else "worse" if mean < 0 else "trained"
-        yield Styled(f"⟦{text}⟧{mean:+.3g}", style)
-
-
-def _table(block: RolloutBlock, row: int, group: Sequence[int]) -> Iterator[Styled]:
-    """How every rollout of the group did, in its order."""
-    rewards = np.array([block["reward"][other] for other in group], np.float64)
-    best = float(np.nanmax(np.abs(rewards))) if np.isfinite(rewards).any() else 0.0
-    yield Styled(f"group {block['group_id'][row]!r}: {counted(len(group), 'rollout')}\n", "note")
-    width = max(len(repr(block["rollout_id"][other])) for other in group)
-    for other, reward in zip(group, rewards.tolist(), strict=True):
-        bar = "█" * round(BAR * abs(reward) / best) if best and np.isfinite(reward) else ""
-        advantages = _advantages(block, other)
-        sampled = block.of(other, "loss_mask")
-        score = "" if advantages is None or not sampled.any() else f"  advantage {advantages[sampled].mean():+.4f}"
-        name = f"{'▶' if other == row else ' '} {block['rollout_id'][other]!r:<{width}}"
-        line = f"{name}  reward {reward:>8.4g}{score}  {int(block.lengths[other]):>6,} tokens  {block.finish(other):<6}"
-        yield Styled(f"{line}  {bar}".rstrip() + "\n", "better" if reward > 0 else "worse" if reward < 0 else "plain")
-
-
-def _ids(ids: Sequence[int]) -> str:
-    """What is shown where nobody gave a tokenizer."""
-    return " ".join(map(str, ids)) + " "
+        else:
+            yield Styled(f"⟦{text}⟧{advantage:+.3g}", style_of(advantage))

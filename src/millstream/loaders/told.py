@@ -1,41 +1,111 @@
-"""Texts or conversations? Told by how a store was made, by what is asked for, or by the first row of raw files."""
+"""Texts, conversations or rollouts? Told by how a store was made, by what is asked for, or by a first row."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
+from millstream.errors import RecordError, SourceError
 from millstream.loaders.chat_keywords import ChatKeywords
+from millstream.loaders.live import is_feed
 from millstream.loaders.raw import RawSettings, is_raw
 from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.options import Options
-from millstream.sources import Reading
+from millstream.rollouts import RolloutBlock, holds_rollouts
+from millstream.rollouts.reads import OWN_SUFFIXES, find_rollouts
+from millstream.sources import FoundFile, Reading
 from millstream.sources.formats import format_named
+from millstream.sources.jsonl import object_in
 from millstream.store import TokenStore
 from millstream.store.weights import WEIGHTED
 
+Kind: TypeAlias = Literal["text", "chat", "rollouts"]
 _OF_TEXTS = {"chunk_size", "seq_len", "documents", "streaming", "tail"}
-_OF_CHATS = ChatKeywords.__annotations__.keys() | {"max_length", "packing", "isolation", "loss", "accumulation"}
+_OF_CHATS = ChatKeywords.__annotations__.keys() | {"isolation", "accumulation"}
+_OF_ROLLOUTS = {"compute_advantages", "estimator", "advantages", "live"}
+_OF_ROLLOUTS |= {"balance", "keep_groups", "micro_tokens", "micro_multiple", "cost"}
+_NOT_OF_TEXTS = {"max_length", "packing", "loss", "pad_to_multiple_of"}
 
 
-def holds_chats(path: Any, asked: Mapping[str, Any]) -> bool:
-    """Whether a path holds conversations.
+def kind_of(path: Any, asked: Mapping[str, Any]) -> Kind:
+    """What a path holds, for a loader with the keywords `asked`.
 
-    >>> holds_chats([{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}], {})
-    True
-    >>> holds_chats([{"text": "the mill"}], {}), holds_chats([{"text": "the mill"}], {"train": "all"})
-    (False, True)
+    >>> kind_of([{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}], {})
+    'chat'
+    >>> kind_of([{"text": "the mill"}], {}), kind_of([{"text": "the mill"}], {"train": "all"})
+    ('text', 'chat')
+    >>> kind_of([{"token_ids": [5, 6], "loss_mask": [0, 1], "reward": 1.0}], {"max_length": 8})
+    'rollouts'
     """
-    if not is_raw(path):
-        if isinstance(path, TokenStore):
-            return path.dtype == WEIGHTED
-        with TokenStore(path, dtype=asked.get("dtype")) as store:
-            return store.dtype == WEIGHTED
+    if not _OF_ROLLOUTS.isdisjoint(asked):
+        return "rollouts"
+    if _is_store(path):
+        return _kind_of_store(path, asked.get("dtype"))
     if not _OF_CHATS.isdisjoint(asked):
-        return True
+        return "chat"
     if not _OF_TEXTS.isdisjoint(asked):
+        return "text"
+    reading = asked.get("reading") or {}
+    if are_rollouts(path, reading.get("format")):
+        return "rollouts"
+    return "chat" if not _NOT_OF_TEXTS.isdisjoint(asked) or _are_chats(path, reading) else "text"
+
+
+def are_rollouts(path: Any, format: str | None = None) -> bool:
+    """Whether a path holds rollouts: those of a feed, or files whose first row is one.
+
+    >>> are_rollouts("redis://localhost:6379/rollouts"), are_rollouts([{"text": "the mill"}])
+    (True, False)
+    """
+    if is_feed(path):
+        return True
+    if _is_store(path):
         return False
-    found = RawSettings(reading=asked.get("reading") or {}).found(path)
+    if isinstance(path, RolloutBlock) or (isinstance(path, Mapping) and holds_rollouts(path)):
+        return True
+    if isinstance(path, list | tuple) and path and not isinstance(path[0], str | os.PathLike):
+        return isinstance(path[0], RolloutBlock) or _is_rollout(path[0])
+    try:
+        files = find_rollouts(path, format=format)
+    except SourceError:  # whoever reads it says what is missing
+        return False
+    return files[0].format in OWN_SUFFIXES.values() or _is_rollout(_first_row(files[0]))
+
+
+def _is_store(path: Any) -> bool:
+    if isinstance(path, TokenStore):
+        return True
+    return not (is_raw(path) or is_feed(path) or Path(path).suffix.lower() in OWN_SUFFIXES)
+
+
+def _kind_of_store(path: Any, dtype: str | None) -> Kind:
+    if isinstance(path, TokenStore):
+        return "chat" if path.dtype == WEIGHTED else "text"
+    with TokenStore(path, dtype=dtype) as store:
+        return _kind_of_store(store, dtype)
+
+
+def _is_rollout(row: Any) -> bool:
+    return holds_rollouts(vars(row) if is_dataclass(row) else row) if row is not None else False
+
+
+def _first_row(file: FoundFile) -> Mapping[str, Any] | None:
+    """The first row of a file that can be read."""
+    format, reading = format_named(file.format), Reading(whole_rows=True)
+    for chunk in format.chunks(file, reading):
+        for record in format.read(chunk, file, reading).block:
+            try:
+                return object_in(record.text, like="{…}")
+            except RecordError:
+                continue
+    return None
+
+
+def _are_chats(path: Any, reading: Mapping[str, Any]) -> bool:
+    found = RawSettings(reading=reading).found(path)
     first = next((file for file in found.files if getattr(format_named(file.format), "gives_rows", False)), None)
     if first is None:
         return False

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple, TypeAlias
 
-Style: TypeAlias = Literal["heading", "note", "plain", "trained", "better", "worse", "error", "warning"]
+Style: TypeAlias = Literal[
+    "heading",
+    "note",
+    "plain",
+    "trained",
+    "much better",
+    "better",
+    "neutral",
+    "worse",
+    "much worse",
+    "error",
+    "warning",
+]
 
 
 class Styled(NamedTuple):

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
 from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.columns import KINDS, Id
 from millstream.rollouts.files import RolloutChunk
+from millstream.rollouts.groups import SAME, Groups
 from millstream.rollouts.lint.rules import PROBLEMS, Limits, faults_of, sampled_versions
 from millstream.stats.findings import LintReport, Problem, Tally
 from millstream.tokens import Tokenizer
 
-_SAME = 1e-9
-"""Rewards that differ by less are the same."""
 _ADVICE = 'mend the record or leave it out; on_bad="skip" leaves out and counts such records'
-
-
-@dataclass(slots=True)
-class _Group:
-    where: str
-    rollouts: int = 0
-    scored: int = 0
-    least: float = math.inf
-    most: float = -math.inf
 
 
 def lint_rollouts(
@@ -62,7 +49,7 @@ class _Linter:
         self._limits, self._tally = limits, Tally()
         self._rows = self._usable = self._tokens = self._trained = self._longest = 0
         self._lengths: Counter[int] = Counter()
-        self._groups: dict[Id, _Group] = {}
+        self._groups = Groups()
         self._youngest = -1
         self._oldest: Counter[int] = Counter()  # how many rollouts have this version as their oldest
 
@@ -82,7 +69,7 @@ class _Linter:
             for row in np.flatnonzero(found).tolist():
                 told = f"rollout {chunk.block.rows['rollout_id'][row]!r}"
                 self._tally.add(kind, PROBLEMS[kind], f"{chunk.file}:{chunk.rows[row] + 1}", told)
-        self._group(chunk)
+        self._groups.take(chunk)
 
     def _count(self, block: RolloutBlock) -> None:
         self._usable += len(block)
@@ -95,24 +82,13 @@ class _Linter:
             self._oldest.update(oldest[youngest >= 0].tolist())
             self._youngest = max(self._youngest, int(youngest.max()))
 
-    def _group(self, chunk: RolloutChunk) -> None:
-        """Put rollouts into their groups; a baseline is what a group is compared with, and no part of it."""
-        names, rewards = chunk.block.rows["group_id"].tolist(), chunk.block.rows["reward"].tolist()
-        for row in np.flatnonzero(chunk.block.filled("kind") == KINDS.index("sample")).tolist():
-            group = self._groups.setdefault(names[row], _Group(f"{chunk.file}:{chunk.rows[row] + 1}"))
-            group.rollouts += 1
-            if not math.isnan(rewards[row]):
-                group.scored += 1
-                group.least, group.most = min(group.least, rewards[row]), max(group.most, rewards[row])
-
     def _tell_groups(self) -> None:
         sizes = Counter(group.rollouts for group in self._groups.values())
         usual = max(sizes, key=lambda size: (sizes[size], size), default=0)
         for name, group in self._groups.items():
-            is_constant = group.scored > 1 and group.most - group.least <= _SAME
             kinds = {
                 "group of one": group.rollouts == 1,
-                "constant group": is_constant,
+                "constant group": group.is_constant,
                 "unequal groups": group.rollouts != usual,
             }
             for kind in (kind for kind, applies in kinds.items() if applies):
@@ -123,7 +99,7 @@ class _Linter:
             min((group.least for group in scored), default=0),
             max((group.most for group in scored), default=1),
         )
-        if sum(group.scored for group in scored) > 1 and most - least <= _SAME:
+        if sum(group.scored for group in scored) > 1 and most - least <= SAME:
             self._tally.add("constant reward", PROBLEMS["constant reward"], f"it is {least:g}", rows=self._usable)
 
     def _tell_stale(self) -> None:

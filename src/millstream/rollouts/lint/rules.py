@@ -25,8 +25,10 @@ PROBLEMS = {
         "error", "loss_mask trains what a tool, the user or the system said", "1 only for tokens that were sampled"
     ),
     "too long": Problem("error", "rollouts with more tokens than fit", "cut answers when sampling, or raise the limit"),
-    "from the future": Problem("error", "tokens of a policy version that is not there yet", "is policy_version right?"),
-    "stale": Problem("warning", "tokens of a policy version that is too old", "sample anew, or raise max_staleness"),
+    "from the future": Problem(
+        "error", "tokens of a policy version that is not there yet", "is policy_version= right?"
+    ),
+    "stale": Problem("warning", "tokens of a policy version that is too old", "sample anew, or raise max_staleness="),
     "not scored": Problem("warning", "the reward is NaN", "score them: their advantage is 0"),
     "no log-probabilities": Problem(
         "warning", "there are no sampling_logprobs", "record them when sampling: training needs the ratio to them"

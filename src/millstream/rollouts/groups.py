@@ -1,0 +1,54 @@
+"""Groups: the groups of rollouts that were read, how large each is, and between which rewards."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from millstream.rollouts.columns import KINDS, Id
+from millstream.rollouts.files import RolloutChunk
+
+SAME = 1e-9
+"""Rewards that differ by less are the same."""
+
+
+@dataclass(slots=True)
+class Group:
+    """What is known of a group."""
+
+    where: str
+    """Where its first rollout stands."""
+    rollouts: int = 0
+    scored: int = 0
+    least: float = math.inf
+    most: float = -math.inf
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all its rewards are the same, so that it teaches nothing."""
+        return self.scored > 1 and self.most - self.least <= SAME
+
+
+class Groups(dict[Id, Group]):
+    """Groups by their names.
+
+    >>> from millstream.rollouts import read_rollouts
+    >>> said = {"group_id": "g", "token_ids": [5, 6], "loss_mask": [0, 1], "reward": 1.0, "finish": "stop"}
+    >>> groups = Groups()
+    >>> for chunk in read_rollouts([{"rollout_id": id, **said} for id in "ab"]):
+    ...     groups.take(chunk)
+    >>> groups["g"].rollouts, groups["g"].is_constant
+    (2, True)
+    """
+
+    def take(self, chunk: RolloutChunk) -> None:
+        """Put rollouts into their groups; a baseline is what a group is compared with, and no part of it."""
+        names, rewards = chunk.block.rows["group_id"].tolist(), chunk.block.rows["reward"].tolist()
+        for row in np.flatnonzero(chunk.block.filled("kind") == KINDS.index("sample")).tolist():
+            group = self.setdefault(names[row], Group(f"{chunk.file}:{chunk.rows[row] + 1}"))
+            group.rollouts += 1
+            if not math.isnan(rewards[row]):
+                group.scored += 1
+                group.least, group.most = min(group.least, rewards[row]), max(group.most, rewards[row])
