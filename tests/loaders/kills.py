@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import multiprocessing.util
 import os
 import random
 import time
@@ -22,7 +21,6 @@ VICTIMS = ("trainer", "engine", "everybody")
 LONGEST_S = 120.0
 """What takes longer than this hangs."""
 
-multiprocessing.util.get_temp_dir()  # made now: folders that tests make are gone before multiprocessing's last deeds
 _context = multiprocessing.get_context("forkserver")  # many processes, each begun in milliseconds, without our threads
 _context.set_forkserver_preload(["loaders.killed", "millstream.loaders.rollout", "millstream.feeds.redis"])
 
