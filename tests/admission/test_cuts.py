@@ -78,7 +78,7 @@ def test_versions_from_the_future_are_an_error_or_counted() -> None:
 
 
 def test_a_version_that_goes_back_is_an_error() -> None:
-    admission = Admission(AdmissionRules(groups_per_batch=1))
+    admission = Admission(AdmissionRules(groups_per_batch=1, group_size="any"))
     admission.cut(0, 4, now=0)
     with pytest.raises(LoaderError, match="went back from 4 to 3"):
         admission.cut(0, 3, now=0)

@@ -44,6 +44,12 @@ def test_failed_rollouts_may_be_kept() -> None:
     assert cut is not None and len(cut.block) == 2
 
 
+def test_a_group_whose_size_nobody_says_is_an_error_and_not_a_silent_wait() -> None:
+    admission = Admission(AdmissionRules(groups_per_batch=1))
+    with pytest.raises(RecordError, match="no group size"):
+        admission.arrive(group("a", [0, 1]), now=0)
+
+
 def test_records_may_say_how_large_their_group_is() -> None:
     admission = Admission(AdmissionRules(groups_per_batch=1))
     admission.arrive(group("a", [0, 1], extra={"group_size": 3}), now=0)
@@ -113,19 +119,23 @@ def test_the_same_rollout_twice_is_the_same_as_once() -> None:
 CHOICES: tuple[OnBad, ...] = ("error", "skip")
 CONFLICT = rows(row("a-0", "a", reward=1.0), row("a-0", "a", reward=0.5))
 BAD = {
-    "conflicting": (AdmissionRules(groups_per_batch=1), CONFLICT, "conflicting rollout: rollout 'a-0' came before"),
+    "conflicting": (
+        AdmissionRules(groups_per_batch=1, group_size="any"),
+        CONFLICT,
+        "conflicting rollout: rollout 'a-0' came before",
+    ),
     "too_long": (
-        AdmissionRules(groups_per_batch=1, max_tokens=2),
+        AdmissionRules(groups_per_batch=1, group_size="any", max_tokens=2),
         row("a-0", "a", versions=(0, 0, 0)),
         "rollout too long: rollout 'a-0' has 3 tokens, and a batch has room for 2",
     ),
     "unplaced": (
-        AdmissionRules(groups_per_batch=1, order="target_step"),
+        AdmissionRules(groups_per_batch=1, group_size="any", order="target_step"),
         row("a-0", "a"),
         "no target step: rollout 'a-0' does not say its target step",
     ),
     "other_prompt": (
-        AdmissionRules(groups_per_batch=1),
+        AdmissionRules(groups_per_batch=1, group_size="any"),
         rows(row("a-0", "a", prompt_id="p"), row("a-1", "a", prompt_id="q")),
         "another prompt: rollout 'a-1' is in a group that has another prompt_id",
     ),
@@ -159,7 +169,9 @@ def test_a_rollout_of_another_prompt_is_not_one_of_those_that_make_a_group() -> 
 def test_columns_that_not_all_rollouts_have_are_an_error_or_counted() -> None:
     odd = row("a-1", "a")
     odd = type(odd)(odd.ends, odd.rows, {**odd.tokens, "loss_mask": odd["token_ids"]})
-    strict, lenient = (Admission(AdmissionRules(groups_per_batch=1, on_bad=on_bad)) for on_bad in CHOICES)
+    strict, lenient = (
+        Admission(AdmissionRules(groups_per_batch=1, group_size="any", on_bad=on_bad)) for on_bad in CHOICES
+    )
     for admission in (strict, lenient):
         admission.arrive(row("a-0", "a"), now=0)
     with pytest.raises(RecordError, match="'a-1' and those before it differ in loss_mask"):

@@ -24,7 +24,7 @@ from millstream.rollouts import RolloutBlock
 RULES = st.builds(
     AdmissionRules,
     groups_per_batch=st.integers(1, 3),
-    group_size=st.integers(1, 3) | st.none(),
+    group_size=st.integers(1, 3) | st.just("any"),
     group_timeout_s=st.sampled_from([2.0, 5.0]),
     order=st.sampled_from(["arrival", "group_index", "target_step"]),
     max_staleness=st.integers(0, 2) | st.none(),
@@ -89,7 +89,7 @@ class AnyInterleaving(RuleBasedStateMachine):
 
     @rule(groups=st.lists(st.integers(0, 3), min_size=1, max_size=4), back=st.integers(0, 2))
     def arrive_whole(self, groups: list[int], back: int) -> None:
-        size = self.given.group_size or 2
+        size = self.given.known_size or 2
         self.arrive([(group, False, [-back], float(i % 2), "stop") for group in groups for i in range(size)])
 
     @rule()
@@ -199,7 +199,9 @@ LONG = [
     AdmissionRules(rollouts_per_batch=8, group_size=3, max_staleness=0, on_stale="mask", on_bad="skip"),
     AdmissionRules(groups_per_batch=4, group_size=2, max_staleness=2, replay=ReplayRules(max_uses=3), on_bad="skip"),
     AdmissionRules(groups_per_batch=2, group_size=3, order="group_index", group_timeout_s=3.0, on_bad="skip"),
-    AdmissionRules(groups_per_batch=2, order="target_step", group_timeout_s=2.0, remember=64, on_bad="skip"),
+    AdmissionRules(
+        groups_per_batch=2, group_size="any", order="target_step", group_timeout_s=2.0, remember=64, on_bad="skip"
+    ),
     AdmissionRules(groups_per_batch=2, group_size=3, capacity_groups=4, min_group_size=3, on_bad="skip"),
 ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import json
 import socket
 from collections.abc import Iterator
@@ -153,4 +155,4 @@ def test_it_listens_to_this_machine_only_unless_asked(tmp_path: Path) -> None:
 
 def test_a_trainers_word_is_json(feed: HttpFeed) -> None:
     feed.tell(Control(2, 5))
-    assert asked(feed, "/control", method="GET") == (200, {"policy_version": 2, "groups_wanted": 5})
+    assert asked(feed, "/control", method="GET") == (200, asdict(Control(2, 5)))

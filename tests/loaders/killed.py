@@ -128,21 +128,26 @@ def train(plan: Plan) -> None:
             if "state" in saved:
                 loader.load_state_dict(saved["state"])
 
-            def save() -> None:
+            def save() -> dict[str, Any]:
                 enter("state")
-                state = loader.state_dict()
+                state: dict[str, Any] = loader.state_dict()
                 enter("checkpoint")
                 write(plan.checkpoint, {"state": state, "trained": trained, "losses": loader.losses})
-                enter("commit")
-                loader.commit(state)
+                return state
 
+            def commit(state: dict[str, Any] | None) -> None:
+                if state is not None:
+                    enter("commit")
+                    loader.commit(state)
+
+            state = None
             enter("training")
             for batch in loader:
                 trained += trained_on(batch)
-                if (batch.metadata["step"] + 1) % plan.checkpoint_every == 0:
-                    save()
-                    enter("training")
-            save()
+                commit(state)  # a step later: checkpoints are written in the background
+                state = save() if (batch.metadata["step"] + 1) % plan.checkpoint_every == 0 else None
+                enter("training")
+            commit(save())
         enter("done")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import multiprocessing.util
 import os
 import random
 import time
@@ -22,7 +21,6 @@ VICTIMS = ("trainer", "engine", "everybody")
 LONGEST_S = 120.0
 """What takes longer than this hangs."""
 
-multiprocessing.util.get_temp_dir()  # made now: folders that tests make are gone before multiprocessing's last deeds
 _context = multiprocessing.get_context("forkserver")  # many processes, each begun in milliseconds, without our threads
 _context.set_forkserver_preload(["loaders.killed", "millstream.loaders.rollout", "millstream.feeds.redis"])
 
@@ -77,6 +75,7 @@ class Siege:
         """Kill so often, then let everybody finish."""
         try:
             for number in range(kills):
+                self._wait(at_once=number == 0)
                 self._kill(VICTIMS[number % len(VICTIMS)])
             self._finish()
         finally:
@@ -91,12 +90,11 @@ class Siege:
         return process
 
     def _kill(self, victim: str) -> None:
-        self._wait()
         engine = self._chance.randrange(self.plan.engines)
         if victim != "trainer":
             self._end(self._engines[engine])
         if victim != "engine":
-            self.outcome.phases[self._phase] += 1
+            self.outcome.phases[self._phase if self.plan.checkpoint.exists() else "first steps"] += 1
             self._end(self._trainer)
         self.outcome.kills[victim] += 1
         if victim == "everybody":
@@ -106,9 +104,10 @@ class Siege:
         if victim != "trainer":
             self._engines[engine] = self._started(make_rollouts, engine)
 
-    def _wait(self) -> None:
+    def _wait(self, *, at_once: bool) -> None:
         """Wait for a moment of any phase: those that last long would hide the others."""
-        phase, deadline = self._chance.choice(PHASES[:-1]), time.monotonic() + self._chance.uniform(0.02, 0.5)
+        phase = "training" if at_once else self._chance.choice(PHASES[:-1])
+        deadline = time.monotonic() + self._chance.uniform(0.1, 0.5)
         while self._phase != phase and time.monotonic() < deadline:
             time.sleep(0.0002)
         time.sleep(self._chance.choice([0, 0.0005, 0.002, 0.02]))

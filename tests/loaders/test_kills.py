@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import json
+import multiprocessing.util
 import os
 import shutil
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from millstream.feeds import arrivals
 from millstream.store import disk
 from store.crash import Crash, FailingDisk
 
+multiprocessing.util.get_temp_dir()  # made now: the folder of this run's tests is gone before its last deeds
 FUZZ = "MILLSTREAM_FUZZ" in os.environ
 MORE, STRIDE = (10, 1) if FUZZ else (1, 3)
 """More kills, and every operation instead of every third."""

@@ -215,7 +215,7 @@ def test_the_journal_gives_the_same_batches_again_and_explains_every_step(tmp_pa
         assert loader.steps_of(seen[4][0]) == [4]
         loader.commit(loader.state_dict())
     spooled(tmp_path / "spool", seed=2)  # what came later changes nothing
-    with opened(SpoolFeed(tmp_path / "other"), **how, live={"replay": True}) as again:
+    with opened(SpoolFeed(tmp_path / "other"), **how, live={"replay_journal": True}) as again:
         spooled(tmp_path / "other", seed=2)
         spooled(tmp_path / "other", seed=0)
         assert [ids(again.next()) for _ in seen] == seen
@@ -252,7 +252,7 @@ def test_a_rollout_the_model_cannot_take_stops_the_run_with_its_name_and_nothing
     spooled(tmp_path / "spool")
     with opened(tmp_path / "spool", max_length=8, cache_dir=tmp_path / "cache") as loader:
         for _ in range(2):
-            with pytest.raises(RecordError, match="at most 8"):
+            with pytest.raises(RecordError, match="and 8 fit"):
                 loader.next()
         state = loader.state_dict()
     with opened(tmp_path / "spool", cache_dir=tmp_path / "cache") as again:

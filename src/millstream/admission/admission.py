@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.admission.arrivals import CONFLICTING, REPEATED, STRANGERS, columns_of, place_of, prompt_of, refusals
+from millstream.admission.arrivals import (
+    CONFLICTING,
+    REPEATED,
+    STRANGERS,
+    columns_of,
+    place_of,
+    prompt_of,
+    refusals,
+    size_of,
+)
 from millstream.admission.closing import close, pass_by, rest
 from millstream.admission.cut import Cut
 from millstream.admission.examine import examine
 from millstream.admission.filling import BatchSize, takeable
 from millstream.admission.groups import Gathering, Group, held_tokens
-from millstream.admission.identity import Drop, Key, is_baseline, keys, said
+from millstream.admission.identity import Drop, Key, is_baseline, keys
 from millstream.admission.memory import AdmissionState, Memory
 from millstream.admission.pacing import groups_wanted
 from millstream.admission.rules import AdmissionRules
@@ -73,7 +82,8 @@ class Admission:
         if group in memory.closed:
             return None
         if group not in memory.gathering:
-            size = self.rules.group_size or said(block, row, "group_size")
+            size = size_of(block, row, self.rules)
+            memory.begun += 1
             place = place_of(block, row, self.rules) or 0
             memory.gathering[group] = Gathering(group, now, place, size, prompt_of(block, row))
         gathering, baseline = memory.gathering[group], is_baseline(block, row)
@@ -226,6 +236,11 @@ class Admission:
     def wanted(self, in_flight: int = 0) -> int | None:
         """How many more groups may be begun, when some are in the making; None: any number."""
         return groups_wanted(self.rules, len(self._memory.gathering) + len(self._memory.ready), in_flight)
+
+    @property
+    def begun(self) -> int:
+        """Groups of which anything has arrived, since the run began."""
+        return self._memory.begun
 
     def waiting_for(self) -> str:
         """What the next batch waits for, in words."""

@@ -12,7 +12,7 @@ from millstream.errors import RecordError
 from millstream.rollouts import FINISHES, Id, RolloutBlock
 
 REPEATED, CONFLICTING = "repeated", "conflicting"
-STRANGERS = ("unplaced", "other_prompt")
+STRANGERS = ("unplaced", "unsized", "other_prompt")
 """Reasons that leave open which group a rollout belongs to."""
 FAILED = tuple(FINISHES.index(finish) for finish in ("error", "abort"))
 
@@ -57,6 +57,13 @@ def place_of(block: RolloutBlock, row: int, rules: AdmissionRules) -> int | None
     return group if found is None and rules.order == "group_index" and isinstance(group, int) else found
 
 
+def size_of(block: RolloutBlock, row: int, rules: AdmissionRules) -> int | None:
+    """Rollouts of the whole group of a rollout; None: nobody knows."""
+    if rules.group_size is None:
+        return said(block, row, "group_size")
+    return rules.known_size
+
+
 def prompt_of(block: RolloutBlock, row: int) -> Id | None:
     """Which prompt a rollout answers, if its record says it."""
     prompt: Id | None = block.rows["prompt_id"][row] if "prompt_id" in block.rows else None
@@ -78,6 +85,8 @@ def _why_bad(block: RolloutBlock, row: int, rules: AdmissionRules, prompts: dict
         return "unversioned"
     if place_of(block, row, rules) is None:
         return "unplaced"
+    if rules.group_size is None and size_of(block, row, rules) is None:
+        return "unsized"
     prompt = prompt_of(block, row)
     if prompt is not None and prompts.setdefault(block.rows["group_id"][row], prompt) != prompt:
         return "other_prompt"
@@ -96,6 +105,8 @@ COMPLAINTS = {
     "unversioned": ("no policy version", "does not say which policy made it", "give policy_version"),
     "other_columns": ("missing column", "and those before it differ in {columns}",
                       "give it for all rollouts, in one type and shape, or for none"),
+    "unsized": ("no group size", "does not say how many rollouts its group has",
+                "pass group_size=, or give it in `extra`; group_size='any' takes what comes before group_timeout_s"),
     "unplaced": ("no {order}", "does not say its {order}", "give it in `extra`, or take order='arrival'"),
     "future": ("version from the future", "has tokens of version {newest}, and the trainer is at {version}",
                "does the trainer tell its version, and do engines count alike?"),

@@ -61,6 +61,11 @@ class Entry:
         recorded = tuple(RecordedGroup(*each) for each in groups)
         return cls(cut.step, cut.policy_version, recorded, cut.drops, cut.tokens)
 
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing more was there to be cut."""
+        return not self.groups
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
         groups = [[group.id, group.replayed, [name_to_json(name) for name in group.names]] for group in self.groups]
@@ -197,8 +202,15 @@ class Journal:
 
     def append(self, cut: Cut) -> Position:
         """Write a cut down, and wait until it is on the disk."""
+        return self._write(Entry.of(cut))
+
+    def append_end(self, step: int, policy_version: int) -> Position:
+        """Write down that nothing more is there to be cut for a step: who follows waits no longer."""
+        return self._write(Entry(step, policy_version, (), (), ()))
+
+    def _write(self, entry: Entry) -> Position:
         before = self.position
-        line, chain = _ended(compact(Entry.of(cut).to_json()), before.chain)
+        line, chain = _ended(compact(entry.to_json()), before.chain)
         with disk.reported(self.path, full=FREE_SPACE):
             disk.write(self._fd, line, before.offset)
             disk.sync(self._fd)

@@ -34,6 +34,8 @@ class JournaledAdmission:
         self.rules = rules
         self._reader = reader
         self._next: Entry | None = None
+        self.ended = False
+        """Whether who decides has found nothing more to cut."""
         self._held: dict[Name, Held] = {}
         self._gone: Recent[Name] = Recent(rules.remember)
         self._replay = None if rules.replay is None else ReplayBuffer(rules.replay, seed)
@@ -72,9 +74,12 @@ class JournaledAdmission:
     ) -> Cut | None:
         """Give the recorded cut of a step; None while it is not written yet, or some of its rollouts are missing."""
         self._next = self._next or self._reader.next()
+        if self._next is not None and self._next.is_end:
+            self._next, self.ended = None, True
         entry = self._next
         if entry is None:
             return None
+        self.ended = False
         if (entry.step, entry.policy_version) != (step, policy_version):
             raise StateError(
                 f"the journal goes on with step {entry.step} of version {entry.policy_version}, "
@@ -92,6 +97,11 @@ class JournaledAdmission:
             self._replay.add(groups)
         names = [group.names for group in fresh]
         return Cut.of(self.rules, step, policy_version, groups, again, names, entry.drops)
+
+    @property
+    def full(self) -> bool:
+        """Never: what is held was chosen by another."""
+        return False
 
     @property
     def held(self) -> int:

@@ -50,6 +50,8 @@ class Memory:
     step: int = 0
     """The step that is waited for."""
     now: float = 0.0
+    begun: int = 0
+    """Groups of which anything arrived."""
     completed: int = 0
     tried: int = 0
     """Room that groups for the next batch would take, had none been dropped for their rewards."""
@@ -75,6 +77,7 @@ class Memory:
             "policy_version": self.policy_version,
             "step": self.step,
             "now": self.now,
+            "begun": self.begun,
             "completed": self.completed,
             "tried": self.tried,
             "columns": self.columns,
@@ -119,7 +122,7 @@ class Memory:
         memory.columns = fields["columns"]
         memory.policy_version, memory.step = fields["policy_version"], fields["step"]
         memory.now = fields["now"] + later
-        memory.completed, memory.tried = fields["completed"], fields["tried"]
+        memory.begun, memory.completed, memory.tried = fields["begun"], fields["completed"], fields["tried"]
         memory.closed = Recent(rules.remember, fields["closed"])
         memory.seen = Seen.from_json(fields["seen"], rules.remember)
         if memory.replay is not None:

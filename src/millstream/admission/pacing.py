@@ -14,8 +14,8 @@ def groups_ahead(rules: AdmissionRules) -> int | None:
     if rules.groups_ahead is not None or rules.max_staleness is None:
         return rules.groups_ahead
     groups = rules.groups_per_batch
-    if groups is None and rules.group_size is not None:
-        groups = -(-(rules.rollouts_per_batch or 1) // rules.group_size)
+    if groups is None and rules.known_size is not None:
+        groups = -(-(rules.rollouts_per_batch or 1) // rules.known_size)
     return None if groups is None else (1 + rules.max_staleness) * groups
 
 

@@ -50,9 +50,9 @@ class AdmissionRules:
     groups_per_batch: int | None = None
     rollouts_per_batch: int | None = None
     """Whole groups are taken as long as they fit; a first group that does not fit is a batch of its own."""
-    group_size: int | None = None
-    """Rollouts of a whole group. None: as many as its records say in `group_size` (a column, or in `extra`), and where
-    they do not say it, those that came before the timeout."""
+    group_size: int | Literal["any"] | None = None
+    """Rollouts of a whole group. None: as many as its records say in `group_size` (a column, or in `extra`). "any":
+    those that came before the timeout."""
     baselines: int = 0
     """Further rollouts of kind "baseline" that a whole group has."""
     min_group_size: int | None = None
@@ -95,12 +95,12 @@ class AdmissionRules:
             raise LoaderError("a batch has no size", hint="give groups_per_batch or rollouts_per_batch")
         if self.groups_per_batch is not None and self.rollouts_per_batch is not None:
             raise LoaderError("a batch has two sizes", hint="give groups_per_batch or rollouts_per_batch, not both")
-        counts = ("groups_per_batch", "rollouts_per_batch", "group_size", "min_group_size", "max_gen_batches")
+        counts = ("groups_per_batch", "rollouts_per_batch", "known_size", "min_group_size", "max_gen_batches")
         for name in (*counts, "max_tokens", "capacity_groups", "capacity_tokens", "groups_ahead", "remember"):
             _check_positive(name, getattr(self, name))
         if self.max_staleness is not None and self.max_staleness < 0:
             raise LoaderError(f"max_staleness is {self.max_staleness}", hint="0: only what the newest weights made")
-        if self.group_size is not None and self.least_rollouts > self.group_size:
+        if self.known_size is not None and self.least_rollouts > self.known_size:
             raise LoaderError(
                 f"min_group_size is {self.min_group_size}, and groups have {self.group_size}", hint="make it smaller"
             )
@@ -112,7 +112,12 @@ class AdmissionRules:
     @property
     def least_rollouts(self) -> int:
         """The smallest group that is trained on."""
-        return self.min_group_size or (1 if self.group_size in (None, 1) else 2)
+        return self.min_group_size or (1 if self.known_size in (None, 1) else 2)
+
+    @property
+    def known_size(self) -> int | None:
+        """Rollouts of a whole group, where it is the same for all."""
+        return None if self.group_size == "any" else self.group_size
 
     @property
     def _capacity_below_a_batch(self) -> bool:

@@ -22,7 +22,7 @@ MAGIC = b"MLSADMIT"
 ALIGN = 64
 NAME_BYTES = 16
 FREE_SPACE = "free some space: without its sidecar a state cannot be gone on from"
-ELSEWHERE = "keep the files that a state names beside it, and copy them with it; or take another state"
+ELSEWHERE = "keep what a state names beside it; states older than the last committed one are gone: take that one"
 
 
 def save(folder: str | os.PathLike[str], state: AdmissionState) -> dict[str, Any]:

@@ -29,6 +29,11 @@ class Control:
     """The version that the coming step trains; whoever samples should have at least nearly these weights."""
     groups_wanted: int | None = None
     """How many more groups may be begun before the next word; None: as many as you like."""
+    groups_until: int | None = None
+    """The same, counted from the beginning of the run: a producer that is alone may begin groups until it has begun so
+    many, whatever became of them. None: as many as you like."""
+    closed: bool = False
+    """Whether the trainer has closed the feed: nobody takes what is put in now."""
 
     def to_json(self) -> bytes:
         """As it is written down for others."""
@@ -38,13 +43,14 @@ class Control:
     def from_json(cls, text: bytes) -> Control:
         """As it was written; what is not a word of a trainer is none.
 
-        >>> Control.from_json(Control(3, 8).to_json()), Control.from_json(b"?")
-        (Control(policy_version=3, groups_wanted=8), Control(policy_version=0, groups_wanted=None))
+        >>> Control.from_json(Control(3, 8).to_json()) == Control(3, 8), Control.from_json(b"?") == Control()
+        (True, True)
         """
         try:
             said = json.loads(text)
-            version, wanted = int(said["policy_version"]), said["groups_wanted"]
-            return cls(version, None if wanted is None else int(wanted))
+            counts = (said["groups_wanted"], said["groups_until"])
+            wanted, until = (None if count is None else int(count) for count in counts)
+            return cls(int(said["policy_version"]), wanted, until, closed=said["closed"] is True)
         except (ValueError, KeyError, TypeError):
             return cls()
 

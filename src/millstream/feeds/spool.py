@@ -114,7 +114,7 @@ class SpoolFeed:
         self._counts = {"received": 0, "shards": 0, "damaged": 0}
         self._control = SpoolControl(self.directory)
         path = self.directory / _ARRIVALS
-        with ExitStack() as opened, disk.reported(self.directory):
+        with ExitStack() as opened, disk.reported(self.directory, full=FREE_SPACE):
             disk.make_directory(self.directory)
             self._writer = None
             if not follow:
@@ -136,7 +136,7 @@ class SpoolFeed:
     @property
     def ended(self) -> bool:
         """Whether every producer has said that nothing more comes, and all of it was received."""
-        with disk.reported(self.directory):
+        with disk.reported(self.directory, full=FREE_SPACE):
             if self._writer is None:
                 self._log.refresh()
             return self._place == self._log.end and self._discovery.ended()
@@ -206,7 +206,7 @@ class SpoolFeed:
         return int(cursor["shards"])
 
     def _take(self) -> None:
-        with disk.reported(self.directory):
+        with disk.reported(self.directory, full=FREE_SPACE):
             if self._writer is None:
                 self._log.refresh()
             elif shards := self._discovery.untaken():

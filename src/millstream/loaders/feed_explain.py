@@ -47,7 +47,7 @@ def recorded(run: FeedRun) -> dict[int, Recorded]:
         )
     batches: dict[int, Recorded] = {}
     members: dict[Id, list[Id]] = {}
-    for entry in JournalReader(path):
+    for entry in (each for each in JournalReader(path) if not each.is_end):
         ids: list[Id] = []
         groups: list[int] = []
         for number, group in enumerate(entry.groups):

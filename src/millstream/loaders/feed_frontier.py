@@ -48,6 +48,7 @@ class Frontier:
         self._rules, self._seed, self._follows = rules, seed, replay or not leads
         self.folder = folder
         self._journal: Journal | None = None
+        self._is_ended = False
         self._saved: list[dict[str, Any]] = []
         """The sidecars of states that somebody may have, oldest first."""
 
@@ -77,6 +78,13 @@ class Frontier:
         """Write down what is trained on, before it is."""
         if self._journal is not None:
             self._journal.append(cut)
+            self._is_ended = False
+
+    def end(self, step: int, policy_version: int) -> None:
+        """Write down, once, that the feed has ended."""
+        if self._journal is not None and not self._is_ended:
+            self._journal.append_end(step, policy_version)
+            self._is_ended = True
 
     def save(self, state: AdmissionState, cuts: Sequence[Cut]) -> dict[str, Any]:
         """Write what is held beside the states, and say where it lies."""

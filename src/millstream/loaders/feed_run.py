@@ -11,6 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from millstream.admission import Admission, Cut, JournaledAdmission
@@ -29,6 +30,8 @@ from millstream.rollouts import RolloutBlock
 logger = logging.getLogger("millstream.loaders")
 PATIENCE_S = 0.5
 """How long a feed is waited for at a time: who closes the loader meanwhile waits as long."""
+TELL_AGAIN_S = 0.2
+"""Between two words to producers about the same version."""
 LEADER = 0
 """The rank that decides what is trained on; the others follow its journal."""
 
@@ -49,7 +52,7 @@ class FeedRun:
         keep_groups: bool,
         policy_version: int,
         timeout_s: float | None,
-        admit: Callable[[RolloutBlock], None],
+        admit: Callable[[RolloutBlock], RolloutBlock],
         make: Callable[[Cut], RolloutBatch],
         row_facts: Mapping[str, Any],
     ) -> None:
@@ -57,7 +60,9 @@ class FeedRun:
         self.passes, self._keep_groups, self._first_version = passes, keep_groups, policy_version
         self._timeout_s, self._admit, self._make = timeout_s, admit, make
         self._row_facts = {**row_facts, "passes": passes}
-        self._begun = self._was_told = self._is_news = False
+        self._begun = self._was_told = False
+        self._told = Control(-1), 0.0
+        """The last word to producers, and when the next one may follow."""
         self._committed: dict[str, Any] | None = None
         self.closed = False
         self._first = dict(feed.cursor)
@@ -92,6 +97,8 @@ class FeedRun:
                 hint="versions only grow; to go back, load the state that was saved then",
             )
         self.policy_version, self._was_told = version, True
+        if self._begun:
+            self._tell()
 
     # Steps
 
@@ -128,7 +135,6 @@ class FeedRun:
             self.present = self._cut = None
             if not self._was_told:
                 self.policy_version += 1
-            self._is_news = True
             try:
                 self._tell()
             except MillstreamError as error:  # the step is delivered all the same
@@ -149,7 +155,7 @@ class FeedRun:
     def _begin(self) -> None:
         if not self._begun:
             self.frontier.start()
-            self._begun = self._is_news = True
+            self._begun = True
 
     def _next_cut(self) -> Cut:
         """Wait until a rollout batch can be cut."""
@@ -161,7 +167,9 @@ class FeedRun:
             cut = self._decide.cut(self.place.batch, self.policy_version, now, ended=ended)
             if cut is not None:
                 return cut
-            if ended and self.leads:
+            if isinstance(self._decide, Admission) and ended:
+                self.frontier.end(self.place.batch, self.policy_version)
+            if ended if isinstance(self._decide, Admission) else self._decide.ended:
                 raise FeedEnded(
                     "the feed has ended: its producers closed it, and everything was trained on",
                     hint="`for batch in loader` ends here by itself",
@@ -172,30 +180,51 @@ class FeedRun:
                     hint="see whether producers live; group_timeout_s lets incomplete groups go",
                 )
             self._receive()
+            self._tell()
         raise ClosedError("this loader was closed", hint="make a new one and load the last committed state")
 
     def _receive(self) -> None:
         """Let in what has come. What is refused stays first in line: the state is that before it."""
         self._waiting.extend(self.feed.receive(0 if self._waiting else PATIENCE_S))
-        while self._waiting:
+        while self._waiting and not self._decide.full:
             arrival = self._waiting[0]
-            self._admit(arrival.block)
-            self._decide.arrive(arrival.block, time.monotonic())
+            self._decide.arrive(self._admit(arrival.block), time.monotonic())
             self._cursor = self._waiting.popleft().cursor
         if isinstance(self.feed, MemoryFeed) and not self.frontier.saved:
             self.feed.release(self._cursor)  # nobody has a state that could ask for it again
 
     def _tell(self) -> None:
-        """Tell producers what is wanted, if they have not heard it."""
-        if self._is_news and isinstance(self._decide, Admission):
-            self.feed.tell(Control(self.policy_version, self._decide.wanted()))
-        self._is_news = False
+        """Tell producers what is wanted, if they have not heard it: at once of a new version, else now and then."""
+        if not isinstance(self._decide, Admission):
+            return
+        wanted, now = self._decide.wanted(), time.monotonic()
+        until = None if wanted is None else self._decide.begun + wanted
+        word = Control(self.policy_version, wanted, until, closed=self.closed)
+        before, again = self._told
+        news = word.policy_version != before.policy_version or word.closed
+        if word == before or (now < again and not news):
+            return
+        self.feed.tell(word)
+        self._told = word, now + TELL_AGAIN_S
 
     @property
     def counters(self) -> dict[str, int]:
         """What became of everything that came in."""
         feed = {f"feed_{name}": count for name, count in self.feed.counters().items()}
         return {**feed, **(self._decide.counters if isinstance(self._decide, Admission) else {})}
+
+    def close(self) -> None:
+        """Wait no longer, tell producers, and let go of the feed and the journal."""
+        already, self.closed = self.closed, True
+        if already:
+            return
+        try:
+            with suppress(MillstreamError):  # who closes cannot mend a feed that is gone
+                if self._begun:
+                    self._tell()
+        finally:
+            self.feed.close()
+            self.frontier.close()
 
     # State
 
@@ -248,7 +277,8 @@ class FeedRun:
         self._cursor, self._committed = cursor, dict(state)
         self._waiting.clear()
         self.step, self.place, self.phases, self.policy_version = step, place, phases, version
-        self._decide, self._begun, self._is_news = loaded.decide, True, True
+        self._decide, self._begun = loaded.decide, True
+        self._told = Control(-1), 0.0
         self._cut, self.present, self._is_written = cut, present, True
 
     def check(self, state: Mapping[str, Any]) -> int:

@@ -109,8 +109,6 @@ class RolloutBatch:
     rated: Rated
     groups: Numbers
     """The number of each rollout's group in the cut."""
-    replayed: npt.NDArray[np.bool_]
-    """Which rollouts were trained on before."""
     facts: Mapping[str, Any]
 
     @property

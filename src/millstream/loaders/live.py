@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from millstream.admission import AdmissionRules
+from millstream.admission import AdmissionRules, ReplayRules
 from millstream.errors import LoaderError
 from millstream.feeds import Feed, open_feed
 from millstream.feeds.spool import is_spool
@@ -32,8 +32,10 @@ class LiveSettings:
     """What the first step trains."""
     timeout_s: float | None = None
     """How long a rollout batch is waited for; None: for ever."""
-    replay: bool = False
+    replay_journal: bool = False
     """Train once more on what the journal in `cache_dir` says, in the same order."""
+    feed: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the feed that an address or a folder names: `directory`, `token`, `keep`, …"""
 
     def __post_init__(self) -> None:
         positive("passes", self.passes)
@@ -47,12 +49,14 @@ class LiveSettings:
         own = {each.name: named.pop(each.name) for each in fields(cls) if each.name in named}
         known = [each.name for each in fields(AdmissionRules)]
         if unknown := sorted(set(named) - set(known)):
-            names = ", ".join(["passes", "policy_version", "timeout_s", "replay", *known])
+            names = ", ".join([*(each.name for each in fields(cls)), *known])
             raise LoaderError(f"feeds have no setting {unknown[0]!r}", hint=f"there are {names}")
         if "rules" not in own:
             if named.keys().isdisjoint(("groups_per_batch", "rollouts_per_batch")):
                 unit = "groups_per_batch" if task.steps.keep_groups else "rollouts_per_batch"
                 named[unit] = task.settings.batch_size * task.settings.world_size
+            if isinstance(named.get("replay"), Mapping):
+                named["replay"] = ReplayRules(**named["replay"])
             own["rules"] = AdmissionRules(**named)
         elif named:
             raise LoaderError(f"{next(iter(named))!r} is said beside rules=", hint="say it there, or leave out rules=")
@@ -82,21 +86,28 @@ def feed_loader(where: Any, asked: Mapping[str, Any]) -> RolloutFeedDataLoader:
         asked["name"], asked["tokenizer"], rating, asked["max_length"], asked["pad_id"], asked["keywords"]
     )
     live = LiveSettings.of(asked["live"], task)
-    rules = replace(live.rules, max_tokens=live.rules.max_tokens or task.limits.longest)
-    if asked["on_bad"] != "error":
-        rules = replace(rules, on_bad="skip")
+    rules = live.rules if asked["on_bad"] == "error" else replace(live.rules, on_bad="skip")
     return RolloutFeedDataLoader(
-        _opened(where, task),
+        _opened(where, live.feed, leads=task.settings.rank == 0),
         task,
         rules=rules,
         passes=live.passes,
         policy_version=live.policy_version,
         timeout_s=live.timeout_s,
-        replay=live.replay,
+        replay_journal=live.replay_journal,
+        on_bad=asked["on_bad"],
     )
 
 
-def _opened(where: Any, task: RolloutTask) -> Feed:
-    if isinstance(where, str | os.PathLike) and task.settings.rank != 0:
-        return open_feed(where, follow=True)
-    return open_feed(where)
+def _opened(where: Any, settings: Mapping[str, Any], *, leads: bool) -> Feed:
+    """Open a feed; ranks that do not lead only follow what comes into the folder behind it."""
+    scheme = urlsplit(where).scheme if isinstance(where, str) else ""
+    folder = settings.get("directory") if scheme in ("http", "https") else where
+    if scheme in ("http", "https") and folder is None:
+        raise LoaderError(
+            f"{where}: rollouts that come over HTTP are kept in a folder, and nobody said in which",
+            hint='pass live={"feed": {"directory": "spool/", "token": …}}',
+        )
+    if leads or scheme in ("redis", "rediss") or not isinstance(folder, str | os.PathLike):
+        return open_feed(where, **settings)
+    return open_feed(folder, follow=True)

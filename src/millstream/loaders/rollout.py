@@ -14,6 +14,7 @@ from millstream.batches.rollouts import RolloutRows
 from millstream.errors import LoaderError
 from millstream.loaders.live import LiveSettings, feed_loader, is_feed
 from millstream.loaders.loss import LossMean
+from millstream.loaders.losses import named_losses
 from millstream.loaders.member import Member
 from millstream.loaders.mixed_rollouts import stored
 from millstream.loaders.origin import RowOrigin, Span
@@ -148,7 +149,7 @@ class RolloutDataLoader(RolloutLoader):
             found.rank or 0,
             self.steps,
             groups=self.rollouts.groups[numbers].tolist() if self.steps.keep_groups else None,
-            facts={"epoch": found.epoch, "step": found.step, **self.rollouts.rated.facts},
+            facts={"epoch": found.epoch, "step": found.step, "statistics": self.rollouts.rated.facts},
         )
 
     def _advance(self) -> None:
@@ -248,7 +249,7 @@ class RolloutDataLoader(RolloutLoader):
     @property
     def losses(self) -> dict[str, int]:
         """What is left out, and why: records by reason, rollouts without a reward, and rows that every epoch drops."""
-        found = {f"left_out:{self.name}:{reason}": count for reason, count in sorted(self.rollouts.left_out.items())}
+        found = named_losses(self.name, self.rollouts.left_out, self.rollouts.changed)
         counted_too = ("unscored", "baselines", "tokens_not_trained", "rewards_ignored")
         facts = self.rollouts.rated.facts
         found |= {f"{fact}:{self.name}": int(facts[fact]) for fact in counted_too if facts.get(fact)}

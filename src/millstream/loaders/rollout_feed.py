@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,15 @@ from millstream.loaders.feed_explain import origins_of, steps_of
 from millstream.loaders.feed_frontier import Frontier
 from millstream.loaders.feed_run import FeedEnded, FeedRun
 from millstream.loaders.feed_steps import RolloutBatch
+from millstream.loaders.losses import named_losses
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.rollout_loader import Made, RolloutLoader
 from millstream.loaders.rollout_rated import rate
 from millstream.loaders.rollout_shown import show_rollout
 from millstream.loaders.rollout_steps import DealtStep, dealt, expanded
 from millstream.loaders.rollout_task import RolloutTask
-from millstream.rollouts import Id
+from millstream.rollouts import Id, RolloutBlock
+from millstream.rollouts.parse import OnBad
 from millstream.stats.styled import Shown
 
 UNKNOWN_LENGTH = 1 << 20
@@ -42,7 +46,8 @@ class RolloutFeedDataLoader(RolloutLoader):
         policy_version: What the first step trains. Later ones are counted by rollout batches, unless the trainer says
             `loader.policy_version = …`.
         timeout_s: How long to wait for a rollout batch; None: for ever.
-        replay: Train once more on what the journal in `cache_dir` says, in the same order.
+        replay_journal: Train once more on what the journal in `cache_dir` says, in the same order.
+        on_bad: What becomes of rollouts that the model cannot take: "error", or "skip" (counted in `losses`).
     """
 
     kind = FeedRun.kind
@@ -57,11 +62,14 @@ class RolloutFeedDataLoader(RolloutLoader):
         passes: int = 1,
         policy_version: int = 0,
         timeout_s: float | None = None,
-        replay: bool = False,
+        replay_journal: bool = False,
+        on_bad: OnBad = "error",
     ) -> None:
         super().__init__(task, UNKNOWN_LENGTH)
-        self._task, settings = task, task.settings
-        frontier = Frontier(rules, settings.seed, settings.cache_dir, leads=settings.rank == 0, replay=replay)
+        self._task, self._on_bad, settings = task, on_bad, task.settings
+        self._left_out: Counter[str] = Counter()
+        self._last: RolloutBatch | None = None
+        frontier = Frontier(rules, settings.seed, settings.cache_dir, leads=settings.rank == 0, replay=replay_journal)
         self._made: tuple[RolloutBatch, RolloutRows] | None = None
         self._run = FeedRun(
             feed,
@@ -72,10 +80,15 @@ class RolloutFeedDataLoader(RolloutLoader):
             keep_groups=task.steps.keep_groups,
             policy_version=policy_version,
             timeout_s=timeout_s,
-            admit=task.limits.check,
+            admit=self._fitting,
             make=self._rated,
             row_facts=task.steps.facts,
         )
+
+    def _fitting(self, block: RolloutBlock) -> RolloutBlock:
+        """What the model can take of some rollouts."""
+        kept = self._task.limits.kept(block, self._on_bad, self._left_out)
+        return block if len(kept) == len(block) else block.select(kept)
 
     def _rated(self, cut: Cut) -> RolloutBatch:
         rated = rate(cut.block, self._task.rating)
@@ -84,8 +97,11 @@ class RolloutFeedDataLoader(RolloutLoader):
         drops: dict[str, int] = {}
         for drop in cut.drops:
             drops[drop.reason] = drops.get(drop.reason, 0) + len(drop.names)
-        facts = {**rated.facts, "policy_version_trained": cut.policy_version, "dropped": drops}
-        return RolloutBatch(cut.policy_version, rated, groups, np.array(cut.replayed)[groups], facts)
+        rows = {**rated.block.rows, "replayed": np.array(cut.replayed)[groups]}
+        block = RolloutBlock(rated.block.ends, rows, rated.block.tokens, rated.block.kept_ids)
+        facts = {"statistics": rated.facts, "policy_version_trained": cut.policy_version, "dropped": drops}
+        self._last = RolloutBatch(cut.policy_version, replace(rated, block=block), groups, facts)
+        return self._last
 
     @property
     def policy_version(self) -> int:
@@ -175,8 +191,8 @@ class RolloutFeedDataLoader(RolloutLoader):
         return steps_of(document, self._run, self.steps)
 
     def show(self, row: int = 0, *, whole: bool = False) -> Shown:
-        """Show a rollout of the present rollout batch, by its number in it, and how the others of its group did."""
-        batch = self._run.present
+        """Show a rollout of the last rollout batch, by its number in it, and how the others of its group did."""
+        batch = self._last
         if batch is None or not 0 <= row < len(batch.groups):
             raise LoaderError(
                 f"there is no rollout {row} at hand",
@@ -197,7 +213,7 @@ class RolloutFeedDataLoader(RolloutLoader):
     @property
     def losses(self) -> dict[str, int]:
         """What became of everything that came in, by reason: see docs/rollouts.md."""
-        return {**self._run.counters}
+        return {**named_losses(self.name, self._left_out, Counter()), **self._run.counters}
 
     @property
     def _held_bytes(self) -> int:
@@ -206,9 +222,8 @@ class RolloutFeedDataLoader(RolloutLoader):
 
     def close(self) -> None:
         """Stop waiting, and let go of the feed and the journal; what was not committed stays where it is."""
-        self._closed = self._run.closed = True
-        self._run.feed.close()
-        self._run.frontier.close()
+        self._closed = True
+        self._run.close()
 
     def __repr__(self) -> str:
         done = f"{self._run.place.batch:,} rollout batches"

@@ -37,6 +37,8 @@ class RolloutSet:
     """Its row in that file, from 0."""
     left_out: Counter[str] = field(default_factory=Counter)
     """Records that are not here, by reason."""
+    changed: Counter[str] = field(default_factory=Counter)
+    """Records that are not here as they were given, by reason."""
 
     @property
     def block(self) -> RolloutBlock:
@@ -77,15 +79,16 @@ def read_set(source: Any, task: RolloutTask, on_bad: OnBad) -> RolloutSet:
     """Read rollouts, and rate them with their groups whole."""
     gathering = Gathering(task.settings.memory_budget, task.settings.cache_dir)
     files, numbers, rows = dict[str, int](), [], []
-    left_out: Counter[str] = Counter()
+    left_out, changed = Counter[str](), Counter[str]()
     for chunk in read_rollouts(source, tokenizer=task.tokenizer, on_bad=on_bad):
-        task.limits.check(chunk.block, chunk.file)
-        gathering.add(chunk.block)
+        kept = task.limits.kept(chunk.block, on_bad, left_out, chunk.file)
+        gathering.add(chunk.block if len(kept) == len(chunk.block) else chunk.block.select(kept))
         number = files.setdefault(chunk.file, len(files))
-        numbers.append(np.full(len(chunk.block), number, np.int64))
-        rows.append(chunk.rows)
+        numbers.append(np.full(len(kept), number, np.int64))
+        rows.append(chunk.rows[kept])
         left_out.update(bad.error.reason for bad in chunk.bad)
-        left_out.update({"repeated": chunk.repeated, "tokenised anew": chunk.tokenized})
+        left_out.update({"repeated": chunk.repeated})
+        changed["tokenised anew"] += chunk.tokenized
     if not sum(map(len, numbers)):
         reasons = ", ".join(f"{count} {reason}" for reason, count in (+left_out).items())
         raise LoaderError(f"there are no rollouts{reasons and f': {reasons}'}", hint="give at least one that is whole")
@@ -93,4 +96,4 @@ def read_set(source: Any, task: RolloutTask, on_bad: OnBad) -> RolloutSet:
     if not len(rated.block):
         raise LoaderError("there are only baselines, nothing to train on", hint="give rollouts of kind 'sample', too")
     where = np.concatenate(numbers)[rated.rows], np.concatenate(rows)[rated.rows]
-    return RolloutSet(rated, list(files), *where, +left_out)
+    return RolloutSet(rated, list(files), *where, +left_out, +changed)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypedDict, cast, get_args
 
 from millstream.advantages import AdvantageSettings
 from millstream.batches.rollout_loss import MeanOf
 from millstream.errors import LoaderError
+from millstream.loaders.names_elsewhere import refuse_unknown
 from millstream.loaders.settings import SharedKeywords, check_choice, positive
 from millstream.order.balance import CostModel
 from millstream.order.micro_batches import MicroBatchRule
@@ -107,8 +108,9 @@ def advantage_settings(
     return AdvantageSettings(**named)
 
 
-def parted(given: RolloutKeywords) -> tuple[StepSettings, SharedKeywords]:
-    """What is said of steps, and what every loader takes."""
+def parted(given: RolloutKeywords, known: Iterable[str] = ()) -> tuple[StepSettings, SharedKeywords]:
+    """What is said of steps, and what every loader takes; `known` are the names of what else may be said."""
+    refuse_unknown(given, known, RolloutKeywords.__annotations__)
     steps = {name: value for name, value in given.items() if name in StepKeywords.__annotations__}
     shared = {name: value for name, value in given.items() if name not in steps}
     return StepSettings(**cast("StepKeywords", steps)), cast("SharedKeywords", shared)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from millstream.advantages import AdvantageSettings
 from millstream.errors import RecordError
@@ -13,7 +15,10 @@ from millstream.loaders.rollout_settings import RolloutKeywords, StepSettings, p
 from millstream.loaders.rows import padding_id
 from millstream.loaders.settings import LoaderSettings, positive, resolve
 from millstream.rollouts import RolloutBlock
+from millstream.rollouts.parse import OnBad
 from millstream.tokens import Tokenizer, load_tokenizer
+
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -32,26 +37,36 @@ class RolloutLimits:
         vocabulary = settings.limits.vocab_size or (None if tokenizer is None else tokenizer.vocab_size)
         return cls(min(lengths, default=None), vocabulary)
 
-    def check(self, block: RolloutBlock, where: str = "") -> None:
-        """Refuse what the model cannot take."""
-        if self.longest is not None and len(block) and int(block.lengths.max()) > self.longest:
-            row = int(block.lengths.argmax())
-            raise RecordError(
-                "too long",
-                f"rollout {block['rollout_id'][row]!r} has {block.lengths[row]} tokens, and at most {self.longest} fit",
-                hint="raise max_length or micro_tokens, or let the engine stop earlier",
-                where=where,
-            )
+    def faults(self, block: RolloutBlock, where: str = "") -> dict[int, RecordError]:
+        """Which rollouts the model cannot take, and why."""
+        found = {}
+        if self.longest is not None:
+            for row in np.flatnonzero(block.lengths > self.longest).tolist():
+                found[row] = RecordError(
+                    "too long",
+                    f"rollout {block['rollout_id'][row]!r} has {block.lengths[row]} tokens, and {self.longest} fit",
+                    hint="raise max_length or micro_tokens, or let the engine stop earlier",
+                    where=where,
+                )
         if self.vocabulary is not None and len(block) and int(block["token_ids"].max()) >= self.vocabulary:
-            place = int(block["token_ids"].argmax())
-            row = int(np.searchsorted(block.ends, place, side="right"))
-            raise RecordError(
-                "unknown id",
-                f"rollout {block['rollout_id'][row]!r} holds the id {block['token_ids'][place]}, and the vocabulary "
-                f"ends at {self.vocabulary - 1}",
-                hint="the rollouts were made with another tokenizer or model",
-                where=where,
-            )
+            places = np.flatnonzero(block["token_ids"] >= self.vocabulary)
+            for place, row in zip(places, np.searchsorted(block.ends, places, side="right").tolist(), strict=True):
+                found[row] = RecordError(
+                    "unknown id",
+                    f"rollout {block['rollout_id'][row]!r} holds the id {block['token_ids'][place]}, and the "
+                    f"vocabulary ends at {self.vocabulary - 1}",
+                    hint="the rollouts were made with another tokenizer or model",
+                    where=where,
+                )
+        return found
+
+    def kept(self, block: RolloutBlock, on_bad: OnBad, left_out: Counter[str], where: str = "") -> Numbers:
+        """The rollouts that the model can take; the others are errors, or counted."""
+        faults = self.faults(block, where)
+        if faults and on_bad == "error":
+            raise faults[min(faults)]
+        left_out.update(fault.reason for fault in faults.values())
+        return np.array([row for row in range(len(block)) if row not in faults], np.int64)
 
 
 @dataclass(frozen=True)
