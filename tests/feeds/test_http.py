@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import json
 import socket
 from collections.abc import Iterator
+from dataclasses import asdict
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any

@@ -42,7 +42,7 @@ def test_every_state_that_was_saved_can_be_gone_on_with_until_one_is_committed(
         with opened(tmp_path / "spool", **how) as again:
             again.load_state_dict(states[number])
             assert [ids(batch) for batch in again] == steps[number:]
-            assert len(list(JournalReader(tmp_path / "cache" / JOURNAL))) == 3
+            assert len(list(JournalReader(tmp_path / "cache" / JOURNAL))) == 4  # and the end
     with opened(tmp_path / "spool", **how) as again, pytest.raises(StateError, match="is missing"):
         again.load_state_dict(states[1])
 
@@ -89,7 +89,7 @@ def test_the_journal_of_another_run_is_put_aside_even_if_the_first_deed_is_a_sta
         assert len(list(earlier)) == 6
     with opened(tmp_path / "spool", **how) as loader:
         loader.load_state_dict(loader.state_dict())
-    assert len(list(JournalReader(tmp_path / "cache" / f"{JOURNAL}.1"))) == 3
+    assert len(list(JournalReader(tmp_path / "cache" / f"{JOURNAL}.1"))) == 4  # and the end
 
 
 def test_a_state_that_is_refused_changes_nothing(tmp_path: Path, how: dict[str, Any]) -> None:

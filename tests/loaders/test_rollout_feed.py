@@ -19,7 +19,7 @@ from millstream import (
     UnknownLength,
     WaitTimeout,
 )
-from millstream.feeds import MemoryFeed, SpoolFeed, SpoolSource
+from millstream.feeds import Control, MemoryFeed, SpoolFeed, SpoolSource
 from rollouts.samples import random_rollouts
 
 LIVE = {"groups_per_batch": 2, "group_size": 4, "timeout_s": 20}
@@ -258,3 +258,86 @@ def test_a_rollout_the_model_cannot_take_stops_the_run_with_its_name_and_nothing
     with opened(tmp_path / "spool", cache_dir=tmp_path / "cache") as again:
         again.load_state_dict(state)
         assert sum(len(ids(batch)) for batch in again) == 24
+
+
+def test_a_paced_producer_hears_again_when_all_its_groups_were_dropped() -> None:
+    """Groups without spread are not trained on: who waited for the next batch to be delivered would wait for ever."""
+    feed, wanted = MemoryFeed(), {"dynamic_sampling": True, "max_staleness": 1, "groups_per_batch": 1}
+    told = []
+
+    def produce() -> None:
+        source, begun = feed.source(), 0
+        while not (word := source.control()).closed:
+            told.append(word.groups_until)
+            if word.groups_until is None or begun >= word.groups_until:
+                time.sleep(0.01)
+                continue
+            for sample in range(2):
+                reward = float(sample) if begun == 7 else 0.0  # the first that teaches anything
+                source.put(
+                    {
+                        "rollout_id": f"{begun}-{sample}",
+                        "group_id": begun,
+                        "token_ids": [5, 6],
+                        "loss_mask": [0, 1],
+                        "reward": reward,
+                        "finish": "stop",
+                        "policy_version": 0,
+                    }
+                )
+            begun += 1
+        source.close()
+
+    producer = threading.Thread(target=produce)
+    feed.tell(Control(0, 0, 0))
+    producer.start()
+    with opened(feed, live={**wanted, "group_size": 2}) as loader:
+        assert set(loader.next().metadata["group_id"]) == {7}
+    producer.join(5)
+    assert not producer.is_alive()  # it heard that the feed was closed
+
+
+def test_the_other_ranks_end_when_the_first_does(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", groups=2)
+    how: dict[str, Any] = {"batch_size": 4, "cache_dir": tmp_path / "cache", "world_size": 2}
+    with opened(tmp_path / "spool", rank=0, **how) as first, opened(tmp_path / "spool", rank=1, **how) as second:
+        halves = [len(list(loader)) for loader in (first, second)]
+    assert halves == [1, 1]
+
+
+@pytest.mark.parametrize("limit", [{"max_length": 16}, {"model_config": {"vocab_size": 970}}])
+def test_rollouts_the_model_cannot_take_are_left_out_where_that_was_asked_for(limit: dict[str, Any]) -> None:
+    how: dict[str, Any] = {"on_bad": "skip", "advantages": {"allow_singleton": True}, **limit}
+    with opened(filled(), live={"group_size": "any", "group_timeout_s": 0.01}, **how) as loader:
+        trained = sum(len(ids(batch)) for batch in loader)
+        left_out = sum(count for name, count in loader.losses.items() if name.startswith("left_out:"))
+    assert trained + left_out == 24
+    assert left_out > 0
+    with RolloutDataLoader(random_rollouts(groups=6), framework="numpy", **how) as fixed:
+        assert len(fixed.rollouts.block) == 24 - left_out
+
+
+def test_a_version_that_the_trainer_says_is_told_at_once() -> None:
+    feed = filled(6)
+    with opened(feed) as loader:
+        loader.next()
+        loader.policy_version = 9
+        assert feed.source().control().policy_version == 9
+
+
+def test_the_last_rollout_batch_can_be_shown_and_rows_say_whether_they_came_again() -> None:
+    replay = {"share": 0.5, "max_uses": 2}
+    with opened(filled(3), live={"replay": replay}) as loader:
+        assert not any(loader.next().metadata["replayed"])
+        assert "group 'g0'" in str(loader.show(0))
+        assert Counter(loader.next().metadata["replayed"]) == {True: 4, False: 4}
+
+
+def test_rollouts_over_http_need_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(LoaderError, match="nobody said in which"):
+        RolloutDataLoader("http://127.0.0.1:0")
+    live = {**LIVE, "feed": {"directory": tmp_path / "inbox", "token": "secret"}}
+    with RolloutDataLoader("http://127.0.0.1:0", live=live, framework="numpy"):
+        assert (tmp_path / "inbox").is_dir()
+    with RolloutDataLoader("http://127.0.0.1:0", live=live, cache_dir=tmp_path / "cache", rank=1, world_size=2):
+        pass

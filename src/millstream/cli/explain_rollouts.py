@@ -39,7 +39,10 @@ def _steps(loader: RolloutDataLoader, number: int, *, as_json: bool) -> None:
 def _step(loader: RolloutDataLoader, step: int, row: int | None, *, as_json: bool) -> None:
     origins = loader.explain(step)
     if row is not None and not 0 <= row < len(origins):
-        raise LoaderError(f"step {step} has no row {row}, only {show.counted(len(origins), 'row')}")
+        raise LoaderError(
+            f"step {step} has no row {row}, only {show.counted(len(origins), 'row')}",
+            hint="rows count from 0; another rank has the others",
+        )
     rows = [
         {"row": origin.row, **_described(loader, origin.sample), "text": origin.text}
         for origin in origins
