@@ -82,9 +82,7 @@ def feed_loader(where: Any, asked: Mapping[str, Any]) -> RolloutFeedDataLoader:
         asked["name"], asked["tokenizer"], rating, asked["max_length"], asked["pad_id"], asked["keywords"]
     )
     live = LiveSettings.of(asked["live"], task)
-    rules = replace(live.rules, max_tokens=live.rules.max_tokens or task.limits.longest)
-    if asked["on_bad"] != "error":
-        rules = replace(rules, on_bad="skip")
+    rules = live.rules if asked["on_bad"] == "error" else replace(live.rules, on_bad="skip")
     return RolloutFeedDataLoader(
         _opened(where, task),
         task,

@@ -61,6 +61,7 @@ class RolloutFeedDataLoader(RolloutLoader):
     ) -> None:
         super().__init__(task, UNKNOWN_LENGTH)
         self._task, settings = task, task.settings
+        limits, rules = task.limits.with_rules(rules)
         frontier = Frontier(rules, settings.seed, settings.cache_dir, leads=settings.rank == 0, replay=replay)
         self._made: tuple[RolloutBatch, RolloutRows] | None = None
         self._run = FeedRun(
@@ -72,7 +73,7 @@ class RolloutFeedDataLoader(RolloutLoader):
             keep_groups=task.steps.keep_groups,
             policy_version=policy_version,
             timeout_s=timeout_s,
-            admit=task.limits.check,
+            admit=limits.check,
             make=self._rated,
             row_facts=task.steps.facts,
         )

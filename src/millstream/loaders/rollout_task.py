@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from millstream.admission import AdmissionRules
 from millstream.advantages import AdvantageSettings
 from millstream.errors import RecordError
 from millstream.loaders.rollout_settings import RolloutKeywords, StepSettings, parted
@@ -31,6 +32,16 @@ class RolloutLimits:
         lengths = [each for each in (max_length, micro_tokens, settings.limits.longest_row) if each is not None]
         vocabulary = settings.limits.vocab_size or (None if tokenizer is None else tokenizer.vocab_size)
         return cls(min(lengths, default=None), vocabulary)
+
+    def with_rules(self, rules: AdmissionRules) -> tuple[RolloutLimits, AdmissionRules]:
+        """What is checked where rollouts come in, and by the rules: these count what is too long, if they skip it.
+
+        >>> RolloutLimits(longest=8).with_rules(AdmissionRules(groups_per_batch=1, on_bad="skip"))[0]
+        RolloutLimits(longest=None, vocabulary=None)
+        """
+        most = min((each for each in (rules.max_tokens, self.longest) if each is not None), default=None)
+        here = self if rules.on_bad == "error" else replace(self, longest=None)
+        return here, replace(rules, max_tokens=most)
 
     def check(self, block: RolloutBlock, where: str = "") -> None:
         """Refuse what the model cannot take."""
