@@ -45,7 +45,7 @@ def body(told: str) -> list[str]:
     return told.splitlines()[2:-2]
 
 
-@given(st.text(max_size=40))
+@given(st.text(min_size=1, max_size=40))
 def test_pieces_are_the_whole_text(text: str) -> None:
     text = text.encode("utf-8", "replace").decode()
     ids = [int(each) for each in TOKENIZER.encode(text)]

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgpack
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from millstream import LoaderError, MemoryFeed, PretrainDataLoader, Rollout, RolloutDataLoader, load
@@ -40,7 +43,10 @@ def test_files_of_rollouts_are_told_by_their_first_row_or_their_ending(tmp_path:
     (tmp_path / "folder").mkdir()
     lines(tmp_path / "folder" / "b.jsonl", RECORDS)
     sources: list[Any] = [jsonl, str(jsonl), [jsonl], tmp_path / "own.rollouts", str(tmp_path / "*.rollouts")]
-    sources += [tmp_path / "a.json", tmp_path / "folder", RECORDS, block_of(RECORDS)]
+    (tmp_path / "a.msgpack").write_bytes(b"".join(map(msgpack.packb, RECORDS)))
+    pq.write_table(pa.Table.from_pylist(RECORDS), tmp_path / "a.parquet")
+    sources += [tmp_path / name for name in ("a.json", "a.msgpack", "a.parquet", "folder")]
+    sources += [RECORDS, block_of(RECORDS)]
     for source in sources:
         assert are_rollouts(source) and kind_of(source, {}) == "rollouts"
         with load(source, framework="numpy") as loader:
@@ -89,7 +95,7 @@ def test_chats_and_texts_are_what_they_were(tmp_path: Path) -> None:
     assert kind_of(CHATS, {}) == kind_of([{"text": "a"}], {"packing": True}) == "chat"
     (tmp_path / "a.txt").write_text("the mill")
     assert kind_of(tmp_path, {}) == kind_of(tmp_path / "a.txt", {}) == kind_of([{"text": "a"}], {}) == "text"
-    assert not are_rollouts(tmp_path / "missing.jsonl")
+    assert not are_rollouts(tmp_path / "missing.jsonl") and not are_rollouts([7])
     assert not are_rollouts(lines(tmp_path / "empty.jsonl", []))
 
 
