@@ -16,7 +16,6 @@ from millstream import Rollout, errors
 from millstream.admission import AdmissionRules
 from millstream.admission.admission import LATE
 from millstream.admission.arrivals import COMPLAINTS, REPEATED
-from millstream.cli import prepare
 from millstream.cli.main import VERBS, main
 from millstream.loaders.chat_keywords import ChatKeywords
 from millstream.loaders.live import LiveSettings
@@ -118,9 +117,10 @@ def test_the_two_lines_of_the_readme_make_a_store_and_load_it(tmp_path: Path, mo
         assert loader.next().input_ids.shape == (64, 128)
 
 
-def test_every_flag_of_prepare_is_named() -> None:
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_flag_is_named(verb: str) -> None:
     parser = argparse.ArgumentParser(add_help=False)
-    prepare.add_arguments(parser)
+    VERBS[verb].add_arguments(parser)
     flags = [action.option_strings[-1] for action in parser._actions if action.option_strings]
 
     assert [flag for flag in flags if not re.search(rf"`(?:[^`]* )?{flag}\b", page("cli.md"))] == []

@@ -53,8 +53,8 @@ def open_rollouts(source: Any, arguments: argparse.Namespace, estimator: str) ->
     loader = RolloutDataLoader(
         [file.path for file in rollout_files(source)],  # the folder of a spool would be opened as a feed
         tokenizer=arguments.tokenizer,
-        estimator="grpo" if estimator == "none" else estimator,
         compute_advantages=estimator != "none",
+        advantages=None if estimator == "none" else {"estimator": estimator, "allow_singleton": True},
         on_bad="skip",
         batch_size=arguments.batch_size,
         seed=arguments.seed,

@@ -23,11 +23,10 @@ MARKS = "▼▽·△▲"
 STYLES: tuple[Style, ...] = ("much worse", "worse", "neutral", "better", "much better")
 
 
-def marked(pieces: Sequence[Piece]) -> Iterator[Styled]:
-    """The text with its marks, under a line that explains them."""
-    advantages = np.array([piece.advantage for piece in pieces if piece.advantage is not None])
-    usual = float(np.sqrt(np.mean(advantages**2)))
-    spread = f"{advantages.min():+.3g} to {advantages.max():+.3g}"
+def marked(pieces: Sequence[Piece], usual: float) -> Iterator[Styled]:
+    """The text with its marks, under a line that explains them; `usual` is the usual size of an advantage."""
+    advantages = [piece.advantage for piece in pieces if piece.advantage is not None]
+    spread = f"{min(advantages):+.3g} to {max(advantages):+.3g}"
     legend = f"▲ ▼ beyond ±{usual:.2g}  △ ▽ beyond ±{NEAR * usual:.2g}  · about 0"
     yield Styled(f"advantages from {spread}:  {legend}\n", "note")
     page, was_trained = _Page(), False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -44,14 +44,30 @@ def pieces_of(
     [Piece(text='H', is_trained=False, advantage=None, is_note=False), Piece(text='i', is_trained=True, \
 advantage=None, is_note=False)]
     """
-    edges = [0, *(np.flatnonzero(np.diff(mask)) + 1).tolist(), len(ids)]
-    pieces = []
-    for start, stop in pairwise(edges):
-        for first, last, text in _texts(ids, start, stop, decode):
-            known = advantages is not None and bool(mask[first])
-            advantage = float(np.mean(advantages[first:last])) if known and advantages is not None else None
-            pieces.append(Piece(visible(text, keep="\n\t"), bool(mask[first]), advantage))
-    return pieces if whole else _shortened(pieces)
+    pieces: list[Piece] = []
+    for start, stop in pairwise([0, *(np.flatnonzero(np.diff(mask)) + 1).tolist(), len(ids)]):
+        left_out = stop - start - 2 * EDGE_TOKENS
+        if whole or mask[start] or left_out <= EDGE_TOKENS:
+            pieces += _pieces(ids, start, stop, decode, advantages if mask[start] else None, is_trained=mask[start])
+            continue
+        pieces += _pieces(ids, start, start + EDGE_TOKENS, decode)
+        pieces.append(Piece(f"⋯ {counted(left_out, 'token')} not shown ⋯", is_trained=False, is_note=True))
+        pieces += _pieces(ids, stop - EDGE_TOKENS, stop, decode)
+    return pieces
+
+
+def _pieces(
+    ids: Sequence[int],
+    start: int,
+    stop: int,
+    decode: Decode,
+    advantages: npt.NDArray[np.float64] | None = None,
+    *,
+    is_trained: bool = False,
+) -> Iterator[Piece]:
+    for first, last, text in _texts(ids, start, stop, decode):
+        advantage = None if advantages is None else float(np.mean(advantages[first:last]))
+        yield Piece(visible(text, keep="\n\t"), bool(is_trained), advantage)
 
 
 def ids_as_text(ids: Sequence[int]) -> str:
@@ -73,15 +89,3 @@ def _texts(ids: Sequence[int], start: int, stop: int, decode: Decode) -> Iterato
         if is_whole or last == stop or last - first == MOST_TOKENS:
             yield first, last, added
             context, first = first, last
-
-
-def _shortened(pieces: list[Piece]) -> list[Piece]:
-    kept: list[Piece] = []
-    for is_trained, run in groupby(pieces, key=lambda piece: piece.is_trained):
-        some = list(run)
-        left_out = len(some) - 2 * EDGE_TOKENS
-        if not is_trained and left_out > EDGE_TOKENS:
-            note = Piece(f"⋯ {counted(left_out, 'token')} not shown ⋯", is_trained=False, is_note=True)
-            some[EDGE_TOKENS:-EDGE_TOKENS] = [note]
-        kept += some
-    return kept

@@ -27,7 +27,7 @@ def show_rollout(
     """A rollout, then the rewards of its whole group. Trained text is never shortened; other text, unless `whole`."""
     ids, mask = block.of(row, "token_ids").tolist(), block.of(row, "loss_mask")
     pieces = pieces_of(ids, mask, advantages_of(block, row), decode or ids_as_text, whole=whole)
-    body = list(marked(pieces) if _differ(pieces) else _stretches(pieces))
+    body = list(marked(pieces, _usual(block, group)) if _differ(pieces) else _stretches(pieces))
     end = "" if body and body[-1].text.endswith("\n") else "\n"
     heading = Styled(f"{_heading(block, row, where)}\n", "heading")
     return Shown([heading, *body, Styled(end, "plain"), *group_table(block, row, group)])
@@ -55,6 +55,13 @@ def _differ(pieces: Sequence[Piece]) -> bool:
     """Whether tokens of one stretch have different advantages."""
     stretches = groupby(pieces, key=lambda piece: piece.advantage is not None)
     return any(known and len({piece.advantage for piece in stretch}) > 1 for known, stretch in stretches)
+
+
+def _usual(block: RolloutBlock, group: Sequence[int]) -> float:
+    """The usual size of an advantage in a group, so that marks of all its rollouts mean the same."""
+    known = [(advantages_of(block, row), block.of(row, "loss_mask")) for row in group]
+    sampled = np.concatenate([advantages[mask] for advantages, mask in known if advantages is not None])
+    return float(np.sqrt(np.mean(sampled**2)))
 
 
 def _stretches(pieces: Sequence[Piece]) -> Iterator[Styled]:

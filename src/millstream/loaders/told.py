@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -89,7 +89,9 @@ def _kind_of_store(path: Any, dtype: str | None) -> Kind:
 
 
 def _is_rollout(row: Any) -> bool:
-    return holds_rollouts(vars(row) if is_dataclass(row) else row) if row is not None else False
+    if is_dataclass(row):
+        return holds_rollouts({field.name: getattr(row, field.name) for field in fields(row)})
+    return isinstance(row, Mapping) and holds_rollouts(row)
 
 
 def _first_row(file: FoundFile) -> Mapping[str, Any] | None:
