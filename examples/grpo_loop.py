@@ -101,7 +101,7 @@ def train(steps: int, seed: int = 0) -> list[float]:
             grpo_loss(policy(batch.input_ids), batch).backward()
             optimizer.step()
             engine.published = (step + 1, deepcopy(policy))
-            rewards.append(batch.metadata["mean_reward"])
+            rewards.append(batch.metadata["statistics"]["mean_reward"])
         engine.stop()
     return rewards
 

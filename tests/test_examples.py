@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from runpy import run_path
 
-import pytest
-
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def test_a_policy_that_learns_from_a_feed_gets_better() -> None:
-    pytest.importorskip("torch")
     rewards = run_path(str(EXAMPLES / "grpo_loop.py"))["train"](steps=30)
 
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.1

@@ -95,7 +95,12 @@ def test_a_group_that_never_completes_is_told_and_dropped_when_its_time_is_over(
     ("counter", "bad", "told", "how"),
     [
         ("conflicting", record(0, reward=7.0), "conflicting rollout: rollout 'r0'", {}),
-        ("too_long", record(4, token_ids=[7] * 9, loss_mask=[1] * 9), "'r4' has 9 tokens", {"max_length": 8}),
+        (
+            "left_out:rollouts:too long",
+            record(4, token_ids=[7] * 9, loss_mask=[1] * 9),
+            "'r4' has 9 tokens",
+            {"max_length": 8},
+        ),
         ("future", record(4, policy_version=9), "'r4' has tokens of version 9", {}),
     ],
 )
@@ -112,9 +117,9 @@ def test_what_a_feed_must_not_bring_is_an_error_or_counted(
 
 def test_a_rollout_above_the_cap_of_a_fixed_set_is_an_error() -> None:
     long = record(4, token_ids=[7] * 9, loss_mask=[1] * 9)
-    with pytest.raises(RecordError, match="rollout 'r4' has 9 tokens, and at most 8 fit"):
+    with pytest.raises(RecordError, match="rollout 'r4' has 9 tokens, and 8 fit"):
         fixed([*GOOD, long, record(5)], max_length=8)
-    with pytest.raises(RecordError, match="at most 8 fit"):
+    with pytest.raises(RecordError, match="and 8 fit"):
         fixed([*GOOD, long, record(5)], micro_tokens=8)
 
 

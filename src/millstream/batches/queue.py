@@ -50,6 +50,7 @@ class BatchQueue:
     >>> queue.dequeue()
     Traceback (most recent call last):
     millstream.errors.ClosedError: this queue was closed, and everything in it was taken
+    ...
 
     Args:
         capacity: Most batches inside.
