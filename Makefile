@@ -45,11 +45,11 @@ format: $(VENV)/dev.stamp  ## Format and fix what can be fixed
 stub: $(VENV)/dev.stamp  ## Write the stub of the native module anew
 	$(BIN)/python -m nanobind.stubgen -q -m millstream._core -o src/millstream/_core.pyi
 
-native: $(VENV)/dev.stamp  ## Build and run the C++ tests; every warning is an error
-	$(call native,plain)
+native: $(VENV)/dev.stamp  ## Build and run the C++ tests, under the address and undefined behaviour sanitizers
+	$(call native,address)
 
-san: $(VENV)/dev.stamp  ## The C++ tests under the address, undefined behaviour and thread sanitizers
-	$(call native,san)
+san: $(VENV)/dev.stamp  ## The C++ tests that use threads, under the thread sanitizer
+	$(call native,thread)
 
 strict: $(VENV)/dev.stamp  ## Build the whole module with every warning as an error
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation -w build/strict -Ccmake.define.MILLSTREAM_STRICT=ON .
