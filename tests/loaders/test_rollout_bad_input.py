@@ -96,7 +96,7 @@ def test_a_group_that_never_completes_is_told_and_dropped_when_its_time_is_over(
     [
         ("conflicting", record(0, reward=7.0), "conflicting rollout: rollout 'r0'", {}),
         (
-            "left_out:rollouts:too long",
+            "too_long",
             record(4, token_ids=[7] * 9, loss_mask=[1] * 9),
             "'r4' has 9 tokens",
             {"max_length": 8},

@@ -252,12 +252,31 @@ def test_a_rollout_the_model_cannot_take_stops_the_run_with_its_name_and_nothing
     spooled(tmp_path / "spool")
     with opened(tmp_path / "spool", max_length=8, cache_dir=tmp_path / "cache") as loader:
         for _ in range(2):
-            with pytest.raises(RecordError, match="and 8 fit"):
+            with pytest.raises(RecordError, match="has room for 8"):
                 loader.next()
         state = loader.state_dict()
     with opened(tmp_path / "spool", cache_dir=tmp_path / "cache") as again:
         again.load_state_dict(state)
         assert sum(len(ids(batch)) for batch in again) == 24
+
+
+def test_what_is_left_of_a_group_of_two_is_dropped_where_an_estimator_compares() -> None:
+    """The other one failed: with nothing to compare, its advantage would be an error for ever."""
+    records = random_rollouts(groups=2, size=2)
+    records[0]["finish"] = "error"
+    feed = MemoryFeed()
+    with feed.source() as source:
+        source.put([{**record, "extra": {"group_size": 2}, "policy_version": 0} for record in records])
+    with opened(feed, live={"group_size": None, "groups_per_batch": 1}) as loader:
+        assert [sorted(ids(batch)) for batch in loader] == [["1-0", "1-1"]]
+        assert (loader.losses["incomplete"], loader.losses["error"]) == (1, 1)
+
+
+def test_what_would_drop_or_compare_nothing_is_refused() -> None:
+    with pytest.raises(LoaderError, match="drop_last"):
+        opened(MemoryFeed(), drop_last=True)
+    with pytest.raises(LoaderError, match="groups of one"):
+        opened(MemoryFeed(), live={"group_size": 1})
 
 
 def test_a_paced_producer_hears_again_when_all_its_groups_were_dropped() -> None:
@@ -310,7 +329,7 @@ def test_rollouts_the_model_cannot_take_are_left_out_where_that_was_asked_for(li
     how: dict[str, Any] = {"on_bad": "skip", "advantages": {"allow_singleton": True}, **limit}
     with opened(filled(), live={"group_size": "any", "group_timeout_s": 0.01}, **how) as loader:
         trained = sum(len(ids(batch)) for batch in loader)
-        left_out = sum(count for name, count in loader.losses.items() if name.startswith("left_out:"))
+        left_out = sum(loader.losses.get(reason, 0) for reason in ("too_long", "unknown_id"))
     assert trained + left_out == 24
     assert left_out > 0
     with RolloutDataLoader(random_rollouts(groups=6), framework="numpy", **how) as fixed:

@@ -81,6 +81,8 @@ def _stale(block: RolloutBlock, rules: AdmissionRules, policy_version: int) -> l
 def _why_bad(block: RolloutBlock, row: int, rules: AdmissionRules, prompts: dict[Id, Id]) -> str | None:
     if rules.max_tokens is not None and block.lengths[row] > rules.max_tokens:
         return "too_long"
+    if rules.vocabulary is not None and int(block.of(row, "token_ids").max(initial=0)) >= rules.vocabulary:
+        return "unknown_id"
     if rules.max_staleness is not None and "policy_version" not in block.tokens:
         return "unversioned"
     if place_of(block, row, rules) is None:
@@ -102,6 +104,8 @@ def _why_unwanted(block: RolloutBlock, row: int, rules: AdmissionRules, *, stale
 COMPLAINTS = {
     CONFLICTING: ("conflicting rollout", "came before with other content", "give every rollout an id of its own"),
     "too_long": ("rollout too long", "has {tokens} tokens, and a batch has room for {most}", "raise the cap on tokens"),
+    "unknown_id": ("unknown id", "holds an id that the model's vocabulary of {vocabulary} does not have",
+                   "the rollouts were made with another tokenizer or model"),
     "unversioned": ("no policy version", "does not say which policy made it", "give policy_version"),
     "other_columns": ("missing column", "and those before it differ in {columns}",
                       "give it for all rollouts, in one type and shape, or for none"),
@@ -117,6 +121,12 @@ COMPLAINTS = {
 
 def complaint(block: RolloutBlock, row: int, reason: str, rules: AdmissionRules, **facts: object) -> RecordError:
     """The error for a row that cannot be used."""
-    facts = {"tokens": block.lengths[row], "most": rules.max_tokens, "order": rules.order.replace("_", " "), **facts}
+    facts = {
+        "tokens": block.lengths[row],
+        "most": rules.max_tokens,
+        "vocabulary": rules.vocabulary,
+        "order": rules.order.replace("_", " "),
+        **facts,
+    }
     called, found, hint = (text.format(**facts) for text in COMPLAINTS[reason])
     return RecordError(called, f"rollout {block.rows['rollout_id'][row]!r} {found}", hint=hint)

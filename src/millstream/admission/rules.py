@@ -79,6 +79,8 @@ class AdmissionRules:
     """What giving up means: an error, or to train on what there is."""
     max_tokens: int | None = None
     """The longest rollout that any batch has room for."""
+    vocabulary: int | None = None
+    """Ids that the model knows: from 0 to one less."""
     capacity_groups: int | None = None
     capacity_tokens: int | None = None
     """What is held at most; when that is reached, the feed is left to wait."""
@@ -96,7 +98,15 @@ class AdmissionRules:
         if self.groups_per_batch is not None and self.rollouts_per_batch is not None:
             raise LoaderError("a batch has two sizes", hint="give groups_per_batch or rollouts_per_batch, not both")
         counts = ("groups_per_batch", "rollouts_per_batch", "known_size", "min_group_size", "max_gen_batches")
-        for name in (*counts, "max_tokens", "capacity_groups", "capacity_tokens", "groups_ahead", "remember"):
+        for name in (
+            *counts,
+            "max_tokens",
+            "vocabulary",
+            "capacity_groups",
+            "capacity_tokens",
+            "groups_ahead",
+            "remember",
+        ):
             _check_positive(name, getattr(self, name))
         if self.max_staleness is not None and self.max_staleness < 0:
             raise LoaderError(f"max_staleness is {self.max_staleness}", hint="0: only what the newest weights made")
@@ -112,7 +122,7 @@ class AdmissionRules:
     @property
     def least_rollouts(self) -> int:
         """The smallest group that is trained on."""
-        return self.min_group_size or (1 if self.known_size in (None, 1) else 2)
+        return self.min_group_size or (1 if self.group_size in (1, "any") else 2)
 
     @property
     def known_size(self) -> int | None:

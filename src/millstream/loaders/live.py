@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from millstream.admission import AdmissionRules, ReplayRules
+from millstream.advantages import find_estimator
 from millstream.errors import LoaderError
 from millstream.feeds import Feed, open_feed
 from millstream.feeds.spool import is_spool
@@ -86,7 +87,12 @@ def feed_loader(where: Any, asked: Mapping[str, Any]) -> RolloutFeedDataLoader:
         asked["name"], asked["tokenizer"], rating, asked["max_length"], asked["pad_id"], asked["keywords"]
     )
     live = LiveSettings.of(asked["live"], task)
-    rules = live.rules if asked["on_bad"] == "error" else replace(live.rules, on_bad="skip")
+    rules = _rules(live.rules, task) if asked["on_bad"] == "error" else replace(_rules(live.rules, task), on_bad="skip")
+    if task.settings.drop_last:
+        raise LoaderError(
+            "drop_last=True would drop rollouts of every rollout batch that no other step has",
+            hint="leave it out: the last step of a pass is short; pad_last=True fills it up without loss",
+        )
     return RolloutFeedDataLoader(
         _opened(where, live.feed, leads=task.settings.rank == 0),
         task,
@@ -95,8 +101,22 @@ def feed_loader(where: Any, asked: Mapping[str, Any]) -> RolloutFeedDataLoader:
         policy_version=live.policy_version,
         timeout_s=live.timeout_s,
         replay_journal=live.replay_journal,
-        on_bad=asked["on_bad"],
     )
+
+
+def _rules(rules: AdmissionRules, task: RolloutTask) -> AdmissionRules:
+    """The rules, as strict as the model and the estimator need them."""
+    limits = task.limits
+    longest = min((each for each in (rules.max_tokens, limits.longest) if each is not None), default=None)
+    rules = replace(rules, max_tokens=longest, vocabulary=rules.vocabulary or limits.vocabulary)
+    if task.rating is None or task.rating.allow_singleton or not find_estimator(task.rating).groups:
+        return rules
+    if rules.known_size == 1:
+        raise LoaderError(
+            f"{task.rating.estimator} compares the rollouts of a group, and groups of one have nothing to compare",
+            hint="use reinforce++ or gae, which need no group; or a larger group_size",
+        )
+    return replace(rules, min_group_size=max(2, rules.least_rollouts))
 
 
 def _opened(where: Any, settings: Mapping[str, Any], *, leads: bool) -> Feed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,6 @@ from millstream.loaders.feed_explain import origins_of, steps_of
 from millstream.loaders.feed_frontier import Frontier
 from millstream.loaders.feed_run import FeedEnded, FeedRun
 from millstream.loaders.feed_steps import RolloutBatch
-from millstream.loaders.losses import named_losses
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.rollout_loader import Made, RolloutLoader
 from millstream.loaders.rollout_rated import rate
@@ -25,7 +23,6 @@ from millstream.loaders.rollout_shown import show_rollout
 from millstream.loaders.rollout_steps import DealtStep, dealt, expanded
 from millstream.loaders.rollout_task import RolloutTask
 from millstream.rollouts import Id, RolloutBlock
-from millstream.rollouts.parse import OnBad
 from millstream.stats.styled import Shown
 
 UNKNOWN_LENGTH = 1 << 20
@@ -47,7 +44,6 @@ class RolloutFeedDataLoader(RolloutLoader):
             `loader.policy_version = …`.
         timeout_s: How long to wait for a rollout batch; None: for ever.
         replay_journal: Train once more on what the journal in `cache_dir` says, in the same order.
-        on_bad: What becomes of rollouts that the model cannot take: "error", or "skip" (counted in `losses`).
     """
 
     kind = FeedRun.kind
@@ -63,11 +59,9 @@ class RolloutFeedDataLoader(RolloutLoader):
         policy_version: int = 0,
         timeout_s: float | None = None,
         replay_journal: bool = False,
-        on_bad: OnBad = "error",
     ) -> None:
         super().__init__(task, UNKNOWN_LENGTH)
-        self._task, self._on_bad, settings = task, on_bad, task.settings
-        self._left_out: Counter[str] = Counter()
+        self._task, settings = task, task.settings
         self._last: RolloutBatch | None = None
         frontier = Frontier(rules, settings.seed, settings.cache_dir, leads=settings.rank == 0, replay=replay_journal)
         self._made: tuple[RolloutBatch, RolloutRows] | None = None
@@ -80,15 +74,10 @@ class RolloutFeedDataLoader(RolloutLoader):
             keep_groups=task.steps.keep_groups,
             policy_version=policy_version,
             timeout_s=timeout_s,
-            admit=self._fitting,
+            admit=lambda block: block,
             make=self._rated,
             row_facts=task.steps.facts,
         )
-
-    def _fitting(self, block: RolloutBlock) -> RolloutBlock:
-        """What the model can take of some rollouts."""
-        kept = self._task.limits.kept(block, self._on_bad, self._left_out)
-        return block if len(kept) == len(block) else block.select(kept)
 
     def _rated(self, cut: Cut) -> RolloutBatch:
         rated = rate(cut.block, self._task.rating)
@@ -171,7 +160,7 @@ class RolloutFeedDataLoader(RolloutLoader):
             return self._run.state()
 
     def commit(self, state: Mapping[str, Any]) -> None:
-        """Say that a state is safely saved: feed, sidecars and journal let go of what lies before it."""
+        """Say that a state is safely saved: feed and sidecars let go of what lies before it."""
         with self._turn:
             self._run.commit(state)
 
@@ -213,7 +202,7 @@ class RolloutFeedDataLoader(RolloutLoader):
     @property
     def losses(self) -> dict[str, int]:
         """What became of everything that came in, by reason: see docs/rollouts.md."""
-        return {**named_losses(self.name, self._left_out, Counter()), **self._run.counters}
+        return self._run.counters
 
     @property
     def _held_bytes(self) -> int:
