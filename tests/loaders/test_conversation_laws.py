@@ -36,7 +36,7 @@ shuffles = st.sampled_from(["global", "local", False])
 
 
 @given(data=chats, work=works, shuffle=shuffles, global_rows=rows_of_a_step)
-@examples(12)
+@examples(8)
 def test_complete_an_epoch_holds_every_conversation_exactly_once(
     data: Chats, work: Work, shuffle: Any, global_rows: int
 ) -> None:
@@ -49,7 +49,7 @@ def test_complete_an_epoch_holds_every_conversation_exactly_once(
 
 
 @given(data=chats, works=st.tuples(works, works), shuffle=shuffles, global_rows=rows_of_a_step)
-@examples(12)
+@examples(8)
 def test_same_threads_depth_and_ranks_change_nothing(
     data: Chats, works: tuple[Work, Work], shuffle: Any, global_rows: int
 ) -> None:
@@ -68,7 +68,7 @@ def test_same_threads_depth_and_ranks_change_nothing(
     shuffle=shuffles,
     cuts=st.lists(st.tuples(works, rows_of_a_step, st.integers(0, 3), st.booleans()), min_size=2, max_size=4),
 )
-@examples(12)
+@examples(8)
 def test_resumable_the_rest_of_the_rows_is_equal_on_any_ranks_and_batch_size(
     data: Chats, shuffle: Any, cuts: list[tuple[Work, int, int, bool]]
 ) -> None:
@@ -91,7 +91,7 @@ def test_resumable_the_rest_of_the_rows_is_equal_on_any_ranks_and_batch_size(
 
 
 @given(data=chats, other=chats, steps=st.integers(0, 3))
-@examples(6)
+@examples(5)
 def test_resumable_a_state_goes_on_with_its_own_source_only(data: Chats, other: Chats, steps: int) -> None:
     """A run over another source is refused, and stays where it was."""
     with data.loader(name="one") as loader:
@@ -106,7 +106,7 @@ def test_resumable_a_state_goes_on_with_its_own_source_only(data: Chats, other: 
 
 
 @given(data=chats, work=works, shuffle=shuffles)
-@examples(12)
+@examples(8)
 def test_labels_are_what_follows_and_weigh_what_the_conversation_says(data: Chats, work: Work, shuffle: Any) -> None:
     """Whatever shares a row: the first token of a conversation is nobody's target, and padding has none."""
     known = dict(document(number, size) for number, size in enumerate(data.sizes))
@@ -125,7 +125,7 @@ def test_labels_are_what_follows_and_weigh_what_the_conversation_says(data: Chat
 
 
 @given(data=chats, work=works, global_rows=rows_of_a_step, shuffle=shuffles)
-@examples(12)
+@examples(8)
 def test_explainable_rows_name_their_conversations_and_conversations_their_steps(
     data: Chats, work: Work, global_rows: int, shuffle: Any
 ) -> None:
@@ -155,7 +155,7 @@ def test_explainable_rows_name_their_conversations_and_conversations_their_steps
 
 
 @given(data=chats, work=works, global_rows=rows_of_a_step)
-@examples(12)
+@examples(8)
 def test_explainable_files_and_records_are_named(data: Chats, work: Work, global_rows: int) -> None:
     """What was mixed before it was written still knows its file and its line."""
     half = len(data.sizes) // 2
@@ -170,7 +170,7 @@ def test_explainable_files_and_records_are_named(data: Chats, work: Work, global
 
 
 @given(data=chats, work=works, global_rows=rows_of_a_step, shuffle=shuffles)
-@examples(12)
+@examples(8)
 def test_explainable_steps_that_are_known_are_explained_before_the_rest_is_made(
     data: Chats, work: Work, global_rows: int, shuffle: Any
 ) -> None:
@@ -187,7 +187,7 @@ def test_explainable_steps_that_are_known_are_explained_before_the_rest_is_made(
 
 
 @given(data=chats, work=works, global_rows=rows_of_a_step, shuffle=shuffles)
-@examples(12)
+@examples(8)
 def test_honest_what_an_epoch_leaves_out_is_counted(data: Chats, work: Work, global_rows: int, shuffle: Any) -> None:
     with Ranks(data, work, global_rows, shuffle=shuffle) as run:
         size = len(run.epoch())
@@ -203,7 +203,7 @@ def test_honest_what_an_epoch_leaves_out_is_counted(data: Chats, work: Work, glo
 
 
 @given(data=chats, work=works, size=st.integers(1, 9), budget=st.integers(2, 5))
-@examples(10)
+@examples(6)
 def test_bounded_buffers_stay_within_the_budget(data: Chats, work: Work, size: int, budget: int) -> None:
     shared = {"threads": work.threads, "prefetch": work.prefetch, "batch_size": size}
     with data.loader(memory_budget=1, **shared) as loader:
@@ -222,7 +222,7 @@ def test_bounded_buffers_stay_within_the_budget(data: Chats, work: Work, size: i
 
 
 @given(data=chats, shuffle=shuffles, plan=st.lists(moves, min_size=1, max_size=12))
-@examples(12)
+@examples(8)
 def test_seeking_resuming_and_batches_of_any_size_keep_steps_exact(
     data: Chats, shuffle: Any, plan: list[tuple[str, int]]
 ) -> None:

@@ -23,7 +23,7 @@ def weights(sources: Sources) -> dict[str, float]:
 
 
 @given(sources=all_sources(), rows=st.integers(1, 20))
-@examples(25)
+@examples(16)
 def test_complete_each_source_gives_its_own_rows_in_its_own_order_and_repeats(sources: Sources, rows: int) -> None:
     """In each lane. So an epoch of a store, and of the lanes of a stream, holds every sample once."""
     with MixedRanks(sources, 1, rows) as run:
@@ -33,7 +33,7 @@ def test_complete_each_source_gives_its_own_rows_in_its_own_order_and_repeats(so
 
 
 @given(sources=all_sources())
-@examples(25)
+@examples(16)
 def test_proportions_are_exact_in_every_block(sources: Sources) -> None:
     with MixedRanks(sources, 1, BLOCK) as run:
         for _ in range(6):
@@ -41,7 +41,7 @@ def test_proportions_are_exact_in_every_block(sources: Sources) -> None:
 
 
 @given(sources=all_sources(), depth=depths, ranks=rank_counts)
-@examples(25)
+@examples(16)
 def test_same_threads_depth_and_ranks_change_nothing(sources: Sources, depth: tuple[int, int], ranks: int) -> None:
     assume(lanes_of(sources) % ranks == 0)
     with MixedRanks(sources, 1, 8, threads=1, prefetch=1) as plain:
@@ -56,7 +56,7 @@ runs = st.lists(
 
 
 @given(sources=all_sources(), runs=runs, epoch_size=st.sampled_from([None, 30]))
-@examples(30)
+@examples(20)
 def test_resumable_the_rest_of_the_rows_is_equal_on_any_ranks_and_batch_size(
     sources: Sources, runs: list[tuple[int, int, int, bool]], epoch_size: int | None
 ) -> None:
@@ -80,7 +80,7 @@ changes = st.lists(
 
 
 @given(sources=all_sources(), changes=changes, weight=st.sampled_from([1.0, 5.0]))
-@examples(30)
+@examples(20)
 def test_weights_and_sources_that_change_repeat_and_lose_nothing(
     sources: Sources, changes: list[tuple[int, set[str]]], weight: float
 ) -> None:
@@ -102,7 +102,7 @@ def test_weights_and_sources_that_change_repeat_and_lose_nothing(
 
 
 @given(sources=all_sources(), rows=st.integers(1, 12), epoch_size=st.sampled_from([None, 40]))
-@examples(25)
+@examples(16)
 def test_explainable_rows_name_their_records_and_documents_their_steps(
     sources: Sources, rows: int, epoch_size: int | None
 ) -> None:
