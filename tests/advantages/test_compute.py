@@ -57,6 +57,27 @@ def test_what_was_not_scored_is_in_no_mean_and_gets_nothing() -> None:
     assert computed(block).facts["unscored"] == 2
 
 
+@pytest.mark.parametrize("estimator", GROUPED)
+def test_a_rollout_in_several_parts_counts_once_and_all_its_parts_get_its_advantage(estimator: str) -> None:
+    whole = block_of([1, 0, 0.5], [4, 2, 3])
+    parted = block_of([1, 0, 1, 0.5, NAN], [3, 2, 1, 2, 1], rollout_id=np.array(["a", "b", "a", "c", "c"], object))
+    first, second, third = per_rollout(whole, estimator)
+    assert per_rollout(parted, estimator) == [first, second, first, third, third]
+    assert computed(parted, estimator).facts == computed(whole, estimator).facts
+
+
+def test_two_parts_of_one_rollout_are_a_group_of_one() -> None:
+    with pytest.raises(RecordError, match="group of one"):
+        computed(block_of([1, 1], [1, 1], rollout_id=np.array(["a", "a"], object)))
+
+
+def test_rewards_on_tokens_of_all_parts_add_up_to_that_of_the_rollout() -> None:
+    tokens = {"token_rewards": np.array([0.25, 0, 0.75, 0.5]), "rollout_id": np.array(["a", "a", "b"], object)}
+    found = computed(block_of([NAN] * 3, [1, 2, 1], **tokens), "dr_grpo")
+    assert found.rewards.tolist() == [1.0, 1.0, 0.5]
+    assert found.per_rollout is not None and found.per_rollout.tolist() == [0.25, 0.25, -0.25]
+
+
 def test_a_critic_learns_nothing_from_what_was_not_scored() -> None:
     block = block_of([1, NAN], [1, 1], values=np.array([0.25, 0.5], np.float32))
     found = computed(block, "gae", whitening="off")

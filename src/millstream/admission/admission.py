@@ -19,7 +19,7 @@ from millstream.admission.cut import Cut
 from millstream.admission.examine import examine
 from millstream.admission.filling import BatchSize, takeable
 from millstream.admission.groups import Gathering, Group, held_tokens
-from millstream.admission.identity import Drop, Key, is_baseline, keys
+from millstream.admission.identity import Drop, Key, is_baseline, keys, said
 from millstream.admission.memory import AdmissionState, Memory
 from millstream.admission.pacing import groups_wanted
 from millstream.admission.rules import AdmissionRules
@@ -89,7 +89,7 @@ class Admission:
         gathering, baseline = memory.gathering[group], is_baseline(block, row)
         if not gathering.has_room_for(rollout, baseline=baseline):
             return None
-        gathering.arrive(rollout, baseline=baseline)
+        gathering.arrive(rollout, said(block, row, "parts") or 1, baseline=baseline)
         return gathering
 
     def _refuse(self, block: RolloutBlock, row: int, reason: str, key: Key, content: int) -> None:
