@@ -60,5 +60,10 @@ class StepLoss:
             "num_loss_tokens": int(self.targets.sum()),
             "num_sequences": len(learned),
             "num_rollouts": len({self.rollouts[row] for row in learned}),
-            "loss_denominator": float((self.weights * self.targets).sum()),
+            "loss_denominator": self.denominator,
         }
+
+    @property
+    def denominator(self) -> float:
+        """What sums of losses are divided by; 1 where nothing is learned, since 0 / 0 is no loss."""
+        return float((self.weights * self.targets).sum()) or 1.0
