@@ -244,12 +244,15 @@ def test_what_has_grown_stale_does_not_come_again() -> None:
     assert admission.counters["replay_stale"] == 2
 
 
-def test_with_replacement_a_group_may_come_twice_but_not_too_often() -> None:
-    replay = ReplayRules(share=0.75, max_uses=3, replacement=True)
+def test_a_group_comes_no_more_than_once_in_a_batch() -> None:
+    """Twice it would be compared with itself: advantages know groups by their ids."""
+    replay = ReplayRules(share=0.75, max_uses=3)
     admission = Admission(AdmissionRules(groups_per_batch=4, group_size=1, replay=replay))
     for name in "abcdefghijkl":
         admission.arrive(row(name, name), now=0)
     cuts = [admission.cut(step, 0, now=0) for step in range(4)]
     uses = [group for cut in cuts if cut for group in cut.group_ids]
     assert max(map(uses.count, uses)) == 3
-    assert any(len(set(cut.group_ids)) < len(cut.group_ids) for cut in cuts if cut)
+    assert all(len(set(cut.group_ids)) == len(cut.group_ids) for cut in cuts if cut)
+    with pytest.raises(TypeError):
+        ReplayRules(replacement=True)  # type: ignore[call-arg]

@@ -26,8 +26,6 @@ class ReplayRules:
     """The part of a batch that may be groups that come again, as far as there are any."""
     max_uses: int = 2
     """How often a group is trained on, the first time included."""
-    replacement: bool = False
-    """Whether a group may come twice in one batch."""
 
     def __post_init__(self) -> None:
         for name in ("capacity_groups", "capacity_tokens", "max_uses"):
