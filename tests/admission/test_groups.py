@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
-from admission.samples import group, row, rows
+from admission.samples import group, row, rows, saved
 from millstream.admission import Admission, AdmissionRules
 from millstream.admission.rules import OnBad
 from millstream.errors import BudgetError, LoaderError, RecordError
@@ -84,6 +87,26 @@ def test_a_rollout_in_several_parts_counts_once() -> None:
     admission.arrive(row("a-1", "a", sample_idx=2), now=0)
     cut = admission.cut(0, 0, now=0)
     assert cut is not None and cut.block["sample_idx"].tolist() == [0, 1, 2]
+
+
+def test_a_group_waits_for_all_parts_of_its_rollouts_where_records_say_how_many_there_are() -> None:
+    """Also across a state, and for the baseline; no part of a rollout that is there is late."""
+    rules = AdmissionRules(groups_per_batch=1, group_size=2, baselines=1)
+    admission = Admission(rules)
+    two: dict[str, Any] = {"extra": {"parts": 2}, "kind": np.uint8(0)}
+    admission.arrive(
+        rows(row("a-0", "a", extra={}, kind=np.uint8(0), sample_idx=0), row("a-1", "a", sample_idx=1, **two)), now=0
+    )
+    admission.arrive(row("a-g", "a", extra={"parts": 2}, kind=np.uint8(1), sample_idx=3), now=0)
+    admission = Admission.load(saved(admission.state()), rules)
+    assert admission.cut(0, 0, now=0) is None
+    assert admission.waiting_for() == "0 of 1 groups complete; 'a' waits for parts of 'a-1', 'a-g' since 0.0 s"
+    admission.arrive(row("a-g", "a", extra={"parts": 2}, kind=np.uint8(1), sample_idx=4), now=0)
+    assert admission.cut(0, 0, now=0) is None
+    admission.arrive(row("a-1", "a", sample_idx=2, **two), now=0)
+    cut = admission.cut(0, 0, now=0)
+    assert cut is not None and cut.block["sample_idx"].tolist() == [0, 1, 2, 3, 4]
+    assert "late" not in admission.counters
 
 
 def test_a_group_takes_no_more_rollouts_than_it_has() -> None:

@@ -10,14 +10,13 @@ import numpy as np
 from advantages.blocks import random_block
 from millstream.advantages import (
     AdvantageSettings,
-    Denominators,
     compute_advantages,
     correction_weights,
     kl_divergence,
-    loss_scales,
 )
-from millstream.advantages.ragged import masked_counts
+from millstream.advantages.ragged import masked_counts, masked_sums
 from millstream.advantages.whiten import whiten
+from millstream.batches.rollout_loss import MeanOf, StepLoss
 from millstream.rollouts import KINDS, RolloutBlock
 
 GAMMA, LAM, CONSTANT, CAP, FLOOR = 0.97, 0.9, 8.0, 1.5, 0.5
@@ -58,11 +57,11 @@ def remax(block: RolloutBlock) -> Any:
     return estimated("remax")(with_greedy(block))[: len(block["loss_mask"])]
 
 
-def aggregated(mode: Any, constant: float | None = None) -> Callable[[RolloutBlock], Any]:
+def aggregated(mean_of: MeanOf, constant: float = 1.0) -> Callable[[RolloutBlock], Any]:
     def total(block: RolloutBlock) -> Any:
         mask, ends = block["loss_mask"], block.ends
-        scales = loss_scales(mode, mask, ends, Denominators.of(mask, ends), constant=constant)
-        return (scales * block["values"]).sum()
+        loss = StepLoss(range(len(ends)), masked_counts(mask, ends), np.ones(len(ends)), mean_of, constant)
+        return loss.weights @ masked_sums(block["values"], mask, ends) / loss.denominator
 
     return total
 
@@ -106,10 +105,10 @@ OURS: dict[str, Callable[[RolloutBlock], Any]] = {
     "tokens corrected": corrected("token"),
     "tokens rejected": corrected("token", FLOOR),
     "sequences corrected": corrected("sequence"),
-    "token-mean": aggregated("token-mean"),
-    "seq-mean-token-sum": aggregated("seq-mean-token-sum"),
-    "seq-mean-token-mean": aggregated("seq-mean-token-mean"),
-    "seq-mean-token-sum-norm": aggregated("seq-mean-token-sum-norm", CONSTANT),
+    "token-mean": aggregated("token"),
+    "seq-mean-token-sum": aggregated("sequence_sum"),
+    "seq-mean-token-mean": aggregated("sequence"),
+    "seq-mean-token-sum-norm": aggregated("sequence_sum", CONSTANT),
 }
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from advantages.blocks import GROUPED, block_of, random_block
+from millstream.admission import AdmissionRules
+from millstream.admission.sampling import why_flat
 from millstream.advantages import (
     Advantages,
     AdvantageSettings,
@@ -17,7 +19,9 @@ from millstream.advantages import (
     register_estimator,
 )
 from millstream.errors import LoaderError, RecordError
-from millstream.rollouts import FINISHES, KINDS, RolloutBlock
+from millstream.rollouts import FINISHES, KINDS, RolloutBlock, read_rollouts
+from millstream.rollouts.columns import EQUAL
+from millstream.rollouts.groups import Groups
 
 LENGTH = FINISHES.index("length")
 BASELINE = KINDS.index("baseline")
@@ -55,6 +59,39 @@ def test_what_was_not_scored_is_in_no_mean_and_gets_nothing() -> None:
     assert per_rollout(block, "reinforce++-baseline") == [0.707107, 0, -0.707107, 0]
     assert per_token(block, "reinforce++") == [0.7071, 0, 0, -0.7071, 0]
     assert computed(block).facts["unscored"] == 2
+
+
+@pytest.mark.parametrize("estimator", GROUPED)
+def test_a_rollout_in_several_parts_counts_once_and_all_its_parts_get_its_advantage(estimator: str) -> None:
+    whole = block_of([1, 0, 0.5], [4, 2, 3])
+    parted = block_of([1, 0, 1, 0.5, NAN], [3, 2, 1, 2, 1], rollout_id=np.array(["a", "b", "a", "c", "c"], object))
+    first, second, third = per_rollout(whole, estimator)
+    assert per_rollout(parted, estimator) == [first, second, first, third, third]
+    assert computed(parted, estimator).facts == computed(whole, estimator).facts
+
+
+def test_two_parts_of_one_rollout_are_a_group_of_one() -> None:
+    with pytest.raises(RecordError, match="group of one"):
+        computed(block_of([1, 1], [1, 1], rollout_id=np.array(["a", "a"], object)))
+
+
+def test_rewards_on_tokens_of_all_parts_add_up_to_that_of_the_rollout() -> None:
+    tokens = {"token_rewards": np.array([0.25, 0, 0.75, 0.5]), "rollout_id": np.array(["a", "a", "b"], object)}
+    found = computed(block_of([NAN] * 3, [1, 2, 1], **tokens), "dr_grpo")
+    assert found.rewards.tolist() == [1.0, 1.0, 0.5]
+    assert found.per_rollout is not None and found.per_rollout.tolist() == [0.25, 0.25, -0.25]
+
+
+@pytest.mark.parametrize("apart", [EQUAL / 2, EQUAL * 2])
+def test_lint_admission_and_advantages_agree_on_which_rewards_are_equal(apart: float) -> None:
+    record = {"group_id": "g", "token_ids": [5, 6], "loss_mask": [0, 1], "finish": "stop"}
+    found = [{**record, "rollout_id": name, "reward": reward} for name, reward in (("a", 0.0), ("b", apart))]
+    groups = Groups()
+    for chunk in read_rollouts(found):
+        groups.take(chunk)
+        flat = [groups["g"].is_constant, bool(computed(chunk.block).zero_variance[0])]
+        flat.append(why_flat(chunk.block, tol=AdmissionRules(groups_per_batch=1).tol) is not None)
+    assert flat == [apart < EQUAL] * 3
 
 
 def test_a_critic_learns_nothing_from_what_was_not_scored() -> None:

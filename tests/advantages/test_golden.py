@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from millstream.advantages import Denominators, Overlong, adapt_beta, correction_weights, kl_divergence, loss_scales
+from millstream.advantages import Overlong, adapt_beta, correction_weights, kl_divergence
 from millstream.advantages.baselines import dr_grpo, grpo, leave_one_out, opo, passk, reinforce_baseline, rloo
 from millstream.advantages.correction import ratios, sequence_ratios
 from millstream.advantages.returns import discounted_returns, gae, remax
@@ -139,20 +139,3 @@ def test_behaviour_is_corrected() -> None:
     assert near(correction_weights(train, sampling, mask, ends, cap=2), [1.105171, 2, 0.22313])
     assert near(sequence_ratios(train, sampling, mask, ends, "sequence"), [0.496585])
     assert near(sequence_ratios(train, sampling, mask, ends, "geometric"), [0.79189])
-
-
-@pytest.mark.parametrize(
-    ("mode", "constant", "wanted"),
-    [
-        ("token-mean", None, 3.5),
-        ("seq-mean-token-sum", None, 10.5),
-        ("seq-mean-token-mean", None, 4.0),
-        ("rollout-mean-token-mean", None, 4.0),
-        ("seq-sum-constant", 4, 5.25),
-        ("seq-mean-token-sum-norm", 4, 2.625),
-    ],
-)
-def test_losses_are_aggregated(mode: Any, constant: float | None, wanted: float) -> None:
-    losses, mask, ends = np.array([1, 2, 3, 4, 5, 6]), np.ones(6), np.array([4, 6])
-    scales = loss_scales(mode, mask, ends, Denominators.of(mask, ends), constant=constant)
-    assert near((scales * losses).sum(), wanted)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advantages.blocks import GROUPED, random_block
-from millstream.advantages import AdvantageSettings, Denominators, compute_advantages, loss_scales
+from millstream.advantages import AdvantageSettings, compute_advantages
 from millstream.advantages.baselines import dr_grpo, grpo, leave_one_out, opo, passk, reinforce_baseline, rloo
 from millstream.rollouts import RolloutBlock
 
@@ -87,29 +87,3 @@ def test_what_stands_at_other_tokens_changes_nothing(estimator: str, seed: int) 
     found = advantages(dirty, estimator, kl_beta=0.1, kl_kind="k3")
     assert near(found, advantages(clean, estimator, kl_beta=0.1, kl_kind="k3"), 0)
     assert not found[~mask].any()
-
-
-@given(seed=seeds, cuts=st.integers(1, 6), split=st.booleans())
-def test_any_cut_into_batches_gives_the_same_sum_of_losses(seed: int, cuts: int, split: bool) -> None:
-    """Rows may lie in any batch, and rollouts of several rows in several batches."""
-    block, rng = random_block(seed), np.random.default_rng(seed)
-    mask = block["loss_mask"] & (rng.random(len(block["loss_mask"])) < 0.7)
-    block = block.with_columns(loss_mask=mask, losses=rng.normal(size=len(mask)))
-    rollouts = rng.integers(0, 6, len(block)) if split else None
-    whole = Denominators.of(mask, block.ends, rollouts)
-    parts = np.array_split(rng.permutation(len(block)), cuts)
-    for mode, constant in [
-        ("token-mean", None),
-        ("seq-mean-token-sum", None),
-        ("seq-mean-token-mean", None),
-        ("rollout-mean-token-mean", None),
-        ("seq-sum-constant", 7.0),
-        ("seq-mean-token-sum-norm", 7.0),
-    ]:
-
-        def total(some: RolloutBlock, found: Denominators, mode: Any = mode, constant: Any = constant) -> float:
-            scales = loss_scales(mode, some["loss_mask"], some.ends, found, constant=constant)
-            return float((scales * some["losses"]).sum())
-
-        sums = [total(block.select(part), whole.part(part)) for part in parts]
-        assert abs(sum(sums) - total(block, whole)) < 1e-12

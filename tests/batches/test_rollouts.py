@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +35,12 @@ def array(tensor: Any) -> Array:
     return np.asarray(tensor)
 
 
+CONSTANT = 7.0
+"""What sums of tokens are divided by, where anything but their number is."""
+
+
 def step_of(blocks: list[RolloutBlock], mean_of: MeanOf = "token", **format: Any) -> RolloutStep:
-    return RolloutRows(blocks, RolloutFormat(**format)).step(all_places(blocks), mean_of=mean_of)
+    return RolloutRows(blocks, RolloutFormat(**format)).step(all_places(blocks), mean_of=mean_of, constant=CONSTANT)
 
 
 def stretches(batch: TrainingBatch, counts: list[int], lengths: list[int]) -> list[tuple[int, int, int]]:
@@ -123,7 +127,7 @@ def cut_somehow(step: RolloutStep, rng: np.random.Generator) -> list[TrainingBat
 
 @given(
     seed=st.integers(0, 1000),
-    mean_of=st.sampled_from(["token", "sequence", "rollout"]),
+    mean_of=st.sampled_from(get_args(MeanOf)),
     weights=st.booleans(),
     packed=st.booleans(),
     labels=st.sampled_from(["next", "same"]),
@@ -159,7 +163,10 @@ def test_scaled_losses_add_up_to_the_same_whatever_the_batches_are(
 
 
 def mean_as_it_is_told(rows: list[tuple[str, float, Array]], mean_of: MeanOf) -> float:
-    """The weighted mean of all tokens, of the means of rows, or of the means of rollouts."""
+    """The weighted mean of all tokens, of the means or sums of rows, or of the means of rollouts; or only a sum."""
+    if mean_of in ("constant", "sequence_sum"):
+        total = sum(weight * row.sum() for _, weight, row in rows) / CONSTANT
+        return float(total if mean_of == "constant" else total / sum(weight for _, weight, row in rows if len(row)))
     if mean_of == "token":
         parts = [(weight, each) for _, weight, row in rows for each in row]
         return float(sum(weight * each for weight, each in parts) / sum(weight for weight, _ in parts))

@@ -77,6 +77,13 @@ def test_advantages_are_those_of_whole_groups_however_steps_are_cut() -> None:
     assert found[0] == found[1]
 
 
+def test_a_profile_tells_how_long_kept_and_dropped_rollouts_are() -> None:
+    with opened(filled(), live={"group_size": 3, "groups_per_batch": 1}) as loader:
+        list(loader)
+        losses, found = loader.losses, loader.get_profiling_results()["mean_lengths"]
+    assert found == {fate: losses[f"{fate}_tokens"] / losses[fate] for fate in ("arrived", "cut", "late")}
+
+
 def test_a_feed_has_no_length_goes_nowhere_and_ends_when_its_producers_close_it() -> None:
     with opened(filled(2)) as loader:
         with pytest.raises(UnknownLength, match="no length"):

@@ -19,7 +19,7 @@ from millstream.admission.cut import Cut
 from millstream.admission.examine import examine
 from millstream.admission.filling import BatchSize, takeable
 from millstream.admission.groups import Gathering, Group, held_tokens
-from millstream.admission.identity import Drop, Key, is_baseline, keys
+from millstream.admission.identity import Drop, Key, is_baseline, keys, said
 from millstream.admission.memory import AdmissionState, Memory
 from millstream.admission.pacing import groups_wanted
 from millstream.admission.rules import AdmissionRules
@@ -89,7 +89,7 @@ class Admission:
         gathering, baseline = memory.gathering[group], is_baseline(block, row)
         if not gathering.has_room_for(rollout, baseline=baseline):
             return None
-        gathering.arrive(rollout, baseline=baseline)
+        gathering.arrive(rollout, said(block, row, "parts") or 1, baseline=baseline)
         return gathering
 
     def _refuse(self, block: RolloutBlock, row: int, reason: str, key: Key, content: int) -> None:
@@ -115,14 +115,12 @@ class Admission:
                 )
             close(memory, self.rules, self._least_needed(), crowded=True)
 
-    def cut(
-        self, step: int, policy_version: int, now: float, *, size: int | None = None, ended: bool = False
-    ) -> Cut | None:
+    def cut(self, step: int, policy_version: int, now: float, *, ended: bool = False) -> Cut | None:
         """Cut the batch of a step that trains a policy version; None: not enough is here yet.
 
         With `ended`, nothing more comes: the last batches are cut of what is left, and then there is None for ever.
         """
-        memory, batch = self._memory, BatchSize.of(self.rules, size)
+        memory, batch = self._memory, self._size
         memory.now, memory.step = now, step
         self._advance(policy_version)
         for gathering in list(memory.gathering.values()):
@@ -132,7 +130,7 @@ class Admission:
         again = [] if memory.replay is None else memory.replay.draw(step, batch)
         line = takeable(memory.ready, self.rules, step, memory.line, now, ended=ended)
         fresh, full = batch.fill(line, batch.room - batch.weigh(again))
-        is_enough = full or ended or self._gives_up(batch)
+        is_enough = full or ended or self._gives_up()
         return self._take(step, fresh, again) if is_enough and fresh else None
 
     def _advance(self, policy_version: int) -> None:
@@ -159,9 +157,9 @@ class Admission:
         memory.ready = old + [group for groups in left for group in groups]
         self._vetted = (memory.policy_version, memory.completed - 1)
 
-    def _gives_up(self, batch: BatchSize) -> bool:
+    def _gives_up(self) -> bool:
         """Whether dynamic sampling has tried enough groups for a batch."""
-        memory, most = self._memory, self.rules.max_gen_batches
+        memory, batch, most = self._memory, self._size, self.rules.max_gen_batches
         if most is None or not self.rules.dynamic_sampling or memory.tried < most * batch.room:
             return False
         if batch.fill(memory.ready, batch.room)[1]:  # there are enough, whose turn has not come
@@ -228,14 +226,9 @@ class Admission:
         replay = {} if self._memory.replay is None else self._memory.replay.counters
         return {**self._memory.tally.counters(), **{f"replay_{name}": count for name, count in sorted(replay.items())}}
 
-    @property
-    def mean_lengths(self) -> dict[str, float]:
-        """Tokens per rollout by fate: what was cut against what was dropped shows a bias to short answers."""
-        return self._memory.tally.mean_lengths()
-
-    def wanted(self, in_flight: int = 0) -> int | None:
-        """How many more groups may be begun, when some are in the making; None: any number."""
-        return groups_wanted(self.rules, len(self._memory.gathering) + len(self._memory.ready), in_flight)
+    def wanted(self) -> int | None:
+        """How many more groups may be begun; None: any number."""
+        return groups_wanted(self.rules, len(self._memory.gathering) + len(self._memory.ready))
 
     @property
     def begun(self) -> int:

@@ -27,6 +27,8 @@ class Gathering:
     prompt: Id | None = None
     arrived: dict[Id, None] = field(default_factory=dict)
     """Rollouts that came, those that were dropped at once too: nobody has to wait for them."""
+    awaited: dict[Id, int] = field(default_factory=dict)
+    """Rollouts of which something came, and how many of their parts did not."""
     baselines: int = 0
     parts: list[RolloutBlock] = field(default_factory=list)
 
@@ -34,16 +36,20 @@ class Gathering:
         """Whether a rollout may still come in; another part of one that is there always may."""
         return baseline or rollout in self.arrived or self.size is None or len(self.arrived) < self.size
 
-    def arrive(self, rollout: Id, *, baseline: bool) -> None:
-        """A rollout has come, to stay or not."""
+    def arrive(self, rollout: Id, parts: int = 1, *, baseline: bool) -> None:
+        """A rollout of so many parts, or a further part of one, has come, to stay or not."""
         if baseline:
-            self.baselines += 1
-        else:
+            self.baselines += rollout not in self.awaited
+        left = self.awaited.pop(rollout, 1 if rollout in self.arrived else parts) - 1
+        if left > 0:
+            self.awaited[rollout] = left
+        if not baseline:
             self.arrived[rollout] = None
 
     def is_complete(self, rules: AdmissionRules) -> bool:
-        """Whether nobody is missing."""
-        return self.size is not None and len(self.arrived) >= self.size and self.baselines >= rules.baselines
+        """Whether nobody is missing, and no part of anybody."""
+        is_full = self.size is not None and len(self.arrived) >= self.size
+        return is_full and not self.awaited and self.baselines >= rules.baselines
 
     def is_overdue(self, rules: AdmissionRules, now: float) -> bool:
         """Whether the rest was waited for long enough."""
@@ -56,7 +62,12 @@ class Gathering:
 
     def missing(self) -> str:
         """Who is waited for, in words."""
-        return "its end" if self.size is None else f"{max(0, self.size - len(self.arrived))} of {self.size}"
+        if self.size is None:
+            return "its end"
+        missing = max(0, self.size - len(self.arrived))
+        if self.awaited and not missing:
+            return f"parts of {', '.join(map(repr, self.awaited))}"
+        return f"{missing} of {self.size}"
 
     def gathered(self) -> RolloutBlock | None:
         """All rollouts that stayed, by `sample_idx` where they have one."""

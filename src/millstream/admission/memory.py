@@ -140,13 +140,19 @@ def _gathering_to_json(group: Gathering) -> dict[str, Any]:
         "size": group.size,
         "prompt": group.prompt,
         "arrived": list(group.arrived),
+        "awaited": list(group.awaited.items()),
         "baselines": group.baselines,
         "holds": bool(group.parts),
     }
 
 
 def _gathering_from_json(saved: dict[str, Any], blocks: Iterator[RolloutBlock], later: float) -> Gathering:
-    fields = {**saved, "began": saved["began"] + later, "arrived": dict.fromkeys(saved["arrived"])}
+    fields = {
+        **saved,
+        "began": saved["began"] + later,
+        "arrived": dict.fromkeys(saved["arrived"]),
+        "awaited": dict(saved.get("awaited", ())),
+    }
     parts = [next(blocks)] if fields.pop("holds") else []
     return Gathering(**fields, parts=parts)
 

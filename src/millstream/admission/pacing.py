@@ -19,12 +19,12 @@ def groups_ahead(rules: AdmissionRules) -> int | None:
     return None if groups is None else (1 + rules.max_staleness) * groups
 
 
-def groups_wanted(rules: AdmissionRules, held: int, in_flight: int = 0) -> int | None:
-    """How many more may be begun, when some are held here and others are being made; None: any number.
+def groups_wanted(rules: AdmissionRules, held: int) -> int | None:
+    """How many more may be begun, when some are held here; None: any number.
 
     >>> rules = AdmissionRules(groups_per_batch=4, max_staleness=1)
-    >>> groups_wanted(rules, held=3), groups_wanted(rules, held=3, in_flight=9)
+    >>> groups_wanted(rules, held=3), groups_wanted(rules, held=9)
     (5, 0)
     """
     ahead = groups_ahead(rules)
-    return None if ahead is None else max(0, ahead - held - in_flight)
+    return None if ahead is None else max(0, ahead - held)

@@ -7,7 +7,7 @@ draws the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -45,24 +45,12 @@ class ReplayBuffer:
         self._give_up([kept for kept in self.kept if kept.oldest_version < oldest_version], "stale")
 
     def draw(self, step: int, size: BatchSize) -> list[Group]:
-        """The groups that come again in a step; nothing is changed by looking."""
+        """The groups that come again in a step, each once; nothing is changed by looking."""
         room = int(size.room * self.rules.share)
         if not self.kept or not room:
             return []
-        return size.fit((self.kept[place].group for place in self._places(step, room)), room)
-
-    def _places(self, step: int, draws: int) -> Iterator[int]:
-        count = len(self.kept)
-        if not self.rules.replacement:
-            yield from SampleOrder(count, seed=self.seed, name="replay").at(range(count), epoch=step).tolist()
-            return
-        uses = Counter({place: kept.uses for place, kept in enumerate(self.kept)})
-        for draw in range(draws):
-            order = SampleOrder(count, seed=self.seed, name=f"replay {draw}")
-            place = int(order.at([0], epoch=step)[0])
-            uses[place] += 1
-            if uses[place] <= self.rules.max_uses:
-                yield place
+        order = SampleOrder(len(self.kept), seed=self.seed, name="replay").at(range(len(self.kept)), epoch=step)
+        return size.fit((self.kept[place].group for place in order.tolist()), room)
 
     def use(self, groups: Iterable[Group]) -> None:
         """Groups were drawn and are trained on once more."""

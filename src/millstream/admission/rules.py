@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from millstream.errors import LoaderError
+from millstream.rollouts.columns import EQUAL
 
 Order = Literal["arrival", "target_step", "group_index"]
 """In which order complete groups are taken. "arrival": as they were completed, which prefers short answers.
@@ -25,8 +26,6 @@ class ReplayRules:
     """The part of a batch that may be groups that come again, as far as there are any."""
     max_uses: int = 2
     """How often a group is trained on, the first time included."""
-    replacement: bool = False
-    """Whether a group may come twice in one batch."""
 
     def __post_init__(self) -> None:
         for name in ("capacity_groups", "capacity_tokens", "max_uses"):
@@ -71,7 +70,7 @@ class AdmissionRules:
     """Whether groups whose rewards are all equal are left out, and others waited for in their place."""
     spread_of: str = "reward"
     """The column that must have a spread: the task's own reward (`rewards.NAME`), where `reward` is shaped."""
-    tol: float = 1e-6
+    tol: float = EQUAL
     """Rewards this near to each other are equal."""
     max_gen_batches: int | None = None
     """Dynamic sampling gives up when groups for so many batches were tried for one."""

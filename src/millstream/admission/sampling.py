@@ -9,9 +9,10 @@ import numpy as np
 
 from millstream.admission.identity import are_baselines
 from millstream.rollouts import RolloutBlock
+from millstream.rollouts.columns import EQUAL
 
 
-def why_flat(block: RolloutBlock, column: str = "reward", tol: float = 1e-6) -> str | None:
+def why_flat(block: RolloutBlock, column: str = "reward", tol: float = EQUAL) -> str | None:
     """Why a group has no spread, or None if it has.
 
     >>> def group(*rewards):

@@ -13,13 +13,12 @@ MASKED = "stale_masked"
 
 
 class Tally:
-    """Counts by fate. Lengths of what was dropped and of what was kept show whether short answers are preferred.
+    """Counts by fate.
 
     >>> tally = Tally()
-    >>> tally.add("cut", 2, 30), tally.add("stale", 1, 40)
-    (None, None)
-    >>> tally.mean_lengths()
-    {'cut': 15.0, 'stale': 40.0}
+    >>> tally.add("cut", 2, 30)
+    >>> tally.counters()
+    {'cut': 2, 'cut_tokens': 30}
     """
 
     def __init__(self) -> None:
@@ -30,10 +29,6 @@ class Tally:
         """Count some rollouts."""
         self.rollouts[fate] += rollouts
         self.tokens[fate] += tokens
-
-    def mean_lengths(self) -> dict[str, float]:
-        """Tokens per rollout, by fate."""
-        return {fate: self.tokens[fate] / count for fate, count in sorted(self.rollouts.items()) if count}
 
     def counters(self) -> dict[str, int]:
         """All counts with flat names: rollouts as `stale`, tokens as `stale_tokens`."""
@@ -51,3 +46,13 @@ class Tally:
         tally.rollouts.update(saved["rollouts"])
         tally.tokens.update(saved["tokens"])
         return tally
+
+
+def mean_lengths(counters: Mapping[str, int]) -> dict[str, float]:
+    """Tokens per rollout by fate: what was cut against what was dropped shows a bias to short answers.
+
+    >>> mean_lengths({"cut": 2, "cut_tokens": 30, "stale": 1, "stale_tokens": 40, "feed_received": 3})
+    {'cut': 15.0, 'stale': 40.0}
+    """
+    tokens = {fate: counters.get(f"{fate}_tokens") for fate, count in sorted(counters.items()) if count}
+    return {fate: held / counters[fate] for fate, held in tokens.items() if held is not None}

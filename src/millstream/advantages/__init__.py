@@ -1,6 +1,5 @@
 """Rewards -> advantages, returns and weights: pure functions over ragged arrays, in float64."""
 
-from millstream.advantages.aggregate import Aggregation, Denominators, loss_scales
 from millstream.advantages.compute import Advantages, compute_advantages
 from millstream.advantages.correction import correction_weights
 from millstream.advantages.estimators import (
@@ -17,8 +16,6 @@ from millstream.advantages.shaping import Overlong
 __all__ = [
     "AdvantageSettings",
     "Advantages",
-    "Aggregation",
-    "Denominators",
     "Estimate",
     "Overlong",
     "Scored",
@@ -28,6 +25,5 @@ __all__ = [
     "find_estimator",
     "kl_divergence",
     "known_estimators",
-    "loss_scales",
     "register_estimator",
 ]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from millstream.advantages.estimators import Estimate, Scored, baseline_rows, find_estimator
 from millstream.advantages.groups import GroupedRewards, group_codes
+from millstream.advantages.parts import Parts
 from millstream.advantages.ragged import Doubles, Mask, Numbers, as_mask, masked_counts, only_rows, spread_rows
 from millstream.advantages.rewards import Rewards, rewards_of
 from millstream.advantages.settings import AdvantageSettings
@@ -37,7 +38,7 @@ class Advantages:
     returns: Floats | None
     """What a critic learns, or what was whitened: one number per token, if the estimator has them."""
     rewards: Doubles
-    """The reward that each advantage comes from; NaN: not scored."""
+    """The reward that each advantage comes from: parts of a rollout have one; NaN: not scored."""
     groups: Numbers
     """The group of each rollout, numbered in the order in which they appear."""
     zero_variance: Mask
@@ -59,7 +60,9 @@ def compute_advantages(block: RolloutBlock, settings: AdvantageSettings | None =
     """Compute the advantages of whole groups.
 
     A rollout of kind "baseline" is compared with, and gets nothing itself. One whose reward is NaN was not scored: it
-    is in no mean, and its advantage is 0. Rewards at tokens that the policy did not sample are ignored, and counted.
+    is in no mean, and its advantage is 0. Rows of a group that share a rollout id are parts of one rollout, which
+    counts once, and whose advantage they all get; estimators that go through tokens take each for itself. Rewards at
+    tokens that the policy did not sample are ignored, and counted.
 
     >>> block = RolloutBlock(
     ...     np.array([2, 3]),
@@ -76,39 +79,48 @@ def compute_advantages(block: RolloutBlock, settings: AdvantageSettings | None =
     lengths = masked_counts(policy, block.ends)
     detail = rewards_of(block, policy, lengths, chosen)
     groups, samples = group_codes(block.rows["group_id"]), ~baseline_rows(block)
-    task = GroupedRewards.of(np.where(samples, detail.task, np.nan), groups, chosen.zero_variance_tol)
+    parts = Parts.of(groups, block.rows["rollout_id"]) if estimator.groups else Parts.whole(len(block))
+    task_rewards, rewards = detail.of_rollouts(parts)
+    counted = samples & parts.heads
+    task = GroupedRewards.of(np.where(counted, task_rewards, np.nan), groups, chosen.zero_variance_tol)
     if estimator.groups and not chosen.allow_singleton:
-        _refuse_singletons(block, task, samples, chosen.estimator)
+        _refuse_singletons(block, task, counted, chosen.estimator)
     # Where the task sees no difference, what length and KL took off must not make one.
-    compared = np.where(samples, np.where(task.flat[groups], detail.task, detail.total), np.nan)
+    compared = np.where(counted, np.where(task.flat[groups], task_rewards, rewards), np.nan)
     trained = only_rows(policy, block.ends, samples)
     if chosen.filter_truncated:
         trained = without_truncated(trained, block.ends, block.rows["finish"])
-    estimate = estimator.function(Scored(block, trained, lengths, groups, compared, detail), chosen)
+    estimate = estimator.function(Scored(block, trained, lengths, groups, compared, detail, parts), chosen)
     return Advantages(
         block.ends,
         trained,
-        _per_rollout(estimate, compared, chosen.estimator),
+        _per_rollout(estimate, compared, parts, chosen.estimator),
         None if estimate.per_token is None else np.asarray(estimate.per_token, np.float32),
         None if estimate.returns is None else np.asarray(estimate.returns, np.float32),
-        detail.total,
+        rewards,
         groups,
         task.flat,
         None if trained is policy else trained,
-        {**_facts(task, samples), **_losses(block, policy, trained, detail, lengths, chosen), **estimate.facts},
+        {
+            **_facts(task, counted, ~samples & parts.heads),
+            **_losses(block, policy, trained, detail, lengths, chosen),
+            **estimate.facts,
+        },
     )
 
 
-def _per_rollout(estimate: Estimate, compared: Doubles, estimator: str) -> Doubles | None:
-    """What an estimator gave, and 0 where there was nothing to compare, whatever it made of that."""
+def _per_rollout(estimate: Estimate, compared: Doubles, parts: Parts, estimator: str) -> Doubles | None:
+    """What an estimator gave, for all parts, and 0 where there was nothing to compare, whatever it made of that."""
     if estimate.per_rollout is None and estimate.per_token is None:
         raise LoaderError(f"the estimator {estimator!r} gave nothing", hint="fill per_rollout or per_token of Estimate")
-    return None if estimate.per_rollout is None else np.where(np.isnan(compared), 0.0, estimate.per_rollout)
+    if estimate.per_rollout is None:
+        return None
+    return np.where(np.isnan(compared), 0.0, estimate.per_rollout)[parts.first]
 
 
-def _refuse_singletons(block: RolloutBlock, task: GroupedRewards, samples: Mask, estimator: str) -> None:
-    sizes = np.bincount(task.groups[samples], minlength=task.group_count)
-    alone = np.flatnonzero(samples & task.scored & (sizes[task.groups] == 1))
+def _refuse_singletons(block: RolloutBlock, task: GroupedRewards, counted: Mask, estimator: str) -> None:
+    sizes = np.bincount(task.groups[counted], minlength=task.group_count)
+    alone = np.flatnonzero(counted & task.scored & (sizes[task.groups] == 1))
     if len(alone):
         raise RecordError(
             "group of one",
@@ -119,16 +131,16 @@ def _refuse_singletons(block: RolloutBlock, task: GroupedRewards, samples: Mask,
         )
 
 
-def _facts(task: GroupedRewards, samples: Mask) -> Facts:
+def _facts(task: GroupedRewards, counted: Mask, baselines: Mask) -> Facts:
     """What rewards look like; a group counts if any of it was scored."""
     known = task.counts > 0
     flat = int(np.sum(task.flat & known))
     rewards = task.rewards[task.scored]
     return {
-        "rollouts": int(np.sum(samples)),
-        "baselines": int(np.sum(~samples)),
+        "rollouts": int(np.sum(counted)),
+        "baselines": int(np.sum(baselines)),
         "groups": task.group_count,
-        "unscored": int(np.sum(samples & ~task.scored)),
+        "unscored": int(np.sum(counted & ~task.scored)),
         "mean_reward": float(rewards.mean()) if len(rewards) else float("nan"),
         "std_reward": float(rewards.std(ddof=1)) if len(rewards) > 1 else 0.0,
         "zero_variance_groups": flat,

@@ -10,6 +10,7 @@ import numpy as np
 
 from millstream.advantages import baselines, returns
 from millstream.advantages.groups import GroupedRewards
+from millstream.advantages.parts import Parts
 from millstream.advantages.ragged import Array, Doubles, Mask, Numbers, masked_counts, only_rows
 from millstream.advantages.rewards import Rewards
 from millstream.advantages.settings import AdvantageSettings
@@ -26,12 +27,14 @@ class Scored:
     mask: Mask
     """Tokens that are trained."""
     lengths: Numbers
-    """Tokens of the policy of each rollout, trained or not."""
+    """Tokens of the policy of each row, trained or not."""
     groups: Numbers
     rewards: Doubles
-    """One reward per rollout, for comparison in its group; NaN: not scored, or a baseline."""
+    """One reward per rollout, for comparison in its group; NaN: not scored, a baseline, or a further part."""
     detail: Rewards
-    """The same in parts, for estimators that go through tokens; baselines are in it."""
+    """The same in detail, for estimators that go through tokens; baselines are in it."""
+    parts: Parts
+    """Which rows are one rollout. The first has its reward, and the others get the advantage of the first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +127,8 @@ def _leave_one_out(scored: Scored, settings: AdvantageSettings) -> Estimate:
 
 
 def _opo(scored: Scored, settings: AdvantageSettings) -> Estimate:
-    return Estimate(baselines.opo(scored.rewards, scored.groups, scored.lengths, tol=settings.zero_variance_tol))
+    lengths = scored.parts.sum(scored.lengths)
+    return Estimate(baselines.opo(scored.rewards, scored.groups, lengths, tol=settings.zero_variance_tol))
 
 
 def _passk(scored: Scored, settings: AdvantageSettings) -> Estimate:
@@ -134,7 +138,7 @@ def _passk(scored: Scored, settings: AdvantageSettings) -> Estimate:
 
 
 def _reinforce_baseline(scored: Scored, settings: AdvantageSettings) -> Estimate:
-    trained = masked_counts(scored.mask, scored.block.ends)
+    trained = scored.parts.sum(masked_counts(scored.mask, scored.block.ends))
     tol = settings.zero_variance_tol
     return Estimate(
         baselines.reinforce_baseline(scored.rewards, scored.groups, trained, whitening=settings.whitening, tol=tol)

@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 
 from millstream.advantages.ragged import Array, Doubles, Mask, Numbers
-
-EQUAL = 1e-8
-"""Rewards that differ by no more than this are equal: more than adding up float32 leaves, less than any meaning."""
+from millstream.rollouts.columns import EQUAL
 
 
 def group_codes(ids: Iterable[Any]) -> Numbers:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from millstream.advantages.kl import kl_divergence
+from millstream.advantages.parts import Parts
 from millstream.advantages.ragged import Array, Doubles, Mask, masked_sums
 from millstream.advantages.settings import AdvantageSettings, RewardOf
 from millstream.errors import LoaderError, RecordError
@@ -28,6 +29,18 @@ class Rewards:
     """The task's reward with what length takes off."""
     total: Doubles
     """The same with what the KL penalty takes off: the reward that advantages come from."""
+
+    def of_rollouts(self, parts: Parts) -> tuple[Doubles, Doubles]:
+        """The task's reward and the total of each row's whole rollout.
+
+        Parts usually all have the reward of their rollout, and where they differ it is their mean; what stands on
+        tokens adds up.
+        """
+        if parts.are_whole:
+            return self.task, self.total
+        on_tokens, with_kl = self.shaped - self.at_end, self.total - self.at_end
+        task = parts.mean(self.task - on_tokens) + parts.sum(on_tokens)
+        return task, parts.mean(self.at_end) + parts.sum(with_kl)
 
 
 def rewards_of(block: RolloutBlock, mask: Mask, lengths: Array, settings: AdvantageSettings) -> Rewards:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from millstream.advantages.baselines import Scale
-from millstream.advantages.groups import EQUAL
 from millstream.advantages.kl import KlKind
 from millstream.advantages.shaping import Overlong
 from millstream.advantages.whiten import Whitening
 from millstream.errors import LoaderError
+from millstream.rollouts.columns import EQUAL
 
 RewardOf = Literal["auto", "scalar", "tokens", "both"]
 """Where a rollout's reward comes from: `reward` (or named ones), the sum of `token_rewards`, or both added up. "auto":

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.int64]
-MeanOf = Literal["token", "sequence", "rollout"]
-"""Of what a loss is the mean: of all tokens; of rows, each a mean of its own tokens; or of rollouts, each a mean of the
-tokens of all its rows."""
+MeanOf = Literal["token", "sequence", "sequence_sum", "rollout", "constant"]
+"""Of what a loss is the mean: of all tokens; of rows, each a mean or the sum of its own tokens; of rollouts, each a
+mean of the tokens of all its rows; or of nothing: the sum of all tokens, divided by a constant. The mean of sums may be
+divided by a constant too, as Dr.GRPO does with the greatest length."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,8 @@ class StepLoss:
     targets: Numbers
     given: npt.NDArray[np.float64]
     mean_of: MeanOf = "token"
+    constant: float = 1.0
+    """What sums of tokens are divided by besides: only for "sequence_sum" and "constant"."""
 
     @cached_property
     def rollout_targets(self) -> Numbers:
@@ -43,9 +46,11 @@ class StepLoss:
     @cached_property
     def weights(self) -> npt.NDArray[np.float64]:
         """What each learned token of a row weighs in the loss."""
-        if self.mean_of == "token":
-            return self.given
-        return self.given / np.maximum(1, self.targets if self.mean_of == "sequence" else self.rollout_targets)
+        if self.mean_of == "sequence":
+            return self.given / np.maximum(1, self.targets)
+        if self.mean_of == "rollout":
+            return self.given / np.maximum(1, self.rollout_targets)
+        return self.given
 
     @cached_property
     def all_weigh_1(self) -> bool:
@@ -60,5 +65,14 @@ class StepLoss:
             "num_loss_tokens": int(self.targets.sum()),
             "num_sequences": len(learned),
             "num_rollouts": len({self.rollouts[row] for row in learned}),
-            "loss_denominator": float((self.weights * self.targets).sum()),
+            "loss_denominator": self.denominator,
         }
+
+    @property
+    def denominator(self) -> float:
+        """What sums of losses are divided by; 1 where nothing is learned, since 0 / 0 is no loss."""
+        if self.mean_of == "constant":
+            return self.constant
+        if self.mean_of == "sequence_sum":
+            return float(self.given[self.targets > 0].sum() * self.constant) or 1.0
+        return float((self.weights * self.targets).sum()) or 1.0

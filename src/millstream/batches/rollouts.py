@@ -144,6 +144,7 @@ class RolloutRows:
         places: Sequence[tuple[int, int]] | Numbers,
         *,
         mean_of: MeanOf = "token",
+        constant: float = 1.0,
         facts: Mapping[str, Any] | None = None,
     ) -> RolloutStep:
         """Name the rollouts of a step, on all ranks.
@@ -151,6 +152,7 @@ class RolloutRows:
         Args:
             places: Block and row of each.
             mean_of: What the loss is a mean of.
+            constant: What sums of tokens are divided by besides, where it is a mean of sums or of nothing.
             facts: What the metadata of its batches says besides, as the number of the step.
         """
         each = np.asarray(places, np.int64).reshape(-1, 2)
@@ -159,7 +161,7 @@ class RolloutRows:
         if not known.all():
             block, row = each[int(known.argmin())]
             raise BatchError(f"there is no rollout {row} in block {block}", hint=f"there are {len(self.blocks)} blocks")
-        return RolloutStep(self, each, mean_of, dict(facts or {}))
+        return RolloutStep(self, each, mean_of, constant, dict(facts or {}))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +171,7 @@ class RolloutStep:
     rows: RolloutRows
     places: Numbers
     mean_of: MeanOf = "token"
+    constant: float = 1.0
     facts: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -193,7 +196,8 @@ class RolloutStep:
     def loss(self) -> StepLoss:
         """What its rollouts weigh in the loss."""
         given = self.column("weight") if "weight" in self.rows.samples else np.ones(len(self.places))
-        return StepLoss(self.column("rollout_id").tolist(), self.rows.targets[self._numbers], given, self.mean_of)
+        ids, targets = self.column("rollout_id").tolist(), self.rows.targets[self._numbers]
+        return StepLoss(ids, targets, given, self.mean_of, self.constant)
 
     def batch(self, rows: Integers, *, row_ends: Integers | None = None, length: int | None = None) -> TrainingBatch:
         """Make a batch of some rollouts of the step. Of none, it is a row of padding without loss, marked as filler.

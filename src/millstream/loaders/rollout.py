@@ -59,7 +59,7 @@ class RolloutDataLoader(RolloutLoader):
         on_bad: What becomes of records that cannot be used: "error", "skip" (counted in `losses`).
         live: Of feeds: which rollouts are trained on, and when, by name (`{"group_size": 8}`) or as `LiveSettings`.
         keywords: How steps are cut, by the names of `StepSettings` (packing, pad_to_multiple_of, balance, keep_groups,
-            micro_tokens, micro_multiple, loss, cost), and the keywords of every loader.
+            micro_tokens, micro_multiple, loss, loss_constant, cost), and the keywords of every loader.
     """
 
     kind = "rollout"
@@ -123,8 +123,8 @@ class RolloutDataLoader(RolloutLoader):
     @property
     def loss(self) -> LossMean:
         """What the loss of a mixture is a mean of."""
-        if self.steps.loss == "rollout":
-            raise LoaderError("a mixture knows no loss='rollout'", hint="use 'token' or 'sequence'")
+        if self.steps.loss not in ("token", "sequence"):
+            raise LoaderError(f"a mixture knows no loss={self.steps.loss!r}", hint="use 'token' or 'sequence'")
         return LossMean(self.steps.loss)
 
     def _coming(self, batch_size: int | None) -> DealtStep:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from millstream.admission import AdmissionRules, Cut
+from millstream.admission.tally import mean_lengths
 from millstream.batches.rollouts import RolloutRows
 from millstream.errors import LoaderError, UnknownLength
 from millstream.feeds import Feed
@@ -203,6 +204,10 @@ class RolloutFeedDataLoader(RolloutLoader):
     def losses(self) -> dict[str, int]:
         """What became of everything that came in, by reason: see docs/rollouts.md."""
         return self._run.counters
+
+    def get_profiling_results(self) -> dict[str, Any]:
+        """Say what every loader says, and in `mean_lengths` the tokens per rollout of what was cut and was dropped."""
+        return {**super().get_profiling_results(), "mean_lengths": mean_lengths(self.losses)}
 
     @property
     def _held_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypedDict, cast, get_args
@@ -27,6 +28,7 @@ class StepKeywords(TypedDict, total=False):
     micro_tokens: int | None
     micro_multiple: int
     loss: MeanOf
+    loss_constant: float | None
     cost: CostModel
 
 
@@ -52,17 +54,29 @@ class StepSettings:
     """The number of micro-batches is a multiple of this, as stages of a pipeline want."""
     loss: MeanOf = "token"
     """What the denominators of batches are for."""
+    loss_constant: float | None = None
+    """What the sum of all tokens ("constant"), or the mean of the sums of sequences ("sequence_sum"), is divided by."""
     cost: CostModel = field(default_factory=CostModel)
     """What a rollout costs the model: what is balanced."""
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, get_args(MeanOf))
+        self._check_constant()
         for name in ("pad_to_multiple_of", "micro_multiple"):
             positive(name, getattr(self, name))
         if self.micro_tokens is not None:
             positive("micro_tokens", self.micro_tokens)
         if self.balance not in (None, *get_args(Balance)):
             raise LoaderError(f"balance={self.balance!r} is unknown", hint="use 'karmarkar_karp', or leave it out")
+
+    def _check_constant(self) -> None:
+        given = self.loss_constant
+        if given is None and self.loss == "constant":
+            raise LoaderError("loss='constant' has nothing to divide by", hint="give loss_constant=")
+        if given is not None and self.loss not in ("constant", "sequence_sum"):
+            raise LoaderError(f"loss={self.loss!r} has no constant", hint="use loss='constant' or 'sequence_sum'")
+        if given is not None and not 0 < given < math.inf:
+            raise LoaderError(f"loss_constant is {given}", hint="Dr.GRPO has the greatest length of an answer")
 
     @property
     def rule(self) -> MicroBatchRule | None:

@@ -117,5 +117,5 @@ def dealt(
 ) -> DealtStep:
     """Deal the rollouts of a step, numbered among those of the first block, out to ranks."""
     places = np.stack([np.zeros_like(numbers), numbers], axis=1)
-    step = rows.step(places, mean_of=settings.loss, facts=facts)
+    step = rows.step(places, mean_of=settings.loss, constant=settings.loss_constant or 1.0, facts=facts)
     return DealtStep(step, shares_of(step.lengths, counts, settings, groups), rank, settings)

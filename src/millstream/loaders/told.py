@@ -26,7 +26,7 @@ Kind: TypeAlias = Literal["text", "chat", "rollouts"]
 _OF_TEXTS = {"chunk_size", "seq_len", "documents", "streaming", "tail"}
 _OF_CHATS = ChatKeywords.__annotations__.keys() | {"isolation", "accumulation"}
 _OF_ROLLOUTS = {"compute_advantages", "estimator", "advantages", "live"}
-_OF_ROLLOUTS |= {"balance", "keep_groups", "micro_tokens", "micro_multiple", "cost"}
+_OF_ROLLOUTS |= {"balance", "keep_groups", "micro_tokens", "micro_multiple", "loss_constant", "cost"}
 _NOT_OF_TEXTS = {"max_length", "packing", "loss", "pad_to_multiple_of"}
 
 

@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from millstream.rollouts.columns import KINDS, Id
+from millstream.rollouts.columns import EQUAL, KINDS, Id
 from millstream.rollouts.files import RolloutChunk
-
-SAME = 1e-9
-"""Rewards that differ by less are the same."""
 
 
 @dataclass(slots=True)
@@ -28,7 +25,7 @@ class Group:
     @property
     def is_constant(self) -> bool:
         """Whether all its rewards are the same, so that it teaches nothing."""
-        return self.scored > 1 and self.most - self.least <= SAME
+        return self.scored > 1 and self.most - self.least <= EQUAL
 
 
 class Groups(dict[Id, Group]):

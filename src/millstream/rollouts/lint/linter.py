@@ -8,8 +8,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from millstream.rollouts.block import RolloutBlock
+from millstream.rollouts.columns import EQUAL
 from millstream.rollouts.files import RolloutChunk
-from millstream.rollouts.groups import SAME, Groups
+from millstream.rollouts.groups import Groups
 from millstream.rollouts.lint.rules import PROBLEMS, Limits, faults_of, sampled_versions
 from millstream.stats.findings import LintReport, Problem, Tally
 from millstream.tokens import Tokenizer
@@ -99,7 +100,7 @@ class _Linter:
             min((group.least for group in scored), default=0),
             max((group.most for group in scored), default=1),
         )
-        if sum(group.scored for group in scored) > 1 and most - least <= SAME:
+        if sum(group.scored for group in scored) > 1 and most - least <= EQUAL:
             self._tally.add("constant reward", PROBLEMS["constant reward"], f"it is {least:g}", rows=self._usable)
 
     def _tell_stale(self) -> None:

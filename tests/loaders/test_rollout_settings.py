@@ -1,0 +1,28 @@
+"""Keywords of loaders of rollouts mean what they say, and nothing that means nothing is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from millstream import RolloutDataLoader
+from millstream.errors import LoaderError
+from millstream.loaders.rollout_settings import StepSettings
+
+RECORD = {"group_id": "g", "token_ids": [7, 8, 9], "loss_mask": [0, 1, 1], "finish": "stop"}
+RECORDS = [{**RECORD, "rollout_id": number, "reward": float(number)} for number in range(2)]
+
+
+@pytest.mark.parametrize(("loss", "wanted"), [("constant", 8.0), ("sequence_sum", 16.0)])
+def test_a_loss_is_divided_by_the_constant_that_it_was_given(loss: Any, wanted: float) -> None:
+    with RolloutDataLoader(RECORDS, batch_size=2, loss=loss, loss_constant=8, framework="numpy") as loader:
+        assert loader.get_batch().metadata["loss_denominator"] == wanted
+
+
+@pytest.mark.parametrize(
+    ("loss", "constant"), [("constant", None), ("constant", 0), ("sequence_sum", float("nan")), ("token", 8)]
+)
+def test_a_constant_is_a_number_above_0_where_one_is_meant(loss: Any, constant: float | None) -> None:
+    with pytest.raises(LoaderError, match="constant"):
+        StepSettings(loss=loss, loss_constant=constant)
