@@ -57,7 +57,7 @@ class LiveSettings:
                 unit = "groups_per_batch" if task.steps.keep_groups else "rollouts_per_batch"
                 named[unit] = task.settings.batch_size * task.settings.world_size
             if isinstance(named.get("replay"), Mapping):
-                named["replay"] = ReplayRules(**named["replay"])
+                named["replay"] = _replay(named["replay"])
             own["rules"] = AdmissionRules(**named)
         elif named:
             raise LoaderError(f"{next(iter(named))!r} is said beside rules=", hint="say it there, or leave out rules=")
@@ -102,6 +102,13 @@ def feed_loader(where: Any, asked: Mapping[str, Any]) -> RolloutFeedDataLoader:
         timeout_s=live.timeout_s,
         replay_journal=live.replay_journal,
     )
+
+
+def _replay(given: Mapping[str, Any]) -> ReplayRules:
+    known = [each.name for each in fields(ReplayRules)]
+    if unknown := sorted(set(given) - set(known)):
+        raise LoaderError(f"a replay buffer has no setting {unknown[0]!r}", hint=f"there are {', '.join(known)}")
+    return ReplayRules(**given)
 
 
 def _rules(rules: AdmissionRules, task: RolloutTask) -> AdmissionRules:
