@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from loaders.test_rollout_feed import filled, ids, opened, spooled
-from millstream import BusyError, StateError, StoreError
+from millstream import BusyError, StateError, StoreError, WaitTimeout
 from millstream.admission import JournalReader
 from millstream.feeds import SpoolFeed
 from millstream.loaders import rollout_feed
@@ -110,6 +110,91 @@ def test_a_state_that_is_refused_changes_nothing(tmp_path: Path, how: dict[str, 
         journaled = [name for entry in JournalReader(tmp_path / "cache" / JOURNAL) for group in entry.groups
                      for (name, _), _ in group.names]  # fmt: skip
         assert sorted(journaled) == sorted(names)
+
+
+def of_two(rank: int, folder: Path, spool: str = "spool") -> Any:
+    how: dict[str, Any] = {"batch_size": 2, "cache_dir": folder / "cache", "live": {"timeout_s": 0.1}}
+    return opened(folder / spool, rank=rank, world_size=2, **how)
+
+
+def shared(first: Any, second: Any) -> list[Any]:
+    return sorted(ids(first.next()) + ids(second.next()))
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_rank_that_asks_first_does_not_follow_the_journal_of_a_run_that_is_over(tmp_path: Path, early: bool) -> None:
+    spooled(tmp_path / "before", seed=1)
+    with of_two(0, tmp_path, "before") as over:
+        over.next()
+    ranks = (1, 0) if early else (0, 1)
+    loaders = {rank: of_two(rank, tmp_path, "before") for rank in ranks}
+    with loaders[0] as first, loaders[1] as second:
+        with pytest.raises(WaitTimeout, match="rank 0 has begun no run where this rank stands"):
+            second.next()
+        for _ in range(3):
+            assert len(set(shared(first, second))) == 4
+
+
+def test_a_rank_that_found_the_cut_of_a_run_that_is_over_drops_it(tmp_path: Path) -> None:
+    spooled(tmp_path / "before", seed=1)
+    with of_two(0, tmp_path, "before") as over:
+        over.next()
+    spooled(tmp_path / "spool")
+    with of_two(1, tmp_path) as second:
+        with pytest.raises(WaitTimeout, match="rollouts of step 0 are not here"):
+            second.next()
+        with of_two(0, tmp_path) as first:
+            assert len(set(shared(first, second))) == 4
+
+
+def test_a_rank_that_loads_first_waits_until_the_first_has_cut_the_journal_back(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    with of_two(0, tmp_path) as first, of_two(1, tmp_path) as second:
+        shared(first, second)
+        state = first.state_dict()
+        steps = [shared(first, second) for _ in range(3)]
+        second.load_state_dict(state)
+        rest = ids(second.next())  # of the batch that the state holds
+        with pytest.raises(WaitTimeout, match="rank 0 has begun no run"):
+            second.next()
+        first.load_state_dict(state)
+        assert sorted(rest + ids(first.next())) == steps[0]
+        assert shared(first, second) == steps[1]
+    with of_two(1, tmp_path) as second:
+        second.load_state_dict(state)
+        with of_two(0, tmp_path) as first:
+            first.load_state_dict(state)
+            assert [shared(first, second) for _ in range(3)] == steps
+
+
+def test_a_rank_is_told_when_the_first_begins_anew_without_it(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    with of_two(0, tmp_path) as first, of_two(1, tmp_path) as second:
+        state = first.state_dict()
+        for _ in range(2):
+            shared(first, second)
+        first.load_state_dict(state)
+        for _ in range(4):
+            first.next()
+        with pytest.raises(StateError, match="rank 0 has begun anew"):
+            second.next()
+
+
+def test_whether_the_trainer_tells_versions_is_part_of_the_state(tmp_path: Path, how: dict[str, Any]) -> None:
+    how["batch_size"] = 8
+    with opened(tmp_path / "spool", **how) as loader:
+        loader.policy_version = 5
+        loader.next()
+        state = loader.state_dict()
+    with opened(tmp_path / "spool", **how) as again:
+        again.load_state_dict(state)
+        again.next()
+        assert again.policy_version == 5
+    with opened(filled(), batch_size=8) as counted:
+        counted.policy_version = 5
+        counted.reset()
+        counted.next()
+        assert counted.policy_version == 1
 
 
 def test_rollouts_that_cannot_be_rated_are_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

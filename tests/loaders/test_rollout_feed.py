@@ -20,6 +20,7 @@ from millstream import (
     WaitTimeout,
 )
 from millstream.feeds import Control, MemoryFeed, SpoolFeed, SpoolSource
+from millstream.loaders.agreement import Agreement
 from rollouts.samples import random_rollouts
 
 LIVE = {"groups_per_batch": 2, "group_size": 4, "timeout_s": 20}
@@ -232,6 +233,23 @@ def test_ranks_follow_the_journal_of_the_first_and_share_its_batches(tmp_path: P
         names = Counter(name for pair in seen for half in pair for name in half)
         assert names == Counter(f"0/{record['rollout_id']}" for record in random_rollouts(groups=6))
         assert state["step"] == 6
+
+
+def test_ranks_compare_their_plans_before_the_first_batch_of_a_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Any] = []
+    monkeypatch.setattr(Agreement, "check", lambda _, plan: compared.append(plan()))
+    with opened(filled(2)) as loader:
+        loader.next()
+    assert [plan["step"] for plan in compared] == [0]
+
+
+def test_nothing_more_is_received_while_something_waits_for_room() -> None:
+    feed = filled(4, close=False)
+    with opened(feed, batch_size=4, live={"groups_per_batch": 1, "capacity_groups": 1}) as loader:
+        for _ in range(3):
+            loader.next()
+            feed.source().put([{**record, "group_id": "more"} for record in random_rollouts(9, groups=1)])
+        assert feed.counters()["received"] == 16
 
 
 def test_groups_stay_together_where_they_are_kept() -> None:

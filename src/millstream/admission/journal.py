@@ -114,6 +114,11 @@ def _ended(body: bytes, before: str) -> tuple[bytes, str]:
     return body[:-1] + END % chain.encode("ascii"), chain
 
 
+def lock_path(journal: Path) -> Path:
+    """What the one who writes a journal holds."""
+    return journal.with_name(journal.name + ".lock")
+
+
 class JournalReader:
     """Reads entries one by one, those that are still to be written too."""
 
@@ -141,6 +146,14 @@ class JournalReader:
         self.position = Position(self.position.offset + len(line), self.position.entries + 1, chain)
         return entry
 
+    def takes_back(self) -> bool:
+        """Whether the last entry is not to be followed any more."""
+        return False
+
+    def waiting_for(self) -> str:
+        """What is waited for, in words."""
+        return f"{self.path}: the next cut is not written yet"
+
     def __iter__(self) -> Iterator[Entry]:
         """All entries that are there."""
         while (entry := self.next()) is not None:
@@ -158,7 +171,7 @@ class Journal:
         self.path, self._fd = Path(path), -1
         with disk.reported(self.path, full=FREE_SPACE):
             disk.make_directory(self.path.parent)
-            self._lock = Lock(self.path.with_name(self.path.name + ".lock"))
+            self._lock = Lock(lock_path(self.path))
             try:
                 if anew:
                     self._put_aside()

@@ -73,7 +73,8 @@ class JournaledAdmission:
         self, step: int, policy_version: int, now: float = 0.0, *, size: int | None = None, ended: bool = False
     ) -> Cut | None:
         """Give the recorded cut of a step; None while it is not written yet, or some of its rollouts are missing."""
-        self._next = self._next or self._reader.next()
+        if self._next is None or self._reader.takes_back():
+            self._next = self._reader.next()
         if self._next is not None and self._next.is_end:
             self._next, self.ended = None, True
         entry = self._next
@@ -111,7 +112,7 @@ class JournaledAdmission:
     def waiting_for(self) -> str:
         """What the next batch waits for, in words."""
         if self._next is None:
-            return f"{self._reader.path}: the next cut is not written yet"
+            return self._reader.waiting_for()
         names = [name for group in self._next.groups for name in group.names]
         missing = [name for name in names if name not in self._held]
         first = f", such as {missing[0][0][0]!r}" if missing else ""

@@ -60,7 +60,7 @@ class FeedRun:
         self.passes, self._keep_groups, self._first_version = passes, keep_groups, policy_version
         self._timeout_s, self._admit, self._make = timeout_s, admit, make
         self._row_facts = {**row_facts, "passes": passes}
-        self._begun = self._was_told = False
+        self._begun = False
         self._told = Control(-1), 0.0
         """The last word to producers, and when the next one may follow."""
         self._committed: dict[str, Any] | None = None
@@ -70,7 +70,8 @@ class FeedRun:
 
     def _stand(self) -> None:
         ranks = self.settings.world_size
-        self.step, self.place, self.policy_version = 0, FeedPlace(), self._first_version
+        self.step, self.place = 0, FeedPlace()
+        self.policy_version, self._was_told = self._first_version, False
         self.phases = [FeedPhase(0, self.place, self.settings.batch_size * ranks, ranks)]
         self.present: RolloutBatch | None = None
         self._cut: Cut | None = None
@@ -185,7 +186,8 @@ class FeedRun:
 
     def _receive(self) -> None:
         """Let in what has come. What is refused stays first in line: the state is that before it."""
-        self._waiting.extend(self.feed.receive(0 if self._waiting else PATIENCE_S))
+        if not self._waiting:
+            self._waiting.extend(self.feed.receive(PATIENCE_S))
         while self._waiting and not self._decide.full:
             arrival = self._waiting[0]
             self._decide.arrive(self._admit(arrival.block), time.monotonic())
@@ -245,6 +247,7 @@ class FeedRun:
             **states.header(self.kind, self.step, self.settings.seed, self._row_facts),
             **self.place.to_json(),
             "policy_version": self.policy_version,
+            "version_was_told": self._was_told,
             "phases": [phase.to_json() for phase in self.phases],
         }
         if not isinstance(self._decide, Admission):
@@ -276,7 +279,8 @@ class FeedRun:
             raise
         self._cursor, self._committed = cursor, dict(state)
         self._waiting.clear()
-        self.step, self.place, self.phases, self.policy_version = step, place, phases, version
+        self.step, self.place, self.phases = step, place, phases
+        self.policy_version, self._was_told = version, state.get("version_was_told") is True
         self._decide, self._begun = loaded.decide, True
         self._told = Control(-1), 0.0
         self._cut, self.present, self._is_written = cut, present, True
