@@ -180,6 +180,25 @@ def test_a_rank_is_told_when_the_first_begins_anew_without_it(tmp_path: Path) ->
             second.next()
 
 
+def test_a_replay_ends_where_its_journal_does_even_if_its_run_did_not(tmp_path: Path, how: dict[str, Any]) -> None:
+    with opened(SpoolFeed(tmp_path / "spool", keep=True), **how) as loader:
+        steps = [ids(loader.next()) for _ in range(2)]
+    with opened(SpoolFeed(tmp_path / "spool"), **how, live={"replay_journal": True}) as again:
+        assert [ids(batch) for batch in again] == steps
+        with pytest.raises(StateError, match="the state of a replay"):
+            again.load_state_dict(again.state_dict())
+
+
+def test_who_goes_back_from_the_end_writes_it_again(tmp_path: Path, how: dict[str, Any]) -> None:
+    with opened(tmp_path / "spool", **how) as loader:
+        state = loader.state_dict()
+        for _ in range(2):
+            loader.load_state_dict(state)
+            assert len(list(loader)) == 6
+            *_, last = JournalReader(tmp_path / "cache" / JOURNAL)
+            assert last.is_end
+
+
 def test_whether_the_trainer_tells_versions_is_part_of_the_state(tmp_path: Path, how: dict[str, Any]) -> None:
     how["batch_size"] = 8
     with opened(tmp_path / "spool", **how) as loader:

@@ -120,10 +120,10 @@ def lock_path(journal: Path) -> Path:
 
 
 class JournalReader:
-    """Reads entries one by one, those that are still to be written too."""
+    """Reads entries one by one, those that are still to be written too, unless the journal is `whole`."""
 
-    def __init__(self, path: str | os.PathLike[str], position: Position = START) -> None:
-        self.path, self.position = Path(path), position
+    def __init__(self, path: str | os.PathLike[str], position: Position = START, *, whole: bool = False) -> None:
+        self.path, self.position, self.whole = Path(path), position, whole
 
     def next(self) -> Entry | None:
         """The next entry, or None as long as there is none."""

@@ -79,6 +79,7 @@ class JournaledAdmission:
             self._next, self.ended = None, True
         entry = self._next
         if entry is None:
+            self.ended = self.ended or self._reader.whole
             return None
         self.ended = False
         if (entry.step, entry.policy_version) != (step, policy_version):

@@ -50,8 +50,8 @@ class Frontier:
                 "what other ranks, or an earlier run, trained on stands in a journal, and nobody said where it is",
                 hint="pass cache_dir=, a folder that all ranks see",
             )
-        self._rules, self._seed, self._follows, self._replays = rules, seed, replay or not leads, replay
-        self.folder = folder
+        self._rules, self._seed, self._follows = rules, seed, replay or not leads
+        self.folder, self.replays = folder, replay
         self._journal: Journal | None = None
         self._is_ended = False
         self._saved: list[dict[str, Any]] = []
@@ -80,8 +80,8 @@ class Frontier:
     def _followed(self, position: Position = START) -> JournalReader:
         """What is read from a position on; of a run that was followed before, nothing more."""
         assert self.journal_path is not None
-        if self._replays:
-            return JournalReader(self.journal_path, position)
+        if self.replays:
+            return JournalReader(self.journal_path, position, whole=True)
         before = self._reader
         over = before.run or before.over if isinstance(before, FollowedJournal) else None
         return FollowedJournal(self.journal_path, position, over=over)
@@ -150,7 +150,7 @@ class Frontier:
         else:
             self._journal.go_back(loaded.position)
         followed.begin(self.journal_path, self._journal.position)
-        self._saved = [loaded.sidecar]
+        self._saved, self._is_ended = [loaded.sidecar], False
 
     def release(self, state: Mapping[str, Any]) -> None:
         """A state is committed: sidecars of older ones are not asked for again."""

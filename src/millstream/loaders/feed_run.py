@@ -251,7 +251,7 @@ class FeedRun:
             "phases": [phase.to_json() for phase in self.phases],
         }
         if not isinstance(self._decide, Admission):
-            return {**state, "follower": self.settings.rank}
+            return {**state, **({"replay": True} if self.frontier.replays else {"follower": self.settings.rank})}
         self._begin()
         present = [] if self._cut is None else [self._written_cut()]
         return {**state, "feed": dict(self._cursor), **self.frontier.save(self._decide.state(), present)}
@@ -288,6 +288,11 @@ class FeedRun:
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
         step = states.check_header(state, self.kind, self.settings.seed, self._row_facts)
+        if "replay" in state:
+            raise StateError(
+                "this is the state of a replay, which holds nothing of its own",
+                hint="load a state of the run that wrote the journal, or replay it from its beginning",
+            )
         if "follower" in state:
             raise StateError(
                 f"this is the state of rank {state['follower']}, which follows rank {LEADER}",
