@@ -19,7 +19,7 @@ from millstream import (
     UnknownLength,
     WaitTimeout,
 )
-from millstream.feeds import Control, MemoryFeed, SpoolFeed, SpoolSource
+from millstream.feeds import Control, Gather, MemoryFeed, SpoolFeed, SpoolSource
 from millstream.loaders.agreement import Agreement
 from rollouts.samples import random_rollouts
 
@@ -36,8 +36,8 @@ def filled(groups: int = 6, *, close: bool = True, **given: Any) -> MemoryFeed:
     return feed
 
 
-def spooled(path: Path, groups: int = 6, seed: int = 0) -> None:
-    with SpoolSource(path, producer=f"engine-{seed}") as source:
+def spooled(path: Path, groups: int = 6, seed: int = 0, **given: Any) -> None:
+    with SpoolSource(path, producer=f"engine-{seed}", **given) as source:
         for record in random_rollouts(seed, groups=groups):
             name = f"{seed}/{record['rollout_id']}"
             source.put({**record, "rollout_id": name, "group_id": f"{seed}/{record['group_id']}", "policy_version": 0})
@@ -250,6 +250,17 @@ def test_nothing_more_is_received_while_something_waits_for_room() -> None:
             loader.next()
             feed.source().put([{**record, "group_id": "more"} for record in random_rollouts(9, groups=1)])
         assert feed.counters()["received"] == 16
+
+
+def test_a_rank_that_follows_lets_in_what_the_first_has_let_in_and_no_more(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", gather=Gather(most_rollouts=1))
+    how: dict[str, Any] = {"batch_size": 2, "cache_dir": tmp_path / "cache", "world_size": 2}
+    how["live"] = {"groups_per_batch": 1, "capacity_groups": 1}
+    with opened(tmp_path / "spool", rank=0, **how) as first, opened(tmp_path / "spool", rank=1, **how) as second:
+        for _ in range(5):
+            assert len(set(ids(first.next()) + ids(second.next()))) == 4
+            assert second._run._decide.held == first._run._decide.held <= 5
+            first.commit(first.state_dict())  # what the second has not let in would be gone
 
 
 def test_groups_stay_together_where_they_are_kept() -> None:

@@ -53,13 +53,15 @@ class Entry:
     drops: tuple[Drop, ...]
     tokens: tuple[int, ...]
     """Of each rollout, those that came again too; 0 for those that are only compared with."""
+    received: Mapping[str, Any] | None = None
+    """The place in the feed behind everything that had been let in."""
 
     @classmethod
-    def of(cls, cut: Cut) -> Entry:
+    def of(cls, cut: Cut, received: Mapping[str, Any] | None = None) -> Entry:
         """What is written down of a cut."""
         groups = zip(cut.group_ids, cut.replayed, cut.names, strict=True)
         recorded = tuple(RecordedGroup(*each) for each in groups)
-        return cls(cut.step, cut.policy_version, recorded, cut.drops, cut.tokens)
+        return cls(cut.step, cut.policy_version, recorded, cut.drops, cut.tokens, received)
 
     @property
     def is_end(self) -> bool:
@@ -71,7 +73,8 @@ class Entry:
         groups = [[group.id, group.replayed, [name_to_json(name) for name in group.names]] for group in self.groups]
         drops = [drop_to_json(drop) for drop in self.drops]
         place = {"step": self.step, "policy_version": self.policy_version}
-        return {**place, "groups": groups, "tokens": list(self.tokens), "drops": drops}
+        feed = {} if self.received is None else {"received": dict(self.received)}
+        return {**place, "groups": groups, "tokens": list(self.tokens), "drops": drops, **feed}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Entry:
@@ -81,7 +84,8 @@ class Entry:
             for group, replayed, names in saved["groups"]
         )
         drops = tuple(map(drop_from_json, saved["drops"]))
-        return cls(saved["step"], saved["policy_version"], groups, drops, tuple(map(int, saved["tokens"])))
+        tokens = tuple(map(int, saved["tokens"]))
+        return cls(saved["step"], saved["policy_version"], groups, drops, tokens, saved.get("received"))
 
 
 @dataclass(frozen=True)
@@ -213,9 +217,9 @@ class Journal:
             raise StateError(f"{self.path}: this is not the journal of the state", hint=OTHER_RUN)
         return position
 
-    def append(self, cut: Cut) -> Position:
+    def append(self, cut: Cut, received: Mapping[str, Any] | None = None) -> Position:
         """Write a cut down, and wait until it is on the disk."""
-        return self._write(Entry.of(cut))
+        return self._write(Entry.of(cut, received))
 
     def append_end(self, step: int, policy_version: int) -> Position:
         """Write down that nothing more is there to be cut for a step: who follows waits no longer."""

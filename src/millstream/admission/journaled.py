@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from millstream.admission.cut import Cut
 from millstream.admission.filling import BatchSize
@@ -36,6 +36,8 @@ class JournaledAdmission:
         self._next: Entry | None = None
         self.ended = False
         """Whether who decides has found nothing more to cut."""
+        self.received: Mapping[str, Any] | None = None
+        """How far in the feed who decides was at the last cut."""
         self._held: dict[Name, Held] = {}
         self._gone: Recent[Name] = Recent(rules.remember)
         self._replay = None if rules.replay is None else ReplayBuffer(rules.replay, seed)
@@ -88,9 +90,9 @@ class JournaledAdmission:
                 f"not with step {step} of version {policy_version}",
                 hint=OTHER_RUN,
             )
-        fresh = [group for group in entry.groups if not group.replayed]
-        if any(name not in self._held for group in fresh for name in group.names):
+        if not self.full:
             return None
+        fresh = [group for group in entry.groups if not group.replayed]
         again = self._drawn(entry, BatchSize.of(self.rules, size))
         groups = [self._group(group) for group in fresh]
         self._let_go(entry)
@@ -102,8 +104,10 @@ class JournaledAdmission:
 
     @property
     def full(self) -> bool:
-        """Never: what is held was chosen by another."""
-        return False
+        """Whether nothing is missing: everything that the next entry names is here, or there is none yet."""
+        return self._next is None or all(
+            name in self._held for group in self._next.groups if not group.replayed for name in group.names
+        )
 
     @property
     def held(self) -> int:
@@ -145,7 +149,7 @@ class JournaledAdmission:
         return Group(recorded.id, self._groups, 0.0, 0, chosen)
 
     def _let_go(self, entry: Entry) -> None:
-        self._next = None
+        self._next, self.received = None, entry.received
         decided = [*(drop.names for drop in entry.drops), *(group.names for group in entry.groups)]
         for name in (name for names in decided for name in names):
             self._held.pop(name, None)

@@ -92,10 +92,10 @@ class Frontier:
             self._journal = Journal(self.journal_path, anew=True)
             followed.begin(self.journal_path, self._journal.position)
 
-    def write(self, cut: Cut) -> None:
-        """Write down what is trained on, before it is."""
+    def write(self, cut: Cut, received: Mapping[str, Any]) -> None:
+        """Write down what is trained on, before it is, and how much of the feed was let in."""
         if self._journal is not None:
-            self._journal.append(cut)
+            self._journal.append(cut, received)
             self._is_ended = False
 
     def end(self, step: int, policy_version: int) -> None:

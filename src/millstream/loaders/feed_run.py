@@ -32,6 +32,8 @@ PATIENCE_S = 0.5
 """How long a feed is waited for at a time: who closes the loader meanwhile waits as long."""
 TELL_AGAIN_S = 0.2
 """Between two words to producers about the same version."""
+FOLLOW_S = 0.01
+"""Between two looks for what the rank that leads has written."""
 LEADER = 0
 """The rank that decides what is trained on; the others follow its journal."""
 
@@ -149,7 +151,7 @@ class FeedRun:
         if self._cut is None:
             self._cut, self._is_written = self._next_cut(), False
         if not self._is_written:
-            self.frontier.write(self._cut)
+            self.frontier.write(self._cut, self._cursor)
             self._is_written = True
         return self._cut
 
@@ -167,6 +169,7 @@ class FeedRun:
             now, ended = time.monotonic(), not self._waiting and self.feed.ended
             cut = self._decide.cut(self.place.batch, self.policy_version, now, ended=ended)
             if cut is not None:
+                self._keep_up()
                 return cut
             if isinstance(self._decide, Admission) and ended:
                 self.frontier.end(self.place.batch, self.policy_version)
@@ -186,14 +189,30 @@ class FeedRun:
 
     def _receive(self) -> None:
         """Let in what has come. What is refused stays first in line: the state is that before it."""
+        if isinstance(self._decide, JournaledAdmission) and self._decide.full:
+            time.sleep(FOLLOW_S)
+            return
         if not self._waiting:
             self._waiting.extend(self.feed.receive(PATIENCE_S))
         while self._waiting and not self._decide.full:
-            arrival = self._waiting[0]
-            self._decide.arrive(self._admit(arrival.block), time.monotonic())
-            self._cursor = self._waiting.popleft().cursor
+            self._let_in()
         if isinstance(self.feed, MemoryFeed) and not self.frontier.saved:
             self.feed.release(self._cursor)  # nobody has a state that could ask for it again
+
+    def _let_in(self) -> None:
+        """Let in what is first in line."""
+        self._decide.arrive(self._admit(self._waiting[0].block), time.monotonic())
+        self._cursor = self._waiting.popleft().cursor
+
+    def _keep_up(self) -> None:
+        """Let in what the rank that leads had let in: the feed may let go of it when a state behind it is committed."""
+        if not isinstance(self._decide, JournaledAdmission) or self.frontier.replays or not self._decide.received:
+            return
+        while self._cursor != self._decide.received:
+            self._waiting.extend(() if self._waiting else self.feed.receive(0))
+            if not self._waiting:
+                return
+            self._let_in()
 
     def _tell(self) -> None:
         """Tell producers what is wanted, if they have not heard it: at once of a new version, else now and then."""
