@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from loaders.test_rollout_feed import filled, ids, opened, spooled
-from millstream import BusyError, StateError, StoreError, WaitTimeout
+from millstream import BusyError, LoaderError, StateError, StoreError, WaitTimeout
 from millstream.admission import JournalReader
 from millstream.feeds import SpoolFeed
-from millstream.loaders import rollout_feed
+from millstream.loaders import feed_run, rollout_feed
 from millstream.loaders.feed_frontier import JOURNAL
 from millstream.store import disk
 
@@ -197,6 +197,19 @@ def test_who_goes_back_from_the_end_writes_it_again(tmp_path: Path, how: dict[st
             assert len(list(loader)) == 6
             *_, last = JournalReader(tmp_path / "cache" / JOURNAL)
             assert last.is_end
+
+
+def test_states_stay_small_when_the_size_of_steps_changes_all_the_time(
+    tmp_path: Path, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_run, "MOST_PHASES", 4)
+    with opened(tmp_path / "spool", **how) as loader:
+        steps = [ids(loader.get_batch(1 + step % 2)) for step in range(8)]
+        assert len(loader.state_dict()["phases"]) == 4
+        with pytest.raises(LoaderError, match="step 3 had is not known any more"):
+            loader.explain(3)
+        explained = [[span.file for origin in loader.explain(step) for span in origin.spans] for step in range(4, 8)]
+        assert explained == steps[4:]
 
 
 def test_whether_the_trainer_tells_versions_is_part_of_the_state(tmp_path: Path, how: dict[str, Any]) -> None:

@@ -34,6 +34,8 @@ TELL_AGAIN_S = 0.2
 """Between two words to producers about the same version."""
 FOLLOW_S = 0.01
 """Between two looks for what the rank that leads has written."""
+MOST_PHASES = 64
+"""How many changes of a step's size a state remembers: steps before them cannot be explained."""
 LEADER = 0
 """The rank that decides what is trained on; the others follow its journal."""
 
@@ -110,7 +112,8 @@ class FeedRun:
         if self.present is None:
             self.present = self._make(self._written_cut())
         ranks = self.settings.world_size
-        self.phases = resized(self.phases, FeedPhase(self.step, self.place, batch_size * ranks, ranks))
+        fresh = FeedPhase(self.step, self.place, batch_size * ranks, ranks)
+        self.phases = resized(self.phases, fresh)[-MOST_PHASES:]
         return self.samples_of(self._total, self.step, self.place, self.phases[-1])
 
     @property
