@@ -40,11 +40,17 @@ class Beginning:
             return None
 
 
-def begin(journal: Path, position: Position) -> None:
-    """Say that a run begins at a position, before its first cut is written."""
+def prepare(journal: Path, position: Position) -> None:
+    """Write down where the next run begins: a disk that is full says so before anything is changed."""
     said: Mapping[str, object] = {"run": uuid4().hex, "position": position.to_json()}
     with disk.reported(journal, full=FREE_SPACE):
-        disk.publish(_beside(journal), compact(said))
+        disk.publish(_prepared(journal), compact(said))
+
+
+def begin(journal: Path) -> None:
+    """Say that the run begins, behind what is cut off the journal and before its first cut is written."""
+    with disk.reported(journal, full=FREE_SPACE):
+        disk.rename(_prepared(journal), _beside(journal))
 
 
 def forget(journal: Path) -> None:
@@ -112,6 +118,10 @@ class FollowedJournal(JournalReader):
                 return False
             self.run = found.run
         return True
+
+
+def _prepared(journal: Path) -> Path:
+    return journal.with_name(journal.name + ".run.next")
 
 
 def _beside(journal: Path) -> Path:

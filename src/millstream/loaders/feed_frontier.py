@@ -89,8 +89,14 @@ class Frontier:
     def start(self) -> None:
         """The run begins, without a state."""
         if not self._follows and self.journal_path is not None:
-            self._journal = Journal(self.journal_path, anew=True)
-            followed.begin(self.journal_path, self._journal.position)
+            journal = Journal(self.journal_path, anew=True)
+            try:
+                followed.prepare(self.journal_path, journal.position)
+                followed.begin(self.journal_path)
+            except BaseException:  # the next try takes the lock again
+                journal.close()
+                raise
+            self._journal = journal
 
     def write(self, cut: Cut, received: Mapping[str, Any]) -> None:
         """Write down what is trained on, before it is, and how much of the feed was let in."""
@@ -145,11 +151,12 @@ class Frontier:
             self._reader = loaded.reader
             return
         assert self.journal_path is not None
+        followed.prepare(self.journal_path, loaded.position)
         if self._journal is None:
             self._journal = Journal(self.journal_path, loaded.position)
         else:
             self._journal.go_back(loaded.position)
-        followed.begin(self.journal_path, self._journal.position)
+        followed.begin(self.journal_path)
         self._saved, self._is_ended = [loaded.sidecar], False
 
     def release(self, state: Mapping[str, Any]) -> None:
