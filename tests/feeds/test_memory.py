@@ -90,3 +90,14 @@ def test_a_cursor_of_a_process_that_is_gone_is_a_new_beginning() -> None:
         source.put(record(0))
     feed.seek({"memory": "of long ago", "rollouts": 17})
     assert numbers_of(receive_all(feed)) == [0]
+
+
+def test_who_saves_states_and_commits_none_is_warned_once(caplog: pytest.LogCaptureFixture) -> None:
+    feed = MemoryFeed(most_bytes=1000)
+    source = feed.source()
+    for number in range(60):
+        source.put(record(number))
+        [arrival] = feed.receive(timeout_s=0)
+        if number < 30:
+            feed.release(arrival.cursor)
+    assert [each.getMessage().count("commit(state)") for each in caplog.records] == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -11,9 +12,11 @@ import redis
 
 from feeds.redis_server import RedisServer
 from feeds.transports import SMALL, numbers_of, receive_all, receive_some, record, records
+from millstream import RolloutDataLoader
 from millstream.errors import LoaderError, StoreError, WaitTimeout
-from millstream.feeds import Gather
+from millstream.feeds import Control, Gather
 from millstream.feeds.redis import RedisFeed, RedisSource
+from rollouts.samples import random_rollouts
 
 ONE = Gather(most_rollouts=1)
 
@@ -48,6 +51,46 @@ def test_an_entry_whose_answer_was_lost_is_sent_again_and_received_once(
     source.close()
     assert numbers_of(receive_all(feed)) == [0, 1, 2]
     assert feed.counters()["repeated"] == 2
+
+
+def test_other_ranks_receive_what_the_first_has_received_and_leave_everything_as_it_is(
+    redis_server: RedisServer, name: str, client: Any
+) -> None:
+    """Nor do they hold more than the first one: it takes no more than it has room for."""
+    first, second = RedisFeed(redis_server.url(name)), RedisFeed(redis_server.url(name), follow=True)
+    source = RedisSource(redis_server.url(name), gather=ONE)
+    for number in range(3):
+        source.put(record(number))
+    source.flush()
+    assert second.receive(0.05) == []
+    numbers, arrivals = numbers_of(first.receive(1)), second.receive(1)
+    assert numbers_of(arrivals) == numbers == [0, 1, 2]
+    first.tell(Control(3))
+    second.tell(Control(9))
+    second.release(arrivals[-1].cursor)
+    second.receive(0)
+    assert (client.get(f"{name}:held"), client.xlen(name), source.control().policy_version) == (b"3", 3, 3)
+    first.release(arrivals[-1].cursor)
+    first.receive(0)
+    assert (client.get(f"{name}:held"), client.xlen(name)) == (b"0", 0)
+    source.close()
+    assert (first.ended, second.ended) == (True, True)
+
+
+def test_the_loaders_of_two_ranks_share_the_batches_of_a_stream(
+    redis_server: RedisServer, name: str, tmp_path: Path
+) -> None:
+    with RedisSource(redis_server.url(name)) as source:
+        source.put([{**rollout, "policy_version": 0} for rollout in random_rollouts(groups=4)])
+    how: dict[str, Any] = {"live": {"groups_per_batch": 2, "group_size": 4, "timeout_s": 20}, "batch_size": 4}
+    how |= {"framework": "numpy", "cache_dir": tmp_path, "world_size": 2}
+    ranks = [RolloutDataLoader(redis_server.url(name), rank=rank, **how) for rank in (0, 1)]
+    with ranks[0] as first, ranks[1] as second:
+        for _ in range(2):
+            rows = [row for rank in (first, second) for row in rank.next().metadata["rollout_id"]]
+            assert len(set(rows)) == 8
+            first.commit(first.state_dict())
+        assert list(first) == list(second) == []
 
 
 def test_a_producer_waits_for_room_and_nothing_is_trimmed(redis_server: RedisServer, name: str, client: Any) -> None:

@@ -296,3 +296,16 @@ def test_a_producer_that_dies_at_any_operation_of_the_disk_has_what_was_flushed(
         assert numbers_of(receive_all(feed)) == [len(found)]
         feed.close()
     assert flushed == 4
+
+
+def test_a_spool_that_ends_before_anything_came_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A trainer that goes on before its new producers are there would end without a word."""
+    filled(tmp_path, range(2), producer="old")
+    feed = SpoolFeed(tmp_path)
+    feed.release(receive_all(feed)[-1].cursor)
+    assert feed.ended
+    feed.close()
+    assert caplog.records == []
+    again = SpoolFeed(tmp_path)
+    assert (again.ended, again.ended) == (True, True)
+    assert ["start them first" in each.getMessage() for each in caplog.records] == [True]

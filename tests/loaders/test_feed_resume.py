@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from loaders.test_rollout_feed import filled, ids, opened, spooled
-from millstream import BusyError, StateError, StoreError
+from millstream import BusyError, LoaderError, StateError, StoreError, WaitTimeout
 from millstream.admission import JournalReader
 from millstream.feeds import SpoolFeed
-from millstream.loaders import rollout_feed
+from millstream.loaders import feed_run, rollout_feed
 from millstream.loaders.feed_frontier import JOURNAL
 from millstream.store import disk
 
@@ -110,6 +110,123 @@ def test_a_state_that_is_refused_changes_nothing(tmp_path: Path, how: dict[str, 
         journaled = [name for entry in JournalReader(tmp_path / "cache" / JOURNAL) for group in entry.groups
                      for (name, _), _ in group.names]  # fmt: skip
         assert sorted(journaled) == sorted(names)
+
+
+def of_two(rank: int, folder: Path, spool: str = "spool") -> Any:
+    how: dict[str, Any] = {"batch_size": 2, "cache_dir": folder / "cache", "live": {"timeout_s": 0.1}}
+    return opened(folder / spool, rank=rank, world_size=2, **how)
+
+
+def shared(first: Any, second: Any) -> list[Any]:
+    return sorted(ids(first.next()) + ids(second.next()))
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_rank_that_asks_first_does_not_follow_the_journal_of_a_run_that_is_over(tmp_path: Path, early: bool) -> None:
+    spooled(tmp_path / "before", seed=1)
+    with of_two(0, tmp_path, "before") as over:
+        over.next()
+    ranks = (1, 0) if early else (0, 1)
+    loaders = {rank: of_two(rank, tmp_path, "before") for rank in ranks}
+    with loaders[0] as first, loaders[1] as second:
+        with pytest.raises(WaitTimeout, match="rank 0 has begun no run where this rank stands"):
+            second.next()
+        for _ in range(3):
+            assert len(set(shared(first, second))) == 4
+
+
+def test_a_rank_that_found_the_cut_of_a_run_that_is_over_drops_it(tmp_path: Path) -> None:
+    spooled(tmp_path / "before", seed=1)
+    with of_two(0, tmp_path, "before") as over:
+        over.next()
+    spooled(tmp_path / "spool")
+    with of_two(1, tmp_path) as second:
+        with pytest.raises(WaitTimeout, match="rollouts of step 0 are not here"):
+            second.next()
+        with of_two(0, tmp_path) as first:
+            assert len(set(shared(first, second))) == 4
+
+
+def test_a_rank_that_loads_first_waits_until_the_first_has_cut_the_journal_back(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    with of_two(0, tmp_path) as first, of_two(1, tmp_path) as second:
+        shared(first, second)
+        state = first.state_dict()
+        steps = [shared(first, second) for _ in range(3)]
+        second.load_state_dict(state)
+        rest = ids(second.next())  # of the batch that the state holds
+        with pytest.raises(WaitTimeout, match="rank 0 has begun no run"):
+            second.next()
+        first.load_state_dict(state)
+        assert sorted(rest + ids(first.next())) == steps[0]
+        assert shared(first, second) == steps[1]
+    with of_two(1, tmp_path) as second:
+        second.load_state_dict(state)
+        with of_two(0, tmp_path) as first:
+            first.load_state_dict(state)
+            assert [shared(first, second) for _ in range(3)] == steps
+
+
+def test_a_rank_is_told_when_the_first_begins_anew_without_it(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    with of_two(0, tmp_path) as first, of_two(1, tmp_path) as second:
+        state = first.state_dict()
+        for _ in range(2):
+            shared(first, second)
+        first.load_state_dict(state)
+        for _ in range(4):
+            first.next()
+        with pytest.raises(StateError, match="rank 0 has begun anew"):
+            second.next()
+
+
+def test_a_replay_ends_where_its_journal_does_even_if_its_run_did_not(tmp_path: Path, how: dict[str, Any]) -> None:
+    with opened(SpoolFeed(tmp_path / "spool", keep=True), **how) as loader:
+        steps = [ids(loader.next()) for _ in range(2)]
+    with opened(SpoolFeed(tmp_path / "spool"), **how, live={"replay_journal": True}) as again:
+        assert [ids(batch) for batch in again] == steps
+        with pytest.raises(StateError, match="the state of a replay"):
+            again.load_state_dict(again.state_dict())
+
+
+def test_who_goes_back_from_the_end_writes_it_again(tmp_path: Path, how: dict[str, Any]) -> None:
+    with opened(tmp_path / "spool", **how) as loader:
+        state = loader.state_dict()
+        for _ in range(2):
+            loader.load_state_dict(state)
+            assert len(list(loader)) == 6
+            *_, last = JournalReader(tmp_path / "cache" / JOURNAL)
+            assert last.is_end
+
+
+def test_states_stay_small_when_the_size_of_steps_changes_all_the_time(
+    tmp_path: Path, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_run, "MOST_PHASES", 4)
+    with opened(tmp_path / "spool", **how) as loader:
+        steps = [ids(loader.get_batch(1 + step % 2)) for step in range(8)]
+        assert len(loader.state_dict()["phases"]) == 4
+        with pytest.raises(LoaderError, match="step 3 had is not known any more"):
+            loader.explain(3)
+        explained = [[span.file for origin in loader.explain(step) for span in origin.spans] for step in range(4, 8)]
+        assert explained == steps[4:]
+
+
+def test_whether_the_trainer_tells_versions_is_part_of_the_state(tmp_path: Path, how: dict[str, Any]) -> None:
+    how["batch_size"] = 8
+    with opened(tmp_path / "spool", **how) as loader:
+        loader.policy_version = 5
+        loader.next()
+        state = loader.state_dict()
+    with opened(tmp_path / "spool", **how) as again:
+        again.load_state_dict(state)
+        again.next()
+        assert again.policy_version == 5
+    with opened(filled(), batch_size=8) as counted:
+        counted.policy_version = 5
+        counted.reset()
+        counted.next()
+        assert counted.policy_version == 1
 
 
 def test_rollouts_that_cannot_be_rated_are_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

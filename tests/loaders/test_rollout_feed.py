@@ -19,7 +19,8 @@ from millstream import (
     UnknownLength,
     WaitTimeout,
 )
-from millstream.feeds import Control, MemoryFeed, SpoolFeed, SpoolSource
+from millstream.feeds import Control, Gather, MemoryFeed, SpoolFeed, SpoolSource
+from millstream.loaders.agreement import Agreement
 from rollouts.samples import random_rollouts
 
 LIVE = {"groups_per_batch": 2, "group_size": 4, "timeout_s": 20}
@@ -35,8 +36,8 @@ def filled(groups: int = 6, *, close: bool = True, **given: Any) -> MemoryFeed:
     return feed
 
 
-def spooled(path: Path, groups: int = 6, seed: int = 0) -> None:
-    with SpoolSource(path, producer=f"engine-{seed}") as source:
+def spooled(path: Path, groups: int = 6, seed: int = 0, **given: Any) -> None:
+    with SpoolSource(path, producer=f"engine-{seed}", **given) as source:
         for record in random_rollouts(seed, groups=groups):
             name = f"{seed}/{record['rollout_id']}"
             source.put({**record, "rollout_id": name, "group_id": f"{seed}/{record['group_id']}", "policy_version": 0})
@@ -239,6 +240,34 @@ def test_ranks_follow_the_journal_of_the_first_and_share_its_batches(tmp_path: P
         names = Counter(name for pair in seen for half in pair for name in half)
         assert names == Counter(f"0/{record['rollout_id']}" for record in random_rollouts(groups=6))
         assert state["step"] == 6
+
+
+def test_ranks_compare_their_plans_before_the_first_batch_of_a_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Any] = []
+    monkeypatch.setattr(Agreement, "check", lambda _, plan: compared.append(plan()))
+    with opened(filled(2)) as loader:
+        loader.next()
+    assert [plan["step"] for plan in compared] == [0]
+
+
+def test_nothing_more_is_received_while_something_waits_for_room() -> None:
+    feed = filled(4, close=False)
+    with opened(feed, batch_size=4, live={"groups_per_batch": 1, "capacity_groups": 1}) as loader:
+        for _ in range(3):
+            loader.next()
+            feed.source().put([{**record, "group_id": "more"} for record in random_rollouts(9, groups=1)])
+        assert feed.counters()["received"] == 16
+
+
+def test_a_rank_that_follows_lets_in_what_the_first_has_let_in_and_no_more(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", gather=Gather(most_rollouts=1))
+    how: dict[str, Any] = {"batch_size": 2, "cache_dir": tmp_path / "cache", "world_size": 2}
+    how["live"] = {"groups_per_batch": 1, "capacity_groups": 1}
+    with opened(tmp_path / "spool", rank=0, **how) as first, opened(tmp_path / "spool", rank=1, **how) as second:
+        for _ in range(5):
+            assert len(set(ids(first.next()) + ids(second.next()))) == 4
+            assert second._run._decide.held == first._run._decide.held <= 5
+            first.commit(first.state_dict())  # what the second has not let in would be gone
 
 
 def test_groups_stay_together_where_they_are_kept() -> None:

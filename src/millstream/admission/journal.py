@@ -53,13 +53,15 @@ class Entry:
     drops: tuple[Drop, ...]
     tokens: tuple[int, ...]
     """Of each rollout, those that came again too; 0 for those that are only compared with."""
+    received: Mapping[str, Any] | None = None
+    """The place in the feed behind everything that had been let in."""
 
     @classmethod
-    def of(cls, cut: Cut) -> Entry:
+    def of(cls, cut: Cut, received: Mapping[str, Any] | None = None) -> Entry:
         """What is written down of a cut."""
         groups = zip(cut.group_ids, cut.replayed, cut.names, strict=True)
         recorded = tuple(RecordedGroup(*each) for each in groups)
-        return cls(cut.step, cut.policy_version, recorded, cut.drops, cut.tokens)
+        return cls(cut.step, cut.policy_version, recorded, cut.drops, cut.tokens, received)
 
     @property
     def is_end(self) -> bool:
@@ -71,7 +73,8 @@ class Entry:
         groups = [[group.id, group.replayed, [name_to_json(name) for name in group.names]] for group in self.groups]
         drops = [drop_to_json(drop) for drop in self.drops]
         place = {"step": self.step, "policy_version": self.policy_version}
-        return {**place, "groups": groups, "tokens": list(self.tokens), "drops": drops}
+        feed = {} if self.received is None else {"received": dict(self.received)}
+        return {**place, "groups": groups, "tokens": list(self.tokens), "drops": drops, **feed}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Entry:
@@ -81,7 +84,8 @@ class Entry:
             for group, replayed, names in saved["groups"]
         )
         drops = tuple(map(drop_from_json, saved["drops"]))
-        return cls(saved["step"], saved["policy_version"], groups, drops, tuple(map(int, saved["tokens"])))
+        tokens = tuple(map(int, saved["tokens"]))
+        return cls(saved["step"], saved["policy_version"], groups, drops, tokens, saved.get("received"))
 
 
 @dataclass(frozen=True)
@@ -114,11 +118,16 @@ def _ended(body: bytes, before: str) -> tuple[bytes, str]:
     return body[:-1] + END % chain.encode("ascii"), chain
 
 
-class JournalReader:
-    """Reads entries one by one, those that are still to be written too."""
+def lock_path(journal: Path) -> Path:
+    """What the one who writes a journal holds."""
+    return journal.with_name(journal.name + ".lock")
 
-    def __init__(self, path: str | os.PathLike[str], position: Position = START) -> None:
-        self.path, self.position = Path(path), position
+
+class JournalReader:
+    """Reads entries one by one, those that are still to be written too, unless the journal is `whole`."""
+
+    def __init__(self, path: str | os.PathLike[str], position: Position = START, *, whole: bool = False) -> None:
+        self.path, self.position, self.whole = Path(path), position, whole
 
     def next(self) -> Entry | None:
         """The next entry, or None as long as there is none."""
@@ -141,6 +150,14 @@ class JournalReader:
         self.position = Position(self.position.offset + len(line), self.position.entries + 1, chain)
         return entry
 
+    def takes_back(self) -> bool:
+        """Whether the last entry is not to be followed any more."""
+        return False
+
+    def waiting_for(self) -> str:
+        """What is waited for, in words."""
+        return f"{self.path}: the next cut is not written yet"
+
     def __iter__(self) -> Iterator[Entry]:
         """All entries that are there."""
         while (entry := self.next()) is not None:
@@ -158,7 +175,7 @@ class Journal:
         self.path, self._fd = Path(path), -1
         with disk.reported(self.path, full=FREE_SPACE):
             disk.make_directory(self.path.parent)
-            self._lock = Lock(self.path.with_name(self.path.name + ".lock"))
+            self._lock = Lock(lock_path(self.path))
             try:
                 if anew:
                     self._put_aside()
@@ -200,9 +217,9 @@ class Journal:
             raise StateError(f"{self.path}: this is not the journal of the state", hint=OTHER_RUN)
         return position
 
-    def append(self, cut: Cut) -> Position:
+    def append(self, cut: Cut, received: Mapping[str, Any] | None = None) -> Position:
         """Write a cut down, and wait until it is on the disk."""
-        return self._write(Entry.of(cut))
+        return self._write(Entry.of(cut, received))
 
     def append_end(self, step: int, policy_version: int) -> Position:
         """Write down that nothing more is there to be cut for a step: who follows waits no longer."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from millstream.admission.cut import Cut
 from millstream.admission.filling import BatchSize
@@ -36,6 +36,8 @@ class JournaledAdmission:
         self._next: Entry | None = None
         self.ended = False
         """Whether who decides has found nothing more to cut."""
+        self.received: Mapping[str, Any] | None = None
+        """How far in the feed who decides was at the last cut."""
         self._held: dict[Name, Held] = {}
         self._gone: Recent[Name] = Recent(rules.remember)
         self._replay = None if rules.replay is None else ReplayBuffer(rules.replay, seed)
@@ -73,11 +75,13 @@ class JournaledAdmission:
         self, step: int, policy_version: int, now: float = 0.0, *, size: int | None = None, ended: bool = False
     ) -> Cut | None:
         """Give the recorded cut of a step; None while it is not written yet, or some of its rollouts are missing."""
-        self._next = self._next or self._reader.next()
+        if self._next is None or self._reader.takes_back():
+            self._next = self._reader.next()
         if self._next is not None and self._next.is_end:
             self._next, self.ended = None, True
         entry = self._next
         if entry is None:
+            self.ended = self.ended or self._reader.whole
             return None
         self.ended = False
         if (entry.step, entry.policy_version) != (step, policy_version):
@@ -86,9 +90,9 @@ class JournaledAdmission:
                 f"not with step {step} of version {policy_version}",
                 hint=OTHER_RUN,
             )
-        fresh = [group for group in entry.groups if not group.replayed]
-        if any(name not in self._held for group in fresh for name in group.names):
+        if not self.full:
             return None
+        fresh = [group for group in entry.groups if not group.replayed]
         again = self._drawn(entry, BatchSize.of(self.rules, size))
         groups = [self._group(group) for group in fresh]
         self._let_go(entry)
@@ -100,8 +104,10 @@ class JournaledAdmission:
 
     @property
     def full(self) -> bool:
-        """Never: what is held was chosen by another."""
-        return False
+        """Whether nothing is missing: everything that the next entry names is here, or there is none yet."""
+        return self._next is None or all(
+            name in self._held for group in self._next.groups if not group.replayed for name in group.names
+        )
 
     @property
     def held(self) -> int:
@@ -111,7 +117,7 @@ class JournaledAdmission:
     def waiting_for(self) -> str:
         """What the next batch waits for, in words."""
         if self._next is None:
-            return f"{self._reader.path}: the next cut is not written yet"
+            return self._reader.waiting_for()
         names = [name for group in self._next.groups for name in group.names]
         missing = [name for name in names if name not in self._held]
         first = f", such as {missing[0][0][0]!r}" if missing else ""
@@ -143,7 +149,7 @@ class JournaledAdmission:
         return Group(recorded.id, self._groups, 0.0, 0, chosen)
 
     def _let_go(self, entry: Entry) -> None:
-        self._next = None
+        self._next, self.received = None, entry.received
         decided = [*(drop.names for drop in entry.drops), *(group.names for group in entry.groups)]
         for name in (name for names in decided for name in names):
             self._held.pop(name, None)

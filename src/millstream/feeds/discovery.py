@@ -39,6 +39,8 @@ class Discovery:
     def __init__(self, spool: Path, taken: Mapping[str, str]) -> None:
         self._spool, self._taken = spool, taken
         self._listings: dict[str, _Listing] = {}
+        self.was_open = False
+        """Whether a producer was seen that had not ended."""
 
     def taken(self) -> list[Shard]:
         """Shards that were taken, and are still there."""
@@ -77,6 +79,7 @@ class Discovery:
             since_s = known.since_s if known is not None and unchanged else now_s
             if has_begun(self._spool / name):
                 self._listings[name] = self._listed(name, changed_ns, since_s, now_s)
+                self.was_open = self.was_open or not self._listings[name].ended
 
     def _listed(self, producer: str, changed_ns: int, since_s: float, now_s: float) -> _Listing:
         folder = self._spool / producer

@@ -14,7 +14,7 @@ import numpy as np
 
 from millstream.errors import ClosedError, StateError, WaitTimeout
 from millstream.feeds.feed import Arrival, Control, Cursor, Puttable, RolloutSource
-from millstream.feeds.gathering import pieces
+from millstream.feeds.gathering import log, pieces
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.parse import block_of
 
@@ -31,7 +31,7 @@ class MemoryFeed:
 
     Args:
         most_rollouts: Most rollouts that wait to be received; who puts more waits for room.
-        most_bytes: Most bytes that wait.
+        most_bytes: Most bytes that wait; more that are kept for states are worth a warning.
         timeout_s: How long a put waits for room; None: as long as it takes.
     """
 
@@ -43,7 +43,8 @@ class MemoryFeed:
         self._changed = threading.Condition()
         self._waiting: deque[RolloutBlock] = deque()
         self._kept: deque[tuple[int, RolloutBlock]] = deque()  # received and not released, with the place behind it
-        self._waiting_rollouts = self._waiting_bytes = 0
+        self._waiting_rollouts = self._waiting_bytes = self._kept_bytes = 0
+        self._warned = False
         self._place = self._open = self._opened = self._received = 0
         self._control = Control()
         self._closed = False
@@ -80,8 +81,15 @@ class MemoryFeed:
                 self._place += len(block)
                 self._received += len(block)
                 self._kept.append((self._place, block))
+                self._kept_bytes += block.nbytes
                 arrivals.append(Arrival(block, self._cursor(self._place)))
             self._changed.notify_all()
+        if self._kept_bytes > self.most_bytes and not self._warned:
+            log.warning(
+                "a feed in memory keeps %d MB for states that were saved: commit(state) lets go of what lies before it",
+                self._kept_bytes >> 20,
+            )
+            self._warned = True
         return arrivals
 
     def seek(self, cursor: Cursor) -> None:
@@ -103,6 +111,7 @@ class MemoryFeed:
                     block = block.select(np.arange(cut, len(block)))
                 self._waiting.appendleft(block)
                 self._count(block, 1)
+            self._kept_bytes = sum(block.nbytes for _, block in self._kept)
 
     def release(self, cursor: Cursor) -> None:
         """Forget what was received up to a place."""
@@ -110,7 +119,7 @@ class MemoryFeed:
             return
         with self._changed:
             while self._kept and self._kept[0][0] <= int(cursor["rollouts"]):
-                self._kept.popleft()
+                self._kept_bytes -= self._kept.popleft()[1].nbytes
 
     def tell(self, control: Control) -> None:
         """Tell all sources what is wanted."""

@@ -4,7 +4,8 @@
     NAME:id              of this stream: a server that lost its memory has another one
     NAME:producers       of each whether it is open
     NAME:held            how many entries were received and are not released
-    NAME:released        the last entry that was
+    NAME:received        the last entry that was received: other ranks go no further
+    NAME:released        the last entry that was released
     NAME:control         the trainer's word
 
 The server must not evict keys (`maxmemory-policy noeviction`, the default). What it forgets when it dies without
@@ -16,7 +17,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 from uuid import uuid4
 
 from millstream.errors import MillstreamError, StateError, StoreError, WaitTimeout
@@ -26,10 +27,12 @@ from millstream.feeds.redis_stream import AWAY, RedisStream
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import encode, iter_blocks
 
+Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
 BEGIN = "0-0"
 MOST_BYTES = 64 << 20
 """About how many bytes are received at once."""
 _SLICE_S = 0.25
+_FOLLOW_S = 0.02
 _ROOM_PAUSES_S = (0.005, 0.25)
 
 
@@ -114,13 +117,22 @@ class RedisFeed:
 
     Args:
         url: `redis://host:port/name`.
+        follow: Only follow the one consumer, for the other ranks of a run: what it has received, and nothing is
+            released or told.
         patience_s: How long the server may be away before that is an error.
         on_bad: An entry that cannot be read is counted and left out ("skip"), or an error ("error").
     """
 
-    def __init__(self, url: str, *, patience_s: float = 3600.0, on_bad: Literal["skip", "error"] = "skip") -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        follow: bool = False,
+        patience_s: float = 3600.0,
+        on_bad: Literal["skip", "error"] = "skip",
+    ) -> None:
         self._stream = RedisStream(url, patience_s)
-        self._on_bad = on_bad
+        self._follow, self._on_bad = follow, on_bad
         self._id: str | None = None
         self._last, self._blocks = BEGIN, 0
         self._held: deque[str] = deque()
@@ -145,7 +157,7 @@ class RedisFeed:
         deadline = time.monotonic() + timeout_s
         while True:
             entries = self._stream.ask_until(deadline, lambda: self._read(deadline - time.monotonic()))
-            if entries and (arrivals := self._received(entries)):
+            if entries and (arrivals := self._told_others(entries)):
                 return arrivals
             if time.monotonic() >= deadline or (not entries and self.ended):
                 return []
@@ -158,7 +170,7 @@ class RedisFeed:
 
     def release(self, cursor: Cursor) -> None:
         """Remove entries up to a place: its state is committed."""
-        if cursor["stream"] != self._id or cursor["entry"] == BEGIN:
+        if self._follow or cursor["stream"] != self._id or cursor["entry"] == BEGIN:
             return
         milliseconds, number = _order(cursor["entry"])
 
@@ -173,7 +185,8 @@ class RedisFeed:
 
     def tell(self, control: Control) -> None:
         """Tell producers what is wanted."""
-        self._stream.ask(lambda: self._stream.client.set(self._stream.key("control"), control.to_json()))
+        if not self._follow:
+            self._stream.ask(lambda: self._stream.client.set(self._stream.key("control"), control.to_json()))
 
     def counters(self) -> dict[str, int]:
         """`received` rollouts; entries that were `repeated` or `damaged`; how often the server came back, and how often
@@ -193,16 +206,19 @@ class RedisFeed:
         producers, further = pipeline.execute()
         return bool(producers) and all(each == b"closed" for each in producers) and not further
 
-    def _read(self, timeout_s: float) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    def _read(self, timeout_s: float) -> Entries:
         """The entries behind the last; waits a little for them, so that it is noticed when there will be none."""
         if self._id is None:
             self._start()
-        pipeline = self._stream.commands()
+        pipeline = self._stream.commands() if self._follow else self._note_received()
         pipeline.set(self._stream.key("id"), uuid4().hex, nx=True).get(self._stream.key("id"))
-        pipeline.set(self._stream.key("held"), len(self._held)).get(self._stream.key("released"))
-        block = max(1, int(1000 * min(timeout_s, _SLICE_S)))
-        pipeline.xread({self._stream.name: self._last}, count=max(1, MOST_BYTES // self._entry_bytes), block=block)
-        _, found, _, released, streams = pipeline.execute()
+        pipeline.get(self._stream.key("released"))
+        if self._follow:
+            pipeline.get(self._stream.key("received"))
+        else:
+            block = max(1, int(1000 * min(timeout_s, _SLICE_S)))
+            pipeline.xread({self._stream.name: self._last}, count=self._at_once, block=block)
+        *_, found, released, further = pipeline.execute()
         if not self._is_known(found.decode()):
             return []
         if released is not None and _order(self._last) < _order(released.decode()):
@@ -210,8 +226,41 @@ class RedisFeed:
                 f"Redis: {self._stream.name}: entries behind {self._last} were released, up to {released.decode()}",
                 hint="resume from the last committed state",
             )
-        entries: list[tuple[bytes, dict[bytes, bytes]]] = streams[0][1] if streams else []
+        if self._follow:
+            return self._up_to((further or BEGIN.encode()).decode(), timeout_s)
+        entries: Entries = further[0][1] if further else []
         return entries
+
+    def _up_to(self, received: str, timeout_s: float) -> Entries:
+        """The entries that the consumer which is followed has received; waits a little where there are none."""
+        if _order(received) <= _order(self._last):
+            time.sleep(max(0.0, min(timeout_s, _FOLLOW_S)))
+            return []
+        entries: Entries = self._stream.client.xrange(
+            self._stream.name, min=f"({self._last}", max=received, count=self._at_once
+        )
+        return entries
+
+    @property
+    def _at_once(self) -> int:
+        return max(1, MOST_BYTES // self._entry_bytes)
+
+    def _told_others(self, entries: Entries) -> list[Arrival]:
+        """What was received, when other ranks may receive it, too; else nothing was."""
+        before, arrivals = self._cursor(self._last, self._blocks), self._received(entries)
+        if not self._follow:
+            try:
+                self._stream.ask(lambda: self._note_received().execute())
+            except BaseException:
+                self.seek(before)
+                raise
+        return arrivals
+
+    def _note_received(self) -> Any:
+        """The commands that say how far this consumer is."""
+        pipeline = self._stream.commands()
+        pipeline.set(self._stream.key("held"), len(self._held))
+        return pipeline.set(self._stream.key("received"), self._last)
 
     def _start(self) -> None:
         """Begin at the oldest entry that is kept."""
@@ -230,7 +279,7 @@ class RedisFeed:
         self._id = stream
         return known
 
-    def _received(self, entries: list[tuple[bytes, dict[bytes, bytes]]]) -> list[Arrival]:
+    def _received(self, entries: Entries) -> list[Arrival]:
         arrivals: list[Arrival] = []
         last, skipped, numbers = self._last, self._blocks, dict(self._numbers)
         for name, fields in entries:
@@ -243,7 +292,8 @@ class RedisFeed:
             before, last = self._cursor(last), name.decode()
             arrivals += arrivals_of(blocks, skipped=skipped, before=before, behind=self._cursor(last))
             skipped = 0
-            self._held.append(last)
+            if not self._follow:
+                self._held.append(last)
         self._entry_bytes = max(1, *(sum(map(len, fields.values())) for _, fields in entries))
         self._counts["received"] += sum(len(arrival.block) for arrival in arrivals)
         self._last, self._blocks, self._numbers = last, skipped, numbers

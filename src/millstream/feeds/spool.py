@@ -112,6 +112,7 @@ class SpoolFeed:
         self.directory = Path(directory)
         self._keep, self._on_bad = keep, on_bad
         self._counts = {"received": 0, "shards": 0, "damaged": 0}
+        self._warned = False
         self._control = SpoolControl(self.directory)
         path = self.directory / _ARRIVALS
         with ExitStack() as opened, disk.reported(self.directory, full=FREE_SPACE):
@@ -139,7 +140,10 @@ class SpoolFeed:
         with disk.reported(self.directory, full=FREE_SPACE):
             if self._writer is None:
                 self._log.refresh()
-            return self._place == self._log.end and self._discovery.ended()
+            ended = self._place == self._log.end and self._discovery.ended()
+        if ended and not self._counts["shards"] and not self._discovery.was_open:
+            self._warn_of_old_ends()
+        return ended
 
     def receive(self, timeout_s: float) -> list[Arrival]:
         """Give the next rollouts of the spool; waits so long for something, then gives nothing."""
@@ -193,6 +197,15 @@ class SpoolFeed:
     def close(self) -> None:
         """Let another consumer go on; what was not released stays."""
         self._opened.close()
+
+    def _warn_of_old_ends(self) -> None:
+        if self._writer is not None and not self._warned:
+            log.warning(
+                "%s: ended before anything came: its producers had closed it before this consumer was there; "
+                "if others are to come, start them first",
+                self.directory,
+            )
+            self._warned = True
 
     def _cursor(self, place: int, blocks: int = 0) -> Cursor:
         return {"log": self._log.id, "shards": place, "blocks": blocks}

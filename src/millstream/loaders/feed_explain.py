@@ -89,6 +89,11 @@ def origins_of(step: int, run: FeedRun, steps: StepSettings) -> list[RowOrigin]:
     """Name the rollout of each row of this rank in a step; of all ranks where their number was another one then."""
     batches = recorded(run)
     places = _places(run, batches, steps)
+    if 0 <= step < run.phases[0].step:
+        raise LoaderError(
+            f"what step {step} had is not known any more: the size of steps has changed {len(run.phases)} times since",
+            hint=f"the first that is known is step {run.phases[0].step}",
+        )
     if step not in places:
         raise LoaderError(
             f"the journal does not know step {step}", hint="it knows steps that were delivered; see cache_dir="
@@ -109,7 +114,7 @@ def origins_of(step: int, run: FeedRun, steps: StepSettings) -> list[RowOrigin]:
 
 
 def steps_of(rollout: Id, run: FeedRun, steps: StepSettings) -> list[int]:
-    """The steps that a rollout was in, on any rank."""
+    """The steps that a rollout was in, on any rank, as far back as the sizes of steps are known."""
     batches = recorded(run)
     found = []
     for step, (phase, place) in sorted(_places(run, batches, steps).items()):

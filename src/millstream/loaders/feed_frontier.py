@@ -16,8 +16,11 @@ from millstream.admission import (
     JournaledAdmission,
     JournalReader,
     Position,
+    followed,
     sidecar,
 )
+from millstream.admission.followed import FollowedJournal
+from millstream.admission.journal import START
 from millstream.errors import LoaderError, StateError
 
 JOURNAL = "admissions.jsonl"
@@ -34,6 +37,8 @@ class Loaded:
     sidecar: dict[str, Any]
     position: Position
     """Where the journal stood."""
+    reader: JournalReader | None = None
+    """What it is followed with."""
 
 
 class Frontier:
@@ -46,11 +51,14 @@ class Frontier:
                 hint="pass cache_dir=, a folder that all ranks see",
             )
         self._rules, self._seed, self._follows = rules, seed, replay or not leads
-        self.folder = folder
+        self.folder, self.replays = folder, replay
         self._journal: Journal | None = None
         self._is_ended = False
         self._saved: list[dict[str, Any]] = []
         """The sidecars of states that somebody may have, oldest first."""
+        self._reader: JournalReader | None = None
+        if self.journal_path is not None and not self._follows:
+            followed.forget(self.journal_path)
 
     @property
     def saved(self) -> bool:
@@ -65,19 +73,35 @@ class Frontier:
     def begin(self) -> Admission | JournaledAdmission:
         """What decides from the very beginning."""
         if self._follows:
-            assert self.journal_path is not None
-            return JournaledAdmission(JournalReader(self.journal_path), self._rules, self._seed)
+            self._reader = self._followed()
+            return JournaledAdmission(self._reader, self._rules, self._seed)
         return Admission(self._rules, self._seed)
+
+    def _followed(self, position: Position = START) -> JournalReader:
+        """What is read from a position on; of a run that was followed before, nothing more."""
+        assert self.journal_path is not None
+        if self.replays:
+            return JournalReader(self.journal_path, position, whole=True)
+        before = self._reader
+        over = before.run or before.over if isinstance(before, FollowedJournal) else None
+        return FollowedJournal(self.journal_path, position, over=over)
 
     def start(self) -> None:
         """The run begins, without a state."""
         if not self._follows and self.journal_path is not None:
-            self._journal = Journal(self.journal_path, anew=True)
+            journal = Journal(self.journal_path, anew=True)
+            try:
+                followed.prepare(self.journal_path, journal.position)
+                followed.begin(self.journal_path)
+            except BaseException:  # the next try takes the lock again
+                journal.close()
+                raise
+            self._journal = journal
 
-    def write(self, cut: Cut) -> None:
-        """Write down what is trained on, before it is."""
+    def write(self, cut: Cut, received: Mapping[str, Any]) -> None:
+        """Write down what is trained on, before it is, and how much of the feed was let in."""
         if self._journal is not None:
-            self._journal.append(cut)
+            self._journal.append(cut, received)
             self._is_ended = False
 
     def end(self, step: int, policy_version: int) -> None:
@@ -116,21 +140,24 @@ class Frontier:
         cuts = [Cut.from_json(each, block) for each, block in zip(present, blocks[waiting:], strict=True)]
         position = Position.from_json(state.get("journal") or {})
         if self._follows:
-            reader = JournalReader(self.journal_path, position)
+            reader = self._followed(position)
             follower = JournaledAdmission.load(saved, reader, self._rules, self._seed)
-            return Loaded(follower, cuts, named, position)
+            return Loaded(follower, cuts, named, position, reader)
         return Loaded(Admission.load(saved, self._rules, self._seed, now), cuts, named, position)
 
     def go_on(self, loaded: Loaded) -> None:
         """Stand where a state was saved: what was written behind it is cut off the journal."""
         if self._follows:
+            self._reader = loaded.reader
             return
         assert self.journal_path is not None
+        followed.prepare(self.journal_path, loaded.position)
         if self._journal is None:
             self._journal = Journal(self.journal_path, loaded.position)
         else:
             self._journal.go_back(loaded.position)
-        self._saved = [loaded.sidecar]
+        followed.begin(self.journal_path)
+        self._saved, self._is_ended = [loaded.sidecar], False
 
     def release(self, state: Mapping[str, Any]) -> None:
         """A state is committed: sidecars of older ones are not asked for again."""

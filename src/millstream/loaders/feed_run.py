@@ -32,6 +32,10 @@ PATIENCE_S = 0.5
 """How long a feed is waited for at a time: who closes the loader meanwhile waits as long."""
 TELL_AGAIN_S = 0.2
 """Between two words to producers about the same version."""
+FOLLOW_S = 0.01
+"""Between two looks for what the rank that leads has written."""
+MOST_PHASES = 64
+"""How many changes of a step's size a state remembers: steps before them cannot be explained."""
 LEADER = 0
 """The rank that decides what is trained on; the others follow its journal."""
 
@@ -60,7 +64,7 @@ class FeedRun:
         self.passes, self._keep_groups, self._first_version = passes, keep_groups, policy_version
         self._timeout_s, self._admit, self._make = timeout_s, admit, make
         self._row_facts = {**row_facts, "passes": passes}
-        self._begun = self._was_told = False
+        self._begun = False
         self._told = Control(-1), 0.0
         """The last word to producers, and when the next one may follow."""
         self._committed: dict[str, Any] | None = None
@@ -70,7 +74,8 @@ class FeedRun:
 
     def _stand(self) -> None:
         ranks = self.settings.world_size
-        self.step, self.place, self.policy_version = 0, FeedPlace(), self._first_version
+        self.step, self.place = 0, FeedPlace()
+        self.policy_version, self._was_told = self._first_version, False
         self.phases = [FeedPhase(0, self.place, self.settings.batch_size * ranks, ranks)]
         self.present: RolloutBatch | None = None
         self._cut: Cut | None = None
@@ -107,7 +112,8 @@ class FeedRun:
         if self.present is None:
             self.present = self._make(self._written_cut())
         ranks = self.settings.world_size
-        self.phases = resized(self.phases, FeedPhase(self.step, self.place, batch_size * ranks, ranks))
+        fresh = FeedPhase(self.step, self.place, batch_size * ranks, ranks)
+        self.phases = resized(self.phases, fresh)[-MOST_PHASES:]
         return self.samples_of(self._total, self.step, self.place, self.phases[-1])
 
     @property
@@ -148,7 +154,7 @@ class FeedRun:
         if self._cut is None:
             self._cut, self._is_written = self._next_cut(), False
         if not self._is_written:
-            self.frontier.write(self._cut)
+            self.frontier.write(self._cut, self._cursor)
             self._is_written = True
         return self._cut
 
@@ -166,6 +172,7 @@ class FeedRun:
             now, ended = time.monotonic(), not self._waiting and self.feed.ended
             cut = self._decide.cut(self.place.batch, self.policy_version, now, ended=ended)
             if cut is not None:
+                self._keep_up()
                 return cut
             if isinstance(self._decide, Admission) and ended:
                 self.frontier.end(self.place.batch, self.policy_version)
@@ -185,13 +192,30 @@ class FeedRun:
 
     def _receive(self) -> None:
         """Let in what has come. What is refused stays first in line: the state is that before it."""
-        self._waiting.extend(self.feed.receive(0 if self._waiting else PATIENCE_S))
+        if isinstance(self._decide, JournaledAdmission) and self._decide.full:
+            time.sleep(FOLLOW_S)
+            return
+        if not self._waiting:
+            self._waiting.extend(self.feed.receive(PATIENCE_S))
         while self._waiting and not self._decide.full:
-            arrival = self._waiting[0]
-            self._decide.arrive(self._admit(arrival.block), time.monotonic())
-            self._cursor = self._waiting.popleft().cursor
+            self._let_in()
         if isinstance(self.feed, MemoryFeed) and not self.frontier.saved:
             self.feed.release(self._cursor)  # nobody has a state that could ask for it again
+
+    def _let_in(self) -> None:
+        """Let in what is first in line."""
+        self._decide.arrive(self._admit(self._waiting[0].block), time.monotonic())
+        self._cursor = self._waiting.popleft().cursor
+
+    def _keep_up(self) -> None:
+        """Let in what the rank that leads had let in: the feed may let go of it when a state behind it is committed."""
+        if not isinstance(self._decide, JournaledAdmission) or self.frontier.replays or not self._decide.received:
+            return
+        while self._cursor != self._decide.received:
+            self._waiting.extend(() if self._waiting else self.feed.receive(0))
+            if not self._waiting:
+                return
+            self._let_in()
 
     def _tell(self) -> None:
         """Tell producers what is wanted, if they have not heard it: at once of a new version, else now and then."""
@@ -245,10 +269,11 @@ class FeedRun:
             **states.header(self.kind, self.step, self.settings.seed, self._row_facts),
             **self.place.to_json(),
             "policy_version": self.policy_version,
+            "version_was_told": self._was_told,
             "phases": [phase.to_json() for phase in self.phases],
         }
         if not isinstance(self._decide, Admission):
-            return {**state, "follower": self.settings.rank}
+            return {**state, **({"replay": True} if self.frontier.replays else {"follower": self.settings.rank})}
         self._begin()
         present = [] if self._cut is None else [self._written_cut()]
         return {**state, "feed": dict(self._cursor), **self.frontier.save(self._decide.state(), present)}
@@ -276,7 +301,8 @@ class FeedRun:
             raise
         self._cursor, self._committed = cursor, dict(state)
         self._waiting.clear()
-        self.step, self.place, self.phases, self.policy_version = step, place, phases, version
+        self.step, self.place, self.phases = step, place, phases
+        self.policy_version, self._was_told = version, state.get("version_was_told") is True
         self._decide, self._begun = loaded.decide, True
         self._told = Control(-1), 0.0
         self._cut, self.present, self._is_written = cut, present, True
@@ -284,6 +310,11 @@ class FeedRun:
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
         step = states.check_header(state, self.kind, self.settings.seed, self._row_facts)
+        if "replay" in state:
+            raise StateError(
+                "this is the state of a replay, which holds nothing of its own",
+                hint="load a state of the run that wrote the journal, or replay it from its beginning",
+            )
         if "follower" in state:
             raise StateError(
                 f"this is the state of rank {state['follower']}, which follows rank {LEADER}",

@@ -127,7 +127,7 @@ def _rules(rules: AdmissionRules, task: RolloutTask) -> AdmissionRules:
 
 
 def _opened(where: Any, settings: Mapping[str, Any], *, leads: bool) -> Feed:
-    """Open a feed; ranks that do not lead only follow what comes into the folder behind it."""
+    """Open a feed; ranks that do not lead only follow what the one that does takes from it."""
     scheme = urlsplit(where).scheme if isinstance(where, str) else ""
     folder = settings.get("directory") if scheme in ("http", "https") else where
     if scheme in ("http", "https") and folder is None:
@@ -135,6 +135,8 @@ def _opened(where: Any, settings: Mapping[str, Any], *, leads: bool) -> Feed:
             f"{where}: rollouts that come over HTTP are kept in a folder, and nobody said in which",
             hint='pass live={"feed": {"directory": "spool/", "token": …}}',
         )
-    if leads or scheme in ("redis", "rediss") or not isinstance(folder, str | os.PathLike):
+    if leads or not isinstance(folder, str | os.PathLike):
         return open_feed(where, **settings)
+    if scheme in ("redis", "rediss"):
+        return open_feed(where, **settings, follow=True)
     return open_feed(folder, follow=True)

@@ -104,6 +104,7 @@ class RolloutFeedDataLoader(RolloutLoader):
             self._run.tell_version(version)
 
     def _coming(self, batch_size: int | None) -> DealtStep:
+        self._agreement.check(self.plan_fingerprint)
         run = self._run
         found = run.coming(self.settings.batch_size if batch_size is None else batch_size)
         batch = run.present
