@@ -235,3 +235,13 @@ def test_a_batch_that_no_capacity_has_room_for_is_an_error_and_not_a_wait() -> N
 def test_rules_that_cannot_work_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(LoaderError):
         AdmissionRules(**wrong)  # type: ignore[arg-type]
+
+
+def test_who_waits_hears_that_rollouts_of_a_group_that_is_gone_come_again() -> None:
+    """An engine that names groups by their prompt loses its second epoch: that is said where somebody waits for it."""
+    admission = Admission(AdmissionRules(groups_per_batch=1, group_size=2))
+    admission.arrive(group("a", [0, 1]), now=0)
+    assert admission.cut(0, 0, now=0) is not None
+    admission.arrive(row("a-again", "a"), now=1)
+    assert admission.cut(1, 0, now=1) is None
+    assert "dropped since the last batch: 1 late" in admission.waiting_for()

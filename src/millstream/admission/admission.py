@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from millstream.admission.arrivals import (
@@ -239,6 +240,12 @@ class Admission:
         """What the next batch waits for, in words."""
         memory, unit = self._memory, "rollouts" if self._size.by_rollouts else "groups"
         have = f"{self._size.weigh(memory.ready)} of {self._size.room} {unit} complete"
+        lost = Counter[str]()
+        for drop in memory.drops:
+            lost[drop.reason] += len(drop.names)
+        if lost:
+            told = ", ".join(f"{count} {reason}" for reason, count in lost.most_common())
+            have += f"; dropped since the last batch: {told}"
         if not memory.gathering:
             return f"{have}; no group is being gathered"
         oldest = min(memory.gathering.values(), key=lambda group: group.began)

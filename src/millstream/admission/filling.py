@@ -18,10 +18,9 @@ class BatchSize:
     by_rollouts: bool
 
     @classmethod
-    def of(cls, rules: AdmissionRules, room: int | None = None) -> BatchSize:
-        """The size that the rules give, or another in the same measure."""
-        usual = rules.groups_per_batch or rules.rollouts_per_batch or 1
-        return cls(usual if room is None else room, rules.rollouts_per_batch is not None)
+    def of(cls, rules: AdmissionRules) -> BatchSize:
+        """The size that the rules give."""
+        return cls(rules.groups_per_batch or rules.rollouts_per_batch or 1, rules.rollouts_per_batch is not None)
 
     def weigh(self, groups: Iterable[Group]) -> int:
         """How much room groups take."""

@@ -71,9 +71,7 @@ class JournaledAdmission:
     def _hold(self, block: RolloutBlock, names: Iterable[Name]) -> None:
         self._held.update((name, Held(block, row)) for row, name in enumerate(names))
 
-    def cut(
-        self, step: int, policy_version: int, now: float = 0.0, *, size: int | None = None, ended: bool = False
-    ) -> Cut | None:
+    def cut(self, step: int, policy_version: int, now: float = 0.0, *, ended: bool = False) -> Cut | None:
         """Give the recorded cut of a step; None while it is not written yet, or some of its rollouts are missing."""
         if self._next is None or self._reader.takes_back():
             self._next = self._reader.next()
@@ -93,7 +91,7 @@ class JournaledAdmission:
         if not self.full:
             return None
         fresh = [group for group in entry.groups if not group.replayed]
-        again = self._drawn(entry, BatchSize.of(self.rules, size))
+        again = self._drawn(entry, BatchSize.of(self.rules))
         groups = [self._group(group) for group in fresh]
         self._let_go(entry)
         if self._replay is not None:

@@ -25,7 +25,6 @@ from millstream.loaders.phases import read_count
 from millstream.loaders.rollout_run import StepSamples
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import SampleOrder
-from millstream.rollouts import RolloutBlock
 
 logger = logging.getLogger("millstream.loaders")
 PATIENCE_S = 0.5
@@ -56,13 +55,12 @@ class FeedRun:
         keep_groups: bool,
         policy_version: int,
         timeout_s: float | None,
-        admit: Callable[[RolloutBlock], RolloutBlock],
         make: Callable[[Cut], RolloutBatch],
         row_facts: Mapping[str, Any],
     ) -> None:
         self.feed, self.frontier, self.settings, self.name = feed, frontier, settings, name
         self.passes, self._keep_groups, self._first_version = passes, keep_groups, policy_version
-        self._timeout_s, self._admit, self._make = timeout_s, admit, make
+        self._timeout_s, self._make = timeout_s, make
         self._row_facts = {**row_facts, "passes": passes}
         self._begun = False
         self._told = Control(-1), 0.0
@@ -204,7 +202,7 @@ class FeedRun:
 
     def _let_in(self) -> None:
         """Let in what is first in line."""
-        self._decide.arrive(self._admit(self._waiting[0].block), time.monotonic())
+        self._decide.arrive(self._waiting[0].block, time.monotonic())
         self._cursor = self._waiting.popleft().cursor
 
     def _keep_up(self) -> None:

@@ -75,7 +75,6 @@ class RolloutFeedDataLoader(RolloutLoader):
             keep_groups=task.steps.keep_groups,
             policy_version=policy_version,
             timeout_s=timeout_s,
-            admit=lambda block: block,
             make=self._rated,
             row_facts=task.steps.facts,
         )
