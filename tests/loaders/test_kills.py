@@ -69,6 +69,7 @@ def small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "sync", lambda fd: None)  # faster; where the power fails, that is played
 
 
+@pytest.mark.filterwarnings("ignore:.*an earlier run left rollouts:UserWarning")  # a state that was never saved
 @pytest.mark.usefixtures("small_logs")
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
 def test_a_trainer_that_stops_at_any_operation_on_the_disk_goes_on_exactly(tmp_path: Path, power: bool) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from millstream import (
     LoaderError,
+    LossWarning,
     RecordError,
     RolloutDataLoader,
     StateError,
@@ -396,3 +397,31 @@ def test_rollouts_over_http_need_a_folder(tmp_path: Path) -> None:
         assert (tmp_path / "inbox").is_dir()
     with RolloutDataLoader("http://127.0.0.1:0", live=live, cache_dir=tmp_path / "cache", rank=1, world_size=2):
         pass
+
+
+def test_who_begins_without_the_state_of_an_earlier_run_is_told_what_waits(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    how: dict[str, Any] = {"cache_dir": tmp_path / "cache"}
+    with opened(tmp_path / "spool", **how) as loader:
+        loader.next()
+        loader.commit(loader.state_dict())
+    with opened(tmp_path / "spool", **how) as again, pytest.warns(LossWarning, match="an earlier run left rollouts"):
+        list(again)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"packing": 1}, "packing must be True or False"),
+        ({"keep_groups": "a"}, "keep_groups must be True or False"),
+        ({"compute_advantages": "no"}, "compute_advantages must be True or False"),
+        ({"advantages": [1]}, "is no settings"),
+        ({"live": [4]}, "is no settings"),
+        ({"live": {"group_size": "four"}}, "group_size is 'four'"),
+        ({"live": {"group_size": 0}}, "group_size is 0"),
+        ({"live": {"replay": {"uses": 2}}}, "no setting 'uses'"),
+    ],
+)
+def test_settings_that_cannot_work_are_errors_with_a_hint(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(LoaderError, match=told):
+        RolloutDataLoader(MemoryFeed(), **given)

@@ -110,7 +110,7 @@ COMPLAINTS = {
     "other_columns": ("missing column", "and those before it differ in {columns}",
                       "give it for all rollouts, in one type and shape, or for none"),
     "unsized": ("no group size", "does not say how many rollouts its group has",
-                "pass group_size=, or give it in `extra`; group_size='any' takes what comes before group_timeout_s"),
+                "pass live={{'group_size': 8}}, or give it in `extra`; 'any' takes what comes before group_timeout_s"),
     "unplaced": ("no {order}", "does not say its {order}", "give it in `extra`, or take order='arrival'"),
     "future": ("version from the future", "has tokens of version {newest}, and the trainer is at {version}",
                "does the trainer tell its version, and do engines count alike?"),

@@ -30,7 +30,7 @@ CHAIN_BYTES = 16
 END = b',"chain":"%s"}\n'
 """How a line ends, with its hash."""
 END_BYTES = len(END % bytes(2 * CHAIN_BYTES))
-OTHER_RUN = "the journal belongs to another run, or was damaged; use another path for a new run"
+OTHER_RUN = "it belongs to another run, or was damaged; one that was put aside lies beside it with .1, .2, … at its end"
 FREE_SPACE = "free some space, then go on from the last state"
 
 

@@ -134,5 +134,5 @@ class AdmissionRules:
 
 
 def _check_positive(name: str, value: int | None) -> None:
-    if value is not None and value < 1:
-        raise LoaderError(f"{name} is {value}", hint=NEEDS_A_NUMBER)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise LoaderError(f"{name.replace('known_size', 'group_size')} is {value!r}", hint=NEEDS_A_NUMBER)

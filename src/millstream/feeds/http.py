@@ -52,6 +52,8 @@ class HttpSource(GatheringSource):
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise LoaderError(f"{url}: this is not the address of a feed", hint="http://host:port")
+        if not token.isascii() or not token.isprintable() or token != token.strip():
+            raise LoaderError("the token holds what no header can", hint="strip the line end of what was read")
         self.url, self._token = url, token
         self.producer = producer or uuid4().hex
         self._patience = Patience(f"the feed at {parts.netloc}", patience_s, (_AwayError,))

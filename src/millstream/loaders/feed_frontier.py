@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from millstream.admission import (
 )
 from millstream.admission.followed import FollowedJournal
 from millstream.admission.journal import START
-from millstream.errors import LoaderError, StateError
+from millstream.errors import LoaderError, LossWarning, StateError
 
 JOURNAL = "admissions.jsonl"
 SIDECARS = "sidecars"
@@ -89,6 +90,7 @@ class Frontier:
     def start(self) -> None:
         """The run begins, without a state."""
         if not self._follows and self.journal_path is not None:
+            self._warn_of_what_waits()
             journal = Journal(self.journal_path, anew=True)
             try:
                 followed.prepare(self.journal_path, journal.position)
@@ -97,6 +99,17 @@ class Frontier:
                 journal.close()
                 raise
             self._journal = journal
+
+    def _warn_of_what_waits(self) -> None:
+        """Say that an earlier run left rollouts here, which its feed may not give again."""
+        left = sorted((self.folder / SIDECARS).glob("admission-*.bin")) if self.folder is not None else []
+        if left:
+            warnings.warn(
+                f"{left[0].parent}: an earlier run left rollouts here; they are trained on only if its state is loaded "
+                "(load_state_dict), and what it committed does not come again",
+                LossWarning,
+                stacklevel=2,
+            )
 
     def write(self, cut: Cut, received: Mapping[str, Any]) -> None:
         """Write down what is trained on, before it is, and how much of the feed was let in."""

@@ -46,6 +46,8 @@ class LiveSettings:
         """Settings by name; a rollout batch is by default what one step takes."""
         if isinstance(given, LiveSettings):
             return given
+        if given is not None and not isinstance(given, Mapping):
+            raise LoaderError(f"live={given!r} is no settings", hint='pass a dict, such as {"group_size": 8}')
         named = dict(given or {})
         own = {each.name: named.pop(each.name) for each in fields(cls) if each.name in named}
         known = [each.name for each in fields(AdmissionRules)]

@@ -61,6 +61,8 @@ class StepSettings:
 
     def __post_init__(self) -> None:
         check_choice("loss", self.loss, get_args(MeanOf))
+        for name in ("packing", "keep_groups"):
+            check_flag(name, getattr(self, name))
         self._check_constant()
         for name in ("pad_to_multiple_of", "micro_multiple"):
             positive(name, getattr(self, name))
@@ -94,6 +96,12 @@ class StepSettings:
         return facts
 
 
+def check_flag(name: str, value: object) -> None:
+    """Insist on True or False: "no" would be true."""
+    if not isinstance(value, bool):
+        raise LoaderError(f"{name} must be True or False, not {value!r}", hint=f"pass {name}=True, or leave it out")
+
+
 def advantage_settings(
     given: AdvantageSettings | Mapping[str, Any] | None, estimator: str, *, compute: bool
 ) -> AdvantageSettings | None:
@@ -102,6 +110,9 @@ def advantage_settings(
     >>> advantage_settings({"epsilon": 1e-4}, "grpo", compute=True).epsilon
     0.0001
     """
+    check_flag("compute_advantages", compute)
+    if given is not None and not isinstance(given, AdvantageSettings | Mapping):
+        raise LoaderError(f"advantages={given!r} is no settings", hint='pass a dict, such as {"epsilon": 1e-4}')
     if not compute:
         if given is not None:
             raise LoaderError(

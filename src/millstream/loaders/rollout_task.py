@@ -19,6 +19,18 @@ from millstream.rollouts.parse import OnBad
 from millstream.tokens import Tokenizer, load_tokenizer
 
 Numbers = npt.NDArray[np.int64]
+OWN_KEYWORDS = (
+    "tokenizer",
+    "compute_advantages",
+    "estimator",
+    "advantages",
+    "max_length",
+    "name",
+    "pad_id",
+    "on_bad",
+    "live",
+)
+"""What a loader of rollouts takes besides what is said of steps and what every loader takes."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +105,7 @@ class RolloutTask:
         keywords: RolloutKeywords,
     ) -> RolloutTask:
         """Check what was told."""
-        steps, shared = parted(keywords)
+        steps, shared = parted(keywords, OWN_KEYWORDS)
         settings = resolve(shared)
         loaded = None if tokenizer is None else load_tokenizer(tokenizer)
         longest = None if max_length is None else positive("max_length", max_length)
