@@ -404,9 +404,17 @@ def test_who_begins_without_the_state_of_an_earlier_run_is_told_what_waits(tmp_p
     how: dict[str, Any] = {"cache_dir": tmp_path / "cache"}
     with opened(tmp_path / "spool", **how) as loader:
         loader.next()
-        loader.commit(loader.state_dict())
-    with opened(tmp_path / "spool", **how) as again, pytest.warns(LossWarning, match="an earlier run left rollouts"):
-        list(again)
+        state = loader.state_dict()
+        loader.commit(state)
+    with opened(tmp_path / "spool", **how) as again:
+        with pytest.warns(LossWarning, match="an earlier run left rollouts"):
+            assert list(again) == []  # all of it is in the sidecar
+        with pytest.raises(StateError, match=r"put aside lies beside it with \.1"):
+            again.load_state_dict(state)
+    (tmp_path / "cache" / "admissions.jsonl.1").replace(tmp_path / "cache" / "admissions.jsonl")
+    with opened(tmp_path / "spool", **how) as resumed:
+        resumed.load_state_dict(state)
+        assert sum(len(ids(batch)) for batch in resumed) == 16
 
 
 @pytest.mark.parametrize(
