@@ -6,6 +6,7 @@ import errno
 import itertools
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,13 @@ def test_a_log_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
         SpoolFeed(tmp_path / "spool", follow=True)
 
 
+def stop_timers() -> None:
+    """Those of a process that died are gone with it; here they would go off in the midst of another test."""
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.cancel()
+
+
 def dying(work: Callable[[Path], None], first: Path, power: str) -> Iterator[Path]:
     """Copies of a spool in which something died at its first operation of the disk, at its second, and so on."""
     for limit in itertools.count(1):
@@ -227,7 +235,7 @@ def dying(work: Callable[[Path], None], first: Path, power: str) -> Iterator[Pat
                 work(path)
                 return
             except Crash:
-                pass
+                stop_timers()
         if power == "fails":
             failing.blackout()
         for lock in path.rglob("*lock"):
