@@ -1,0 +1,97 @@
+"""Frames in columns: what flows from a chunk of games to the tensors, an eighth of what lies in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.games.frame import FRAME, ORIGIN, POLICY_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class FrameBlock:
+    """Frames, the entries of their policies one behind the other, and where each is from.
+
+    Args:
+        fields: Everything but the policy (`FRAME`).
+        ends: Where the entries of each frame end in `moves` and `probabilities`.
+        moves: The index of every entry of a policy that is not exactly -1, which an illegal move has.
+        probabilities: Those entries.
+        origins: Where each frame is from (`ORIGIN`).
+
+    >>> block = FrameBlock.empty()
+    >>> len(block), block.policy().shape
+    (0, (0, 1858))
+    """
+
+    fields: npt.NDArray[np.void]
+    ends: npt.NDArray[np.uint32]
+    moves: npt.NDArray[np.uint16]
+    probabilities: npt.NDArray[np.float32]
+    origins: npt.NDArray[np.void]
+
+    @staticmethod
+    def empty() -> FrameBlock:
+        """A block without frames."""
+        nothing = np.zeros(0, np.uint32), np.zeros(0, np.uint16), np.zeros(0, np.float32)
+        return FrameBlock(np.zeros(0, FRAME), *nothing, np.zeros(0, ORIGIN))
+
+    @staticmethod
+    def concat(blocks: Sequence[FrameBlock]) -> FrameBlock:
+        """The frames of several blocks, one behind the other."""
+        if not blocks:
+            return FrameBlock.empty()
+        sizes = np.array([len(block.moves) for block in blocks], np.uint32)
+        before = np.cumsum(sizes, dtype=np.uint32) - sizes
+        return FrameBlock(
+            np.concatenate([block.fields for block in blocks]),
+            np.concatenate([block.ends + first for block, first in zip(blocks, before, strict=True)]),
+            np.concatenate([block.moves for block in blocks]),
+            np.concatenate([block.probabilities for block in blocks]),
+            np.concatenate([block.origins for block in blocks]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds."""
+        columns = self.fields, self.ends, self.moves, self.probabilities, self.origins
+        return sum(column.nbytes for column in columns)
+
+    @property
+    def starts(self) -> npt.NDArray[np.uint32]:
+        """Where the entries of each frame begin."""
+        return np.concatenate([np.zeros(1, np.uint32), self.ends])[:-1]
+
+    def select(self, rows: npt.ArrayLike) -> FrameBlock:
+        """Some frames, in the order in which they are asked for."""
+        chosen = np.asarray(rows, np.intp)
+        starts = self.starts[chosen].astype(np.intp)
+        sizes = self.ends[chosen].astype(np.intp) - starts
+        ends = np.cumsum(sizes)
+        entries = np.repeat(starts - (ends - sizes), sizes) + np.arange(sizes.sum())
+        return FrameBlock(
+            self.fields[chosen],
+            ends.astype(np.uint32),
+            self.moves[entries],
+            self.probabilities[entries],
+            self.origins[chosen],
+        )
+
+    def policy(self) -> npt.NDArray[np.float32]:
+        """The policies as they lie in a file: an entry for every move, -1 for an illegal one."""
+        dense = np.full((len(self), POLICY_SIZE), -1, np.float32)
+        frames = np.repeat(np.arange(len(self)), np.diff(self.ends, prepend=np.uint32(0)))
+        dense[frames, self.moves] = self.probabilities
+        return dense
+
+    def of_game(self, chunk: int, use: int) -> FrameBlock:
+        """The same frames as those of a game of the run, at its so many-th use; their plies stay."""
+        origins = self.origins.copy()
+        origins["chunk"], origins["use"] = chunk, use
+        return replace(self, origins=origins)
