@@ -1,0 +1,1 @@
+"""The live road: a growing folder of self-play games -> batches, stage by stage."""
