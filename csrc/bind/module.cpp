@@ -11,6 +11,7 @@ NB_MODULE(_core, m) {
   register_store(m);
   register_order(m);
   register_engine(m);
+  register_pool(m);
   register_sources(m);
   register_rollouts(m);
   register_rollout_records(m);

@@ -36,6 +36,7 @@ void register_compression(nb::module_& m);
 void register_store(nb::module_& m);
 void register_order(nb::module_& m);
 void register_engine(nb::module_& m);
+void register_pool(nb::module_& m);
 void register_sources(nb::module_& m);
 void register_records(nb::module_& m);
 void register_chats(nb::module_& m);

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from millstream.errors import StoreError
-from millstream.live.window import Window
+from millstream.live.window import Entry, Window
 
 FORMAT = "millstream live admissions 1"
 
@@ -36,32 +36,32 @@ class Event:
         raise StoreError(f"this is no admission: {said}", hint="the journal belongs to something else")
 
 
-def apply(window: Window, event: Event) -> None:
-    """Do to a window what happened."""
-    if event.kind == "enter":
-        window.enter(event.name, event.chunks)
-    else:
-        window.remove(event.name)
+def apply(window: Window, event: Event) -> list[Entry]:
+    """Do to a window what happened; gives the sources that have left it."""
+    return window.enter(event.name, event.chunks) if event.kind == "enter" else window.remove(event.name)
 
 
-def advance(window: Window, draws: int, events: Iterable[Event]) -> None:
-    """Make draws until so many were made, with everything that happened meanwhile.
+def advance(window: Window, draws: int, events: Iterable[Event]) -> list[Entry]:
+    """Make draws until so many were made, with everything that happened meanwhile; gives what has left by then.
 
     >>> first, second = Window(5, seed=1), Window(5, seed=1)
     >>> events = [Event(0, "enter", "a.tar", 3), Event(2, "enter", "b.tar", 3)]
     >>> for event in events:
     ...     while first.draws < event.draw:
     ...         _ = first.draw()
-    ...     apply(first, event)
+    ...     _ = apply(first, event)
     >>> number = first.draw().number
     >>> advance(second, number, events)
+    []
     >>> first.state()[0] == second.state()[0]
     True
     """
+    left: list[Entry] = []
     for event in events:
         _draw_until(window, event.draw)
-        apply(window, event)
+        left += apply(window, event)
     _draw_until(window, draws)
+    return left
 
 
 def _draw_until(window: Window, draws: int) -> None:

@@ -127,7 +127,7 @@ class Window:
     ) -> None:
         if num_chunks is not None and num_chunks < 1:
             raise LoaderError(f"num_chunks={num_chunks}: a window has 1 chunk or more", hint="None takes all")
-        self.num_chunks, self._endless, self._acceptance = num_chunks, endless, acceptance
+        self.num_chunks, self._endless, self.acceptance = num_chunks, endless, acceptance
         self._shuffler = StreamShuffler(seed, "chunk set")
         self._chance_key = source_key(seed, "chunk set acceptance")
         self._entries: list[Entry] = []
@@ -221,13 +221,13 @@ class Window:
         return self._uses[chunk]
 
     def _accepts(self, entry: Entry, chunk: int) -> bool:
-        if self._acceptance is None:
+        if self.acceptance is None:
             return True
-        weight = self._acceptance.weigh(entry, chunk - entry.first)
+        weight = self.acceptance.weigh(entry, chunk - entry.first)
         self.heaviest = max(self.heaviest, weight)
         if not weight > 0:
             return False
-        chance = (weight / self.heaviest) ** self._acceptance.gamma
+        chance = (weight / self.heaviest) ** self.acceptance.gamma
         return bool(draw_uniform(self._chance_key, [self.draws])[0] < chance)
 
     def _drop_old(self) -> list[Entry]:
