@@ -1,0 +1,52 @@
+"""How a frame says castling, en passant and history: the seven input formats of Leela Chess Zero."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class InputFormat(IntEnum):
+    """What stands in planes 104 to 110, and how the history was chosen.
+
+    >>> InputFormat(132).canonical, InputFormat.CLASSICAL.rook_files
+    (True, False)
+    """
+
+    CLASSICAL = 1
+    """Castling as four planes of ones; who moves as a plane of ones."""
+    CASTLING_PLANE = 2
+    """Castling as the squares of the rooks, as Chess960 needs it."""
+    CANONICAL = 3
+    """En passant as a square; the board turned so that equal positions look equal."""
+    CANONICAL_HECTOPLIES = 4
+    """The count of moves without progress in hundredths."""
+    CANONICAL_V2 = 5
+    """Of the history, only what is repeated."""
+    CANONICAL_HECTOPLIES_ARMAGEDDON = 132
+    """A plane of ones where Black moves, since a draw is a win for Black."""
+    CANONICAL_V2_ARMAGEDDON = 133
+
+    @property
+    def rook_files(self) -> bool:
+        """Whether a castling byte is the mask of a rook's file, and not 0 or 1."""
+        return self >= InputFormat.CASTLING_PLANE
+
+    @property
+    def canonical(self) -> bool:
+        """Whether boards are turned, and the byte of who moves is the mask of the file of en passant."""
+        return self >= InputFormat.CANONICAL
+
+    @property
+    def hectoplies(self) -> bool:
+        """Whether the count of moves without progress is divided by 100, and not by 99."""
+        return self >= InputFormat.CANONICAL_HECTOPLIES
+
+    @property
+    def repeats_only(self) -> bool:
+        """Whether a position of the past is in the history only if it had been there before."""
+        return self in (InputFormat.CANONICAL_V2, InputFormat.CANONICAL_V2_ARMAGEDDON)
+
+    @property
+    def armageddon(self) -> bool:
+        """Whether plane 110 says that Black moves."""
+        return self >= InputFormat.CANONICAL_HECTOPLIES_ARMAGEDDON
