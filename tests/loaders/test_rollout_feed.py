@@ -374,6 +374,32 @@ def test_rollouts_the_model_cannot_take_are_left_out_where_that_was_asked_for(li
         assert len(fixed.rollouts.block) == 24 - left_out
 
 
+@pytest.mark.parametrize("way", ["memory", "spool"])
+def test_who_interrupts_a_step_between_the_feed_and_the_line_and_goes_on_loses_nothing(
+    way: str, tmp_path: Path
+) -> None:
+    feed: Any = filled()
+    if way == "spool":
+        spooled(tmp_path / "spool", gather=Gather(most_rollouts=4))
+        feed = SpoolFeed(tmp_path / "spool")
+    receive, interrupted = feed.receive, []
+
+    def received(timeout_s: float) -> Any:
+        arrivals = receive(timeout_s)
+        if arrivals and len(interrupted) < 2:
+            interrupted.append(arrivals)
+            raise KeyboardInterrupt
+        return arrivals
+
+    feed.receive = received
+    with opened(feed) as loader:
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                loader.next()
+        names = [name for batch in loader for name in ids(batch)]
+        assert len(names) == len(set(names)) == 24 and "repeated" not in loader.losses
+
+
 def test_a_version_that_the_trainer_says_is_told_at_once() -> None:
     feed = filled(6)
     with opened(feed) as loader:
