@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from command import Run
-from millstream import LoaderError, RolloutDataLoader, lint
+from millstream import LoaderError, RecordError, RolloutDataLoader, lint
 from millstream.feeds import SpoolFeed, SpoolSource
 from millstream.rollouts import block_of, write_rollouts
 from millstream.tokens import BPETokenizer
@@ -83,6 +83,24 @@ def test_lint_measures_against_what_it_is_told_and_hints_name_flags(run: Run, so
     assert "raise --max-staleness" in out
     out = run("lint", source, "-q", "--policy-version", 3)[1]
     assert "tokens of a policy version that is not there yet" in out and "is --policy-version right?" in out
+
+
+def test_lint_and_inspect_tell_the_largest_id_and_whether_the_tokenizer_has_it(
+    run: Run, source: Path, tokenizer: Path, tmp_path: Path
+) -> None:
+    largest = max(max(each["token_ids"]) for each in GOOD)
+    assert f"largest id {largest:,}\n" in run("lint", source, "-q")[1]
+    assert f"ids       up to {largest:,}\n" in run("inspect", source, "--tokenizer", tokenizer)[1]
+    strange = {**GOOD[5], "token_ids": [*GOOD[5]["token_ids"][:-1], 5000]}
+    path = write(tmp_path / "strange.jsonl", [*GOOD[:5], strange])
+    assert run("lint", path, "-q")[0] == 0
+    code, out, _ = run("lint", path, "-q", "--tokenizer", tokenizer)
+    assert code == 1 and "strange.jsonl:6: rollout 'r5'" in out and "another tokenizer" in out
+    assert "the tokenizer ends at 269" in run("inspect", path, "--tokenizer", tokenizer)[1]
+    with pytest.raises(RecordError, match=r"strange\.jsonl:6: unknown id: rollout 'r5' holds the id 5000"):
+        RolloutDataLoader(path, model_config={"vocab_size": 300}, framework="numpy")
+    with pytest.raises(RecordError, match=r"strange\.jsonl:1: too long: rollout 'r0' has 10 tokens, and 9 fit"):
+        RolloutDataLoader(path, max_length=9, framework="numpy")
 
 
 def test_every_kind_of_place_is_linted_alike(run: Run, source: Path, spool: Path, tmp_path: Path) -> None:

@@ -112,6 +112,20 @@ def test_a_producer_waits_for_room_and_nothing_is_trimmed(redis_server: RedisSer
 
 
 @pytest.mark.parametrize("fields", [{"blocks": b"nonsense", "producer": "x", "number": 0}, {"other": "thing"}])
+def test_what_was_received_before_a_place_still_counts_as_received_behind_a_seek(
+    redis_server: RedisServer, name: str, client: Any
+) -> None:
+    """Else producers would wait for room that nobody makes."""
+    feed, source = RedisFeed(redis_server.url(name)), RedisSource(redis_server.url(name), gather=ONE)
+    for number in range(3):
+        source.put(record(number))
+    source.flush()
+    arrivals = receive_some(feed, 3)
+    feed.seek(arrivals[1].cursor)
+    assert numbers_of(feed.receive(1)) == [2]
+    assert client.get(f"{name}:held") == b"3"
+
+
 def test_an_entry_that_is_none_of_ours_is_counted_or_an_error(
     fields: Any, redis_server: RedisServer, name: str, client: Any
 ) -> None:

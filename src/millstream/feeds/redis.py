@@ -164,9 +164,10 @@ class RedisFeed:
 
     def seek(self, cursor: Cursor) -> None:
         """Go on behind a place where a state was saved; if the server lost its memory since, at its new beginning."""
+        place = _order(cursor["entry"]) if cursor["stream"] == self._id else (0, 0)
+        self._held = deque(entry for entry in self._held if _order(entry) <= place)
         self._id, self._last, self._blocks = cursor["stream"], cursor["entry"], int(cursor["blocks"])
         self._numbers.clear()
-        self._held.clear()
 
     def release(self, cursor: Cursor) -> None:
         """Remove entries up to a place: its state is committed."""

@@ -79,6 +79,7 @@ class FeedRun:
         self._cut: Cut | None = None
         self._is_written = False
         self._waiting: deque[Arrival] = deque()
+        self._is_lining_up = False
         self._cursor: Cursor = self.feed.cursor
         self._decide: Admission | JournaledAdmission = self.frontier.begin()
 
@@ -164,6 +165,10 @@ class FeedRun:
     def _next_cut(self) -> Cut:
         """Wait until a rollout batch can be cut."""
         self._begin()
+        if self._is_lining_up:  # who interrupted that, and goes on, gets it again
+            self._waiting.clear()
+            self.feed.seek(self._cursor)
+            self._is_lining_up = False
         self._tell()
         began = time.monotonic()
         while not self.closed:
@@ -194,11 +199,17 @@ class FeedRun:
             time.sleep(FOLLOW_S)
             return
         if not self._waiting:
-            self._waiting.extend(self.feed.receive(PATIENCE_S))
+            self._line_up(PATIENCE_S)
         while self._waiting and not self._decide.full:
             self._let_in()
         if isinstance(self.feed, MemoryFeed) and not self.frontier.saved:
             self.feed.release(self._cursor)  # nobody has a state that could ask for it again
+
+    def _line_up(self, timeout_s: float) -> None:
+        """Put what has come in line."""
+        self._is_lining_up = True
+        self._waiting.extend(self.feed.receive(timeout_s))
+        self._is_lining_up = False
 
     def _let_in(self) -> None:
         """Let in what is first in line."""
@@ -210,7 +221,8 @@ class FeedRun:
         if not isinstance(self._decide, JournaledAdmission) or self.frontier.replays or not self._decide.received:
             return
         while self._cursor != self._decide.received:
-            self._waiting.extend(() if self._waiting else self.feed.receive(0))
+            if not self._waiting:
+                self._line_up(0)
             if not self._waiting:
                 return
             self._let_in()
@@ -299,6 +311,7 @@ class FeedRun:
             raise
         self._cursor, self._committed = cursor, dict(state)
         self._waiting.clear()
+        self._is_lining_up = False
         self.step, self.place, self.phases = step, place, phases
         self.policy_version, self._was_told = version, state.get("version_was_told") is True
         self._decide, self._begun = loaded.decide, True

@@ -81,10 +81,10 @@ def lint(
     ...     print(finding.severity, finding.kind, finding.examples)
     error empty conversation ('rows:3: messages has no messages',)
     warning duplicate ('rows:2: the same as rows:1',)
-    >>> answer = {"group_id": "2+2?", "token_ids": [7, 8], "loss_mask": [0, 0], "finish": "stop"}
+    >>> answer = {"group_id": "2+2?", "token_ids": [7, 8], "prompt_len": 1, "loss_mask": [1, 1], "finish": "stop"}
     >>> report = lint([{"rollout_id": name, "reward": float(name == "a"), **answer} for name in "ab"])
     >>> print(report.findings[0].kind, report.findings[0].examples)
-    nothing trained ("rollouts:1: rollout 'a'", "rollouts:2: rollout 'b'")
+    prompt trained ("rollouts:1: rollout 'a'", "rollouts:2: rollout 'b'")
     """
     if kind not in (None, "chat", "rollouts"):
         raise LoaderError(f"kind={kind!r} is unknown", hint='choose "chat" or "rollouts"')

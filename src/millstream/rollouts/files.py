@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ import numpy.typing as npt
 from millstream.errors import LossWarning, RecordError
 from millstream.rollouts.block import RolloutBlock
 from millstream.rollouts.codec import encode_parts
+from millstream.rollouts.columns import Id
+from millstream.rollouts.fields import keys_of
 from millstream.rollouts.parse import BadRollout, OnBad, parse_records
 from millstream.rollouts.reads import Read, find_rollouts, reads_in_memory, reads_of, records_in_memory
 from millstream.rollouts.repeats import Repeats
@@ -34,10 +36,19 @@ class RolloutChunk:
     file: str
     rows: npt.NDArray[np.int64]
     bad: list[BadRollout] = field(default_factory=list)
-    repeated: int = 0
-    """Rollouts that were there before, with the same id and content."""
+    repeats: list[tuple[int, Id]] = field(default_factory=list)
+    """Row and id of each rollout that was there before, with the same content."""
     tokenized: int = 0
     """Rollouts that hold texts, and were given tokens here."""
+
+    @property
+    def repeated(self) -> int:
+        """Rollouts that were there before."""
+        return len(self.repeats)
+
+    def where(self, place: int) -> str:
+        """Where a rollout of the block stands, as people count."""
+        return f"{self.file}:{self.rows[place] + 1}"
 
 
 def read_rollouts(
@@ -101,7 +112,10 @@ class _Checker:
         left_out += [replace(each, index=rows[each.index]) for each in parsed.bad]
         left_out.sort(key=lambda each: each.index)
         origins = np.array(rows, np.int64)[parsed.rows]
-        return RolloutChunk(parsed.block, file, origins, left_out, parsed.repeated, self._tokenized - before)
+        known = {*parsed.rows.tolist(), *(each.index for each in parsed.bad)} if parsed.repeated else ()
+        again = [place for place in range(len(rows)) if place not in known] if parsed.repeated else []
+        repeats = [(rows[place], _id_at(records, place)) for place in again]
+        return RolloutChunk(parsed.block, file, origins, left_out, repeats, self._tokenized - before)
 
     def _with_tokens(self, read: Read, bad: dict[int, RecordError]) -> tuple[RolloutBlock | list[Any], list[int]]:
         """The records, with tokens for those that hold texts; without those that cannot have any."""
@@ -116,6 +130,17 @@ class _Checker:
         self._tokenized += len(texts) - len(faults)
         kept = [place for place in range(len(made)) if place not in faults]
         return [made[place] for place in kept], [read.rows[place] for place in kept]
+
+
+def _id_at(records: RolloutBlock | list[Any], place: int) -> Id:
+    """The id of a record that has one."""
+    if isinstance(records, RolloutBlock):
+        found: Id = records.rows["rollout_id"][place]
+    elif isinstance(record := records[place], Mapping):
+        found = record[keys_of(tuple(record))["rollout_id"]]
+    else:
+        found = record.rollout_id
+    return found
 
 
 def write_rollouts(path: str | os.PathLike[str], blocks: RolloutBlock | Iterable[RolloutBlock]) -> int:
