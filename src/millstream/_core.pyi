@@ -487,6 +487,18 @@ class Ring:
         Batches taken and filled; nanoseconds of filling, of waiting for room, of waiting for a batch.
         """
 
+class BytePool:
+    """Buffers of one size, aligned, used again and again."""
+
+    def __init__(self, bytes: int, budget: Budget, keep: int = 4) -> None: ...
+
+    @property
+    def out(self) -> int:
+        """Buffers in somebody's hands."""
+
+    def take(self) -> NDArray[numpy.uint8] | None:
+        """A buffer; None where the budget has no room."""
+
 def parse_jsonl(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], field: str) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], int, int, int]:
     """
     The texts of lines of JSON: (text, ends, rows, starts, stops, odd, rows in all, blank lines, empty texts).
