@@ -58,7 +58,7 @@ class ChunkSource:
     @property
     def name(self) -> str:
         """What files are sorted by: the name without the folders."""
-        return os.path.basename(self.path)  # noqa: PTH119 - a Path is ten times as slow, and this is asked often
+        return os.path.basename(self.path)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -130,7 +130,7 @@ def _indexed(descriptor: int, kind: str, path: str, identity: FileIdentity, cach
         index = TarIndex(_one_chunk(descriptor, identity.size, gzip=kind == ".gz"))
         _count_frames(descriptor, index.places)
         return index
-    name = os.path.basename(path)  # noqa: PTH119
+    name = os.path.basename(path)
     known = cache.get(name, identity) if cache is not None else None
     if known is not None:
         return known
