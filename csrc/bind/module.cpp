@@ -16,4 +16,5 @@ NB_MODULE(_core, m) {
   register_rollouts(m);
   register_rollout_records(m);
   register_tar(m);
+  register_games(m);
 }

@@ -11,7 +11,7 @@ from typing import Any
 from millstream.errors import QueueClosed, WaitTimeout
 from millstream.games import ChunkSource
 from millstream.live.entrance import AsTheyCome, Entrance
-from millstream.live.discovery import Gone, ScanComplete
+from millstream.live.arrivals import Gone, ScanComplete
 from millstream.live.events import Event, apply
 from millstream.live.hanse import HanseSampling, HanseWeights
 from millstream.live.window import Acceptance, Drawn, Window
