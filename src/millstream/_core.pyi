@@ -554,6 +554,14 @@ def hash_stretches(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), ord
 def said_outside(values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], mask: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> bool:
     """Whether anything but 0 stands where the mask does not hold."""
 
+class FrameError(ValueError):
+    pass
+
+def read_frames(raw: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], plies: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint16], dict(shape=(None,))], Annotated[NDArray[numpy.float32], dict(shape=(None,))]]:
+    """
+    The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).
+    """
+
 def tar_index(descriptor: int) -> tuple[NDArray[numpy.uint64], NDArray[numpy.uint32], NDArray[numpy.uint32], NDArray[numpy.uint8], dict[str, int], str, int, bool]:
     """
     Members of an uncompressed tar that may be games: (offsets, sizes, inflated sizes, whether they are gzip, how many others by reason, what ended the index early or nothing, where, whether the archive has its end).
