@@ -1,6 +1,19 @@
 """The live road: stages that turn a folder which grows into frames of games, for ever."""
 
 from millstream.live.arrivals import Arrival, Found, Gone, ScanComplete
+from millstream.live.chunk_source_feed import BadSource, ChunkSourceFeed, Sourced
 from millstream.live.discovery import Discovery
+from millstream.live.splitter import Splitter, part_of_each
 
-__all__ = ["Arrival", "Discovery", "Found", "Gone", "ScanComplete"]
+__all__ = [
+    "Arrival",
+    "BadSource",
+    "ChunkSourceFeed",
+    "Discovery",
+    "Found",
+    "Gone",
+    "ScanComplete",
+    "Sourced",
+    "Splitter",
+    "part_of_each",
+]
