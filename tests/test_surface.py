@@ -36,6 +36,7 @@ PUBLIC = [
     "MissingExtra",
     "MixedDataLoader",
     "OrderError",
+    "Pipeline",
     "PrepareReport",
     "PretrainDataLoader",
     "Queue",
