@@ -8,6 +8,7 @@ import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from games.archives import packed_game, raw_game, write_games, write_tar
@@ -40,7 +41,6 @@ def test_a_file_of_one_game_is_a_source_of_one_chunk(tmp_path: Path, name: str) 
     (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
     source = open_chunk_source(tmp_path / name)
     assert (source.frames.tolist(), source.raw(0)) == ([4], raw)
-    assert source.raw(0, 8356) == raw[:8356]
 
 
 def test_packed_and_unpacked_games_may_lie_in_one_archive(tmp_path: Path) -> None:
@@ -78,10 +78,34 @@ def test_a_damaged_chunk_is_one_bad_record_among_good_ones(tmp_path: Path) -> No
     members = [("0.gz", b"\x1f\x8bdamaged but long"), ("1.gz", packed_game(1)), ("2.gz", bytes(lies))]
     source = open_chunk_source(write_tar(tmp_path / "a.tar", members))
     assert source.frames.tolist()[1:] == [1, 3]
-    assert source.raw(1) == raw_game(1)
+    assert len(source.read(1)) == 1
     for index in (0, 2):
         with pytest.raises(RecordError, match=f"chunk {index}: damaged gzip"):
-            source.raw(index)
+            source.read(index)
+
+
+def test_a_chunk_that_has_not_the_frames_that_its_size_promised_is_a_bad_record(tmp_path: Path) -> None:
+    twice = packed_game(1) + packed_game(2)  # two members: only the last says how long it is
+    members = [("0.gz", packed_game(1)), ("1.gz", twice), ("2.gz", packed_game(3, version=5))]
+    source = open_chunk_source(write_tar(tmp_path / "a.tar", members))
+    for index, found in ((1, 3), (2, 3)):
+        with pytest.raises(RecordError, match=f"chunk {index}: frame count: there are {found} frames"):
+            source.read(index)
+
+
+def test_frames_are_those_of_the_game_or_those_asked_for(tmp_path: Path) -> None:
+    raw = b"".join(raw_game(1, mark=mark) for mark in range(10))
+    (tmp_path / "game.gz").write_bytes(gzip.compress(raw))
+    source = open_chunk_source(tmp_path / "game.gz")
+    assert source.read(0).fields["rule50_count"].tolist() == list(range(10))
+    some = source.read(0, np.array([2, 7], np.uint32))
+    assert some.fields["rule50_count"].tolist() == some.origins["ply"].tolist() == [2, 7]
+
+
+def test_some_chunks_of_a_source_keep_their_places_in_the_file(tmp_path: Path) -> None:
+    source = open_chunk_source(write_games(tmp_path / "a.tar", 10)).select([7, 2])
+    assert (len(source), source.numbers.tolist(), source.nbytes) == (2, [7, 2], 48)
+    assert [source.read(i).fields["rule50_count"][0] for i in range(2)] == [7, 2]
 
 
 def test_a_cut_archive_gives_its_whole_games_and_says_so(tmp_path: Path) -> None:

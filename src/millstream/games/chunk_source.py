@@ -16,13 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import RecordError
+from millstream.games.block import FrameBlock
 from millstream.games.descriptors import Descriptors, FileIdentity
 from millstream.games.index_cache import IndexCache
+from millstream.games.inflate import inflate
+from millstream.games.read import read_frames
 from millstream.games.tar import PLACE, TarIndex, index_tar
 
 FRAME_BYTES = {3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 """Bytes of a frame in a file, by its version."""
 
+_ONE_VERSION = "a file holds frames of one version, and each chunk is one member of gzip"
 _RAW = ("", ".bin", ".raw")
 _LOOKED_AT = 8
 """Chunks that may be unreadable before a file is given up."""
@@ -74,22 +78,46 @@ class ChunkSource:
         """Bytes of the index: 24 per chunk."""
         return self._places.nbytes
 
-    def raw(self, index: int, most_bytes: int | None = None) -> bytes:
-        """The bytes of a chunk as they were before they were packed, or so many of the first of them."""
-        place = self._places[index]
-        offset, size, inflated = (int(place[each]) for each in ("offset", "size", "inflated"))
-        with _told(f"{self.path}, chunk {index}"):
+    @property
+    def numbers(self) -> npt.NDArray[np.uint32]:
+        """The place in the file of each chunk: its own index, unless these are some chunks of a file."""
+        numbers: npt.NDArray[np.uint32] = self._places["number"]
+        return numbers
+
+    def select(self, indices: npt.ArrayLike) -> ChunkSource:
+        """Some of the chunks, as a source of their own."""
+        places = self._places[np.asarray(indices, np.intp)]
+        source = ChunkSource(self.path, places, self._identity, self._descriptors)
+        source.skipped, source.problem = self.skipped, self.problem
+        return source
+
+    def read(self, index: int, plies: npt.NDArray[np.uint32] | None = None) -> FrameBlock:
+        """The frames of a chunk, or those at `plies`; a chunk that cannot be used is a `RecordError`."""
+        raw, where = self.raw(index), self._where(index)
+        block = read_frames(raw, plies, where=where)
+        frames = len(raw) // FRAME_BYTES[int.from_bytes(raw[:4], "little")]
+        if frames != self._places["frames"][index]:
+            expected = f"{self._places['frames'][index]} were expected of its size"
+            raise RecordError("frame count", f"there are {frames} frames; {expected}", _ONE_VERSION, where)
+        return block
+
+    def raw(self, index: int) -> bytes | bytearray:
+        """The bytes of a chunk as they were before they were packed."""
+        place, where = self._places[index], self._where(index)
+        size = int(place["size"])
+        with _told(where):
             with self._descriptors.lent(self.path, self._identity) as descriptor:
-                packed = os.pread(descriptor, size, offset)
+                packed = os.pread(descriptor, size, int(place["offset"]))
             if len(packed) < size:
                 raise RecordError("truncated", f"{len(packed):,} of {size:,} bytes are there")
-            if not place["gzip"]:
-                return packed[:most_bytes]
-            return _inflated(packed, inflated, most_bytes)
+        return inflate(packed, where=where) if place["gzip"] else packed
 
     def close(self) -> None:
         """Close the file, unless somebody still reads from it; who reads later opens it again."""
         self._descriptors.forget(self.path, self._identity)
+
+    def _where(self, index: int) -> str:
+        return f"{self.path}, chunk {self._places['number'][index]}"
 
 
 def open_chunk_source(
@@ -127,34 +155,34 @@ def _kind(path: str) -> str:
 
 def _indexed(descriptor: int, kind: str, path: str, identity: FileIdentity, cache: IndexCache | None) -> TarIndex:
     if kind != ".tar":
-        index = TarIndex(_one_chunk(descriptor, identity.size, gzip=kind == ".gz"))
-        _count_frames(descriptor, index.places)
-        return index
+        places, inflated = _one_chunk(descriptor, identity.size, gzip=kind == ".gz")
+        _count_frames(descriptor, places, inflated)
+        return TarIndex(places)
     name = os.path.basename(path)
     known = cache.get(name, identity) if cache is not None else None
     if known is not None:
         return known
-    index = index_tar(descriptor)
+    index, inflated = index_tar(descriptor)
     if len(index.places):
-        _count_frames(descriptor, index.places)
+        _count_frames(descriptor, index.places, inflated)
     if cache is not None:
         cache.put(name, identity, index)
     return index
 
 
-def _one_chunk(descriptor: int, size: int, *, gzip: bool) -> npt.NDArray[np.void]:
+def _one_chunk(descriptor: int, size: int, *, gzip: bool) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
     if size < (18 if gzip else 4):
         raise RecordError("empty" if not size else "truncated", f"the file has {size} bytes")
     if size >= 1 << 32:
         raise RecordError("too large", f"the file has {size:,} bytes, which no game has")
     inflated = int.from_bytes(os.pread(descriptor, 4, size - 4), "little") if gzip else size
-    return np.array([(0, size, inflated, 0, gzip)], PLACE)
+    return np.array([(0, size, 0, 0, gzip)], PLACE), np.array([inflated], np.uint32)
 
 
-def _count_frames(descriptor: int, places: npt.NDArray[np.void]) -> None:
+def _count_frames(descriptor: int, places: npt.NDArray[np.void], inflated: npt.NDArray[np.uint32]) -> None:
     """Fill in how many frames each chunk has, by the version of the first one that can be read."""
     frame_bytes = FRAME_BYTES[_version(descriptor, places)]
-    frames, rest = np.divmod(places["inflated"], np.uint32(frame_bytes))
+    frames, rest = np.divmod(inflated, np.uint32(frame_bytes))
     places["frames"] = np.where(rest == 0, frames, 0)
 
 
@@ -175,19 +203,6 @@ def _version(descriptor: int, places: npt.NDArray[np.void]) -> int:
     if any(str(each).startswith("version") for each in found):
         raise RecordError("unknown version", f"{found[0]}; {told}")
     raise RecordError("damaged gzip", f"{found[0]}")
-
-
-def _inflated(packed: bytes, told: int, most_bytes: int | None) -> bytes:
-    """Inflate one gzip member, which says at its end how long it is; never more than that."""
-    limit = told if most_bytes is None else min(told, most_bytes)
-    member = zlib.decompressobj(wbits=31)
-    try:
-        raw = member.decompress(packed, limit + 1)
-    except zlib.error as error:
-        raise RecordError("damaged gzip", str(error)) from None
-    if len(raw) < limit or (limit == told and (len(raw) > told or not member.eof)):
-        raise RecordError("damaged gzip", f"it does not have the {told:,} bytes that it says")
-    return raw[:limit]
 
 
 @contextmanager

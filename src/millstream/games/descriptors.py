@@ -86,6 +86,9 @@ class Descriptors:
             self._drop_unused(len(self._files))
             self._changed.notify_all()
 
+    def __del__(self) -> None:
+        self.close()
+
     def __enter__(self) -> Descriptors:
         return self
 

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from millstream import _core
 
-PLACE = np.dtype([("offset", "<u8"), ("size", "<u4"), ("inflated", "<u4"), ("frames", "<u4"), ("gzip", "<u4")])
-"""A chunk in its file: bytes [offset, offset + size), how many they are inflated, and how many frames these are."""
+PLACE = np.dtype([("offset", "<u8"), ("size", "<u4"), ("frames", "<u4"), ("number", "<u4"), ("gzip", "<u4")])
+"""A chunk in its file: bytes [offset, offset + size), how many frames they are, its number among the chunks of the
+file, and whether it is packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,13 @@ class TarIndex:
     has_end: bool = True
 
 
-def index_tar(descriptor: int) -> TarIndex:
-    """Read the headers of an archive: v7, ustar, pax and GNU ones, from a descriptor that others may read at once."""
+def index_tar(descriptor: int) -> tuple[TarIndex, npt.NDArray[np.uint32]]:
+    """Read the headers of an archive (v7, ustar, pax, GNU): its games, and the bytes that each says it has unpacked.
+
+    Others may read from the descriptor at the same time.
+    """
     offsets, sizes, inflated, gzip, skipped, problem, problem_at, has_end = _core.tar_index(descriptor)
     places = np.zeros(len(offsets), PLACE)
-    places["offset"], places["size"], places["inflated"], places["gzip"] = offsets, sizes, inflated, gzip
-    return TarIndex(places, skipped, problem, problem_at, has_end)
+    places["offset"], places["size"], places["gzip"] = offsets, sizes, gzip
+    places["number"] = np.arange(len(offsets))
+    return TarIndex(places, skipped, problem, problem_at, has_end), inflated

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from millstream.errors import RecordError
 from millstream.games import FrameBlock, Game
 from millstream.live.chunk_set import Draw
@@ -49,32 +51,31 @@ class ChunkReader(MapStage[Draw, Game]):
 
     def process(self, item: Draw) -> Iterator[Game]:
         """Read a game; one that is bad is counted, listed and left out."""
-        game = item.game
-        found = None if self._cache is None else self._cache.take(game.chunk, game.use)
+        found = None if self._cache is None else self._cache.take(item.chunk, item.use)
         try:
             length, frames, chosen = (*found, True) if found is not None else self._read(item)
         except RecordError as error:
-            self._note(game.chunk, error)
+            self._note(item.chunk, error)
             return
         yield Game(
-            game.chunk,
-            game.use,
-            game.entry.name,
-            game.index,
+            item.chunk,
+            item.use,
+            item.name,
+            item.index,
             length,
             frames,
             unpacked=chosen,
-            draw=game.number,
+            draw=item.number,
             skip=item.skip,
         )
 
     def _read(self, item: Draw) -> tuple[int, FrameBlock, bool]:
-        game, length = item.game, int(item.source.frames[item.game.index])
-        chosen = None
+        length = int(item.source.frames[item.index])
+        plies = None
         if self._choose is not None and not self._choose.takes_all and length:
-            chosen = self._choose.of(game.chunk, game.use, length)
-        frames = item.source.read(game.index, chosen).of_game(game.chunk, game.use)
-        return length, frames, chosen is not None
+            plies = self._choose.of(item.chunk, item.use, length).astype(np.uint32)
+        frames = item.source.read(item.index, plies).of_game(item.chunk, item.use)
+        return length, frames, plies is not None
 
     def _note(self, chunk: int, error: RecordError) -> None:
         with self._guard:

@@ -9,12 +9,13 @@ from pathlib import PurePath
 from typing import Any
 
 from millstream.errors import QueueClosed, WaitTimeout
-from millstream.games import ChunkSource
-from millstream.live.entrance import AsTheyCome, Entrance
+from millstream.games.chunk_source import ChunkSource
 from millstream.live.arrivals import Gone, ScanComplete
+from millstream.live.entrance import AsTheyCome, Entrance
 from millstream.live.events import Event, apply
 from millstream.live.hanse import HanseSampling, HanseWeights
-from millstream.live.window import Acceptance, Drawn, Window
+from millstream.live.place import Place
+from millstream.live.window import Acceptance, Window
 from millstream.stages import Queue, SourceStage, Stage
 
 logger = logging.getLogger("millstream.live")
@@ -24,9 +25,13 @@ PATIENCE_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A game that is to be read: which one, and where it lies."""
+    """A game that is to be read: which draw it is, which game, how often it was used before, and where it lies."""
 
-    game: Drawn
+    number: int
+    chunk: int
+    use: int
+    name: str
+    index: int
     source: ChunkSource
     skip: int = 0
     """Positions at its front that were given out before a run was gone on with."""
@@ -44,7 +49,7 @@ class ChunkSet(SourceStage[Draw]):
         root: The folder that names are relative to.
         entrance: Which sources enter, and when; by default as they come.
         window: Go on with this one.
-        last: Begin with this game, of which so many positions were given out.
+        last: Begin with this game, of which some positions were given out.
         journal: Called with what happened, before the next draw is made.
     """
 
@@ -61,7 +66,7 @@ class ChunkSet(SourceStage[Draw]):
         root: str = "",
         entrance: Entrance | None = None,
         window: Window | None = None,
-        last: tuple[Drawn, int] | None = None,
+        last: Place | None = None,
         journal: Callable[[Sequence[Event]], None] | None = None,
         **settings: Any,
     ) -> None:
@@ -78,10 +83,9 @@ class ChunkSet(SourceStage[Draw]):
     def produce(self) -> Iterator[Draw]:
         """Take in what the first scan finds, then give games, for ever or until the pass is over."""
         self._begin()
-        if self._last is not None:
-            game, skip = self._last
-            if (source := self._sources.get(game.entry.name)) is not None:
-                yield Draw(game, source, skip)
+        if (last := self._last) is not None:
+            if (source := self._sources.get(last.source)) is not None:
+                yield Draw(last.draw, last.chunk, last.use, last.source, last.index, source, last.used)
             else:
                 self.count("gone")
         while not self.stopping.is_set():
@@ -90,7 +94,8 @@ class ChunkSet(SourceStage[Draw]):
             if self.window.passes != passes:
                 logger.info("pass %d over %d games begins", self.window.passes, len(self.window))
             if drawn is not None:
-                yield Draw(drawn, self._sources[drawn.entry.name])
+                name = drawn.entry.name
+                yield Draw(drawn.number, drawn.chunk, drawn.use, name, drawn.index, self._sources[name])
             elif self._input_ended:
                 return
             else:
@@ -182,7 +187,7 @@ class ChunkSet(SourceStage[Draw]):
 
     def _let_go(self, names: Iterable[str]) -> None:
         """Close sources that are not in the window; who replays may need them later."""
-        last = None if self._last is None else self._last[0].entry.name
+        last = None if self._last is None else self._last.source
         for name in names:
             if name != last and name in self._sources and not self._entrance.may_need(name):
                 self._sources.pop(name).close()

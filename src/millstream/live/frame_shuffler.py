@@ -10,22 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.games import ORIGIN, FrameBlock, Game, Reservoir
+from millstream.live.place import Place
 from millstream.stages import MapStage, Queue, Stage
 
 DRAINED = 1024
 """Positions that leave the reservoir at once when nothing more comes in."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """How far a game is used up: which draw it was, and how many of its chosen positions have gone in."""
-
-    draw: int
-    chunk: int
-    use: int
-    source: str
-    index: int
-    used: int
 
 
 @dataclass(frozen=True, slots=True)

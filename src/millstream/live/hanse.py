@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import LoaderError, RecordError
-from millstream.games import ChunkSource
-from millstream.live.positions import PositionWeights
+from millstream.games.chunk_source import ChunkSource
+from millstream.live.positions import ALIKE, PositionWeights
 from millstream.live.window import Entry
 
 
@@ -22,7 +22,7 @@ class HanseSampling:
     """
 
     gamma: float = 1.0
-    weights: PositionWeights = PositionWeights()
+    weights: PositionWeights = ALIKE
 
     def __post_init__(self) -> None:
         if not self.gamma >= 0:

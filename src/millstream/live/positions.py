@@ -76,6 +76,9 @@ class PositionWeights:
         return np.nan_to_num(weights, nan=self.default, posinf=self.most)
 
 
+ALIKE = PositionWeights()
+
+
 @dataclass(frozen=True)
 class PositionSampling:
     """How many positions of a game each of its uses gives.
@@ -90,7 +93,7 @@ class PositionSampling:
 
     rate: float | None = None
     count: int | None = None
-    weights: PositionWeights = PositionWeights()
+    weights: PositionWeights = ALIKE
 
     def __post_init__(self) -> None:
         if self.rate is not None and self.count is not None:
