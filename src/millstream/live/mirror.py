@@ -18,7 +18,8 @@ import numpy.typing as npt
 from millstream.errors import StateError
 from millstream.games import ORIGIN
 from millstream.live.events import Event, advance
-from millstream.live.frame_shuffler import Moves, Place
+from millstream.live.frame_shuffler import Moves
+from millstream.live.place import Place
 from millstream.live.window import Arrays, Entry, Window
 
 

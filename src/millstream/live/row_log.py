@@ -67,7 +67,7 @@ class RowLog:
             data = np.ascontiguousarray(origins).view(np.uint8)
             step = np.array([(self._rows + len(origins), xxh64(data))], STEP)
             with disk.reported(self._folder, full=FREE_SPACE):
-                disk.write(self._files[0], memoryview(data), self._rows * ORIGIN.itemsize)
+                disk.write(self._files[0], data.tobytes(), self._rows * ORIGIN.itemsize)
                 disk.write(self._files[1], step.tobytes(), self._steps * STEP.itemsize)
             self._rows += len(origins)
         self._steps += 1
@@ -82,7 +82,8 @@ class RowLog:
                     hint="pass cache_dir=, a folder beside the checkpoints",
                 )
             return self._recent[step]
-        end, expected = (int(value) for value in self._step(step))
+        entry = self._step(step)
+        end, expected = int(entry["end"]), int(entry["hash"])
         begin = int(self._step(step - 1)["end"]) if step else 0
         data = os.pread(self._files[0], (end - begin) * ORIGIN.itemsize, begin * ORIGIN.itemsize)
         if end < begin or xxh64(np.frombuffer(data, np.uint8)) != expected:

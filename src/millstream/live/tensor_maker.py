@@ -62,13 +62,13 @@ class TensorMaker:
         blocks = [piece.frames for piece in pieces]
         total = sum(map(len, blocks))
         start, stop = (min(rank * self.batch_size, total) for rank in (self._rank, self._rank + 1))
-        arrays = self._arrays(stop - start)
+        planes, policy, values = arrays = self._arrays(stop - start)
         row = -start
         for block in blocks:
             _fill(block, row, arrays)
             row += len(block)
         origins = np.concatenate([block.origins for block in blocks])
-        return Tensors(*arrays, origins=origins, rows=(start, stop), pieces=pieces)
+        return Tensors(planes, policy, values, origins, (start, stop), pieces)
 
     def _arrays(self, rows: int) -> list[Floats]:
         while (buffer := self._pool.take()) is None:

@@ -120,10 +120,17 @@ class Window:
         seed: Of the order.
         acceptance: Which of the drawn games are used; None: all.
         endless: When each game was given, begin again; else `draw` gives None then.
+        first_use: How often each game was used before it entered.
     """
 
     def __init__(
-        self, num_chunks: int | None, seed: int, *, acceptance: Acceptance | None = None, endless: bool = True
+        self,
+        num_chunks: int | None,
+        seed: int,
+        *,
+        acceptance: Acceptance | None = None,
+        endless: bool = True,
+        first_use: int = 0,
     ) -> None:
         if num_chunks is not None and num_chunks < 1:
             raise LoaderError(f"num_chunks={num_chunks}: a window has 1 chunk or more", hint="None takes all")
@@ -135,7 +142,7 @@ class Window:
         """Entries at the front that have left: they are forgotten many at a time."""
         self._holes: list[tuple[int, int]] = []
         """Chunks in the range whose source is gone."""
-        self._uses = Counts()
+        self._uses, self._first_use = Counts(), first_use
         self.passes = self.rejected = 0
         self.heaviest = 0.0
 
@@ -203,7 +210,7 @@ class Window:
             if not self._accepts(entry, number):
                 self.rejected += 1
                 continue
-            return Drawn(self.draws, number, self._uses.add(number), entry)
+            return Drawn(self.draws, number, self._first_use + self._uses.add(number), entry)
 
     def begin_pass(self) -> None:
         """Every game may be given again."""

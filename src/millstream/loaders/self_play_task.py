@@ -79,7 +79,7 @@ class Begin:
 class SelfPlayGraph:
     """The stages from a folder to shuffled positions."""
 
-    def __init__(self, task: SelfPlayTask, begin: Begin) -> None:
+    def __init__(self, task: SelfPlayTask, begin: Begin, *, positions_seed: int) -> None:
         self.discovery = Discovery(task.path, watch=task.watch, poll_s=task.poll_s)
         self.feed = ChunkSourceFeed(self.discovery, cache_dir=task.index_cache)
         self.chunk_set = ChunkSet(
@@ -97,7 +97,7 @@ class SelfPlayGraph:
         self.reader = ChunkReader(
             self.chunk_set,
             sampling=task.positions if at_once else None,
-            seed=task.seed,
+            seed=positions_seed,
             cache=cache,
             threads=task.threads,
         )
@@ -116,7 +116,7 @@ class SelfPlayGraph:
             last = stages["chunk_rescorer"] = ChunkRescorer(last, settings=task.rescore, threads=task.threads)
             self.changes.append(last)
         prefetch = PREFETCHED_USES if cache is not None else 0
-        unpacker = ChunkUnpacker(last, sampling=task.positions, seed=task.seed, cache=cache, prefetch=prefetch)
+        unpacker = ChunkUnpacker(last, sampling=task.positions, seed=positions_seed, cache=cache, prefetch=prefetch)
         self.shuffler = FrameShuffler(unpacker, frames=task.shuffle_frames, seed=task.seed, restore=begin.restore)
         self.pipeline = Pipeline({**stages, "chunk_unpacker": unpacker, "frame_shuffler": self.shuffler})
 
