@@ -37,10 +37,13 @@ from millstream.errors import (
     MillstreamError,
     MissingExtra,
     OrderError,
+    QueueClosed,
     RecipeError,
     RecordError,
     SourceError,
+    StageError,
     StateError,
+    Stopped,
     StoreError,
     TemplateError,
     TokenizerError,
@@ -66,6 +69,7 @@ from millstream.loaders.looking import lint
 from millstream.records import DataProcessor, Recipe, Reject, register_processor
 from millstream.rollouts import Rollout
 from millstream.sources import Record, RecordFormat, register_format
+from millstream.stages import Queue, Stage
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
 
@@ -98,6 +102,8 @@ __all__ = [
     "OrderError",
     "PrepareReport",
     "PretrainDataLoader",
+    "Queue",
+    "QueueClosed",
     "Recipe",
     "RecipeError",
     "Record",
@@ -110,7 +116,10 @@ __all__ = [
     "RowOrigin",
     "SourceError",
     "Span",
+    "Stage",
+    "StageError",
     "StateError",
+    "Stopped",
     "StoreError",
     "TemplateError",
     "TokenStore",

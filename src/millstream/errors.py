@@ -17,7 +17,10 @@ MillstreamError
 │   ├── StateError         a state that cannot be loaded here
 │   ├── UnknownLength      what cannot be known before the data was read (also a TypeError)
 │   ├── ClosedError        the loader or queue was closed
-│   └── WaitTimeout        what was waited for did not come in time (also a TimeoutError)
+│   │   ├── QueueClosed        everything in a queue was taken, and nothing more will come
+│   │   └── Stopped            what was waited at was given up
+│   ├── WaitTimeout        what was waited for did not come in time (also a TimeoutError)
+│   └── StageError         a stage of a pipeline failed
 └── MissingExtra       an optional library is not installed (also an ImportError)
 
 LossWarning, a UserWarning, is the one warning: rows of a source are not in its store, or not whole, or not as sampled.
@@ -220,6 +223,49 @@ class ClosedError(LoaderError):
     millstream.errors.ClosedError: this loader was closed
     ...
     """
+
+
+class QueueClosed(ClosedError):  # noqa: N818 - reads as a claim
+    """Everything in a queue was taken, and nothing more will come: the regular end.
+
+    >>> from millstream import Queue
+    >>> queue = Queue()
+    >>> queue.close()
+    >>> queue.get()
+    Traceback (most recent call last):
+    millstream.errors.QueueClosed: this queue was closed, and everything in it was taken
+    ...
+    """
+
+
+class Stopped(ClosedError):  # noqa: N818 - reads as a claim
+    """What was waited at was given up, whatever may still be inside.
+
+    >>> from millstream import Queue
+    >>> queue = Queue()
+    >>> queue.stop()
+    >>> queue.get()
+    Traceback (most recent call last):
+    millstream.errors.Stopped: the queue was stopped
+    ...
+    """
+
+
+class StageError(LoaderError):
+    """A stage of a pipeline failed; `stage` is its name, and what it failed with is the cause.
+
+    >>> from millstream.stages import IterableStage
+    >>> stage = IterableStage((1 / n for n in (1, 0)), name="inverse")
+    >>> stage.start()
+    >>> list(stage.output())
+    Traceback (most recent call last):
+    millstream.errors.StageError: stage 'inverse': ZeroDivisionError: division by zero
+    ...
+    """
+
+    def __init__(self, stage: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(f"stage {stage!r}: {message}", hint=hint)
+        self.stage = stage
 
 
 class WaitTimeout(LoaderError, TimeoutError):  # noqa: N818 - reads as a claim

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.batches.batch import NO_LOSS, TrainingBatch
-from millstream.batches.waiting import Waits
 from millstream.errors import BatchError, BudgetError, LoaderError
+from millstream.stages.waiting import Waits
 from millstream.tensors import backend
 
 ALIGNMENT = 64

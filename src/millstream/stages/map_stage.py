@@ -1,0 +1,118 @@
+"""MapStage: each item in, some items out, by many threads; what comes out does not depend on how many."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
+
+from millstream.errors import LoaderError, QueueClosed
+from millstream.stages.clock import INPUT, OUTPUT
+from millstream.stages.queue import Queue, stopped
+from millstream.stages.stage import Out, Stage
+
+In = TypeVar("In")
+AHEAD = 2
+"""Finished items that wait for a slower one before them, per thread: more would only need memory."""
+
+
+class MapStage(Stage[Out], Generic[In, Out]):
+    """Works on each item of its input by itself. Results leave in the order of the input, whatever `threads` is.
+
+    >>> class Halves(MapStage[int, int]):
+    ...     def process(self, item):
+    ...         if item % 2:
+    ...             self.count("odd")
+    ...             return
+    ...         yield item // 2
+    >>> queue = Queue()
+    >>> halves = Halves(queue, threads=3)
+    >>> halves.start()
+    >>> with queue.producer() as producer:
+    ...     producer.put_many(range(7))
+    >>> list(halves.output()), halves.counters()["drops"]
+    ([0, 1, 2, 3], {'odd': 3})
+    """
+
+    def __init__(self, *inputs: Queue[Any] | Stage[Any], **settings: Any) -> None:
+        super().__init__(*inputs, **settings)
+        if len(inputs) != 1:
+            raise LoaderError(
+                f"{type(self).__name__} takes one input, not {len(inputs)}", hint="pass one queue or stage"
+            )
+        self._taking = threading.Lock()
+        self._turns = threading.Condition()
+        self._finished: dict[int, list[Out]] = {}
+        self._taken = self._sent = 0
+        self._sending = False
+        self._working = self.threads
+
+    @abstractmethod
+    def process(self, item: In) -> Iterable[Out]:
+        """What becomes of an item. Several threads call it at a time; no result may depend on which."""
+
+    def finish(self) -> Iterable[Out]:
+        """What is left to deliver after the last item: reservoirs, partial batches. Called once, by one thread."""
+        return ()
+
+    def loops(self) -> Sequence[Callable[[], None]]:
+        """One loop per thread."""
+        return [self._alone] if self.threads == 1 else [self._among_others] * self.threads
+
+    def wake(self) -> None:
+        """Wake threads that wait for a slower one."""
+        with self._turns:
+            self._turns.notify_all()
+
+    def _alone(self) -> None:
+        """Results leave as they are made: a stage that makes much of one item never holds all of it."""
+        while True:
+            try:
+                item = self.inputs[0].get()
+            except QueueClosed:
+                break
+            self.send(self.process(item))
+        self.send(self.finish())
+
+    def _among_others(self) -> None:
+        while (taken := self._take()) is not None:
+            turn, item = taken
+            self._deliver(turn, list(self.process(item)))
+        with self._turns:
+            self._working -= 1
+            if self._working:
+                return
+        self.send(self.finish())
+
+    def _take(self) -> tuple[int, In] | None:
+        """The next item, and its place in the order; None at the end."""
+        with self._clocks.waiting(INPUT), self._taking:
+            try:
+                item = self.inputs[0].get()
+            except QueueClosed:
+                return None
+            self._taken += 1
+            return self._taken - 1, item
+
+    def _deliver(self, turn: int, results: list[Out]) -> None:
+        """Lay results down, and send all that are due, unless another thread is about it."""
+        with self._turns:
+            self._finished[turn] = results
+            send, self._sending = not self._sending, True
+        if send:
+            while (due := self._next_due()) is not None:
+                self.send(due)
+        with self._turns, self._clocks.waiting(OUTPUT):
+            self._turns.wait_for(lambda: len(self._finished) <= AHEAD * self.threads or self.stopping.is_set())
+        if self.stopping.is_set():
+            raise stopped(f"stage {self.name!r}")
+
+    def _next_due(self) -> list[Out] | None:
+        """The results whose turn it is; None, and no longer sending, if they are not there yet."""
+        with self._turns:
+            due = self._finished.pop(self._sent, None)
+            self._sending = due is not None
+            self._sent += self._sending
+            self._turns.notify_all()
+            return due

@@ -1,0 +1,347 @@
+"""Queue: items on their way from the threads that make them to the threads that use them.
+
+Bounded, in items and if need be in bytes. It ends once, and everybody hears of it: when its last producer is gone
+nothing goes in, what is inside comes out, and then consumers are told that it is over, or what went wrong.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Generic, Literal, NoReturn, TypeVar, get_args
+
+from millstream.errors import BudgetError, ClosedError, LoaderError, QueueClosed, Stopped
+from millstream.stages.waiting import Waits
+
+T = TypeVar("T")
+Overflow = Literal["block", "drop_new", "keep_newest"]
+
+
+class Queue(Generic[T]):
+    """First in, first out, for any number of producers and consumers.
+
+    >>> queue = Queue(capacity=4)
+    >>> with queue.producer() as producer:
+    ...     producer.put_many("abc")
+    >>> queue.get(), queue.get_many(8)
+    ('a', ['b', 'c'])
+    >>> queue.get()
+    Traceback (most recent call last):
+    millstream.errors.QueueClosed: this queue was closed, and everything in it was taken
+    ...
+
+    Args:
+        capacity: Most items inside.
+        overflow: What a full queue does with one more: `"block"`, its producer waits; `"drop_new"`, it is dropped;
+            `"keep_newest"`, the oldest is dropped for it. Drops are counted.
+        name: For messages.
+        budget_bytes: Most bytes inside; None: no limit.
+        weigh: The bytes of an item, for `budget_bytes`.
+    """
+
+    def __init__(
+        self,
+        capacity: int = 16,
+        overflow: Overflow = "block",
+        name: str = "",
+        *,
+        budget_bytes: int | None = None,
+        weigh: Callable[[T], int] | None = None,
+    ) -> None:
+        if capacity < 1:
+            raise LoaderError(f"a queue of capacity {capacity} takes nothing", hint="pass capacity=1 or more")
+        if overflow not in get_args(Overflow):
+            raise LoaderError(f"there is no overflow={overflow!r}", hint=f"one of {', '.join(get_args(Overflow))}")
+        self.capacity, self.overflow, self.name, self.budget_bytes = capacity, overflow, name, budget_bytes
+        self._weigh = weigh
+        # Reentrant, since a forgotten producer may be collected, and so closed, in the middle of anything.
+        self._lock = threading.RLock()
+        self._not_empty, self._not_full = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._items: deque[tuple[T, int]] = deque()
+        self._producers = 0
+        self._closed = self._stopped = False
+        self._error: BaseException | None = None
+        self._traceback: TracebackType | None = None
+        self._bytes = self._put_count = self._got = self._dropped = 0
+        self._putters, self._getters = Waits(), Waits()
+        self._made = self._changed_at = time.perf_counter()
+        self._item_seconds = 0.0
+
+    def producer(self) -> Producer[T]:
+        """A token to put items with; when the last one is closed, or forgotten, the queue closes."""
+        with self._lock:
+            self._refuse_if_over()
+            self._producers += 1
+        return Producer(self)
+
+    def get(self, timeout_s: float | None = None) -> T:
+        """Take the oldest item, waiting for it; raises QueueClosed, or what the producer failed with, at the end."""
+        return self.get_many(1, timeout_s)[0]
+
+    def get_many(self, most: int, timeout_s: float | None = None) -> list[T]:
+        """Take up to `most` of the oldest items, at least one, waiting for that one."""
+        with self._lock:
+            self._getters.until(self._gives, self._not_empty, timeout_s, f"an item of {self}")
+            if self._stopped or not self._items:
+                self._raise_the_end()
+            return self._take(most)
+
+    def try_get(self) -> T | None:
+        """Take the oldest item if there is one now, else None; at the end raises as `get` does."""
+        with self._lock:
+            return self.get() if self._gives() else None
+
+    def peek(self) -> T | None:
+        """Look at the oldest item without taking it; None when there is none."""
+        with self._lock:
+            return self._items[0][0] if self._items else None
+
+    def __iter__(self) -> Iterator[T]:
+        """Take items until the queue is closed and empty."""
+        while True:
+            try:
+                item = self.get()
+            except QueueClosed:
+                return
+            yield item
+
+    @property
+    def size(self) -> int:
+        """How many items are inside."""
+        return len(self._items)
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more goes in; there may still be items inside."""
+        return self._closed
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Let nothing more in and wake everybody who waits. The first call counts; later ones change nothing.
+
+        Args:
+            error: What went wrong in the producer; consumers get it when they have taken everything else.
+        """
+        with self._lock:
+            if not self._closed:
+                self._closed, self._error = True, error
+                self._traceback = None if error is None else error.__traceback__
+            self._wake_all()
+
+    def stop(self) -> None:
+        """Give up: every call that waits, and every later one, raises Stopped. What is inside stays there."""
+        with self._lock:
+            self._stopped = True
+            self._wake_all()
+
+    def clear(self) -> int:
+        """Drop what is inside, and say how many items that were; open or closed, the queue stays as it is."""
+        with self._lock:
+            self._look()
+            dropped = len(self._items)
+            self._items.clear()
+            self._bytes = 0
+            self._dropped += dropped
+            self._not_full.notify_all()
+        return dropped
+
+    def counters(self) -> dict[str, Any]:
+        """What went through, and who waited for whom: `put` = `got` + `dropped` + `size`, at any time.
+
+        `fill_mean` is the mean share of the capacity that was taken up, `fill_s` the seconds it would have been full
+        for. Near 1, the consumer is slow; near 0, the producer is.
+
+        >>> queue = Queue(capacity=2, overflow="drop_new")
+        >>> queue.producer().put_many("abc")
+        >>> [queue.counters()[name] for name in ("put", "got", "dropped", "size")]
+        [3, 0, 1, 2]
+        """
+        with self._lock:
+            self._look()
+            fill_s = self._item_seconds / self.capacity
+            return {
+                "capacity": self.capacity,
+                "size": len(self._items),
+                "bytes": self._bytes,
+                "put": self._put_count,
+                "got": self._got,
+                "dropped": self._dropped,
+                "fill_mean": fill_s / max(1e-9, self._changed_at - self._made),
+                "fill_s": fill_s,
+                "put_waits": self._putters.count,
+                "put_wait_s": self._putters.seconds,
+                "get_waits": self._getters.count,
+                "get_wait_s": self._getters.seconds,
+            }
+
+    def __repr__(self) -> str:
+        return f"the queue {self.name!r}" if self.name else "the queue"
+
+    def _put(self, items: Iterable[T], timeout_s: float | None) -> None:
+        """Put each item in, as many as fit under one lock."""
+        weighed = deque((item, self._weight(item)) for item in items)
+        with self._lock:
+            self._refuse_if_over()
+            while weighed:
+                if self.overflow == "block":
+                    self._putters.until(
+                        lambda: self._takes(weighed[0][1]), self._not_full, timeout_s, f"room in {self}"
+                    )
+                self._refuse_if_over()
+                self._put_some(weighed)
+
+    def _put_some(self, weighed: deque[tuple[T, int]]) -> None:
+        self._look()
+        before = len(self._items)
+        while weighed:
+            item, size = weighed[0]
+            if not self._fits(size):
+                if self.overflow == "block":
+                    break
+                self._dropped += 1
+                if self.overflow == "drop_new":
+                    weighed.popleft()
+                    self._put_count += 1
+                else:
+                    self._bytes -= self._items.popleft()[1]
+                continue
+            self._items.append((item, size))
+            self._bytes += size
+            self._put_count += 1
+            weighed.popleft()
+        self._not_empty.notify(len(self._items) - before)
+
+    def _try_put(self, item: T) -> bool:
+        size = self._weight(item)
+        with self._lock:
+            self._refuse_if_over()
+            if not self._fits(size):
+                return False
+            self._put_some(deque([(item, size)]))
+            return True
+
+    def _take(self, most: int) -> list[T]:
+        self._look()
+        taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
+        self._got += len(taken)
+        self._bytes -= sum(size for _, size in taken)
+        if self.budget_bytes is None:
+            self._not_full.notify(len(taken))
+        else:  # the one who waits longest may wait for more bytes than this
+            self._not_full.notify_all()
+        return [item for item, _ in taken]
+
+    def _weight(self, item: T) -> int:
+        size = 0 if self._weigh is None else self._weigh(item)
+        if self.budget_bytes is not None and size > self.budget_bytes:
+            raise BudgetError(
+                f"an item of {size} bytes does not fit into a queue of {self.budget_bytes}",
+                hint=f"pass budget_bytes={size} or more, or split it",
+            )
+        return size
+
+    def _fits(self, size: int) -> bool:
+        within = self.budget_bytes is None or self._bytes + size <= self.budget_bytes
+        return within and len(self._items) < self.capacity
+
+    def _takes(self, size: int) -> bool:
+        """Whether a producer need not wait: there is room, or there never will be."""
+        return self._closed or self._stopped or self._fits(size)
+
+    def _gives(self) -> bool:
+        return self._closed or self._stopped or bool(self._items)
+
+    def _look(self) -> None:
+        """Count how long the queue was as full as it is, before that changes."""
+        now = time.perf_counter()
+        self._item_seconds += len(self._items) * (now - self._changed_at)
+        self._changed_at = now
+
+    def _wake_all(self) -> None:
+        self._not_empty.notify_all()
+        self._not_full.notify_all()
+
+    def _refuse_if_over(self) -> None:
+        if self._stopped:
+            raise stopped(self)
+        if self._closed:
+            raise ClosedError(
+                f"{self} was closed and takes no more", hint="end the producer, or make a new queue"
+            ) from self._error
+
+    def _raise_the_end(self) -> NoReturn:
+        if self._stopped:
+            raise stopped(self)
+        if isinstance(self._error, Exception):
+            raise self._error.with_traceback(self._traceback)  # as it was: each consumer would lengthen it
+        if self._error is not None:  # Ctrl-C there is no Ctrl-C here, but no regular end either
+            raise ClosedError(
+                f"this queue was closed by {type(self._error).__name__}",
+                hint="its producer was stopped: start it again",
+            ) from self._error
+        raise QueueClosed(
+            "this queue was closed, and everything in it was taken",
+            hint="iterate over the queue, which ends here, or make a new one",
+        )
+
+    def _leave(self, error: BaseException | None) -> None:
+        with self._lock:
+            self._producers -= 1
+            if error is not None or self._producers == 0:
+                self.close(error)
+
+
+class Producer(Generic[T]):
+    """One of those who put items into a queue. An exception that leaves its `with` block goes to the consumers, behind
+    the items that were put before it.
+
+    >>> queue = Queue()
+    >>> first, second = queue.producer(), queue.producer()
+    >>> first.put(1); first.close(); queue.closed
+    False
+    >>> second.close(); queue.closed
+    True
+    """
+
+    def __init__(self, queue: Queue[T]) -> None:
+        self._queue = queue
+        self._open = True
+
+    def put(self, item: T, timeout_s: float | None = None) -> None:
+        """Put an item in; raises ClosedError, also when the queue is closed meanwhile."""
+        self._checked()._put((item,), timeout_s)
+
+    def put_many(self, items: Iterable[T], timeout_s: float | None = None) -> None:
+        """Put items in, in this order; those behind a `timeout_s` that went by or a close are not in the queue."""
+        self._checked()._put(items, timeout_s)
+
+    def try_put(self, item: T) -> bool:
+        """Put an item in if there is room now, and say whether there was; raises ClosedError."""
+        return self._checked()._try_put(item)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Be gone; with an error, the queue closes at once and its consumers get it."""
+        if self._open:
+            self._open = False
+            self._queue._leave(error)
+
+    def _checked(self) -> Queue[T]:
+        if not self._open:
+            raise ClosedError("this producer was closed", hint="ask for another one with queue.producer()")
+        return self._queue
+
+    def __enter__(self) -> Producer[T]:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        self.close(error)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def stopped(what: object) -> Stopped:
+    """The error of whoever waits at something that was stopped."""
+    return Stopped(f"{what} was stopped", hint="this is how its threads end; start another pipeline to go on")

@@ -1,0 +1,259 @@
+"""Stage: takes items from queues, works on them with its own threads, puts what it makes into queues.
+
+The end of its input flows through a stage to its outputs. A failure stops it, goes to its consumers with the stage's
+name, and stops its producers. `stop()` ends it in the middle of anything; that, too, spreads to both sides.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from millstream.errors import ClosedError, LoaderError, MillstreamError, QueueClosed, StageError, Stopped
+from millstream.stages.clock import INPUT, OUTPUT, Clocks
+from millstream.stages.queue import Overflow, Producer, Queue, stopped
+
+T = TypeVar("T")
+Out = TypeVar("Out")
+
+
+class Stage(ABC, Generic[Out]):
+    """What every stage has. To write one, begin with a `MapStage` or a `SourceStage`.
+
+    >>> from millstream.stages import FunctionStage
+    >>> queue = Queue()
+    >>> stage = FunctionStage(queue, function=lambda text: text.split(), threads=2)
+    >>> stage.start()
+    >>> with queue.producer() as producer:
+    ...     producer.put_many(["the quick", "brown fox"])
+    >>> list(stage.output())
+    ['the', 'quick', 'brown', 'fox']
+    >>> [stage.counters()[name] for name in ("in", "out")]
+    [2, 4]
+
+    Args:
+        inputs: Queues, or stages whose only output is meant.
+        name: For messages and counters; by default made of the name of the class.
+        threads: How many threads work on items.
+        capacity: Most items in each output.
+        overflow: What a full output does with one more; see `Queue`.
+    """
+
+    takes: ClassVar[type | None] = None
+    """What it can work on, if it cares; a pipeline compares it with what the stage before gives."""
+    gives: ClassVar[type | None] = None
+    outputs: ClassVar[tuple[str, ...]] = ("",)
+    """The names of its outputs; with more than one, `route` says which item goes where."""
+
+    def __init__(
+        self,
+        *inputs: Queue[Any] | Stage[Any],
+        name: str | None = None,
+        threads: int = 1,
+        capacity: int = 16,
+        overflow: Overflow = "block",
+    ) -> None:
+        if threads < 1:
+            raise LoaderError(f"a stage cannot work with {threads} threads", hint="pass threads=1 or more")
+        self.name = name or _spoken(type(self).__name__)
+        self.threads = threads
+        self.error: StageError | None = None
+        self.stopping = threading.Event()
+        """Set when the stage shall end; whoever waits for something else than a queue waits for it, too."""
+        self.on_failure: Callable[[StageError], None] | None = None
+        """Called once, by the thread that failed."""
+        self._clocks = Clocks()
+        self.inputs = tuple(Intake(self, each.output() if isinstance(each, Stage) else each) for each in inputs)
+        self._queues: dict[str, Queue[Out]] = {each: Queue(capacity, overflow) for each in self.outputs}
+        self._producers: dict[str, Producer[Out]] = {each: queue.producer() for each, queue in self._queues.items()}
+        self._lock = threading.Lock()
+        self._reasons: Counter[str] = Counter()
+        self._in = self._alive = 0
+        self._workers: list[threading.Thread] = []
+
+    def output(self, name: str = "") -> Queue[Out]:
+        """The queue that results come out of; a stage with several outputs wants to know which."""
+        if not name and len(self._queues) == 1:
+            return next(iter(self._queues.values()))
+        if name not in self._queues:
+            raise LoaderError(
+                f"stage {self.name!r} has no output {name!r}",
+                hint=f"it has {', '.join(map(repr, self._queues))}",
+            )
+        return self._queues[name]
+
+    def route(self, item: Out) -> str:
+        """Which output an item goes to, where there are several."""
+        return self.outputs[0]
+
+    @abstractmethod
+    def loops(self) -> Sequence[Callable[[], None]]:
+        """What each thread does until the input ends."""
+
+    def start(self) -> None:
+        """Start the threads."""
+        if self._workers or self.stopping.is_set():
+            raise LoaderError(f"stage {self.name!r} was started or stopped before", hint="make a new one")
+        loops = self.loops()
+        self._alive = len(loops)
+        self._workers = [
+            threading.Thread(target=self._run, args=(loop,), name=f"millstream-{self.name}", daemon=True)
+            for loop in loops
+        ]
+        for worker in self._workers:
+            worker.start()
+
+    def stop(self) -> None:
+        """End soon, in the middle of anything; whoever waits at the inputs or outputs is told."""
+        self.stopping.set()
+        for intake in self.inputs:
+            intake.queue.stop()
+        for queue in self._queues.values():
+            queue.stop()
+        self.wake()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the threads; False if some are still at work after `timeout_s`."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        for worker in self._workers:
+            worker.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        return not any(worker.is_alive() for worker in self._workers)
+
+    def count(self, reason: str, n: int = 1) -> None:
+        """Count something that was dropped, by its reason."""
+        with self._lock:
+            self._reasons[reason] += n
+
+    def gauges(self) -> dict[str, float]:
+        """Numbers of this kind of stage that go up and down; for subclasses."""
+        return {}
+
+    def counters(self) -> dict[str, Any]:
+        """Items in and out, drops by reason, gauges, and what the threads did with their time, in seconds.
+
+        `busy` is the share of work in the time of all threads. A stage near 1 is what the others wait for.
+        """
+        busy_s, input_wait_s, output_wait_s = self._clocks.read()
+        with self._lock:
+            drops, items_in = dict(self._reasons), self._in
+        return {
+            "threads": self.threads,
+            "in": items_in,
+            "out": sum(queue.counters()["put"] for queue in self._queues.values()),
+            "drops": drops,
+            "gauges": self.gauges(),
+            "busy": busy_s / max(1e-9, busy_s + input_wait_s + output_wait_s),
+            "busy_s": busy_s,
+            "input_wait_s": input_wait_s,
+            "output_wait_s": output_wait_s,
+        }
+
+    def send(self, items: Iterable[Out]) -> None:
+        """Put items into the outputs, one after the other; for subclasses."""
+        if isinstance(items, list) and len(self.outputs) == 1:
+            self._put(self.outputs[0], items)
+            return
+        for item in items:
+            self._put(self.outputs[0] if len(self.outputs) == 1 else self.route(item), (item,))
+
+    def took(self, n: int) -> None:
+        """Count items that came in; for inputs that are not read with `self.inputs`."""
+        with self._lock:
+            self._in += n
+
+    def wake(self) -> None:
+        """Wake threads that wait for something else than a queue or `stopping`; for subclasses."""
+
+    def _put(self, output: str, items: Sequence[Out]) -> None:
+        if output not in self._producers:
+            raise LoaderError(f"{output!r} is no output", hint=f"route() gives one of {self.outputs}")
+        try:
+            with self._clocks.waiting(OUTPUT):
+                self._producers[output].put_many(items)
+        except Stopped:
+            raise
+        except ClosedError:  # by the consumer, who wants no more
+            raise stopped(self._queues[output]) from None
+
+    def _run(self, loop: Callable[[], None]) -> None:
+        try:
+            with self._clocks.running():
+                loop()
+        except QueueClosed:  # the end of an input that the stage reads by itself
+            pass
+        except Stopped:
+            if self.error is None:  # else a consumer is to hear of that, and not of the end of its other threads
+                self.stop()
+        except BaseException as error:
+            self._fail(error)
+        finally:
+            with self._lock:
+                self._alive -= 1
+                last = self._alive == 0
+            if last:
+                for producer in self._producers.values():
+                    producer.close(self.error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Keep the first error; what failed before this stage keeps the name of its own stage."""
+        with self._lock:
+            if self.error is not None or self.stopping.is_set():
+                return
+            self.error = error if isinstance(error, StageError) else _named(self.name, error)
+        self.stopping.set()
+        for queue in self._queues.values():
+            queue.close(self.error)
+        for intake in self.inputs:
+            intake.queue.stop()
+        self.wake()
+        if self.on_failure is not None:
+            self.on_failure(self.error)
+
+
+class Intake(Generic[T]):
+    """An input as its stage sees it: a queue whose items and waits are counted for the stage."""
+
+    def __init__(self, stage: Stage[Any], queue: Queue[T]) -> None:
+        self.queue = queue
+        self._stage = stage
+
+    def get(self, timeout_s: float | None = None) -> T:
+        """As `Queue.get`."""
+        return self.get_many(1, timeout_s)[0]
+
+    def get_many(self, most: int, timeout_s: float | None = None) -> list[T]:
+        """As `Queue.get_many`."""
+        with self._stage._clocks.waiting(INPUT):
+            items = self.queue.get_many(most, timeout_s)
+        self._stage.took(len(items))
+        return items
+
+    def try_get(self) -> T | None:
+        """As `Queue.try_get`."""
+        item = self.queue.try_get()
+        if item is not None:
+            self._stage.took(1)
+        return item
+
+
+def _spoken(name: str) -> str:
+    """The name of a class as a stage is called.
+
+    >>> _spoken("ChunkReader"), _spoken("SplitStage")
+    ('chunk_reader', 'split')
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Stage") or name).lower()
+
+
+def _named(stage: str, error: BaseException) -> StageError:
+    if isinstance(error, MillstreamError):
+        named = StageError(stage, error.message, hint=error.hint)
+    else:
+        named = StageError(stage, f"{type(error).__name__}: {error}", hint="the cause of this error has its traceback")
+    named.__cause__ = error
+    return named
