@@ -21,6 +21,8 @@ except ImportError as error:
     raise MissingExtra.of("chess", "chess") from error
 
 _PIECES = (chess.PAWN, chess.KNIGHT, chess.BISHOP, chess.ROOK, chess.QUEEN, chess.KING)
+_AFTER_ZEROING = {-2: -1.0, -1: -1 / 101, 0: 0.0, 1: 1 / 101, 2: 1.0}
+_MATE = 1.0
 _TOP = 56
 """What turns a square of White's view into that of Black's, and back."""
 
@@ -139,9 +141,8 @@ class SyzygyProbe:
         """1/n for a win that zeroes in n plies, -1/n for a loss; after a zeroing move, n is 1 or, if cursed, 101."""
         if zeroes:
             wdl = self._tables.get_wdl(board)
-            return None if wdl is None else -{0: 0.0, 1: 1 / 101, 2: 1.0}[abs(wdl)] * (1 if wdl > 0 else -1)
+            return None if wdl is None else _AFTER_ZEROING[-wdl]
         dtz = self._tables.get_dtz(board)
-        return None if dtz is None else -1 / (dtz + (1 if dtz > 0 else -1)) if dtz else 0.0
-
-
-_MATE = 1.0
+        if dtz is None:
+            return None
+        return -1 / (dtz + (1 if dtz > 0 else -1)) if dtz else 0.0
