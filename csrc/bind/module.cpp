@@ -14,4 +14,5 @@ NB_MODULE(_core, m) {
   register_sources(m);
   register_rollouts(m);
   register_rollout_records(m);
+  register_games(m);
 }

@@ -42,3 +42,4 @@ void register_chats(nb::module_& m);
 void register_rollouts(nb::module_& m);
 void register_advantages(nb::module_& m);
 void register_rollout_records(nb::module_& m);
+void register_games(nb::module_& m);

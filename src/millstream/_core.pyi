@@ -553,3 +553,11 @@ def hash_stretches(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), ord
 
 def said_outside(values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], mask: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> bool:
     """Whether anything but 0 stands where the mask does not hold."""
+
+class FrameError(ValueError):
+    pass
+
+def read_frames(raw: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], plies: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint16], dict(shape=(None,))], Annotated[NDArray[numpy.float32], dict(shape=(None,))]]:
+    """
+    The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).
+    """
