@@ -69,7 +69,7 @@ from millstream.loaders.looking import lint
 from millstream.records import DataProcessor, Recipe, Reject, register_processor
 from millstream.rollouts import Rollout
 from millstream.sources import Record, RecordFormat, register_format
-from millstream.stages import Queue, Stage
+from millstream.stages import Pipeline, Queue, Stage
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
 
@@ -100,6 +100,7 @@ __all__ = [
     "MissingExtra",
     "MixedDataLoader",
     "OrderError",
+    "Pipeline",
     "PrepareReport",
     "PretrainDataLoader",
     "Queue",

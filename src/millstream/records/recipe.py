@@ -15,18 +15,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from millstream.errors import MissingExtra, RecipeError
+from millstream.errors import RecipeError
 from millstream.records.pipeline import After, Before, Pipeline
 from millstream.records.processor import DataProcessor, FunctionProcessor, Outcome, label_of
 from millstream.records.registry import make_processor
+from millstream.settings import parsed_file
 from millstream.sources.record import Record
 
+_EXAMPLE = {"toml": 'write [[steps]] and name = "…" for each', "yaml": "write steps: and - name: … for each"}
 Step = str | Mapping[str, Any] | DataProcessor | Callable[[Record], Outcome]
 
 
@@ -59,7 +60,7 @@ class Recipe:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Recipe:
         """A recipe from a TOML or YAML file with a list `steps`."""
-        content = _parsed(Path(path))
+        content = parsed_file(Path(path), _EXAMPLE)
         steps = content.get("steps") if isinstance(content, dict) else content
         if not isinstance(steps, list):
             raise RecipeError(f"{path}: there is no list 'steps'", hint='write [[steps]] and name = "…" for each')
@@ -116,29 +117,3 @@ def _step(number: int, step: object) -> DataProcessor:
     if callable(step) and not isinstance(step, type):
         return FunctionProcessor(step)
     raise RecipeError(f"step {number} is {step!r}", hint="a step is a name, a dict with one, a processor or a function")
-
-
-def _parsed(path: Path) -> object:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path}: cannot be read: {error}", hint="a recipe is a TOML or YAML file in UTF-8") from None
-    if path.suffix == ".toml":
-        try:
-            return tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise RecipeError(f"{path}: not TOML: {error}", hint='write [[steps]] and name = "…" for each') from None
-    if path.suffix in (".yaml", ".yml"):
-        return _parsed_yaml(path, text)
-    raise RecipeError(f"{path}: recipes are .toml or .yaml files", hint="rename it, or pass a list of steps")
-
-
-def _parsed_yaml(path: Path, text: str) -> object:
-    try:
-        import yaml
-    except ImportError:
-        raise MissingExtra.of("pyyaml", "yaml") from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"{path}: not YAML: {error}", hint="write steps: and - name: … for each") from None

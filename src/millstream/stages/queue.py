@@ -56,6 +56,8 @@ class Queue(Generic[T]):
         if overflow not in get_args(Overflow):
             raise LoaderError(f"there is no overflow={overflow!r}", hint=f"one of {', '.join(get_args(Overflow))}")
         self.capacity, self.overflow, self.name, self.budget_bytes = capacity, overflow, name, budget_bytes
+        self.maker: Any = None
+        """The stage whose output this is, if it is one."""
         self._weigh = weigh
         # Reentrant, since a forgotten producer may be collected, and so closed, in the middle of anything.
         self._lock = threading.RLock()

@@ -70,6 +70,8 @@ class Stage(ABC, Generic[Out]):
         self._clocks = Clocks()
         self.inputs = tuple(Intake(self, each.output() if isinstance(each, Stage) else each) for each in inputs)
         self._queues: dict[str, Queue[Out]] = {each: Queue(capacity, overflow) for each in self.outputs}
+        for queue in self._queues.values():
+            queue.maker = self
         self._producers: dict[str, Producer[Out]] = {each: queue.producer() for each, queue in self._queues.items()}
         self._lock = threading.Lock()
         self._reasons: Counter[str] = Counter()
@@ -97,8 +99,10 @@ class Stage(ABC, Generic[Out]):
 
     def start(self) -> None:
         """Start the threads."""
-        if self._workers or self.stopping.is_set():
-            raise LoaderError(f"stage {self.name!r} was started or stopped before", hint="make a new one")
+        if self.stopping.is_set():
+            raise stopped(f"stage {self.name!r}")
+        if self._workers:
+            raise LoaderError(f"stage {self.name!r} was started before", hint="make a new one")
         loops = self.loops()
         self._alive = len(loops)
         self._workers = [
@@ -121,6 +125,8 @@ class Stage(ABC, Generic[Out]):
         """Wait for the threads; False if some are still at work after `timeout_s`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         for worker in self._workers:
+            if worker is threading.current_thread():
+                continue
             worker.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
         return not any(worker.is_alive() for worker in self._workers)
 

@@ -1,0 +1,157 @@
+"""Settings that come from files: parsed, never executed, and compared with what a constructor takes."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import tomllib
+import types
+from collections.abc import Callable, Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from millstream.errors import MissingExtra, RecipeError
+
+Parameters = Mapping[str, inspect.Parameter]
+F = TypeVar("F")
+
+
+def parsed_file(path: Path, example: Mapping[str, str]) -> object:
+    """What a TOML or YAML file holds; `example` says for each of the two how such a file begins."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path}: cannot be read: {error}", hint="a recipe is a TOML or YAML file in UTF-8") from None
+    if path.suffix == ".toml":
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise RecipeError(f"{path}: not TOML: {error}", hint=example["toml"]) from None
+    if path.suffix in (".yaml", ".yml"):
+        yaml = yaml_module()
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise RecipeError(f"{path}: not YAML: {error}", hint=example["yaml"]) from None
+    raise RecipeError(f"{path}: recipes are .toml or .yaml files", hint="rename it, or pass what it holds")
+
+
+def yaml_module() -> Any:
+    """The library for YAML, or an error that says how to get it."""
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra.of("pyyaml", "yaml") from None
+    return yaml
+
+
+def parameters_of(factory: Callable[..., object]) -> dict[str, inspect.Parameter]:
+    """What a class or function takes, with its annotations."""
+    try:
+        return dict(inspect.signature(factory, eval_str=True).parameters)
+    except NameError:  # an annotation that exists for type checkers only
+        return dict(inspect.signature(factory).parameters)
+
+
+def check_settings(name: str, settings: Mapping[str, Any], parameters: Parameters) -> None:
+    """Refuse a setting that does not exist, does not fit or is missing."""
+    open_ended = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    named = {key: each for key, each in parameters.items() if each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)}
+    for setting, value in settings.items():
+        if setting in named:
+            wanted = named[setting].annotation
+            if not fits(value, wanted):
+                raise RecipeError(f"{name}: {setting}={value!r} does not fit", hint=f"it must be {spelled(wanted)}")
+        elif not open_ended:
+            near = difflib.get_close_matches(setting, named, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise RecipeError(
+                f"{name}: there is no setting {setting!r}", hint=f"it has {', '.join(named) or 'none'}{meant}"
+            )
+    for setting, parameter in named.items():
+        if parameter.default is parameter.empty and setting not in settings:
+            raise RecipeError(f"{name}: the setting {setting!r} is missing", hint=f"give it a value: {setting} = …")
+
+
+def fits(value: object, wanted: Any) -> bool:
+    """Whether a value as JSON, TOML and YAML have them fits an annotation; annotations of other kinds fit everything.
+
+    >>> fits(3, float), fits("3", int), fits(True, int), fits(["en"], tuple[str, ...]), fits(None, int | None)
+    (True, False, False, True, True)
+    >>> fits("drop", Literal["block", "drop_new"]), fits({"a": 1}, dict[str, int]), fits([1], dict)
+    (False, True, False)
+    """
+    origin, inner = get_origin(wanted), get_args(wanted)
+    if origin in (Union, types.UnionType):
+        return any(fits(value, each) for each in inner)
+    if origin is Literal:
+        return any(value == each and type(value) is type(each) for each in inner)
+    if wanted is None or wanted is type(None):
+        return value is None
+    if wanted is float:
+        return isinstance(value, float | int) and not isinstance(value, bool)
+    if wanted is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if wanted in (bool, str):
+        return isinstance(value, wanted)
+    if (origin or wanted) in (dict, Mapping):
+        return isinstance(value, Mapping) and (not inner or all(fits(each, inner[1]) for each in value.values()))
+    if origin in (tuple, list):
+        if not isinstance(value, list | tuple):
+            return False
+        if origin is tuple and inner and inner[-1] is not Ellipsis:
+            return len(value) == len(inner) and all(fits(v, w) for v, w in zip(value, inner, strict=True))
+        return not inner or all(fits(each, inner[0]) for each in value)
+    return True
+
+
+def found_by_name(name: str, registered: dict[str, F], group: str, noun: str) -> F:
+    """What was registered under a name, or is by an entry point of an installed package, which is then registered."""
+    if name not in registered:
+        for point in metadata.entry_points(group=group, name=name):
+            try:
+                registered[name] = point.load()
+            except Exception as error:
+                raise RecipeError(
+                    f"the plugin {name!r} of {point.value} cannot be loaded: {error}",
+                    hint=f"see what `python -c 'import {point.module}'` says",
+                ) from error
+    if name not in registered:
+        raise RecipeError(f"there is no {noun} {name!r}", hint=nearest(name, known_names(registered, group)))
+    return registered[name]
+
+
+def register(name: str, made: Any, registered: dict[str, Any], noun: str) -> None:
+    """Make something known under a name that is free; a module that is run again may define the same thing anew."""
+    other = registered.setdefault(name, made)
+    if other is not made and _definition(other) != _definition(made):
+        raise RecipeError(f"there is a {noun} {name!r} already: {other!r}", hint="choose another name")
+    registered[name] = made
+
+
+def known_names(registered: Iterable[str], group: str) -> list[str]:
+    """Every name that can be found, sorted."""
+    return sorted({*registered, *(point.name for point in metadata.entry_points(group=group))})
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that does not exist: those that may have been meant, or all.
+
+    >>> nearest("chunk_raeder", ["chunk_reader", "splitter"])
+    'did you mean chunk_reader?'
+    """
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=3)
+    return f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(names) or 'none'}"
+
+
+def spelled(annotation: Any) -> str:
+    """An annotation as it is written."""
+    if get_origin(annotation) is Literal:
+        return f"one of {', '.join(map(str, get_args(annotation)))}"
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation).replace("typing.", "")
+
+
+def _definition(made: Any) -> tuple[str, str]:
+    return made.__module__, made.__qualname__

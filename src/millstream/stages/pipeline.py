@@ -1,0 +1,208 @@
+"""Pipeline: stages joined by queues, started, watched and ended together. The first failure stops everything."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, Self
+
+from millstream.errors import ClosedError, LoaderError, QueueClosed, RecipeError, StageError, Stopped
+from millstream.settings import nearest
+from millstream.stages.graph import checked_outputs, named_queues
+from millstream.stages.stage import Stage
+from millstream.stages.statistics import History
+
+CLOSE_S = 0.9
+"""How long closing waits for threads that are in the middle of something."""
+_log = logging.getLogger("millstream.stages")
+
+
+class Pipeline:
+    """A graph of stages.
+
+    >>> from millstream.stages import FunctionStage, IterableStage
+    >>> lines = IterableStage(["the quick", "brown fox"])
+    >>> words = FunctionStage(lines, function=str.split, threads=2)
+    >>> with Pipeline({"lines": lines, "words": words}) as pipeline:
+    ...     print(list(pipeline))
+    ['the', 'quick', 'brown', 'fox']
+    >>> pipeline.counters()["stages"]["words"]["out"]
+    4
+
+    Args:
+        stages: By name; their inputs say how they are joined.
+        output: What comes out of the pipeline: `"stage"`, `"stage.output"`, or several of them. By default the one
+            output that no stage takes from.
+    """
+
+    def __init__(self, stages: Mapping[str, Stage[Any]], output: str | Sequence[str] | None = None) -> None:
+        self._outputs = checked_outputs(stages, output)
+        self._run = run = _Run(dict(stages))
+        self._queues = named_queues(stages)
+        for name, stage in stages.items():
+            stage.name, stage.on_failure = name, run.fail
+        for name, queue in self._queues.items():
+            queue.name = name
+        self._history = History(self.counters)
+        self._began: float | None = None
+        self._ended: float | None = None
+        # When it is forgotten without being closed, and when the interpreter goes.
+        weakref.finalize(self, run.close)
+
+    @classmethod
+    def from_recipe(cls, recipe: str | os.PathLike[str] | Mapping[str, Any]) -> Pipeline:
+        """A pipeline from a YAML or TOML file, or from what such a file holds; see the guide on pipelines."""
+        from millstream.stages.recipe import read_recipe  # which makes stages, of which some may hold a pipeline
+
+        stages, output, where = read_recipe(recipe)
+        try:
+            return cls(stages, output)
+        except RecipeError as error:
+            raise RecipeError(f"{where}: {error.message}", hint=error.hint) from None
+
+    @property
+    def error(self) -> StageError | None:
+        """What stopped the pipeline, with the name of its stage."""
+        return self._run.error
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of what comes out."""
+        return tuple(self._outputs)
+
+    def start(self) -> None:
+        """Start all stages; entering a `with` block does it, too."""
+        if self._ended is not None:
+            raise ClosedError("this pipeline was closed", hint="make a new one")
+        if self._began is not None:
+            raise LoaderError("this pipeline was started before", hint="`with pipeline:` starts it, too")
+        self._began = time.monotonic()
+        with contextlib.suppress(Stopped):  # by one that has failed before others were started
+            for stage in self._run.stages.values():
+                stage.start()
+
+    def get(self, output: str = "", timeout_s: float | None = None) -> Any:
+        """Take the next item of an output, waiting for it.
+
+        Raises QueueClosed when everything was taken, and StageError when a stage has failed.
+        """
+        if self._began is None and self._ended is None:
+            raise LoaderError("this pipeline was not started", hint="write `with pipeline:`, or call start()")
+        self._history.look_if_due()
+        queue = self._outputs[self._name(output)]
+        try:
+            if self.error is not None:
+                self._raise_why()
+            return queue.get(timeout_s)
+        except Stopped:
+            self._raise_why()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Take items of the only output until it ends."""
+        while True:
+            try:
+                item = self.get()
+            except QueueClosed:
+                return
+            yield item
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until every stage has ended; False if some have not after `timeout_s`. Raises the first failure."""
+        ended = self._run.join(timeout_s)
+        if self.error is not None:
+            self._raise_why()
+        return ended
+
+    def close(self) -> None:
+        """Stop everything, whatever it is doing, within a second. What is in queues is lost; so is what comes later."""
+        if self._ended is None:
+            self._ended = time.monotonic()
+        self._run.close()
+        if not self._run.join(CLOSE_S):
+            _log.warning("still at work after %s s: %s", CLOSE_S, ", ".join(self._run.at_work()))
+
+    def on_close(self, call: Callable[[], None]) -> None:
+        """Have something called when the pipeline is closed, once."""
+        self._run.at_close.append(call)
+
+    def counters(self) -> dict[str, Any]:
+        """What went through each stage and each queue since the start; see `Stage.counters` and `Queue.counters`."""
+        now = self._ended or time.monotonic()
+        return {
+            "seconds": now - (self._began or now),
+            "stages": {name: stage.counters() for name, stage in self._run.stages.items()},
+            "queues": {name: queue.counters() for name, queue in self._queues.items()},
+        }
+
+    def statistics(self) -> dict[str, Any]:
+        """How fast things go: shares and rates of the last second and since the start; plain numbers, fit for JSON.
+
+        >>> from millstream.stages import IterableStage
+        >>> with Pipeline({"numbers": IterableStage(range(9))}) as pipeline:
+        ...     numbers = list(pipeline)
+        >>> statistics = pipeline.statistics()
+        >>> sorted(statistics), sorted(statistics["stages"]["numbers"]["last"])
+        (['queues', 'seconds', 'stages', 'window_s'], ['busy', 'in_per_s', 'out_per_s'])
+        """
+        return self._history.statistics()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _name(self, output: str) -> str:
+        if not output and len(self._outputs) == 1:
+            return next(iter(self._outputs))
+        if output not in self._outputs:
+            raise RecipeError(f"this pipeline has no output {output!r}", hint=nearest(output, self._outputs))
+        return output
+
+    def _raise_why(self) -> NoReturn:
+        if self.error is not None:
+            raise self.error.with_traceback(None)  # each call would lengthen it; the cause has the place
+        raise ClosedError("this pipeline was closed", hint="make a new one") from None
+
+
+class _Run:
+    """The stages at work. It knows nothing of its pipeline, which may be forgotten while they are."""
+
+    def __init__(self, stages: dict[str, Stage[Any]]) -> None:
+        self.stages = stages
+        self.error: StageError | None = None
+        self.at_close: list[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def fail(self, error: StageError) -> None:
+        with self._lock:
+            if self.error is not None:
+                return
+            self.error = error
+        _log.error("%s", error.message)
+        self.stop()
+
+    def stop(self) -> None:
+        for stage in self.stages.values():
+            stage.stop()
+
+    def close(self) -> None:
+        self.stop()
+        while self.at_close:
+            self.at_close.pop()()
+
+    def join(self, timeout_s: float | None) -> bool:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        return all(
+            stage.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            for stage in self.stages.values()
+        )
+
+    def at_work(self) -> list[str]:
+        return [name for name, stage in self.stages.items() if not stage.join(0)]

@@ -1,0 +1,190 @@
+"""Counters of a pipeline in Prometheus' text format, and a small server for them on this machine.
+
+# HELP millstream_stage_items_in_total Items that a stage took.
+# TYPE millstream_stage_items_in_total counter
+millstream_stage_items_in_total{stage="reader"} 1024
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+from millstream.stages.pipeline import Pipeline
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_PREFIX = "millstream"
+
+
+class _Metric(NamedTuple):
+    """A metric, and the name of the counter that it shows."""
+
+    name: str
+    kind: str
+    help: str
+    counter: str
+
+
+_STAGE = (
+    _Metric("stage_threads", "gauge", "Threads of a stage.", "threads"),
+    _Metric("stage_items_in_total", "counter", "Items that a stage took.", "in"),
+    _Metric("stage_items_out_total", "counter", "Items that a stage gave.", "out"),
+    _Metric("stage_busy_seconds_total", "counter", "Seconds of work, summed over threads.", "busy_s"),
+    _Metric("stage_input_wait_seconds_total", "counter", "Seconds of waiting for input.", "input_wait_s"),
+    _Metric(
+        "stage_output_wait_seconds_total", "counter", "Seconds of waiting for room in the output.", "output_wait_s"
+    ),
+)
+_DROPS = _Metric("stage_dropped_total", "counter", "What a stage left out, by reason.", "drops")
+_GAUGES = _Metric("stage_gauge", "gauge", "What else a stage has to say.", "gauges")
+_QUEUE = (
+    _Metric("queue_size", "gauge", "Items in a queue.", "size"),
+    _Metric("queue_capacity", "gauge", "Most items in a queue.", "capacity"),
+    _Metric("queue_put_total", "counter", "Items that were put into a queue.", "put"),
+    _Metric("queue_got_total", "counter", "Items that were taken from a queue.", "got"),
+    _Metric("queue_dropped_total", "counter", "Items that a full queue dropped.", "dropped"),
+    _Metric("queue_full_seconds_total", "counter", "How full a queue was, as seconds of being full.", "fill_s"),
+    _Metric("queue_put_wait_seconds_total", "counter", "Seconds in which producers waited for room.", "put_wait_s"),
+    _Metric("queue_get_wait_seconds_total", "counter", "Seconds in which consumers waited for items.", "get_wait_s"),
+)
+
+
+def metrics_text(counters: Mapping[str, Any]) -> str:
+    r"""Counters of a pipeline, as Prometheus reads them.
+
+    >>> from millstream.stages import IterableStage
+    >>> text = metrics_text(Pipeline({"numbers": IterableStage([1])}).counters())
+    >>> print(text[text.index("# HELP millstream_queue_capacity"):text.index("# HELP millstream_queue_put_total")])
+    # HELP millstream_queue_capacity Most items in a queue.
+    # TYPE millstream_queue_capacity gauge
+    millstream_queue_capacity{queue="numbers"} 16
+    <BLANKLINE>
+    """
+    return "".join(_lines(counters))
+
+
+def _lines(counters: Mapping[str, Any]) -> Iterator[str]:
+    stages, queues = counters["stages"], counters["queues"]
+    yield from _family(_Metric("seconds_total", "counter", "Seconds since the start.", ""), [({}, counters["seconds"])])
+    for metric in _STAGE:
+        yield from _family(metric, [({"stage": name}, each[metric.counter]) for name, each in stages.items()])
+    for metric, label in ((_DROPS, "reason"), (_GAUGES, "name")):
+        rows = [
+            ({"stage": stage, label: name}, value)
+            for stage, each in stages.items()
+            for name, value in each[metric.counter].items()
+        ]
+        yield from _family(metric, rows)
+    for metric in _QUEUE:
+        yield from _family(metric, [({"queue": name}, each[metric.counter]) for name, each in queues.items()])
+
+
+def _family(metric: _Metric, rows: list[tuple[dict[str, str], float]]) -> Iterator[str]:
+    if not rows:
+        return
+    name = f"{_PREFIX}_{metric.name}"
+    yield f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n"
+    for labels, value in rows:
+        inner = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+        yield f"{name}{{{inner}}} {_number(value)}\n" if inner else f"{name} {_number(value)}\n"
+
+
+def _escaped(text: str) -> str:
+    r"""A label's value between its quotes.
+
+    >>> print(_escaped('a "b"\\' + "\n"))
+    a \"b\"\\\n
+    """
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    return repr(float(value)) if isinstance(value, float) else str(int(value))
+
+
+class MetricsServer:
+    """Answers `/metrics` (text) and `/statistics` (JSON) on 127.0.0.1 until it or its pipeline is closed."""
+
+    def __init__(self, pages: Mapping[str, tuple[str, Callable[[], str]]], port: int) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(pages))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.05,), name="millstream-metrics", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """What to give to Prometheus or to `millstream watch --metrics`."""
+        return f"http://127.0.0.1:{self.port}/metrics"
+
+    def close(self) -> None:
+        """Stop listening; again does no harm."""
+        if threading.current_thread() is not self._thread:
+            self._server.shutdown()
+            self._thread.join(1)
+        self._server.server_close()
+
+    def __enter__(self) -> MetricsServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def serve_metrics(pipeline: Pipeline, port: int = 0) -> MetricsServer:
+    """Show a pipeline's numbers to this machine, and to no other, until it is closed; port 0: any free one.
+
+    >>> import urllib.request
+    >>> from millstream.stages import IterableStage
+    >>> with Pipeline({"numbers": IterableStage([1])}) as pipeline:
+    ...     with urllib.request.urlopen(serve_metrics(pipeline).url) as answer:
+    ...         b'millstream_queue_capacity{queue="numbers"} 16' in answer.read()
+    True
+    """
+    alive = weakref.ref(pipeline)  # being looked at keeps nothing alive
+
+    def page(show: Callable[[Pipeline], str]) -> Callable[[], str]:
+        return lambda: "" if (pipeline := alive()) is None else show(pipeline)
+
+    server = MetricsServer(
+        {
+            "/metrics": (CONTENT_TYPE, page(lambda each: metrics_text(each.counters()))),
+            "/statistics": ("application/json", page(lambda each: json.dumps(each.statistics()))),
+        },
+        port,
+    )
+    pipeline.on_close(server.close)
+    return server
+
+
+def _handler(pages: Mapping[str, tuple[str, Callable[[], str]]]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            kind, text = pages.get(self.path.partition("?")[0], ("", None))
+            if text is None:
+                self.send_error(404, f"there is {' and '.join(pages)}")
+                return
+            body = text().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing: only the command line prints."""
+
+    return Handler

@@ -1,0 +1,103 @@
+"""Statistics: how fast a pipeline is now and how fast it was, from the counters of two moments."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+WINDOW_S = 1.0
+_EVERY_S = 0.2
+Counters = Mapping[str, Any]
+_NOTHING: dict[str, Any] = {}
+
+
+class History:
+    """Remembers the counters of the last second or so, whenever somebody looks."""
+
+    def __init__(self, counters: Callable[[], dict[str, Any]]) -> None:
+        self._counters = counters
+        self._lock = threading.Lock()
+        self._looks: deque[tuple[float, dict[str, Any]]] = deque()
+
+    def look_if_due(self) -> None:
+        """Remember the counters, unless that was done just now."""
+        with self._lock:
+            if self._is_due():
+                self._remember(self._counters())
+
+    def statistics(self) -> dict[str, Any]:
+        """The counters, with what they were a second ago, or at the last look before, taken into account."""
+        with self._lock:
+            now, before = self._counters(), self._looks[0][1] if self._looks else {"seconds": 0.0}
+            if self._is_due():
+                self._remember(now)
+            return between(before, now)
+
+    def _is_due(self) -> bool:
+        return not self._looks or time.monotonic() - self._looks[-1][0] >= _EVERY_S
+
+    def _remember(self, counters: dict[str, Any]) -> None:
+        now = time.monotonic()
+        self._looks.append((now, counters))
+        while len(self._looks) > 2 and now - self._looks[1][0] >= WINDOW_S:
+            self._looks.popleft()
+
+
+def between(before: Counters, now: Counters) -> dict[str, Any]:
+    """Shares and rates between two moments of a pipeline, and since its start.
+
+    >>> stage = {"in": 40, "out": 20, "busy_s": 5.0, "input_wait_s": 5.0, "output_wait_s": 0.0, "drops": {"short": 20}}
+    >>> then = {**stage, "in": 30, "out": 15, "busy_s": 4.5}
+    >>> now = {"seconds": 10.0, "stages": {"filter": stage}, "queues": {}}
+    >>> between({"seconds": 9.0, "stages": {"filter": then}}, now)["stages"]["filter"]["last"]
+    {'busy': 1.0, 'in_per_s': 10.0, 'out_per_s': 5.0}
+    >>> between({"seconds": 9.0, "stages": {"filter": then}}, now)["stages"]["filter"]["since_start"]
+    {'busy': 0.5, 'in_per_s': 4.0, 'out_per_s': 2.0}
+    """
+    seconds = now["seconds"] - before["seconds"]
+    kinds = {"stages": _stage_rates, "queues": _queue_rates}
+    return {
+        "seconds": now["seconds"],
+        "window_s": seconds,
+        **{
+            kind: {
+                name: {
+                    "counters": each,
+                    "last": rates(before.get(kind, _NOTHING).get(name, _NOTHING), each, seconds),
+                    "since_start": rates(_NOTHING, each, now["seconds"]),
+                }
+                for name, each in now[kind].items()
+            }
+            for kind, rates in kinds.items()
+        },
+    }
+
+
+def _stage_rates(before: Counters, now: Counters, seconds: float) -> dict[str, float]:
+    busy_s, *waits = (_grown(before, now, name) for name in ("busy_s", "input_wait_s", "output_wait_s"))
+    return {
+        "busy": _share(busy_s, busy_s + sum(waits)),
+        "in_per_s": _share(_grown(before, now, "in"), seconds),
+        "out_per_s": _share(_grown(before, now, "out"), seconds),
+    }
+
+
+def _queue_rates(before: Counters, now: Counters, seconds: float) -> dict[str, float]:
+    return {
+        "fill": min(1.0, _share(_grown(before, now, "fill_s"), seconds)),
+        "put_per_s": _share(_grown(before, now, "put"), seconds),
+        "got_per_s": _share(_grown(before, now, "got"), seconds),
+        "dropped_per_s": _share(_grown(before, now, "dropped"), seconds),
+    }
+
+
+def _grown(before: Counters, now: Counters, name: str) -> float:
+    grown: float = now[name] - before.get(name, 0)
+    return grown
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
