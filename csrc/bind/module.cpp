@@ -15,4 +15,5 @@ NB_MODULE(_core, m) {
   register_rollouts(m);
   register_rollout_records(m);
   register_games(m);
+  register_tar(m);
 }

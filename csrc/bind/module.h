@@ -43,3 +43,4 @@ void register_rollouts(nb::module_& m);
 void register_advantages(nb::module_& m);
 void register_rollout_records(nb::module_& m);
 void register_games(nb::module_& m);
+void register_tar(nb::module_& m);

@@ -561,3 +561,8 @@ def read_frames(raw: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='
     """
     The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).
     """
+
+def tar_index(descriptor: int) -> tuple[NDArray[numpy.uint64], NDArray[numpy.uint32], NDArray[numpy.uint32], NDArray[numpy.uint8], dict[str, int], str, int, bool]:
+    """
+    Members of an uncompressed tar that may be games: (offsets, sizes, inflated sizes, whether they are gzip, how many others by reason, what ended the index early or nothing, where, whether the archive has its end).
+    """

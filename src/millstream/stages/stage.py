@@ -47,7 +47,7 @@ class Stage(ABC, Generic[Out]):
     takes: ClassVar[type | None] = None
     """What it can work on, if it cares; a pipeline compares it with what the stage before gives."""
     gives: ClassVar[type | None] = None
-    outputs: ClassVar[tuple[str, ...]] = ("",)
+    outputs: tuple[str, ...] = ("",)
     """The names of its outputs; with more than one, `route` says which item goes where."""
 
     def __init__(

@@ -1,0 +1,218 @@
+"""A file of self-play games -> its chunks, each read by its number: a `.tar` of them, one `.gz`, or one unpacked.
+
+A chunk is one game. How many frames each has is known before any of them is read: gzip says how long a chunk is, and a
+file holds frames of one version, at which the first chunk is looked at. `read` checks both for the chunk it reads.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import PurePath
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.errors import RecordError
+from millstream.games.block import FrameBlock
+from millstream.games.descriptors import Descriptors, FileIdentity
+from millstream.games.index_cache import IndexCache
+from millstream.games.inflate import inflate
+from millstream.games.read import read_frames
+from millstream.games.tar import PLACE, TarIndex, index_tar
+
+FRAME_BYTES = {3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
+"""Bytes of a frame in a file, by its version."""
+
+_ONE_VERSION = "a file holds frames of one version, and each chunk is one member of gzip"
+_RAW = ("", ".bin", ".raw")
+_LOOKED_AT = 8
+"""Chunks that may be unreadable before a file is given up."""
+
+
+class ChunkSource:
+    """The chunks of one file. Any number of threads may read from it; `open_chunk_source` makes one.
+
+    Args:
+        path: The file.
+        places: Where its chunks lie (`PLACE`).
+        identity: Which file it was when it was indexed; another one in its place is an error.
+        descriptors: Lends it open files.
+        skipped: How many members of an archive are no games, by reason.
+        problem: Why chunks at the end of the file could not be found, if so.
+    """
+
+    __slots__ = ("_descriptors", "_identity", "_places", "path", "problem", "skipped")
+
+    def __init__(
+        self,
+        path: str,
+        places: npt.NDArray[np.void],
+        identity: FileIdentity,
+        descriptors: Descriptors,
+        *,
+        skipped: Mapping[str, int] | None = None,
+        problem: str = "",
+    ) -> None:
+        self.path, self.skipped, self.problem = path, skipped or {}, problem
+        self._places, self._identity, self._descriptors = places, identity, descriptors
+
+    @property
+    def name(self) -> str:
+        """What files are sorted by: the name without the folders."""
+        return os.path.basename(self.path)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def frames(self) -> npt.NDArray[np.uint32]:
+        """How many frames each chunk has; 0 for one whose size fits no number of them."""
+        frames: npt.NDArray[np.uint32] = self._places["frames"]
+        return frames
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the index: 24 per chunk."""
+        return self._places.nbytes
+
+    @property
+    def numbers(self) -> npt.NDArray[np.uint32]:
+        """The place in the file of each chunk: its own index, unless these are some chunks of a file."""
+        numbers: npt.NDArray[np.uint32] = self._places["number"]
+        return numbers
+
+    def select(self, indices: npt.ArrayLike) -> ChunkSource:
+        """Some of the chunks, as a source of their own."""
+        places = self._places[np.asarray(indices, np.intp)]
+        source = ChunkSource(self.path, places, self._identity, self._descriptors)
+        source.skipped, source.problem = self.skipped, self.problem
+        return source
+
+    def read(self, index: int, plies: npt.NDArray[np.uint32] | None = None) -> FrameBlock:
+        """The frames of a chunk, or those at `plies`; a chunk that cannot be used is a `RecordError`."""
+        raw, where = self.raw(index), self._where(index)
+        block = read_frames(raw, plies, where=where)
+        frames = len(raw) // FRAME_BYTES[int.from_bytes(raw[:4], "little")]
+        if frames != self._places["frames"][index]:
+            expected = f"{self._places['frames'][index]} were expected of its size"
+            raise RecordError("frame count", f"there are {frames} frames; {expected}", _ONE_VERSION, where)
+        return block
+
+    def raw(self, index: int) -> bytes | bytearray:
+        """The bytes of a chunk as they were before they were packed."""
+        place, where = self._places[index], self._where(index)
+        size = int(place["size"])
+        with _told(where):
+            with self._descriptors.lent(self.path, self._identity) as descriptor:
+                packed = os.pread(descriptor, size, int(place["offset"]))
+            if len(packed) < size:
+                raise RecordError("truncated", f"{len(packed):,} of {size:,} bytes are there")
+        return inflate(packed, where=where) if place["gzip"] else packed
+
+    def close(self) -> None:
+        """Close the file, unless somebody still reads from it; who reads later opens it again."""
+        self._descriptors.forget(self.path, self._identity)
+
+    def _where(self, index: int) -> str:
+        return f"{self.path}, chunk {self._places['number'][index]}"
+
+
+def open_chunk_source(
+    path: str | os.PathLike[str], descriptors: Descriptors | None = None, cache: IndexCache | None = None
+) -> ChunkSource:
+    """Index a file of games; one that holds none is an error that says why.
+
+    Args:
+        path: A `.tar` of `.gz` or unpacked games, one `.gz`, or an unpacked game (`.bin`, `.raw`, a number, no suffix).
+        descriptors: Lends open files to all sources; without it this one keeps its own file open.
+        cache: Where the indices of archives are kept for the next run.
+    """
+    path = os.fspath(path)
+    kind = _kind(path)
+    descriptors = Descriptors(most=1) if descriptors is None else descriptors
+    with _told(path):
+        with descriptors.lent(path) as descriptor:
+            identity = FileIdentity.of(descriptor)
+            index = _indexed(descriptor, kind, path, identity, cache)
+        descriptors.forget(path)
+        if not len(index.places):
+            raise RecordError(index.problem or "empty", "there is no whole game in it")
+    return ChunkSource(path, index.places, identity, descriptors, skipped=index.skipped, problem=index.problem)
+
+
+def _kind(path: str) -> str:
+    suffixes = PurePath(path).suffixes
+    suffix = suffixes[-1] if suffixes else ""
+    if suffix == ".tgz" or (suffixes[-2:-1] == [".tar"] and suffix in (".gz", ".bz2", ".xz", ".zst")):
+        raise RecordError("packed archive", "games in it cannot be read one by one", "unpack it to a .tar", path)
+    if suffix not in (".tar", ".gz", *_RAW) and not suffix[1:].isdigit():
+        raise RecordError("not data", f"files of games do not end with {suffix!r}", None, path)
+    return suffix
+
+
+def _indexed(descriptor: int, kind: str, path: str, identity: FileIdentity, cache: IndexCache | None) -> TarIndex:
+    if kind != ".tar":
+        places, inflated = _one_chunk(descriptor, identity.size, gzip=kind == ".gz")
+        _count_frames(descriptor, places, inflated)
+        return TarIndex(places)
+    name = os.path.basename(path)
+    known = cache.get(name, identity) if cache is not None else None
+    if known is not None:
+        return known
+    index, inflated = index_tar(descriptor)
+    if len(index.places):
+        _count_frames(descriptor, index.places, inflated)
+    if cache is not None:
+        cache.put(name, identity, index)
+    return index
+
+
+def _one_chunk(descriptor: int, size: int, *, gzip: bool) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
+    if size < (18 if gzip else 4):
+        raise RecordError("empty" if not size else "truncated", f"the file has {size} bytes")
+    if size >= 1 << 32:
+        raise RecordError("too large", f"the file has {size:,} bytes, which no game has")
+    inflated = int.from_bytes(os.pread(descriptor, 4, size - 4), "little") if gzip else size
+    return np.array([(0, size, 0, 0, gzip)], PLACE), np.array([inflated], np.uint32)
+
+
+def _count_frames(descriptor: int, places: npt.NDArray[np.void], inflated: npt.NDArray[np.uint32]) -> None:
+    """Fill in how many frames each chunk has, by the version of the first one that can be read."""
+    frame_bytes = FRAME_BYTES[_version(descriptor, places)]
+    frames, rest = np.divmod(inflated, np.uint32(frame_bytes))
+    places["frames"] = np.where(rest == 0, frames, 0)
+
+
+def _version(descriptor: int, places: npt.NDArray[np.void]) -> int:
+    found: list[object] = []
+    for place in places[:_LOOKED_AT]:
+        packed = os.pread(descriptor, min(int(place["size"]), 512), int(place["offset"]))
+        try:
+            front = zlib.decompressobj(wbits=31).decompress(packed, 4) if place["gzip"] else packed[:4]
+        except zlib.error as error:
+            found.append(error)
+            continue
+        version = int.from_bytes(front, "little")
+        if len(front) == 4 and version in FRAME_BYTES:
+            return version
+        found.append(f"version {version}" if len(front) == 4 else "less than a frame")
+    told = "frames of the versions 3 to 7 can be read"
+    if any(str(each).startswith("version") for each in found):
+        raise RecordError("unknown version", f"{found[0]}; {told}")
+    raise RecordError("damaged gzip", f"{found[0]}")
+
+
+@contextmanager
+def _told(where: str) -> Iterator[None]:
+    """Say where a record is bad; a file that cannot be read is one more reason."""
+    try:
+        yield
+    except RecordError as error:
+        raise RecordError(error.reason, error.found, error.hint, error.where or where) from None
+    except FileNotFoundError:
+        raise RecordError("gone", "the file is not there any more", None, where) from None
+    except OSError as error:
+        raise RecordError("unreadable", error.strerror or str(error), None, where) from error

@@ -1,0 +1,84 @@
+"""Indices of archives kept on disk, so that a restart over thousands of them reads no header again.
+
+A kept index belongs to one file: its name, size, time and inode. It is checksummed; one that is damaged, or of an
+archive that changed, is as good as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import struct
+import threading
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from millstream.games.descriptors import FileIdentity
+from millstream.games.tar import PLACE, TarIndex
+
+_HEAD = struct.Struct("<8s16sII")  # magic number and version, whose index, chunks, bytes of the rest as JSON
+_MAGIC = b"MSTARIX\1"
+_CHECK_BYTES = 16
+
+
+class IndexCache:
+    """A folder of indices.
+
+    >>> from tempfile import mkdtemp
+    >>> cache, archive = IndexCache(mkdtemp()), FileIdentity(inode=1, size=1024, changed_ns=5)
+    >>> cache.put("a.tar", archive, TarIndex(np.zeros(3, PLACE)))
+    >>> index = cache.get("a.tar", archive)
+    >>> len(index.places), cache.get("a.tar", archive._replace(size=2048))
+    (3, None)
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(folder)
+
+    def get(self, name: str, identity: FileIdentity) -> TarIndex | None:
+        """The index of an archive, if it was kept."""
+        try:
+            kept = self._path(name, identity).read_bytes()
+        except OSError:
+            return None
+        if len(kept) < _HEAD.size + _CHECK_BYTES or _checksum(kept[:-_CHECK_BYTES]) != kept[-_CHECK_BYTES:]:
+            return None
+        magic, owner, chunks, rest_bytes = _HEAD.unpack_from(kept)
+        places_end = _HEAD.size + chunks * PLACE.itemsize
+        if (magic, owner) != (_MAGIC, _owner(name, identity)) or len(kept) != places_end + rest_bytes + _CHECK_BYTES:
+            return None
+        places = np.frombuffer(kept, PLACE, chunks, _HEAD.size).copy()  # without the rest of the file
+        with contextlib.suppress(ValueError, TypeError):  # whoever can sum can also write nonsense
+            return TarIndex(places, **json.loads(kept[places_end:-_CHECK_BYTES]))
+        return None
+
+    def put(self, name: str, identity: FileIdentity, index: TarIndex) -> None:
+        """Keep an index. A disk that is full or may not be written is no reason to stop: it costs time only."""
+        rest = {each: getattr(index, each) for each in ("skipped", "problem", "problem_at", "has_end")}
+        told = json.dumps(rest).encode()
+        head = _HEAD.pack(_MAGIC, _owner(name, identity), len(index.places), len(told))
+        kept = head + index.places.tobytes() + told
+        path = self._path(name, identity)
+        beside = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.tmp")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            beside.write_bytes(kept + _checksum(kept))
+            beside.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                beside.unlink(missing_ok=True)
+
+    def _path(self, name: str, identity: FileIdentity) -> Path:
+        """One per name and inode, so that the index of a file that grew takes the place of the old one."""
+        return self._folder / f"{_checksum(f'{identity.inode}/{name}'.encode()).hex()}.index"
+
+
+def _owner(name: str, identity: FileIdentity) -> bytes:
+    return _checksum(repr((name, *identity)).encode())
+
+
+def _checksum(data: bytes) -> bytes:
+    return blake2b(data, digest_size=_CHECK_BYTES).digest()

@@ -1,0 +1,103 @@
+"""ChunkSourceFeed: files that were found -> sources of games, opened and indexed."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from millstream.errors import LoaderError, RecordError
+from millstream.games.chunk_source import ChunkSource, open_chunk_source
+from millstream.games.descriptors import Descriptors
+from millstream.games.index_cache import IndexCache
+from millstream.live.arrivals import Arrival, Found, Gone, ScanComplete
+from millstream.stages import MapStage, Queue, Stage
+
+Sourced = ChunkSource | Gone | ScanComplete
+Partial = Literal["drop", "keep"]
+
+_NOT_BAD = ("not data", "gone")
+"""Reasons for which a file is counted, but there is nothing to mend."""
+_MOST_BAD = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class BadSource:
+    """A file that cannot be used as it is."""
+
+    path: str
+    reason: str
+    found: str
+
+
+class ChunkSourceFeed(MapStage[Arrival, Sourced]):
+    """Opens files of games. What else it is told goes on as it is, behind all sources before it.
+
+    Files that are no games are counted, as are members of archives that are none. So are files that cannot be read; the
+    last thousand of these are listed in `bad`.
+
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> from millstream.live import Discovery
+    >>> folder = Path(mkdtemp())
+    >>> _ = (folder / "notes.txt").write_text("..."), (folder / "cut.gz").write_bytes(b"cut")
+    >>> found = Discovery(folder, watch=False)
+    >>> feed = ChunkSourceFeed(found)
+    >>> found.start(), feed.start()
+    (None, None)
+    >>> list(feed.output()), [each.reason for each in feed.bad], feed.counters()["drops"]
+    ([ScanComplete()], ['truncated'], {'truncated': 1, 'not data': 1})
+
+    Args:
+        input: Files, as from `Discovery`.
+        descriptors: Lends open files to the sources; None: at most 64 are open.
+        cache_dir: Where the indices of archives are kept for the next run.
+        partial: What becomes of an archive that cannot be read to its end: `"drop"` it, or `"keep"` its whole games.
+            It is counted and listed either way.
+        settings: As for every stage.
+    """
+
+    def __init__(
+        self,
+        input: Queue[Arrival] | Stage[Arrival],
+        *,
+        descriptors: Descriptors | None = None,
+        cache_dir: str | os.PathLike[str] | None = None,
+        partial: Partial = "drop",
+        **settings: Any,
+    ) -> None:
+        if partial not in get_args(Partial):
+            raise LoaderError(f"there is no partial={partial!r}", hint=f"one of {', '.join(get_args(Partial))}")
+        super().__init__(input, **settings)
+        self.descriptors = Descriptors() if descriptors is None else descriptors
+        self.bad: deque[BadSource] = deque(maxlen=_MOST_BAD)
+        self._cache = None if cache_dir is None else IndexCache(cache_dir)
+        self._partial = partial
+
+    def process(self, item: Arrival) -> Iterable[Sourced]:
+        """Open a file that was found; pass on what else there is."""
+        if not isinstance(item, Found):
+            return (item,)
+        try:
+            source = open_chunk_source(item.path, self.descriptors, self._cache)
+        except RecordError as error:
+            self.count(error.reason)
+            if error.reason not in _NOT_BAD:
+                self.bad.append(BadSource(item.path, error.reason, error.found))
+            return ()
+        for reason, members in source.skipped.items():
+            self.count(f"member: {reason}", members)
+        return (source,) if not source.problem or self._keeps(source) else ()
+
+    def gauges(self) -> dict[str, float]:
+        """Files that are open now."""
+        return {"open": len(self.descriptors)}
+
+    def _keeps(self, source: ChunkSource) -> bool:
+        """Count and list an archive that is cut or damaged behind its last whole game."""
+        self.count(source.problem)
+        fate = "are kept" if self._partial == "keep" else "before that are dropped, too"
+        self.bad.append(BadSource(source.path, source.problem, f"at its end; {len(source)} games {fate}"))
+        return self._partial == "keep"

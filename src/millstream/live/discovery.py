@@ -1,0 +1,163 @@
+"""Discovery: files in a folder that grows -> `Found`, `Gone`, and `ScanComplete` once, when the first look is over."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+from millstream.errors import LoaderError, SourceError
+from millstream.live.arrivals import Arrival, Found, Gone, ScanComplete
+from millstream.live.folder import Folder
+from millstream.live.watching import Watcher, watched
+from millstream.stages import SourceStage
+from millstream.stages.clock import INPUT
+
+_log = logging.getLogger("millstream.live")
+_POLL_S = 1.0
+_FIRST_QUIET_S = 0.2
+"""How long files that are new at the start are looked at before they count as complete."""
+_UNTOLD_QUIET_S = 2.0
+"""The same for files that nobody said to be closed, while others are told of."""
+_ALL_AGAIN_S = 30.0
+"""How often everything is looked at while the system tells of changes: it loses some when there are too many."""
+_SHARE = 0.02
+"""The share of the time that is spent on looking at everything."""
+
+
+class Discovery(SourceStage[Arrival]):
+    """Finds the files in a folder and all below it, and with `watch` those that come later, for ever.
+
+    Files come when they are complete: first all that are there, by name; then `ScanComplete`; then each as it is
+    closed, or moved to the folder. Hidden and temporary names (`.a`, `a.tmp`, `a.part`, `a~`) are passed over. A file
+    that was removed, renamed or changed is `Gone`, and found again under its new name or content.
+
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> folder = Path(mkdtemp())
+    >>> for name in ("b.tar", "a.tar", "c.tmp"):
+    ...     _ = (folder / name).write_bytes(bytes(1024))
+    >>> discovery = Discovery(folder, watch=False)
+    >>> discovery.start()
+    >>> [Path(each.path).name if isinstance(each, Found) else each for each in discovery.output()]
+    ['a.tar', 'b.tar', ScanComplete()]
+
+    Args:
+        path: The folder. To be watched it need not exist yet, and it may go and come back.
+        watch: Whether to go on after the first look.
+        poll_s: Look at everything so often; None: be told by the system where that works (Linux, with the extra
+            `watch`, not over a network), else once a second. Never more than a fiftieth of the time is spent on it.
+        settings: As for every stage.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, watch: bool = True, poll_s: float | None = None, **settings: Any
+    ) -> None:
+        if poll_s is not None and not poll_s > 0:
+            raise LoaderError(f"poll_s={poll_s} is no time between two looks", hint="pass seconds, or None")
+        super().__init__(**{"capacity": 1024, **settings})
+        self._root, self._watch, self._poll_s = os.path.abspath(path), watch, poll_s
+        self._folder = Folder(self._root, self.count)
+        self._told = threading.Event()
+        self._watcher: Watcher | None = None
+        self._look_at_s = 0.0
+
+    def loops(self) -> Sequence[Callable[[], None]]:
+        """One loop, which leaves no watcher behind however it ends."""
+        return [self._send_all]
+
+    def wake(self) -> None:
+        """End the wait for something to happen."""
+        self._told.set()
+
+    def gauges(self) -> dict[str, float]:
+        """Files that are known, files that may still be written, and whether the system tells of changes."""
+        return {"files": len(self._folder), "open": self._folder.waiting, "watching": float(self._watcher is not None)}
+
+    def produce(self) -> Iterator[Arrival]:
+        """Look, then wait for changes."""
+        if not os.path.isdir(self._root):
+            if not self._watch:
+                raise SourceError(f"{self._root}: there is no such folder", hint="pass watch=True to wait for it")
+            _log.warning("%s is not there yet; waiting for it", self._root)
+        if self._watch:
+            self._arm()
+        yield from self._first_look()
+        yield ScanComplete()
+        while self._watch and not self.stopping.is_set():
+            yield from self._changes()
+
+    def _send_all(self) -> None:
+        try:
+            with closing(self.produce()) as arrivals:  # type: ignore[type-var]
+                self.send(arrivals)
+        finally:
+            self._disarm()
+
+    def _first_look(self) -> list[Found]:
+        """All files that are complete, by name: those that are new only if they have not changed for a moment."""
+        self._look()
+        events = self._folder.settle(_FIRST_QUIET_S)
+        if self._folder.waiting:
+            self.stopping.wait(_FIRST_QUIET_S)
+            self._look()
+            events += self._folder.settle(_FIRST_QUIET_S)
+        if not self._watch and self._folder.waiting:
+            self.count("still being written", self._folder.waiting)
+        found = {event.path: event for event in events if isinstance(event, Found) and self._folder.knows(event.path)}
+        return sorted(found.values(), key=lambda each: each.sort_key)
+
+    def _changes(self) -> list[Found | Gone]:
+        """What happened, or nothing after a while."""
+        with self._clocks.waiting(INPUT):
+            self._told.wait(self._patience_s())
+        if self.stopping.is_set():
+            return []
+        self._told.clear()
+        if self._poll_s is None and (self._watcher is None or not self._watcher.sees):
+            self._arm()
+        events: list[Found | Gone] = []
+        if self._watcher is not None:
+            hints, lost = self._watcher.take()
+            for path in sorted(hints, key=lambda path: (os.path.basename(path), path)):
+                events += self._folder.check(path, closed=hints[path])
+            if lost:
+                self._look_at_s = 0.0
+        if time.monotonic() >= self._look_at_s:
+            events += self._look()
+        return [*events, *self._folder.settle(self._quiet_s())]
+
+    def _patience_s(self) -> float:
+        left_s = self._look_at_s - time.monotonic()
+        return max(0.001, min(left_s, 1.0) if self._watcher is not None else left_s)
+
+    def _quiet_s(self) -> float:
+        """Between two looks a file may not change; the clock may be a little early."""
+        return _UNTOLD_QUIET_S if self._watcher is not None else 0.9 * (self._poll_s or _POLL_S)
+
+    def _look(self) -> list[Gone]:
+        began_s = time.monotonic()
+        gone = self._folder.look()
+        ended_s = time.monotonic()
+        every_s = _ALL_AGAIN_S if self._watcher is not None else self._poll_s or _POLL_S
+        self._look_at_s = ended_s + max(every_s, (ended_s - began_s) / _SHARE)
+        return gone
+
+    def _arm(self) -> None:
+        """Be told of changes, before everything is looked at, so that none falls between."""
+        self._disarm()
+        if self._poll_s is None and os.path.isdir(self._root):
+            self._watcher = watched(self._root, self._told.set)
+            if self._watcher is None:
+                self._poll_s = _POLL_S
+                _log.info("%s is looked at every %s s: the system does not tell of changes", self._root, _POLL_S)
+            self._look_at_s = 0.0
+
+    def _disarm(self) -> None:
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.close()

@@ -1,0 +1,222 @@
+"""A folder, and all below it -> which files in it are complete, which are gone. Nothing here waits or runs by itself.
+
+A file is complete when whoever wrote it closed it or moved it here, or when it has not changed for a while. An archive
+must also have its end, or not have changed for a long while. Should a file change after all, it is gone, and found
+again.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePath
+from stat import S_ISDIR, S_ISREG
+
+from millstream.live.arrivals import Found, Gone
+
+_OLD_S = 60.0
+"""What has not changed for so long is complete, whatever it looks like."""
+_TEMPORARY = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".swp", ".lock", "~")
+
+
+def is_wanted(name: str) -> bool:
+    """Whether a file or folder of this name is looked at: neither hidden nor temporary.
+
+    >>> [name for name in ("a.gz", ".a.gz", "a.gz.tmp", "a.gz~") if is_wanted(name)]
+    ['a.gz']
+    """
+    return not name.startswith(".") and not name.lower().endswith(_TEMPORARY)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A file that may still be written."""
+
+    stamp: int
+    since_s: float
+
+
+class Folder:
+    """The files of a folder.
+
+    Args:
+        root: The folder; it need not exist yet. While it does not, nothing is said to be gone: it may come back.
+        count: Told the reason for whatever is passed over.
+    """
+
+    def __init__(self, root: str, count: Callable[[str], None]) -> None:
+        self.root = root
+        self._count = count
+        self._known: dict[str, dict[str, int]] = {}  # folder -> name -> stamp; a name is all that is kept of a path
+        self._waiting: dict[str, _Waiting] = {}
+        self._unreadable: set[str] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many files may still be written."""
+        return len(self._waiting)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._known.values()))
+
+    def knows(self, path: str) -> bool:
+        """Whether a file was found, and is not gone."""
+        folder, name = os.path.split(path)
+        return name in self._known.get(folder, ())
+
+    def look(self, top: str | None = None) -> list[Gone]:
+        """List the folder, or one below it. New files wait until they are complete."""
+        top = top or self.root
+        if top == self.root and not os.path.isdir(top):
+            return []
+        listed: set[str] = set()
+        gone: list[Gone] = []
+        for folder, files in self._listed(top):
+            listed.add(folder)
+            if files is None:
+                continue
+            known = self._known.get(folder, {})
+            gone += [self._forget(folder, name) for name in known.keys() - files.keys()]
+            for name, status in files.items():
+                self._see(folder, name, status)
+        for folder in [each for each in self._known if _lies_in(each, top) and each not in listed]:
+            if not any(_lies_in(folder, each) for each in self._unreadable):
+                gone += self._forget_folder(folder)
+        return sorted(gone, key=lambda each: each.path)
+
+    def check(self, path: str, *, closed: bool) -> list[Found | Gone]:
+        """Look at one path that something happened to; a file that was closed, or moved here, is complete."""
+        folder, name = os.path.split(path)
+        if not all(map(is_wanted, PurePath(os.path.relpath(path, self.root)).parts)):
+            return []
+        try:
+            status = os.stat(path)
+        except OSError:
+            self._waiting.pop(path, None)
+            if self.knows(path):
+                return [self._forget(folder, name)]
+            below = [each for each in self._known if _lies_in(each, path)]
+            return [gone for each in below for gone in self._forget_folder(each)]
+        if S_ISDIR(status.st_mode):
+            return [*self.look(path)]
+        self._see(folder, name, status)
+        return self._settle(path, status, 0.0, time.monotonic()) if closed else []
+
+    def settle(self, quiet_s: float) -> list[Found | Gone]:
+        """Files that wait, and have not changed for so long: by name."""
+        now_s, events = time.monotonic(), []
+        for path in list(self._waiting):
+            try:
+                status = os.stat(path)
+            except OSError:
+                del self._waiting[path]
+                continue
+            self._see(*os.path.split(path), status)
+            events += self._settle(path, status, quiet_s, now_s)
+        return sorted(events, key=_order)
+
+    def _see(self, folder: str, name: str, status: os.stat_result) -> None:
+        """Let a file wait that is new or changed; if it waits already, and changed again, from now on."""
+        path, stamp = os.path.join(folder, name), _stamp(status)
+        if not S_ISREG(status.st_mode) or self._known.get(folder, {}).get(name) == stamp:
+            self._waiting.pop(path, None)
+            return
+        waiting = self._waiting.get(path)
+        if waiting is None or waiting.stamp != stamp:
+            self._waiting[path] = _Waiting(stamp, time.monotonic())
+
+    def _settle(self, path: str, status: os.stat_result, quiet_s: float, now_s: float) -> list[Found | Gone]:
+        waiting = self._waiting.get(path)
+        if waiting is None:
+            return []
+        quiet_for_s = max(now_s - waiting.since_s, 0.0)
+        is_old = quiet_for_s >= _OLD_S or time.time() - status.st_mtime >= _OLD_S
+        looks_open = quiet_for_s < quiet_s or (path.endswith(".tar") and not _has_end(path, status.st_size))
+        if looks_open and not is_old:
+            return []
+        del self._waiting[path]
+        folder, name = os.path.split(path)
+        gone: list[Found | Gone] = [self._forget(folder, name)] if self.knows(path) else []
+        self._known.setdefault(folder, {})[name] = waiting.stamp
+        return [*gone, Found(path, status.st_size, status.st_mtime_ns)]
+
+    def _forget(self, folder: str, name: str) -> Gone:
+        names = self._known[folder]
+        del names[name]
+        if not names:
+            del self._known[folder]
+        return Gone(os.path.join(folder, name))
+
+    def _forget_folder(self, folder: str) -> list[Gone]:
+        return [self._forget(folder, name) for name in sorted(self._known[folder])]
+
+    def _listed(self, top: str) -> Iterator[tuple[str, dict[str, os.stat_result] | None]]:
+        """Each folder with its files; None for one that cannot be read now."""
+        root, left, linked = os.path.realpath(self.root), [top], set[str]()
+        while left:
+            folder = left.pop()
+            try:
+                files, folders = _entries(folder)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if folder not in self._unreadable:
+                    self._unreadable.add(folder)
+                    self._count(f"folder: {(error.strerror or 'unreadable').lower()}")
+                yield folder, None
+                continue
+            self._unreadable.discard(folder)
+            left += [each for each in folders if not os.path.islink(each) or _leads_elsewhere(each, root, linked)]
+            yield folder, files
+
+
+def _entries(folder: str) -> tuple[dict[str, os.stat_result], list[str]]:
+    """The files and the folders in a folder."""
+    files, folders = {}, []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not is_wanted(entry.name):
+                continue
+            if entry.is_dir():
+                folders.append(entry.path)
+                continue
+            with suppress(FileNotFoundError):  # it went away meanwhile, or is a link to nowhere
+                files[entry.name] = entry.stat()
+    return files, folders
+
+
+def _leads_elsewhere(link: str, root: str, linked: set[str]) -> bool:
+    """Whether a linked folder is one that would not be listed anyway, or for ever."""
+    target = os.path.realpath(link)
+    if _lies_in(target, root) or _lies_in(root, target) or any(_lies_in(target, each) for each in linked):
+        return False
+    linked.add(target)
+    return True
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _stamp(status: os.stat_result) -> int:
+    return hash((status.st_ino, status.st_size, status.st_mtime_ns))
+
+
+def _has_end(path: str, size: int) -> bool:
+    """Whether an archive ends with the empty blocks that close it."""
+    if size < 1024 or size % 512:
+        return False
+    try:
+        with open(path, "rb", buffering=0) as file:
+            file.seek(-1024, os.SEEK_END)
+            return file.read(1024) == bytes(1024)
+    except OSError:
+        return False
+
+
+def _order(event: Found | Gone) -> tuple[bool, str, str]:
+    """What is gone first, so that a file that was replaced is gone before it is found."""
+    return isinstance(event, Found), os.path.basename(event.path), event.path

@@ -1,0 +1,193 @@
+"""Chunks of any file come out as they went in; what cannot be read has a reason."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from games.archives import packed_game, raw_game, write_games, write_tar
+from millstream.errors import RecordError
+from millstream.games.chunk_source import FRAME_BYTES, ChunkSource, open_chunk_source
+from millstream.games.descriptors import Descriptors
+from millstream.games.index_cache import IndexCache
+
+
+def _reason(path: Path) -> str:
+    with pytest.raises(RecordError) as error:
+        open_chunk_source(path)
+    assert error.value.where == str(path)
+    return error.value.reason
+
+
+@pytest.mark.parametrize("version", FRAME_BYTES)
+def test_frames_are_counted_before_a_chunk_is_read(tmp_path: Path, version: int) -> None:
+    games = [packed_game(frames, version) for frames in (3, 1, 70)]
+    path = write_tar(tmp_path / "a.tar", ((f"{i}.gz", game) for i, game in enumerate(games)))
+    source = open_chunk_source(path)
+    assert (source.name, len(source), source.frames.tolist()) == ("a.tar", 3, [3, 1, 70])
+    assert source.nbytes == 24 * 3
+    source.close()
+
+
+@pytest.mark.parametrize("name", ["game.gz", "game.bin", "game", "training.17"])
+def test_a_file_of_one_game_is_a_source_of_one_chunk(tmp_path: Path, name: str) -> None:
+    raw = raw_game(4)
+    (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    source = open_chunk_source(tmp_path / name)
+    assert (source.frames.tolist(), source.raw(0)) == ([4], raw)
+
+
+def test_packed_and_unpacked_games_may_lie_in_one_archive(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("0.gz", packed_game(2, mark=1)), ("1", raw_game(3, mark=2))])
+    source = open_chunk_source(path)
+    assert source.frames.tolist() == [2, 3]
+    assert [source.raw(i) for i in range(2)] == [raw_game(2, mark=1), raw_game(3, mark=2)]
+
+
+def test_what_holds_no_games_says_why(tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz").write_bytes(gzip.compress(bytes(1024)))
+    (tmp_path / "a.pgn").write_text("1. e4")
+    (tmp_path / "empty.gz").touch()
+    (tmp_path / "short.gz").write_bytes(b"short")
+    (tmp_path / "damaged.gz").write_bytes(b"not gzip, but long enough to be")
+    (tmp_path / "v70.gz").write_bytes(gzip.compress((70).to_bytes(4, "little") + bytes(8000)))
+    (tmp_path / "cut.tar").write_bytes(write_games(tmp_path / "a.tar", 1).read_bytes()[:600])
+    expected = {
+        "a.tar.gz": "packed archive",
+        "a.pgn": "not data",
+        "empty.gz": "empty",
+        "short.gz": "truncated",
+        "damaged.gz": "damaged gzip",
+        "v70.gz": "unknown version",
+        "cut.tar": "truncated",
+        "none.gz": "gone",
+    }
+    assert {name: _reason(tmp_path / name) for name in expected} == expected
+    assert _reason(write_tar(tmp_path / "b.tar", [("LICENSE", b"free")])) == "empty"
+
+
+def test_a_damaged_chunk_is_one_bad_record_among_good_ones(tmp_path: Path) -> None:
+    lies = bytearray(packed_game(2))
+    lies[-4:] = (3 * 8356).to_bytes(4, "little")
+    members = [("0.gz", b"\x1f\x8bdamaged but long"), ("1.gz", packed_game(1)), ("2.gz", bytes(lies))]
+    source = open_chunk_source(write_tar(tmp_path / "a.tar", members))
+    assert source.frames.tolist()[1:] == [1, 3]
+    assert len(source.read(1)) == 1
+    for index in (0, 2):
+        with pytest.raises(RecordError, match=f"chunk {index}: damaged gzip"):
+            source.read(index)
+
+
+def test_a_chunk_that_has_not_the_frames_that_its_size_promised_is_a_bad_record(tmp_path: Path) -> None:
+    twice = packed_game(1) + packed_game(2)  # two members: only the last says how long it is
+    members = [("0.gz", packed_game(1)), ("1.gz", twice), ("2.gz", packed_game(3, version=5))]
+    source = open_chunk_source(write_tar(tmp_path / "a.tar", members))
+    for index, found in ((1, 3), (2, 3)):
+        with pytest.raises(RecordError, match=f"chunk {index}: frame count: there are {found} frames"):
+            source.read(index)
+
+
+def test_frames_are_those_of_the_game_or_those_asked_for(tmp_path: Path) -> None:
+    raw = b"".join(raw_game(1, mark=mark) for mark in range(10))
+    (tmp_path / "game.gz").write_bytes(gzip.compress(raw))
+    source = open_chunk_source(tmp_path / "game.gz")
+    assert source.read(0).fields["rule50_count"].tolist() == list(range(10))
+    some = source.read(0, np.array([2, 7], np.uint32))
+    assert some.fields["rule50_count"].tolist() == some.origins["ply"].tolist() == [2, 7]
+
+
+def test_some_chunks_of_a_source_keep_their_places_in_the_file(tmp_path: Path) -> None:
+    source = open_chunk_source(write_games(tmp_path / "a.tar", 10)).select([7, 2])
+    assert (len(source), source.numbers.tolist(), source.nbytes) == (2, [7, 2], 48)
+    assert [source.read(i).fields["rule50_count"][0] for i in range(2)] == [7, 2]
+
+
+def test_a_cut_archive_gives_its_whole_games_and_says_so(tmp_path: Path) -> None:
+    path = write_games(tmp_path / "a.tar", 10)
+    with tarfile.open(path) as archive:
+        os.truncate(path, archive.getmembers()[9].offset_data + 10)
+    source = open_chunk_source(path)
+    assert (len(source), source.problem) == (9, "truncated")
+
+
+def test_readers_of_one_archive_do_not_disturb_each_other(tmp_path: Path) -> None:
+    source = open_chunk_source(write_games(tmp_path / "a.tar", 100))
+    with ThreadPoolExecutor(8) as threads:
+        chunks = threads.map(lambda i: source.raw(i % 100)[8277], range(1000))
+        assert list(chunks) == [i % 100 for i in range(1000)]
+    source.close()
+
+
+def test_hundreds_of_archives_need_few_descriptors(tmp_path: Path) -> None:
+    original = write_games(tmp_path / "0.tar", 2).read_bytes()
+    for i in range(1, 500):
+        (tmp_path / f"{i}.tar").write_bytes(original)
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with Descriptors(most=16) as descriptors:
+        sources = [open_chunk_source(tmp_path / f"{i}.tar", descriptors) for i in range(500)]
+        assert all(source.raw(1) for source in sources)
+        assert len(descriptors) == 16
+        assert len(os.listdir("/proc/self/fd")) - before <= 16  # noqa: PTH208
+
+
+def test_a_source_that_was_removed_is_read_while_it_is_open_and_then_gone(tmp_path: Path) -> None:
+    path = write_games(tmp_path / "a.tar", 3)
+    source = open_chunk_source(path)
+    assert source.raw(0)
+    path.unlink()
+    assert source.raw(1)
+    source.close()
+    with pytest.raises(RecordError, match=r"a\.tar, chunk 2: gone"):
+        source.raw(2)
+
+
+def test_a_file_that_shrinks_is_a_bad_record(tmp_path: Path) -> None:
+    path = write_games(tmp_path / "a.tar", 3)
+    source = open_chunk_source(path)
+    assert source.raw(0)
+    os.truncate(path, 600)
+    with pytest.raises(RecordError, match="truncated"):
+        source.raw(2)
+
+
+class TestKeptIndex:
+    def _opened(self, path: Path) -> ChunkSource:
+        return open_chunk_source(path, cache=IndexCache(path.parent / "cache"))
+
+    def test_is_the_same_as_a_fresh_one(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = write_games(tmp_path / "a.tar", 5)
+        fresh = self._opened(path)
+        monkeypatch.setattr("millstream.games.chunk_source.index_tar", None)  # nobody may read the headers now
+        kept = self._opened(path)
+        assert kept.frames.tolist() == fresh.frames.tolist() == [2] * 5
+        assert [kept.raw(i) for i in range(5)] == [fresh.raw(i) for i in range(5)]
+
+    def test_of_a_changed_archive_is_made_anew(self, tmp_path: Path) -> None:
+        path = write_games(tmp_path / "a.tar", 5)
+        self._opened(path)
+        write_games(path, 7)
+        assert len(self._opened(path)) == 7
+        assert len(list((tmp_path / "cache").iterdir())) == 1
+
+    @pytest.mark.parametrize("at", [0, 20, 30, 100, -1])
+    def test_that_is_damaged_is_made_anew(self, tmp_path: Path, at: int) -> None:
+        path = write_games(tmp_path / "a.tar", 5)
+        self._opened(path)
+        (kept,) = (tmp_path / "cache").iterdir()
+        data = bytearray(kept.read_bytes())
+        data[at] ^= 1
+        kept.write_bytes(data)
+        assert len(self._opened(path)) == 5
+        assert kept.read_bytes() != data
+        kept.write_bytes(b"")
+        assert len(self._opened(path)) == 5
+
+    def test_that_cannot_be_written_costs_only_time(self, tmp_path: Path) -> None:
+        (tmp_path / "cache").write_text("a file where the folder should be")
+        assert len(self._opened(write_games(tmp_path / "a.tar", 5))) == 5
