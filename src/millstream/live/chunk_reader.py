@@ -25,7 +25,7 @@ class ChunkReader(MapStage[Draw, Game]):
     """Reads games: positions that are in the cache from there, the rest from their files.
 
     Args:
-        source: Says which games.
+        input: Says which games.
         sampling: Choose positions at once, where nobody behind needs whole games: no others are unpacked then.
         seed: Of that choice.
         cache: Where positions of games lie that were read before.
@@ -35,14 +35,14 @@ class ChunkReader(MapStage[Draw, Game]):
 
     def __init__(
         self,
-        source: Queue[Draw] | Stage[Draw],
+        input: Queue[Draw] | Stage[Draw],
         *,
         sampling: PositionSampling | None = None,
         seed: int = 0,
         cache: PositionCache | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(source, **settings)
+        super().__init__(input, **settings)
         self._choose = None if sampling is None else Positions(sampling, seed)
         self._cache, self._guard = cache, threading.Lock()
         self._bad: set[int] = set()

@@ -41,7 +41,7 @@ class ChunkSet(SourceStage[Draw]):
     """The window of the newest games: those that come are taken in, the oldest leave, each is given once in a pass.
 
     Args:
-        source: Gives chunk sources, the end of the first scan, and files that are gone.
+        input: Gives chunk sources, the end of the first scan, and files that are gone.
         num_chunks: Games in the window; None: all.
         seed: Of the order.
         endless: Begin a new pass when each game was given; else end.
@@ -57,7 +57,7 @@ class ChunkSet(SourceStage[Draw]):
 
     def __init__(
         self,
-        source: Queue[Any] | Stage[Any],
+        input: Queue[Any] | Stage[Any],
         *,
         num_chunks: int | None = None,
         seed: int = 0,
@@ -70,7 +70,7 @@ class ChunkSet(SourceStage[Draw]):
         journal: Callable[[Sequence[Event]], None] | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(source, **settings)
+        super().__init__(input, **settings)
         self._sources: dict[str, ChunkSource] = {}
         self._root, self._last, self._journal = PurePath(root), last, journal
         self._entrance = entrance or AsTheyCome()

@@ -18,7 +18,7 @@ class ChunkUnpacker(MapStage[Game, Game]):
     """Chooses positions of games, others at each use.
 
     Args:
-        source: Gives games.
+        input: Gives games.
         sampling: How many positions a use gives.
         seed: Of the choice.
         cache: Where the positions of the next uses are kept, for whoever reads games.
@@ -29,7 +29,7 @@ class ChunkUnpacker(MapStage[Game, Game]):
 
     def __init__(
         self,
-        source: Queue[Game] | Stage[Game],
+        input: Queue[Game] | Stage[Game],
         *,
         sampling: PositionSampling = ALL_POSITIONS,
         seed: int = 0,
@@ -37,7 +37,7 @@ class ChunkUnpacker(MapStage[Game, Game]):
         prefetch: int = 0,
         **settings: Any,
     ) -> None:
-        super().__init__(source, **settings)
+        super().__init__(input, **settings)
         self._choose = Positions(sampling, seed)
         self._cache, self._prefetch = cache, prefetch
 

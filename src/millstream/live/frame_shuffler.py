@@ -64,7 +64,7 @@ class FrameShuffler(MapStage[Game, Shuffled]):
     """Holds so many positions, and gives a random one for each that comes in; at the end, all that are left.
 
     Args:
-        source: Gives games whose positions are chosen.
+        input: Gives games whose positions are chosen.
         frames: Positions that it holds.
         seed: Of the order.
         restore: Positions that it holds from the start, slot by slot, and how many it had given out.
@@ -74,14 +74,14 @@ class FrameShuffler(MapStage[Game, Shuffled]):
 
     def __init__(
         self,
-        source: Queue[Game] | Stage[Game],
+        input: Queue[Game] | Stage[Game],
         *,
         frames: int = 1 << 17,
         seed: int = 0,
         restore: tuple[FrameBlock, int] | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(source, **{**settings, "threads": 1})
+        super().__init__(input, **{**settings, "threads": 1})
         self._reservoir = Reservoir(frames, seed)
         if restore is not None:
             self._reservoir.restore(*restore)

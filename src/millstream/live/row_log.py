@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,20 +19,34 @@ from millstream.errors import LoaderError, StateError, StoreError
 from millstream.games import ORIGIN
 from millstream.store import disk
 
-STEP = np.dtype([("end", "<u8"), ("hash", "<u8")])
+STEP = np.dtype([("end", "<u8"), ("hash", "<u8"), ("batch", "<u4"), ("epoch", "<u4")])
 REMEMBERED = 256
 """Steps that are remembered where there is no folder."""
 FREE_SPACE = "free some space, then go on from the last state"
-Origins = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """The rows of a step."""
+
+    origins: npt.NDArray[np.void]
+    """Of all ranks."""
+    batch_size: int
+    """Rows of each rank; the last ones may have fewer."""
+    epoch: int
+
+    def of_rank(self, rank: int) -> npt.NDArray[np.void]:
+        """The rows of a rank."""
+        return self.origins[rank * self.batch_size : (rank + 1) * self.batch_size]
 
 
 class RowLog:
     """Remembers the rows of steps, in a folder or the last ones in memory.
 
     >>> rows = RowLog(None)
-    >>> rows.append(np.zeros(3, ORIGIN))
-    >>> len(rows), rows[0]["ply"].tolist()
-    (1, [0, 0, 0])
+    >>> rows.append(StepRows(np.zeros(3, ORIGIN), batch_size=2, epoch=0))
+    >>> len(rows), rows[0].of_rank(1)["ply"].tolist()
+    (1, [0])
 
     Args:
         folder: Where it lies; None: in memory.
@@ -39,7 +54,7 @@ class RowLog:
     """
 
     def __init__(self, folder: Path | None, steps: int = 0) -> None:
-        self._recent: OrderedDict[int, Origins] = OrderedDict()
+        self._recent: OrderedDict[int, StepRows] = OrderedDict()
         self._steps, self._rows, self._files = steps, 0, list[int]()
         self._folder = folder
         if folder is None:
@@ -57,22 +72,23 @@ class RowLog:
         """How many steps there were."""
         return self._steps
 
-    def append(self, origins: Origins) -> None:
+    def append(self, step: StepRows) -> None:
         """Remember the rows of the next step."""
         if self._folder is None:
-            self._recent[self._steps] = origins
+            self._recent[self._steps] = step
             if len(self._recent) > REMEMBERED:
                 self._recent.popitem(last=False)
         else:
-            data = np.ascontiguousarray(origins).view(np.uint8)
-            step = np.array([(self._rows + len(origins), xxh64(data))], STEP)
+            data = np.ascontiguousarray(step.origins).view(np.uint8)
+            end = self._rows + len(step.origins)
+            entry = np.array([(end, xxh64(data), step.batch_size, step.epoch)], STEP)
             with disk.reported(self._folder, full=FREE_SPACE):
                 disk.write(self._files[0], data.tobytes(), self._rows * ORIGIN.itemsize)
-                disk.write(self._files[1], step.tobytes(), self._steps * STEP.itemsize)
-            self._rows += len(origins)
+                disk.write(self._files[1], entry.tobytes(), self._steps * STEP.itemsize)
+            self._rows = end
         self._steps += 1
 
-    def __getitem__(self, step: int) -> Origins:
+    def __getitem__(self, step: int) -> StepRows:
         if not 0 <= step < self._steps:
             raise LoaderError(f"step {step} was not made yet", hint=f"steps before {self._steps} can be explained")
         if self._folder is None:
@@ -83,14 +99,12 @@ class RowLog:
                 )
             return self._recent[step]
         entry = self._step(step)
-        end, expected = int(entry["end"]), int(entry["hash"])
-        begin = int(self._step(step - 1)["end"]) if step else 0
-        data = os.pread(self._files[0], (end - begin) * ORIGIN.itemsize, begin * ORIGIN.itemsize)
-        if end < begin or xxh64(np.frombuffer(data, np.uint8)) != expected:
-            raise StoreError(
-                f"{self._folder / 'rows.bin'}: the rows of step {step} are damaged", hint="see a copy of it"
-            )
-        return np.frombuffer(data, ORIGIN)
+        end, begin = int(entry["end"]), int(self._step(step - 1)["end"]) if step else 0
+        data = os.pread(self._files[0], max(0, end - begin) * ORIGIN.itemsize, begin * ORIGIN.itemsize)
+        if end < begin or xxh64(np.frombuffer(data, np.uint8)) != int(entry["hash"]):
+            where = self._folder / "rows.bin"
+            raise StoreError(f"{where}: the rows of step {step} are damaged", hint="other steps may still be whole")
+        return StepRows(np.frombuffer(data, ORIGIN), int(entry["batch"]), int(entry["epoch"]))
 
     def sync(self) -> None:
         """Wait until it is on the disk: a state is saved."""

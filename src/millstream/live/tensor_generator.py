@@ -15,7 +15,7 @@ class TensorGenerator(MapStage[Shuffled, Tensors]):
     """Collects a batch for each rank, and makes tensors of its own.
 
     Args:
-        source: Gives positions.
+        input: Gives positions.
         batch_size: Rows of each rank.
         rank: Whose rows these are.
         world_size: How many ranks there are.
@@ -28,7 +28,7 @@ class TensorGenerator(MapStage[Shuffled, Tensors]):
 
     def __init__(
         self,
-        source: Queue[Shuffled] | Stage[Shuffled],
+        input: Queue[Shuffled] | Stage[Shuffled],
         *,
         batch_size: int = 1024,
         rank: int = 0,
@@ -37,7 +37,7 @@ class TensorGenerator(MapStage[Shuffled, Tensors]):
         memory_budget: int | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(source, **{"capacity": 2, **settings, "threads": 1})
+        super().__init__(input, **{"capacity": 2, **settings, "threads": 1})
         budget = Budget() if memory_budget is None else Budget(memory_budget)
         self._maker = TensorMaker(batch_size, rank, budget, self.stopping.wait)
         self._step, self._drop_last = batch_size * world_size, drop_last

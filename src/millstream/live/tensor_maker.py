@@ -33,6 +33,8 @@ class Tensors:
     """Where every row of the step is from, on all ranks."""
     rows: tuple[int, int]
     """Which of them are in this batch."""
+    batch_size: int
+    """Rows of each rank; the last ones may have fewer."""
     pieces: list[Shuffled]
     """What it was made of, and what that did to the reservoir."""
 
@@ -68,7 +70,7 @@ class TensorMaker:
             _fill(block, row, arrays)
             row += len(block)
         origins = np.concatenate([block.origins for block in blocks])
-        return Tensors(planes, policy, values, origins, (start, stop), pieces)
+        return Tensors(planes, policy, values, origins, (start, stop), self.batch_size, pieces)
 
     def _arrays(self, rows: int) -> list[Floats]:
         while (buffer := self._pool.take()) is None:

@@ -18,14 +18,16 @@ import numpy.typing as npt
 
 from millstream._core import Budget
 from millstream.errors import FingerprintError, LoaderError, RecordError, StateError
-from millstream.games import ORIGIN, FrameBlock
+from millstream.games import FrameBlock
 from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.games.descriptors import Descriptors
 from millstream.live.chunk_set import Draw
+from millstream.live.chunk_source_feed import ChunkSourceFeed
+from millstream.live.discovery import Discovery
 from millstream.live.entrance import AsTheyCome, AsWritten, Entrance
 from millstream.live.events import FORMAT, Event
 from millstream.live.mirror import Mirror
-from millstream.live.row_log import RowLog
+from millstream.live.row_log import RowLog, StepRows
 from millstream.live.tensor_maker import Tensors
 from millstream.live.window import Entry, Window
 from millstream.loaders import state as states
@@ -34,6 +36,7 @@ from millstream.loaders.self_play_ahead import Ahead
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
 from millstream.loaders.settings import LoaderSettings
 from millstream.order.shuffle import source_key
+from millstream.stages import Pipeline
 from millstream.store import sidecars
 from millstream.store.chained_log import ChainedLog, LogReader, Position
 
@@ -60,6 +63,7 @@ class SelfPlayRun:
         self.rows: RowLog | None = None
         self._committed: dict[str, Any] | None = None
         self._losses: dict[str, int] = {}
+        self._depth = settings.prefetch or 2
         self._begin_run()
 
     # Where it stands
@@ -109,7 +113,7 @@ class SelfPlayRun:
     def delivered(self, tensors: Tensors) -> None:
         """The batch of the coming step is the trainer's."""
         assert self.rows is not None
-        self.rows.append(tensors.origins)
+        self.rows.append(StepRows(tensors.origins, tensors.batch_size, self.epoch))
         self.mirror.follow(tensors.moves)
         self.step += 1
         self.epoch_rows += len(tensors.origins)
@@ -137,6 +141,66 @@ class SelfPlayRun:
             found[reason] = found.get(reason, 0) + count
         return found
 
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes of the window and of the reservoir."""
+        if self.graph is None:
+            return {}
+        window, reservoir = self.graph.chunk_set.gauges(), self.graph.shuffler.gauges()
+        return {"window": int(window["index_bytes"]), "reservoir": int(reservoir["bytes"])}
+
+    def prefetch(self, batches: int) -> None:
+        """Make so many batches ahead."""
+        self._depth = batches
+        if self._ahead is not None:
+            self._ahead.depth = batches
+
+    # The past
+
+    def rows_of(self, step: int) -> StepRows:
+        """The rows of a step that was made."""
+        if self.rows is None:
+            raise LoaderError(f"step {step} was not made yet", hint="steps can be explained when they were made")
+        return self.rows[step]
+
+    def epoch_steps(self) -> list[int]:
+        """The steps of the present epoch that were made, as far as they are remembered."""
+        steps: list[int] = []
+        for step in range(self.step - 1, -1, -1):
+            try:
+                if self.rows_of(step).epoch != self.epoch:
+                    break
+            except LoaderError:  # forgotten
+                break
+            steps.insert(0, step)
+        return steps
+
+    def entries_at(self, epoch: int) -> list[Entry]:
+        """Every source that entered in an epoch."""
+        if self._log is not None and self.folder is not None:
+            entries, first = list[Entry](), 0
+            for said in LogReader(self.folder / JOURNAL, Position.start(FORMAT)):
+                if "enter" in said and said.get("epoch") == epoch:
+                    entries.append(Entry(said["enter"], first, said["chunks"]))
+                    first = entries[-1].stop
+            return entries
+        if epoch != self.epoch:
+            raise LoaderError(
+                f"the files of epoch {epoch} are forgotten", hint="pass cache_dir=, a folder beside the checkpoints"
+            )
+        with self._guard:
+            return list(self.entered)
+
+    def count_frames(self) -> int:
+        """How many positions the files have, by their headers."""
+        found = Discovery(self.task.path, watch=False)
+        sources = ChunkSourceFeed(found, cache_dir=self.task.index_cache)
+        with Pipeline({"discovery": found, "chunk_source_feed": sources}) as pipeline:
+            opened = sorted((each for each in pipeline if isinstance(each, ChunkSource)), key=lambda each: each.name)
+        counts = [np.zeros(0, np.int64), *(source.frames.astype(np.int64) for source in opened)]
+        newest = np.concatenate(counts)
+        return int(newest[-self.task.num_chunks :].sum() if self.task.num_chunks else newest.sum())
+
     # Stages
 
     def _start(self) -> None:
@@ -158,7 +222,7 @@ class SelfPlayRun:
             graph.pipeline.get,
             rank=self.settings.rank,
             world_size=self._ranks,
-            depth=self.settings.prefetch or 2,
+            depth=self._depth,
             budget=self.budget,
         )
 
@@ -394,6 +458,3 @@ def _unpacked(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
         return dict(facts), arrays
     except (ValueError, KeyError, OSError) as error:
         raise StateError(f"the sidecar of the state cannot be read: {error}", hint="take another state") from None
-
-
-__all__ = ["ORIGIN", "SelfPlayRun"]

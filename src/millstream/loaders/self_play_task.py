@@ -113,7 +113,7 @@ class SelfPlayGraph:
             last = stages["chunk_filter"] = ChunkFilter(last, threads=task.threads, **task.filters)
             self.changes.append(last)
         if task.rescore is not None:
-            last = stages["chunk_rescorer"] = ChunkRescorer(last, settings=task.rescore, threads=task.threads)
+            last = stages["chunk_rescorer"] = ChunkRescorer(last, rescore=task.rescore, threads=task.threads)
             self.changes.append(last)
         prefetch = PREFETCHED_USES if cache is not None else 0
         unpacker = ChunkUnpacker(last, sampling=task.positions, seed=positions_seed, cache=cache, prefetch=prefetch)
