@@ -579,7 +579,36 @@ def read_frames(raw: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='
     The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).
     """
 
-def tar_index(descriptor: int) -> tuple[NDArray[numpy.uint64], NDArray[numpy.uint32], NDArray[numpy.uint32], NDArray[numpy.uint8], dict[str, int], str, int, bool]:
-    """
-    Members of an uncompressed tar that may be games: (offsets, sizes, inflated sizes, whether they are gzip, how many others by reason, what ended the index early or nothing, where, whether the archive has its end).
-    """
+def fill_tensors(columns: tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]], planes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], policy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], values: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Write into the bytes of arrays of float32."""
+
+def fill_half_tensors(columns: tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]], planes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], policy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], values: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Write into the bytes of arrays of float16."""
+
+def fill_boards(fields: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], boards: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')], rule50: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Write the planes as boards of 64 bits, and what plane 109 stands for."""
+
+class Reservoir:
+    """Frames in random order; see millstream.games.Reservoir."""
+
+    def __init__(self, capacity: int, seed: int) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def counter(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def exchange(self, columns: tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]], origins: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint16], dict(shape=(None,))], Annotated[NDArray[numpy.float32], dict(shape=(None,))]], Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint8], dict(shape=(None,))]]:
+        """(columns, origins, slots, origins of what is there now)"""
+
+    def drain(self, most: int) -> tuple[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint16], dict(shape=(None,))], Annotated[NDArray[numpy.float32], dict(shape=(None,))]], Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint8], dict(shape=(None,))]]:
+        """The same for frames that are left."""
+
+    def origins(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+        """Where the frame in each slot is from."""
+
+    def restore(self, columns: tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]], origins: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], counter: int) -> None:
+        """Fill the slots in order."""

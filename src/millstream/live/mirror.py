@@ -34,8 +34,8 @@ class Mirror:
     def __init__(self, window: Window, frames: int) -> None:
         self.window = window
         self._slots, self._count = np.zeros(frames, ORIGIN), 0
-        self.given = 0
-        """Frames that have left the reservoir."""
+        self.counter = 0
+        """That of the reservoir."""
         self.place: Place | None = None
         self._events: deque[Event] = deque()
         self._left: list[Entry] = []
@@ -59,7 +59,7 @@ class Mirror:
                     count -= 1
                     self._slots[slot] = self._slots[count]
             self._count = count
-            self.given += len(move.slots)
+            self.counter += len(move.filled) + len(move.slots)
             self.place = move.place or self.place
 
     @property
@@ -94,7 +94,7 @@ class Mirror:
         facts, arrays = self.window.state()
         place = None if self.place is None else asdict(self.place)
         left = [[entry.name, entry.first, entry.count] for entry in self._left]
-        whole = {"window": facts, "place": place, "given": self.given, "left": left}
+        whole = {"window": facts, "place": place, "counter": self.counter, "left": left}
         return whole, {**arrays, "slots": self.origins.copy()}
 
     def load(self, facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -103,7 +103,7 @@ class Mirror:
             slots = arrays["slots"]
             self.window.load(facts["window"], arrays)
             self.place = None if facts["place"] is None else Place(**facts["place"])
-            self.given = int(facts["given"])
+            self.counter = int(facts["counter"])
             self._left = [Entry(str(name), int(first), int(count)) for name, first, count in facts["left"]]
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"the sidecar of the state cannot be read: {error}", hint="take another state") from None

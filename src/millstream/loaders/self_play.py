@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from millstream.games.predicates import Predicate, Wanted
 from millstream.games.rescore import RescoreSettings
 from millstream.games.rules import Rules
 from millstream.live.hanse import HanseSampling
-from millstream.live.positions import PositionSampling, PositionWeights
+from millstream.live.positions import ALIKE, PositionSampling, PositionWeights
 from millstream.live.tensor_maker import Tensors
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.loader import DataLoader
@@ -85,13 +85,13 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             raise LoaderError("rows of self-play are no tokens", hint="pass functions batch -> batch")
         filters = {"rules": rules, "match": match, "predicates": tuple(predicates)}
         task = SelfPlayTask(
-            os.path.abspath(path),
+            str(Path(path).absolute()),
             num_chunks=None if num_chunks is None else positive("num_chunks", num_chunks),
             watch=watch,
             poll_s=poll_s,
             shuffle_frames=1 if settings.shuffle == "none" else positive("shuffle_frames", shuffle_frames),
             positions=_sampling(positions, weights),
-            hanse=HanseSampling(hanse, weights or PositionWeights()) if isinstance(hanse, int | float) else hanse,
+            hanse=HanseSampling(hanse, weights or ALIKE) if isinstance(hanse, int | float) else hanse,
             position_cache=parse_bytes(position_cache) or 0,
             filters=filters if rules is not None or match or predicates else None,
             rescore=rescore,
@@ -285,16 +285,14 @@ _TIMES = ("busy_s", "input_wait_s", "output_wait_s")
 def _sampling(positions: float | PositionSampling | None, weights: PositionWeights | None) -> PositionSampling:
     if isinstance(positions, PositionSampling):
         return positions
-    chosen: dict[Literal["weights"], PositionWeights] = {} if weights is None else {"weights": weights}
+    alike = weights or ALIKE
     if positions is None:
-        return PositionSampling(**chosen)
+        return PositionSampling(weights=alike)
     if not isinstance(positions, int | float) or isinstance(positions, bool) or not positions > 0:
         raise LoaderError(f"positions={positions!r}", hint="a rate such as 1/32, or a count from 1 on")
-    return (
-        PositionSampling(rate=positions, **chosen)
-        if positions < 1
-        else PositionSampling(count=int(positions), **chosen)
-    )
+    if positions < 1:
+        return PositionSampling(rate=positions, weights=alike)
+    return PositionSampling(count=int(positions), weights=alike)
 
 
 def example_loader(**keywords: Any) -> SelfPlayDataLoader:

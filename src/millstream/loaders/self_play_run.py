@@ -229,12 +229,12 @@ class SelfPlayRun:
     def _restored(self) -> tuple[FrameBlock, int] | None:
         """The frames of the reservoir, read again."""
         origins = self.mirror.origins
-        if not len(origins) and not self.mirror.given:
+        if not len(origins) and not self.mirror.counter:
             return None
         frames, lost = Reread(self.task, self.mirror.entries, self.settings.seed).frames(origins)
         if lost:
             self._losses["gone from the reservoir"] = self._losses.get("gone from the reservoir", 0) + lost
-        return frames, self.mirror.given
+        return frames, self.mirror.counter
 
     def _noted(self, events: Sequence[Event]) -> None:
         """On the thread of the chunk set: remember what entered, and see whether it is what a state was saved for."""
@@ -446,7 +446,7 @@ def _drops(graph: SelfPlayGraph) -> dict[str, int]:
 def _packed(facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
     file = io.BytesIO()
     said = np.frombuffer(json.dumps(facts, sort_keys=True).encode(), np.uint8)
-    np.savez(file, facts=said, **{name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    np.savez(file, allow_pickle=False, facts=said, **dict(arrays))
     return file.getvalue()
 
 

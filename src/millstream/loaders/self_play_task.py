@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from millstream.games import FrameBlock, Game
@@ -16,8 +16,9 @@ from millstream.live.chunk_unpacker import ChunkUnpacker
 from millstream.live.discovery import Discovery
 from millstream.live.entrance import Entrance
 from millstream.live.events import Event
-from millstream.live.frame_shuffler import FrameShuffler, Place
+from millstream.live.frame_shuffler import FrameShuffler
 from millstream.live.hanse import HanseSampling
+from millstream.live.place import Place
 from millstream.live.position_cache import PositionCache
 from millstream.live.positions import ALL_POSITIONS, PositionSampling
 from millstream.live.window import Window
@@ -73,7 +74,12 @@ class Begin:
     entrance: Entrance
     place: Place | None = None
     restore: tuple[FrameBlock, int] | None = None
-    journal: Sequence[Callable[[Sequence[Event]], None]] = field(default=())
+    listeners: Sequence[Callable[[Sequence[Event]], None]] = ()
+
+    def tell(self, events: Sequence[Event]) -> None:
+        """Say what happens to the window."""
+        for listener in self.listeners:
+            listener(events)
 
 
 class SelfPlayGraph:
@@ -89,7 +95,7 @@ class SelfPlayGraph:
             window=begin.window,
             entrance=begin.entrance,
             last=begin.place,
-            journal=lambda events: [tell(events) for tell in begin.journal],
+            journal=begin.tell,
         )
         changes = task.filters is not None or task.rescore is not None
         cache = PositionCache(task.position_cache) if task.position_cache else None
