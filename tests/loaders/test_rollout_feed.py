@@ -382,7 +382,7 @@ def test_who_interrupts_a_step_between_the_feed_and_the_line_and_goes_on_loses_n
     if way == "spool":
         spooled(tmp_path / "spool", gather=Gather(most_rollouts=4))
         feed = SpoolFeed(tmp_path / "spool")
-    receive, interrupted = feed.receive, []
+    receive, interrupted = feed.receive, list[Any]()
 
     def received(timeout_s: float) -> Any:
         arrivals = receive(timeout_s)
