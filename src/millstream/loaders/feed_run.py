@@ -25,6 +25,7 @@ from millstream.loaders.phases import read_count
 from millstream.loaders.rollout_run import StepSamples
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import SampleOrder
+from millstream.rollouts import Id
 
 logger = logging.getLogger("millstream.loaders")
 PATIENCE_S = 0.5
@@ -240,6 +241,11 @@ class FeedRun:
             return
         self.feed.tell(word)
         self._told = word, now + TELL_AGAIN_S
+
+    @property
+    def odd_group(self) -> tuple[Id, str, int] | None:
+        """The first group of another size than was said, if this rank decides."""
+        return self._decide.odd_group if isinstance(self._decide, Admission) else None
 
     @property
     def counters(self) -> dict[str, int]:
