@@ -226,7 +226,7 @@ def test_inspect_counts_what_there_is(run: Run, tmp_path: Path) -> None:
     assert "groups    3 of 1 to 2, 1 (33.3 %) with one reward for all" in lines
     assert "ended by  stop 80.0 %, length 20.0 %" in lines
     assert "policies  versions 4 to 7, 20.0 % of the rollouts by several" in lines
-    assert "left out  1 unequal lengths, 1 repeated" in lines
+    assert "left out  1 unequal lengths, 1 repeated  (`millstream lint` says where)" in lines
     assert "rewards:\n     0  ██████████████ 1\n     1  ████████████████████████████████████████ 3" in out
     assert "  8-15  ████████████████████████████████████████ 5" in out
 
@@ -259,3 +259,38 @@ def test_explain_refuses_what_is_about_stores(run: Run, source: Path, corpus: Pa
     assert "about stores" in run("explain", source, "--step", 0, "--packing")[2]
     assert "step 0 has no row 9" in run("explain", source, "--step", 0, "--row", 9)[2]
     assert "leave out --rollout-id" in run("explain", corpus, "--rollout-id", "r1")[2]
+
+
+def test_a_spool_whose_rollouts_are_gone_says_so_and_where_to_look(run: Run, spool: Path, tmp_path: Path) -> None:
+    feed = SpoolFeed(spool)
+    while arrivals := feed.receive(timeout_s=1):
+        feed.release(arrivals[-1].cursor)
+    feed.close()
+    SpoolSource(tmp_path / "fresh", producer="one").close()
+    for verb in (["inspect"], ["show"], ["lint", "-q"], ["explain", "--step", 0]):
+        code, _, err = run(*verb, spool)
+        assert code == 2 and "this spool is empty: 2 shards came, and all were released" in err
+        assert "millstream explain CACHE_DIR" in err
+        assert "this spool is empty: nothing has come yet" in run(*verb, tmp_path / "fresh")[2]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.parquet", "a.rollouts", "a.msgpack"])
+def test_an_empty_file_is_said_to_be_empty(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    for verb in (["inspect"], ["show"], ["explain", "--step", 0]):
+        code, out, err = run(*verb, tmp_path / name)
+        assert (code, out) == (2, "") and "the file is empty" in err and "hint: " in err
+    assert run("lint", "-q", tmp_path / name)[0] == 1
+
+
+def test_a_file_that_is_torn_says_where_and_what_to_do(run: Run, source: Path, tmp_path: Path) -> None:
+    own, rows = tmp_path / "own.rollouts", tmp_path / "rows.jsonl"
+    write_rollouts(own, block_of(GOOD))
+    own.write_bytes(own.read_bytes()[:-5])
+    rows.write_bytes(source.read_bytes()[:40])
+    for verb in (["show"], ["explain", "--step", 0]):
+        assert "own.rollouts:1: cut off: the block at byte 0 has no end" in (err := run(*verb, own)[2])
+        assert "get it again" in err
+    for verb in (["inspect"], ["show"], ["explain", "--step", 0]):
+        assert "no row of it can be read" in (err := run(*verb, rows)[2]) and "millstream lint" in err
+    assert "get it again" in run("lint", "-q", own)[1] and "rows.jsonl:1" in run("lint", "-q", rows)[1]

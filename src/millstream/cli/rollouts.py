@@ -10,7 +10,7 @@ from typing import Any
 from millstream.errors import LoaderError
 from millstream.loaders import RolloutDataLoader
 from millstream.loaders.live import FEED_SCHEMES
-from millstream.loaders.told import are_rollouts
+from millstream.loaders.told import are_rollouts, refuse_nothing
 from millstream.rollouts.reads import find_rollouts
 from millstream.sources import FoundFile
 
@@ -28,7 +28,8 @@ def add_rollout_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 def hold_rollouts(source: Any, arguments: argparse.Namespace) -> bool:
-    """Whether files hold rollouts; if not, what is only asked of rollouts is refused."""
+    """Whether files hold rollouts; if not, what is only asked of rollouts is refused. There must be something."""
+    refuse_nothing(source)
     if are_rollouts(source):
         return True
     for name in OF_ROLLOUTS:
