@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from command import Run
-from millstream import LoaderError, RecordError, RolloutDataLoader, lint
+from millstream import LoaderError, LossWarning, RecordError, RolloutDataLoader, lint
 from millstream.feeds import SpoolFeed, SpoolSource
 from millstream.rollouts import block_of, write_rollouts
 from millstream.tokens import BPETokenizer
@@ -294,3 +294,52 @@ def test_a_file_that_is_torn_says_where_and_what_to_do(run: Run, source: Path, t
     for verb in (["inspect"], ["show"], ["explain", "--step", 0]):
         assert "no row of it can be read" in (err := run(*verb, rows)[2]) and "millstream lint" in err
     assert "get it again" in run("lint", "-q", own)[1] and "rows.jsonl:1" in run("lint", "-q", rows)[1]
+
+
+@pytest.mark.parametrize("how", [{}, {"keep_groups": True, "batch_size": 1}, {"live": {"passes": 2}}])
+def test_a_run_over_a_feed_is_explained_from_its_journal_while_it_goes_on(
+    run: Run, spool: Path, tmp_path: Path, how: dict[str, Any]
+) -> None:
+    cache, saved = tmp_path / "cache", tmp_path / "state.json"
+    live = {"group_size": 2, "groups_per_batch": 2, "policy_version": 4, **how.pop("live", {})}
+    settings = {"batch_size": 2, "seed": 3, "world_size": 1, **how}
+    with RolloutDataLoader(spool, live=live, framework="numpy", cache_dir=cache, **settings) as loader:
+        trained = [loader.next().metadata for _ in range(2)]
+        saved.write_text(json.dumps(loader.state_dict()))
+        for step, facts in enumerate(trained):
+            told = json.loads(run("explain", cache, "--step", step, "--state", saved, "--json")[1])
+            assert [row["rollout_id"] for row in told["rows"]] == facts["rollout_id"]
+            assert [row["group_id"] for row in told["rows"]] == facts["group_id"]
+            assert (told["rollout_batch"], told["pass"]) == (facts["rollout_batch"], facts["pass"])
+            name = facts["rollout_id"][0]
+            assert (
+                step in json.loads(run("explain", cache, "--rollout-id", name, "--state", saved, "--json")[1])["steps"]
+            )
+        if not how and "passes" not in live:
+            code, out, err = run("explain", cache / "admissions.jsonl", "--step", 1, "--batch-size", 2, "--seed", 3)
+            first = trained[1]["rollout_id"][0]
+            assert code == 0 and out.startswith(
+                "step 1: 2 rollouts of rollout batch 0, pass 0, policy version 4\nrow 0 "
+            )
+            assert f"rollout {first!r} of group" in out and "--state knows how" in err
+    assert "the journal does not know step 9" in run("explain", cache, "--step", 9)[2]
+    assert "step 0 has no row 9" in run("explain", cache, "--step", 0, "--row", 9)[2]
+    assert "leave out --document" in run("explain", cache, "--document", 1)[2]
+
+
+def test_explaining_a_run_says_what_was_dropped(run: Run, tmp_path: Path) -> None:
+    with SpoolSource(tmp_path / "spool", producer="one") as producer:
+        producer.put([*GOOD[:4], record(9, group_id="g1"), record(8, group_id="g1", finish="abort")])
+    live = {"group_size": 2, "groups_per_batch": 2, "policy_version": 4}
+    how: dict[str, Any] = {"live": live, "batch_size": 4, "framework": "numpy", "cache_dir": tmp_path / "cache"}
+    with pytest.warns(LossWarning), RolloutDataLoader(tmp_path / "spool", **how) as loader:
+        assert len(list(loader)) == 1
+    assert "dropped before this rollout batch: 1 late, 1 abort" in run("explain", tmp_path / "cache", "--step", 0)[1]
+
+
+def test_the_state_of_another_loader_does_not_explain_a_run(run: Run, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "admissions.jsonl").touch()
+    with RolloutDataLoader(source, framework="numpy") as loader:
+        (tmp_path / "state.json").write_text(json.dumps(loader.state_dict()))
+    code, _, err = run("explain", tmp_path, "--state", tmp_path / "state.json")
+    assert code == 2 and "the state of a 'rollout' loader" in err

@@ -14,7 +14,7 @@ from millstream.admission.tally import mean_lengths
 from millstream.batches.rollouts import RolloutRows
 from millstream.errors import LoaderError, LossWarning, UnknownLength
 from millstream.feeds import Feed
-from millstream.loaders.feed_explain import origins_of, steps_of
+from millstream.loaders.feed_explain import RecordedRun
 from millstream.loaders.feed_frontier import Frontier
 from millstream.loaders.feed_run import FeedEnded, FeedRun
 from millstream.loaders.feed_steps import RolloutBatch
@@ -189,13 +189,22 @@ class RolloutFeedDataLoader(RolloutLoader):
 
         A `Span`'s file is the rollout's id, its document the number of its row in the rollout batch.
         """
-        return origins_of(step, self._run, self.steps)
+        return self._recorded.explain(step)
 
     def steps_of(self, document: Id, source: str | None = None) -> list[int]:
         """Name the steps that a rollout was in, on any rank, given by its id."""
         if source not in (None, self.name):
             raise LoaderError(f"there is no source {source!r}", hint=f"there is {self.name!r}")
-        return steps_of(document, self._run, self.steps)
+        return self._recorded.steps_of(document)
+
+    @property
+    def _recorded(self) -> RecordedRun:
+        journal = self._run.frontier.journal_path
+        if journal is None:
+            raise LoaderError(
+                "nobody wrote down what was trained on", hint="pass cache_dir=: the journal of admissions is kept there"
+            )
+        return RecordedRun(journal, self._run.phases, self._run.order, self.steps)
 
     def show(self, row: int = 0, *, whole: bool = False) -> Shown:
         """Show a rollout of the last rollout batch, by its number in it, and how the others of its group did."""
