@@ -8,10 +8,10 @@ from typing import Any
 
 from millstream.cli import show
 from millstream.cli.explain_rollouts import explain_rollouts
-from millstream.cli.explain_run import explain_run, journal_of
+from millstream.cli.explain_run import explain_run
 from millstream.cli.inspect import tokenizer_for
 from millstream.cli.loader import Loader, add_run_arguments, open_loader, open_state
-from millstream.cli.rollouts import hold_rollouts
+from millstream.cli.rollouts import hold_rollouts, journal_of
 from millstream.errors import LoaderError, StoreError
 from millstream.loaders import RowOrigin, Span
 from millstream.parts.raw import RawRecord, raw_record

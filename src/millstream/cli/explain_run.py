@@ -13,7 +13,6 @@ from millstream.cli.loader import read_state
 from millstream.cli.rollouts import refuse
 from millstream.errors import LoaderError, StateError
 from millstream.loaders.feed_explain import RecordedRun
-from millstream.loaders.feed_frontier import JOURNAL
 from millstream.loaders.feed_run import FeedRun
 from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace
 from millstream.loaders.phases import DAMAGED, read_count
@@ -22,14 +21,6 @@ from millstream.order import CostModel
 
 NAME = "rollouts"
 """What a loader of rollouts is called unless it is told."""
-
-
-def journal_of(path: str) -> Path | None:
-    """The journal of a run, given by its folder (`cache_dir=`) or by itself; None: this is something else."""
-    place = Path(path)
-    if (place / JOURNAL).is_file():
-        return place / JOURNAL
-    return place if place.is_file() and place.name.startswith(JOURNAL) else None
 
 
 def explain_run(journal: Path, arguments: argparse.Namespace) -> None:
