@@ -374,6 +374,26 @@ def test_rollouts_the_model_cannot_take_are_left_out_where_that_was_asked_for(li
         assert len(fixed.rollouts.block) == 24 - left_out
 
 
+@pytest.mark.parametrize(
+    ("said", "told", "counted"),
+    [
+        (8, "group 'g0' has 4 rollouts, and group_size says 8", {"short_groups": 6}),
+        (3, "group 'g0' has more than 3 rollouts, and group_size says 3", {"late": 6}),
+    ],
+)
+def test_groups_of_another_size_than_was_said_are_counted_and_told_once(
+    said: int, told: str, counted: dict[str, int]
+) -> None:
+    feed = MemoryFeed()
+    with feed.source() as source:
+        source.put([{**record, "policy_version": 0} for record in random_rollouts(groups=6)])
+    with opened(feed, live={"group_size": said}) as loader:
+        with pytest.warns(LossWarning) as warned:
+            trained = sum(len(ids(batch)) for batch in loader)
+        assert [told in str(each.message) for each in warned] == [True]
+        assert counted.items() <= loader.losses.items() and trained == 24 - counted.get("late", 0)
+
+
 @pytest.mark.parametrize("way", ["memory", "spool"])
 def test_who_interrupts_a_step_between_the_feed_and_the_line_and_goes_on_loses_nothing(
     way: str, tmp_path: Path
@@ -382,7 +402,7 @@ def test_who_interrupts_a_step_between_the_feed_and_the_line_and_goes_on_loses_n
     if way == "spool":
         spooled(tmp_path / "spool", gather=Gather(most_rollouts=4))
         feed = SpoolFeed(tmp_path / "spool")
-    receive, interrupted = feed.receive, []
+    receive, interrupted = feed.receive, list[Any]()
 
     def received(timeout_s: float) -> Any:
         arrivals = receive(timeout_s)

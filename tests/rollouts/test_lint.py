@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millstream import RecordError, RolloutDataLoader
-from millstream.rollouts import read_rollouts
+from millstream.rollouts import Rollout, block_of, read_rollouts
 from millstream.rollouts.lint import lint_rollouts
 from millstream.rollouts.lint.rules import PROBLEMS
 from millstream.stats.findings import Finding, LintReport
@@ -150,6 +150,8 @@ def test_nothing_at_all_is_an_error() -> None:
 def test_repeats_are_named() -> None:
     report = lint([*GOOD, GOOD[4], GOOD[0]])
     assert found(report, "repeated").examples == ("rollouts:7: rollout 'r4'", "rollouts:8: rollout 'r0'")
+    for again in (Rollout(**GOOD[1]), block_of(GOOD[1:2]), {"id": "r1", **{k: GOOD[1][k] for k in [*GOOD[1]][1:]}}):
+        assert found(lint([*GOOD, again]), "repeated").examples == ("rollouts:7: rollout 'r1'",)
 
 
 def test_the_largest_id_is_told() -> None:

@@ -85,7 +85,7 @@ def _rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("ended by", ", ".join(f"{name} {show.share(n, rollouts)}" for name, n in facts["finishes"].items())),
         ("policies", _policies(facts["versions"], facts["mixed_versions"], rollouts)),
         ("columns", ", ".join(facts["columns"])),
-        ("left out", ", ".join(f"{number:,} {reason}" for reason, number in facts["left_out"].items())),
+        ("left out", _left_out(facts["left_out"])),
     ]
 
 
@@ -123,6 +123,11 @@ def _policies(versions: Mapping[int, int], mixed: int, rollouts: int) -> str:
     low, high = min(versions), max(versions)
     several = f", {show.share(mixed, rollouts)} of the rollouts by several" if mixed else ""
     return (f"version {low}" if low == high else f"versions {low} to {high}") + several
+
+
+def _left_out(reasons: Mapping[str, int]) -> str:
+    told = ", ".join(f"{number:,} {reason}" for reason, number in reasons.items())
+    return told and f"{told}  (`millstream lint` says where)"
 
 
 def _recent(versions: Mapping[int, int]) -> str:

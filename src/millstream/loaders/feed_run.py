@@ -20,11 +20,11 @@ from millstream.feeds import Arrival, Control, Feed, MemoryFeed
 from millstream.feeds.feed import Cursor
 from millstream.loaders import state as states
 from millstream.loaders.feed_frontier import Frontier
-from millstream.loaders.feed_steps import FeedPhase, FeedPlace, RolloutBatch, resized
+from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, RolloutBatch, resized
 from millstream.loaders.phases import read_count
 from millstream.loaders.rollout_run import StepSamples
 from millstream.loaders.settings import LoaderSettings
-from millstream.order import SampleOrder
+from millstream.rollouts import Id
 
 logger = logging.getLogger("millstream.loaders")
 PATIENCE_S = 0.5
@@ -59,6 +59,7 @@ class FeedRun:
         row_facts: Mapping[str, Any],
     ) -> None:
         self.feed, self.frontier, self.settings, self.name = feed, frontier, settings, name
+        self.order = FeedOrder(name, settings.seed, settings.shuffle, settings.rank, settings.world_size, passes)
         self.passes, self._keep_groups, self._first_version = passes, keep_groups, policy_version
         self._timeout_s, self._make = timeout_s, make
         self._row_facts = {**row_facts, "passes": passes}
@@ -113,25 +114,13 @@ class FeedRun:
         ranks = self.settings.world_size
         fresh = FeedPhase(self.step, self.place, batch_size * ranks, ranks)
         self.phases = resized(self.phases, fresh)[-MOST_PHASES:]
-        return self.samples_of(self._total, self.step, self.place, self.phases[-1])
+        return self.order.samples_of(self._total, self.step, self.place, self.phases[-1])
 
     @property
     def _total(self) -> int:
         """Samples of the present rollout batch."""
         assert self.present is not None
         return self.present.samples(keep_groups=self._keep_groups)
-
-    def samples_of(self, total: int, step: int, place: FeedPlace, phase: FeedPhase) -> StepSamples:
-        """The samples of a step that begins at a place of a rollout batch of so many."""
-        order = SampleOrder(
-            total, shuffle=self.settings.shuffle, seed=self.settings.seed, name=f"{self.name}\0{place.batch}"
-        )
-        rows = min(phase.rows, total - place.offset)
-        samples = order.at(range(place.offset, place.offset + rows), epoch=place.number).astype("int64")
-        size = phase.rows // phase.ranks
-        counts = [min(size, max(0, rows - rank * size)) for rank in range(phase.ranks)]
-        rank = self.settings.rank if phase.ranks == self.settings.world_size else None
-        return StepSamples(step, place.batch * self.passes + place.number, samples, counts, rank)
 
     def advance(self) -> None:
         """The coming step was delivered."""
@@ -240,6 +229,11 @@ class FeedRun:
             return
         self.feed.tell(word)
         self._told = word, now + TELL_AGAIN_S
+
+    @property
+    def odd_group(self) -> tuple[Id, str, int] | None:
+        """The first group of another size than was said, if this rank decides."""
+        return self._decide.odd_group if isinstance(self._decide, Admission) else None
 
     @property
     def counters(self) -> dict[str, int]:

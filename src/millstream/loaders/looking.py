@@ -11,8 +11,9 @@ from millstream.chats.lint import LintReport, lint_files
 from millstream.chats.raw_row import show_raw_row
 from millstream.errors import LoaderError, LossWarning
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings, prepared_chat
+from millstream.loaders.live import is_feed
 from millstream.loaders.raw import RawSettings
-from millstream.loaders.told import are_rollouts
+from millstream.loaders.told import are_rollouts, refuse_nothing
 from millstream.rollouts import RolloutChunk, read_rollouts
 from millstream.rollouts.lint import lint_rollouts
 from millstream.sources import Reading
@@ -118,6 +119,8 @@ def _lint_rollouts(
     file_format: str | None,
     progress: OnProgress,
 ) -> LintReport:
+    if is_feed(source):
+        refuse_nothing(source)
     loaded = None if tokenizer is None else load_tokenizer(tokenizer)
 
     def chunks() -> Iterator[RolloutChunk]:

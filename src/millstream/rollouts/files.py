@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from millstream.rollouts.block import RolloutBlock
 from millstream.rollouts.codec import encode_parts
 from millstream.rollouts.columns import Id
 from millstream.rollouts.fields import keys_of
-from millstream.rollouts.parse import BadRollout, OnBad, parse_records
+from millstream.rollouts.parse import BadRollout, OnBad, Parsed, parse_records
 from millstream.rollouts.reads import Read, find_rollouts, reads_in_memory, reads_of, records_in_memory
 from millstream.rollouts.repeats import Repeats
 from millstream.rollouts.text import RETOKENIZED, places_of_texts, tokenize
@@ -112,9 +112,7 @@ class _Checker:
         left_out += [replace(each, index=rows[each.index]) for each in parsed.bad]
         left_out.sort(key=lambda each: each.index)
         origins = np.array(rows, np.int64)[parsed.rows]
-        known = {*parsed.rows.tolist(), *(each.index for each in parsed.bad)} if parsed.repeated else ()
-        again = [place for place in range(len(rows)) if place not in known] if parsed.repeated else []
-        repeats = [(rows[place], _id_at(records, place)) for place in again]
+        repeats = [(rows[place], _id_at(records, place)) for place in _repeated(parsed, len(rows))]
         return RolloutChunk(parsed.block, file, origins, left_out, repeats, self._tokenized - before)
 
     def _with_tokens(self, read: Read, bad: dict[int, RecordError]) -> tuple[RolloutBlock | list[Any], list[int]]:
@@ -132,14 +130,24 @@ class _Checker:
         return [made[place] for place in kept], [read.rows[place] for place in kept]
 
 
+def _repeated(parsed: Parsed, records: int) -> list[int]:
+    """Which of some records are neither good nor bad: they were there before."""
+    if not parsed.repeated:
+        return []
+    known = {*parsed.rows.tolist(), *(each.index for each in parsed.bad)}
+    return [place for place in range(records) if place not in known]
+
+
 def _id_at(records: RolloutBlock | list[Any], place: int) -> Id:
     """The id of a record that has one."""
+    found: Id
     if isinstance(records, RolloutBlock):
-        found: Id = records.rows["rollout_id"][place]
-    elif isinstance(record := records[place], Mapping):
-        found = record[keys_of(tuple(record))["rollout_id"]]
+        found = records.rows["rollout_id"][place]
     else:
-        found = record.rollout_id
+        record = records[place]
+        names = tuple(record) if isinstance(record, Mapping) else tuple(each.name for each in fields(record))
+        key = keys_of(names)["rollout_id"]
+        found = record[key] if isinstance(record, Mapping) else getattr(record, key)
     return found
 
 

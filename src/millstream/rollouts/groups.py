@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,8 +22,8 @@ class Group:
     scored: int = 0
     least: float = math.inf
     most: float = -math.inf
-    in_parts: set[Id] = field(default_factory=set)
-    """Rollouts that may have further parts."""
+    in_parts: set[Id] | None = None
+    """Rollouts that may have further parts, if there are any."""
 
     @property
     def is_alone(self) -> bool:
@@ -51,11 +51,12 @@ class Groups(dict[Id, Group]):
     def take(self, chunk: RolloutChunk) -> None:
         """Put rollouts into their groups; a baseline is what a group is compared with, and no part of it."""
         names, rewards = chunk.block.rows["group_id"].tolist(), chunk.block.rows["reward"].tolist()
-        ids, parts = chunk.block.rows["rollout_id"].tolist(), chunk.block.filled("sample_idx")
+        ids, parts = chunk.block.rows["rollout_id"].tolist(), chunk.block.filled("sample_idx").tolist()
         for row in np.flatnonzero(chunk.block.filled("kind") == KINDS.index("sample")).tolist():
             group = self.setdefault(names[row], Group(chunk.where(row)))
-            group.rollouts += ids[row] not in group.in_parts
+            group.rollouts += ids[row] not in (group.in_parts or ())
             if parts[row] >= 0:
+                group.in_parts = group.in_parts or set()
                 group.in_parts.add(ids[row])
             if not math.isnan(rewards[row]):
                 group.scored += 1

@@ -57,8 +57,8 @@ class Tally:
                 return
             self.problems[kind], self.examples[kind] = problem, []
         self.rows[kind] += rows
-        if len(self.examples[kind]) < MOST_EXAMPLES:
-            told = visible(f"{where}: {detail}" if detail else where)
+        told = visible(f"{where}: {detail}" if detail else where)
+        if told and len(self.examples[kind]) < MOST_EXAMPLES:
             self.examples[kind].append(told if len(told) <= EXAMPLE_LETTERS else told[: EXAMPLE_LETTERS - 1] + "…")
 
     def findings(self, rows: int) -> list[Finding]:
