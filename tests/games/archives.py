@@ -8,6 +8,8 @@ import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 from millstream.games.chunk_source import FRAME_BYTES
 
 
@@ -23,6 +25,19 @@ def raw_game(frames: int, version: int = 6, mark: int = 0) -> bytes:
 
 def packed_game(frames: int, version: int = 6, mark: int = 0) -> bytes:
     return gzip.compress(raw_game(frames, version, mark), 1, mtime=0)
+
+
+def varied_game(frames: int, seed: int) -> bytes:
+    """A packed game of version 6 in which no two frames are alike; it is no chess."""
+    rng = np.random.default_rng(seed)
+    raw = np.zeros((frames, FRAME_BYTES[6]), np.uint8)
+    raw[:, :8].view("<u4")[:] = 6, 1
+    raw[:, 8:7440].view("<f4")[:] = -1
+    raw[:, 8:72].view("<f4")[:] = rng.random((frames, 16))
+    raw[:, 7440:8272] = rng.integers(0, 256, (frames, 832))
+    raw[:, 8277] = rng.integers(0, 100, frames)
+    raw[:, 8280:8340].view("<f4")[:] = rng.random((frames, 15))
+    return gzip.compress(raw.tobytes(), 1, mtime=0)
 
 
 def write_tar(

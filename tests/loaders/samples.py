@@ -34,7 +34,7 @@ def inputs(batches: Iterable[TrainingBatch]) -> Ids:
     return [row for batch in batches for row in batch.to("numpy").input_ids.tolist()]
 
 
-def take(loader: DataLoader, batches: int) -> Ids:
+def take(loader: DataLoader[TrainingBatch], batches: int) -> Ids:
     """Give the input rows of the next batches."""
     return inputs(loader.next() for _ in range(batches))
 

@@ -76,7 +76,7 @@ class ChunkSet(SourceStage[Draw]):
         self._entrance = entrance or AsTheyCome()
         self.weights = None if hanse is None else HanseWeights(hanse, self._sources)
         acceptance = None if self.weights is None or hanse is None else Acceptance(self.weights.of, hanse.gamma)
-        self.window = window or Window(num_chunks, seed, endless=endless)
+        self.window = Window(num_chunks, seed, endless=endless) if window is None else window
         self.window.acceptance = acceptance
         self._input_ended = False
 

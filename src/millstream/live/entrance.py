@@ -55,7 +55,7 @@ class AsTheyCome(Entrance):
         """Let the newest in, oldest first; when a run is gone on with, those that came meanwhile."""
         draws, known = window.draws, {entry.name: entry.count for entry in window.entries}
         lost = [Event(draws, "gone", name) for name, count in known.items() if sizes.get(name) != count]
-        names = sorted((name for name in sizes if self._is_new(name)), key=sort_key)
+        names = sorted((name for name in sizes if name not in known and self._is_new(name)), key=sort_key)
         if not known and not self._seen:
             kept = _newest(names, sizes, window.num_chunks)
             self.floor = kept[0] if len(kept) < len(names) else ""
@@ -80,6 +80,57 @@ def _newest(names: list[str], sizes: Mapping[str, int], num_chunks: int | None) 
         first -= 1
         chunks += sizes[names[first]]
     return names[first:]
+
+
+class AsItWas(Entrance):
+    """A run that is gone on with: what had happened behind its state happens again, then sources enter as they come.
+
+    Args:
+        events: What the journal says of the time behind the state.
+        then: Decides about everything else; it waits until all that is done.
+    """
+
+    def __init__(self, events: Iterable[Event], then: AsTheyCome) -> None:
+        self._events, self._then = deque(events), then
+        self._came: list[tuple[str, int]] = []
+
+    @property
+    def floor(self) -> str:
+        """The oldest source that ever entered."""
+        return self._then.floor
+
+    def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
+        """Forget what cannot happen again, and hold back what else is new."""
+        self._events = deque(event for event in self._events if _is_possible(event, sizes))
+        again = {event.name for event in self._events}
+        found = self._then.first(window, sizes)
+        self._came = [
+            (event.name, event.chunks) for event in found if event.kind == "enter" and event.name not in again
+        ]
+        return [event for event in found if event.kind == "gone"] + self._due(window)
+
+    def later(self, window: Window, came: Sequence[tuple[str, int]], gone: Collection[str]) -> list[Event]:
+        """What happened at this draw; when nothing more did, whatever has come."""
+        self._came += came
+        return self._then.later(window, (), gone) + self._due(window)
+
+    def may_need(self, name: str) -> bool:
+        """Whether it is held back."""
+        return any(event.name == name for event in self._events) or any(name == each for each, _ in self._came)
+
+    def _due(self, window: Window) -> list[Event]:
+        due = []
+        while self._events and self._events[0].draw <= window.draws:
+            due.append(self._events.popleft())
+        if not self._events:
+            due += self._then.later(window, self._came, ())
+            self._came = []
+        return due
+
+
+def _is_possible(event: Event, sizes: Mapping[str, int]) -> bool:
+    found = sizes.get(event.name)
+    return found == event.chunks if event.kind == "enter" else found is None
 
 
 class AsWritten(Entrance):

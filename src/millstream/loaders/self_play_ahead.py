@@ -8,9 +8,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 from millstream._core import Budget
+from millstream.batches.engine import closed_error
 from millstream.errors import QueueClosed
 from millstream.live.frame_shuffler import Shuffled
 from millstream.live.tensor_maker import TensorMaker, Tensors, take_rows
@@ -36,7 +37,7 @@ class Ahead:
         self._made: deque[Future[Tensors | None]] = deque()
         self._waiting: list[Shuffled] = []
         self._ended = False
-        self._stopping = threading.Event()
+        self._stopping, self._guard = threading.Event(), threading.Lock()
         self._maker: TensorMaker | None = None
 
     def next(self, batch_size: int) -> Tensors | None:
@@ -45,10 +46,10 @@ class Ahead:
             self._take_back()
             self._maker = TensorMaker(batch_size, self._rank, self._budget, self._stopping.wait)
         while len(self._made) < 1 + self.depth:
-            self._made.append(self._pool.submit(self._make, self._maker))
-        tensors = self._made.popleft().result()
+            self._submit(self._maker)
+        tensors = self._result()
         if tensors is not None:
-            self._made.append(self._pool.submit(self._make, self._maker))
+            self._submit(self._maker)
         return tensors
 
     def skip(self, rows: int) -> list[Shuffled]:
@@ -59,8 +60,22 @@ class Ahead:
 
     def close(self) -> None:
         """Make no more; whoever feeds it must have stopped."""
-        self._stopping.set()
-        self._pool.shutdown(cancel_futures=True)
+        with self._guard:
+            self._stopping.set()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown()
+
+    def _submit(self, maker: TensorMaker) -> None:
+        with self._guard:
+            if self._stopping.is_set():
+                raise closed_error()
+            self._made.append(self._pool.submit(self._make, maker))
+
+    def _result(self) -> Tensors | None:
+        try:
+            return self._made.popleft().result()
+        except CancelledError:
+            raise closed_error() from None
 
     def _make(self, maker: TensorMaker) -> Tensors | None:
         """On the thread: collect the rows of a step, and make the tensors of this rank."""
@@ -84,6 +99,6 @@ class Ahead:
         """Let what was made ahead be positions again."""
         pieces: list[Shuffled] = []
         while self._made:
-            tensors = self._made.popleft().result()
+            tensors = self._result()
             pieces += [] if tensors is None else tensors.pieces
         self._waiting[:0] = pieces

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream._core import Budget
+from millstream.batches.engine import closed_error
 from millstream.errors import FingerprintError, LoaderError, RecordError, StateError
 from millstream.games import FrameBlock
 from millstream.games.chunk_source import ChunkSource, open_chunk_source
@@ -24,7 +25,7 @@ from millstream.games.descriptors import Descriptors
 from millstream.live.chunk_set import Draw
 from millstream.live.chunk_source_feed import ChunkSourceFeed
 from millstream.live.discovery import Discovery
-from millstream.live.entrance import AsTheyCome, AsWritten, Entrance
+from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten, Entrance
 from millstream.live.events import FORMAT, Event
 from millstream.live.mirror import Mirror
 from millstream.live.row_log import RowLog, StepRows
@@ -58,7 +59,8 @@ class SelfPlayRun:
         self.budget = Budget() if memory is None else Budget(memory)
         self.graph: SelfPlayGraph | None = None
         self._ahead: Ahead | None = None
-        self._guard = threading.Lock()
+        self._guard, self._switch = threading.Lock(), threading.RLock()
+        self.closed = False
         self._log: ChainedLog | None = None
         self.rows: RowLog | None = None
         self._committed: dict[str, Any] | None = None
@@ -95,16 +97,14 @@ class SelfPlayRun:
 
     def next(self, batch_size: int) -> Tensors | None:
         """The batch of the coming step; None where an epoch ends."""
-        if self._ahead is None:
-            self._start()
-        assert self._ahead is not None
+        ahead = self._started()
         if self._skip:
-            skipped = self._ahead.skip(self._skip)
+            skipped = ahead.skip(self._skip)
             if sum(map(len, skipped)) < self._skip:
                 raise self._other_files()
             self.mirror.follow([piece.moves for piece in skipped])
             self._skip = 0
-        tensors = self._ahead.next(batch_size)
+        tensors = ahead.next(batch_size)
         if tensors is not None and self.settings.drop_last and len(tensors.origins) < batch_size * self._ranks:
             self._losses["last batch not full"] = self._losses.get("last batch not full", 0) + len(tensors.origins)
             return None
@@ -203,6 +203,15 @@ class SelfPlayRun:
 
     # Stages
 
+    def _started(self) -> Ahead:
+        with self._switch:
+            if self.closed:
+                raise closed_error()
+            if self._ahead is None:
+                self._start()
+            assert self._ahead is not None
+            return self._ahead
+
     def _start(self) -> None:
         self._open_files()
         window = self._window()
@@ -282,23 +291,30 @@ class SelfPlayRun:
                 self.graph.chunk_set.weights.forget(entry)
 
     def _halt(self) -> None:
-        if self.graph is not None:
-            for reason, count in _drops(self.graph).items():
+        with self._switch:
+            graph, ahead = self.graph, self._ahead
+            self.graph = self._ahead = None
+        if graph is not None:
+            for reason, count in _drops(graph).items():
                 self._losses[reason] = self._losses.get(reason, 0) + count
-            self.graph.pipeline.close()
-            self.graph = None
-        if self._ahead is not None:
-            self._ahead.close()
-            self._ahead = None
+            graph.pipeline.close()
+        if ahead is not None:
+            ahead.close()
 
-    def close(self) -> None:
-        """Stop everything."""
+    def _let_go(self) -> None:
+        """Stop the stages, and let go of the files."""
         self._halt()
         if self._log is not None:
             self._log.close()
             self._log = None
         if self.rows is not None:
             self.rows.close()
+            self.rows = None
+
+    def close(self) -> None:
+        """Stop everything, for good."""
+        self.closed = True
+        self._let_go()
 
     # State
 
@@ -307,8 +323,7 @@ class SelfPlayRun:
         if self._committed is not None and self.task.watch:
             self.resume(self._committed)
             return
-        self.close()
-        self.rows = None
+        self._let_go()
         self._begin_run()
 
     def state(self) -> dict[str, Any]:
@@ -329,7 +344,7 @@ class SelfPlayRun:
         if self.rows is not None:
             self.rows.sync()
         facts, arrays = self.mirror.state()
-        floor = self._entrance.floor if isinstance(self._entrance, AsTheyCome) else ""
+        floor = self._entrance.floor if isinstance(self._entrance, AsTheyCome | AsItWas) else ""
         named = sidecars.save(self.folder / "sidecars", SIDECAR, [_packed({**facts, "floor": floor}, arrays)])
         return {**state, "sidecar": named, "journal": self._position.to_json()}
 
@@ -347,8 +362,7 @@ class SelfPlayRun:
                 raise LoaderError("the state names files beside it", hint="pass the cache_dir= it was saved with")
             loaded = _unpacked(sidecars.load(self.folder / "sidecars", SIDECAR, state["sidecar"]))
             position = Position.from_json(state.get("journal") or {})
-        self.close()
-        self.rows = None
+        self._let_go()
         self._begin_epoch(epoch)
         self.step, self.epoch_rows = step, rows
         if loaded is None:
@@ -357,20 +371,22 @@ class SelfPlayRun:
         else:
             self._position = position
             self.mirror.load(*loaded)
-            self._entrance = AsTheyCome(self._seen(position), str(loaded[0].get("floor", "")))
+            before, behind = self._journaled(position)
+            seen = {event.name for event in before if event.kind == "enter"}
+            self._entrance = AsItWas(behind, AsTheyCome(seen, str(loaded[0].get("floor", ""))))
             self.entered = self.mirror.entries
         self._positions.clear()
         self._committed = dict(state)
 
-    def _seen(self, position: Position) -> set[str]:
-        """Every source of this epoch that had entered when a state was saved."""
+    def _journaled(self, position: Position) -> tuple[list[Event], list[Event]]:
+        """What had happened in this epoch when a state was saved, and what happened then."""
         assert self.folder is not None
-        names: set[str] = set()
+        before, behind = list[Event](), list[Event]()
         reader = LogReader(self.folder / JOURNAL, Position.start(FORMAT))
-        while reader.position.offset < position.offset and (said := reader.next()) is not None:
-            if "enter" in said and said.get("epoch") == self.epoch:
-                names.add(said["enter"])
-        return names
+        for said in reader:
+            if said.get("epoch") == self.epoch:
+                (before if reader.position.offset <= position.offset else behind).append(Event.from_json(said))
+        return before, behind
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Let go of what lies before a state."""

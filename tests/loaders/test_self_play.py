@@ -1,0 +1,311 @@
+"""The laws of self-play runs: over what is there, and over a folder that grows."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from games.archives import varied_game, write_tar
+from millstream.batches.self_play import SelfPlayBatch
+from millstream.errors import ClosedError, LoaderError, StateError, UnknownLength
+from millstream.games import FrameTensors
+from millstream.games.chunk_source import open_chunk_source
+from millstream.loaders.self_play import SelfPlayDataLoader
+
+LENGTHS = (5, 1, 9, 3, 7, 2, 8, 4)
+"""Frames of the games of an archive."""
+
+
+def add(folder: Path, number: int, lengths: tuple[int, ...] = LENGTHS) -> None:
+    """An archive of games, which appears whole."""
+    games = [varied_game(length, 100 * number + index) for index, length in enumerate(lengths)]
+    beside = folder / f".{number}"
+    write_tar(beside, [(f"games/{index}.gz", game) for index, game in enumerate(games)])
+    beside.rename(folder / f"training-{number:04d}.tar")
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("games")
+    for number in range(3):
+        add(folder, number)
+    (folder / "single.gz").write_bytes(varied_game(6, 999))
+    return folder
+
+
+def loader(folder: Path, **keywords: Any) -> SelfPlayDataLoader:
+    how = {"watch": False, "framework": "numpy", "shuffle_frames": 16, "batch_size": 7, "seed": 5}
+    return SelfPlayDataLoader(folder, **{**how, **keywords})
+
+
+Row = tuple[int, int, int, bytes]
+
+
+def rows_of(batch: SelfPlayBatch) -> list[Row]:
+    """Each row: its game, its ply, the use, and everything in its tensors."""
+    facts = zip(*(batch.metadata[key].tolist() for key in ("chunk", "ply", "use")), strict=True)
+    return [
+        (*fact, b"".join(batch[name][row].tobytes() for name in ("planes", "policy", "values")))
+        for row, fact in enumerate(facts)
+    ]
+
+
+def all_rows(batches: Iterator[SelfPlayBatch]) -> list[Row]:
+    return [row for batch in batches for row in rows_of(batch)]
+
+
+def epoch(folder: Path, **keywords: Any) -> list[Row]:
+    with loader(folder, **keywords) as run:
+        return all_rows(run.get_iterator())
+
+
+def test_an_epoch_has_every_position_once_and_the_next_one_another_order(games: Path) -> None:
+    with loader(games) as run:
+        first, second = (all_rows(run.get_iterator()) for _ in range(2))
+        batches = run.get_num_batches()
+    total = 3 * sum(LENGTHS) + 6
+    assert len(first) == len({row[:2] for row in first}) == total == len(second)
+    assert {row[:2] for row in first} == {row[:2] for row in second}
+    assert [row[:2] for row in first] != [row[:2] for row in second]
+    assert {row[2] for row in first} == {0}
+    assert {row[2] for row in second} == {1}
+    assert batches == -(-total // 7)
+
+
+@pytest.mark.parametrize("other", [{"threads": 4}, {"prefetch": 1}, {"batch_size": 3}, {"memory_budget": "2MB"}])
+def test_threads_prefetching_and_batch_size_change_no_row(games: Path, other: dict[str, Any]) -> None:
+    assert epoch(games, **other) == epoch(games)
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ranks=st.integers(2, 5), size=st.integers(1, 9))
+def test_ranks_only_cut_the_same_rows_elsewhere(games: Path, ranks: int, size: int) -> None:
+    runs = [loader(games, rank=rank, world_size=ranks, batch_size=size) for rank in range(ranks)]
+    steps = zip(*(list(run.get_iterator()) for run in runs), strict=True)
+    together = [row for step in steps for batch in step for row in rows_of(batch)]
+    for run in runs:
+        run.close()
+    assert together == epoch(games)
+
+
+def test_a_batch_of_any_size_may_be_asked_for_at_any_time(games: Path) -> None:
+    expected, sizes = epoch(games), [1, 7, 20, 2, 7, 7]
+    with loader(games) as run:
+        found = [rows_of(run.get_batch(size)) for size in sizes]
+    assert [len(rows) for rows in found] == sizes
+    assert [row for rows in found for row in rows] == expected[: sum(sizes)]
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(stop=st.integers(0, 18), size=st.integers(1, 12), ranks=st.integers(1, 2), keeps=st.booleans())
+def test_a_run_goes_on_anywhere_with_other_ranks_and_sizes(
+    games: Path, tmp_path: Path, stop: int, size: int, ranks: int, keeps: bool
+) -> None:
+    expected = epoch(games)
+    folder = tmp_path / "run" if keeps else None
+    shutil.rmtree(tmp_path / "run", ignore_errors=True)
+    with loader(games, cache_dir=folder) as run:
+        before = [row for _ in range(stop) for row in rows_of(run.get_batch())][: len(expected)]
+        state = run.state_dict()
+    if state["epoch"]:
+        return
+    rest = []
+    runs = [loader(games, cache_dir=folder, rank=rank, world_size=ranks, batch_size=size) for rank in range(ranks)]
+    for each in runs:
+        each.load_state_dict(state)
+    for step in zip(*(list(each.get_iterator()) for each in runs), strict=True):
+        rest += [row for batch in step for row in rows_of(batch)]
+    for each in runs:
+        each.close()
+    assert before + rest == expected
+
+
+def test_every_row_is_explained_and_is_what_lies_there(games: Path, tmp_path: Path) -> None:
+    with loader(games, cache_dir=tmp_path / "run", seed=9) as run:
+        batches = list(run.get_iterator())
+        batches.append(run.next())
+        for step, batch in enumerate(batches):
+            for row, origin in zip(rows_of(batch), run.explain(step), strict=True):
+                (span,) = origin.spans
+                frames = open_chunk_source(span.file).read(origin.sample)
+                tensors = FrameTensors.of(frames.select([span.start]))
+                assert row == (
+                    span.document,
+                    span.start,
+                    origin.use,
+                    tensors.planes.tobytes() + tensors.policy.tobytes() + tensors.values.tobytes(),
+                )
+        game = batches[2].metadata["chunk"][0]
+        assert batches[-1].metadata["epoch"] == 1
+        run.reset()
+        again = list(run.get_iterator())
+        steps = [step for step, batch in enumerate(again) if game in batch.metadata["chunk"]]
+    assert [rows_of(batch) for batch in again] == [rows_of(batch) for batch in batches[:-1]]
+    assert 2 in steps
+
+
+def test_sampled_positions_differ_from_epoch_to_epoch(games: Path) -> None:
+    with loader(games, positions=0.25) as run:
+        epochs = [all_rows(run.get_iterator()) for _ in range(4)]
+    together = [row[:2] for rows in epochs for row in rows]
+    assert sorted(together) == sorted(row[:2] for row in epoch(games))
+
+
+def test_what_cannot_be_read_is_counted_and_left_out(games: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "games"
+    shutil.copytree(games, folder)
+    (folder / "cut.gz").write_bytes(varied_game(5, 1)[:-20])
+    (folder / "empty.gz").write_bytes(b"")
+    (folder / "notes.txt").write_text("hello")
+    broken = bytearray((folder / "training-0001.tar").read_bytes())
+    broken[1100:1110] = b"damage here"[:10]
+    (folder / "training-0001.tar").write_bytes(broken)
+    with loader(folder) as run:
+        found = all_rows(run.get_iterator())
+        losses = run.losses
+    assert len(found) == len(epoch(games)) - LENGTHS[0]
+    assert sum(losses.values()) == 4, losses
+
+
+# A folder that grows
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def live(folder: Path, run: Path, **keywords: Any) -> SelfPlayDataLoader:
+    return loader(folder, watch=True, cache_dir=run, poll_s=0.05, num_chunks=16, **keywords)
+
+
+def chunks_of(run: SelfPlayDataLoader) -> int:
+    """How many games have entered so far."""
+    assert run._run.graph is not None
+    return run._run.graph.chunk_set.window.total
+
+
+def grown(folder: Path, run: SelfPlayDataLoader, steps: int = 140) -> list[Row]:
+    """Train while archives come."""
+    rows, number = [], 3
+    for step in range(steps):
+        rows += rows_of(run.next())
+        if step % 15 == 7 and step < 60:
+            add(folder, number)
+            number += 1
+            total = chunks_of(run)
+            while chunks_of(run) <= total:
+                rows += rows_of(run.next())
+    return rows
+
+
+@pytest.fixture
+def growing(games: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "growing"
+    shutil.copytree(games, folder)
+    return folder
+
+
+def test_new_games_enter_old_ones_leave_and_a_pass_repeats_none(growing: Path, tmp_path: Path) -> None:
+    with live(growing, tmp_path / "run") as run:
+        grown(growing, run)
+        origins = [origin for step in range(run.step) for origin in run.explain(step)]
+        with pytest.raises(UnknownLength, match="watched"):
+            run.get_num_batches()
+    files = {Path(origin.spans[0].file).name for origin in origins}
+    assert {"training-0003.tar", "training-0006.tar"} <= files
+    assert "training-0000.tar" not in files  # it was older than the window from the start
+    assert len({(origin.spans[0].document, origin.spans[0].start, origin.use) for origin in origins}) == len(origins)
+
+
+def test_a_journal_replays_a_run_bit_for_bit_with_any_number_of_threads(growing: Path, tmp_path: Path) -> None:
+    with live(growing, tmp_path / "run") as run:
+        rows = grown(growing, run)
+    journal = tmp_path / "run" / "admissions.jsonl"
+    with live(growing, tmp_path / "again", replay=journal, threads=3) as again:
+        found = list[Row]()
+        while len(found) < len(rows):
+            found += rows_of(again.next())
+    assert found == rows
+
+
+def test_a_run_that_watches_goes_on_at_its_state_and_takes_in_what_came_meanwhile(
+    growing: Path, tmp_path: Path
+) -> None:
+    with live(growing, tmp_path / "run") as run:
+        grown(growing, run, 60)
+        state = run.state_dict()
+        run.commit(state)
+        expected = [rows_of(run.next()) for _ in range(9)]
+        total = chunks_of(run)
+    with live(growing, tmp_path / "run", threads=2) as run:
+        run.load_state_dict(state)
+        assert [rows_of(run.next()) for _ in range(9)] == expected
+    add(growing, 20)
+    with live(growing, tmp_path / "run", threads=2) as run:
+        run.load_state_dict(state)
+        run.next()
+        assert run.step == state["step"] + 1
+        wait_for(lambda: chunks_of(run) == total + len(LENGTHS))
+
+
+def test_a_state_needs_a_folder_while_files_come(growing: Path) -> None:
+    with loader(growing, watch=True) as run:
+        run.next()
+        with pytest.raises(LoaderError, match="cache_dir"):
+            run.state_dict()
+
+
+def test_other_games_are_not_taken_for_those_of_a_state(games: Path, tmp_path: Path) -> None:
+    with loader(games) as run:
+        run.next()
+        state = run.state_dict()
+    other = tmp_path / "other"
+    other.mkdir()
+    add(other, 1)
+    with loader(other) as run:
+        run.load_state_dict(state)
+        with pytest.raises(LoaderError, match="not those that the state was saved for"):
+            run.next()
+    with loader(games, shuffle_frames=8) as run, pytest.raises(StateError, match="shuffle_frames=16"):
+        run.load_state_dict(state)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_close_ends_everything_within_a_second(tmp_path: Path, growing: Path, waits: bool) -> None:
+    before = threading.active_count()
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    run = live(empty if waits else growing, tmp_path / "run")
+    ended = threading.Event()
+
+    def train() -> None:
+        with pytest.raises(ClosedError):
+            while True:
+                run.next()
+        ended.set()
+
+    trainer = threading.Thread(target=train)
+    trainer.start()
+    time.sleep(0.3)
+    began = time.monotonic()
+    run.close()
+    assert ended.wait(5)
+    assert time.monotonic() - began < 1
+    trainer.join()
+    wait_for(lambda: threading.active_count() <= before)
+
+
+def test_an_empty_folder_says_so(tmp_path: Path) -> None:
+    with loader(tmp_path) as run, pytest.raises(LoaderError, match="no position to train on"):
+        run.next()
