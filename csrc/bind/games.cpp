@@ -61,16 +61,6 @@ MadeEmitted handed_over(Reservoir::Emitted&& out) {
           handed_over(std::move(out.replaced))};
 }
 
-// What `work` gives, made without the interpreter's lock, as arrays. Arguments keep their buffers alive.
-template <typename Work>
-auto unlocked(Work&& work) {
-  auto made_there = [&] {
-    nb::gil_scoped_release released;
-    return work();
-  }();
-  return handed_over(std::move(made_there));
-}
-
 template <typename Real>
 std::span<Real> reals(const Array<std::uint8_t>& bytes) {
   if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(Real) != 0 || bytes.size() % sizeof(Real) != 0)
@@ -93,33 +83,36 @@ struct SharedReservoir {
   SharedReservoir(std::size_t capacity, std::uint64_t seed) : reservoir(capacity, seed) {}
 
   template <typename Work>
-  auto with(Work&& work) {
-    return unlocked([&] {
-      const std::lock_guard lock(mutex);
-      return work(reservoir);
-    });
+  auto ask(Work&& work) {
+    nb::gil_scoped_release released;  // before waiting for a thread that may wait for the interpreter
+    const std::lock_guard lock(mutex);
+    return work(reservoir);
   }
 };
 
 void bind_reservoir(nb::module_& m) {
   nb::class_<SharedReservoir>(m, "Reservoir", "Frames in random order; see millstream.games.Reservoir.")
       .def(nb::init<std::size_t, std::uint64_t>(), "capacity"_a, "seed"_a)
-      .def("__len__", [](const SharedReservoir& self) { return self.reservoir.size(); })
-      .def_prop_ro("counter", [](const SharedReservoir& self) { return self.reservoir.counter(); })
-      .def_prop_ro("nbytes", [](const SharedReservoir& self) { return self.reservoir.nbytes(); })
+      .def("__len__", [](SharedReservoir& self) { return self.ask([](const Reservoir& slots) { return slots.size(); }); })
+      .def_prop_ro("counter", [](SharedReservoir& self) {
+        return self.ask([](const Reservoir& slots) { return slots.counter(); });
+      })
+      .def_prop_ro("nbytes", [](SharedReservoir& self) {
+        return self.ask([](const Reservoir& slots) { return slots.nbytes(); });
+      })
       .def("exchange", [](SharedReservoir& self, const Columns& arrays, const Bytes& origins) {
-        return self.with([&](Reservoir& slots) { return slots.exchange(columns_of(arrays), records<Origin>(origins)); });
+        return handed_over(self.ask([&](Reservoir& slots) {
+          return slots.exchange(columns_of(arrays), records<Origin>(origins));
+        }));
       }, "columns"_a, "origins"_a, "(columns, origins, slots, origins of what is there now)")
       .def("drain", [](SharedReservoir& self, std::size_t most) {
-        return self.with([&](Reservoir& slots) { return slots.drain(most); });
+        return handed_over(self.ask([&](Reservoir& slots) { return slots.drain(most); }));
       }, "most"_a, "The same for frames that are left.")
       .def("origins", [](SharedReservoir& self) {
-        return self.with([&](const Reservoir& slots) { return slots.origins(); });
+        return handed_over(self.ask([](const Reservoir& slots) { return slots.origins(); }));
       }, "Where the frame in each slot is from.")
       .def("restore", [](SharedReservoir& self, const Columns& arrays, const Bytes& origins, std::uint64_t counter) {
-        nb::gil_scoped_release released;
-        const std::lock_guard lock(self.mutex);
-        self.reservoir.restore(columns_of(arrays), records<Origin>(origins), counter);
+        self.ask([&](Reservoir& slots) { slots.restore(columns_of(arrays), records<Origin>(origins), counter); });
       }, "columns"_a, "origins"_a, "counter"_a, "Fill the slots in order.");
 }
 
@@ -128,7 +121,11 @@ void bind_reservoir(nb::module_& m) {
 void register_games(nb::module_& m) {
   nb::exception<FrameError>(m, "FrameError", PyExc_ValueError);
   m.def("read_frames", [](const Bytes& raw, const std::optional<Array<const std::uint32_t>>& plies) {
-    return unlocked([&] { return plies ? read_frames(view(raw), view(*plies)) : read_frames(view(raw)); });
+    auto store = [&] {
+      nb::gil_scoped_release released;  // the arguments keep their buffers alive
+      return plies ? read_frames(view(raw), view(*plies)) : read_frames(view(raw));
+    }();
+    return handed_over(std::move(store));
   }, "raw"_a, "plies"_a.none() = nb::none(),
      "The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).");
   m.def("fill_tensors", &fill<float>, "columns"_a, "planes"_a, "policy"_a, "values"_a, "Write into the bytes of arrays of float32.");

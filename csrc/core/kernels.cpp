@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -143,70 +144,101 @@ MILLSTREAM_VECTORISED void least_hashes(const std::uint32_t* values, std::size_t
 // Writing past the caches is said in intrinsics only, so the versions below are written out and chosen by hand.
 namespace {
 
+template <typename Real>
+constexpr Real one = std::is_same_v<Real, float> ? Real{1} : Real{0x3C00};
+
+template <typename Real>
 constexpr auto files_of_bytes = [] {
-  std::array<std::array<float, 8>, 256> table{};
+  std::array<std::array<Real, 8>, 256> table{};
   for (std::size_t byte = 0; byte < 256; ++byte)
-    for (std::size_t file = 0; file < 8; ++file) table[byte][file] = static_cast<float>(byte >> (7 - file) & 1);
+    for (std::size_t file = 0; file < 8; ++file) table[byte][file] = byte >> (7 - file) & 1 ? one<Real> : Real{0};
   return table;
 }();
 
-void unpack_plainly(const std::uint64_t* boards, std::size_t count, float* out) {
+template <typename Real>
+void unpack_plainly(const std::uint64_t* boards, std::size_t count, Real* out) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(boards);
-  for (std::size_t i = 0; i < count * 8; ++i) std::memcpy(out + i * 8, files_of_bytes[bytes[i]].data(), 32);
+  for (std::size_t i = 0; i < count * 8; ++i) std::memcpy(out + i * 8, files_of_bytes<Real>[bytes[i]].data(), 8 * sizeof(Real));
 }
 
 #if defined(__x86_64__)
-bool starts_a_line(const float* at) { return std::bit_cast<std::uintptr_t>(at) % 64 == 0; }
+std::size_t bytes_to_line(const void* at) { return -std::bit_cast<std::uintptr_t>(at) % 64; }
+
+// The bits of each byte turned around, as masks begin at the lowest.
+std::uint64_t turned(std::uint64_t bits) {
+  bits = (bits >> 1 & 0x5555555555555555) | (bits & 0x5555555555555555) << 1;
+  bits = (bits >> 2 & 0x3333333333333333) | (bits & 0x3333333333333333) << 2;
+  return (bits >> 4 & 0x0F0F0F0F0F0F0F0F) | (bits & 0x0F0F0F0F0F0F0F0F) << 4;
+}
 
 __attribute__((target("avx2"))) void unpack_32(const std::uint64_t* boards, std::size_t count, float* out) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(boards);
-  for (std::size_t i = 0; i < count * 8; ++i) _mm256_stream_ps(out + i * 8, _mm256_loadu_ps(files_of_bytes[bytes[i]].data()));
+  for (std::size_t i = 0; i < count * 8; ++i)
+    _mm256_stream_ps(out + i * 8, _mm256_loadu_ps(files_of_bytes<float>[bytes[i]].data()));
 }
 
 __attribute__((target("avx512f"))) void unpack_64(const std::uint64_t* boards, std::size_t count, float* out) {
-  const auto one = _mm512_set1_ps(1);
+  const auto ones = _mm512_set1_ps(one<float>);
   for (std::size_t i = 0; i < count; ++i) {
-    auto bits = boards[i];  // turned around in each byte, as masks begin at the lowest bit
-    bits = (bits >> 1 & 0x5555555555555555) | (bits & 0x5555555555555555) << 1;
-    bits = (bits >> 2 & 0x3333333333333333) | (bits & 0x3333333333333333) << 2;
-    bits = (bits >> 4 & 0x0F0F0F0F0F0F0F0F) | (bits & 0x0F0F0F0F0F0F0F0F) << 4;
+    auto bits = turned(boards[i]);
     for (int part = 0; part < 4; ++part, bits >>= 16, out += 16)
-      _mm512_stream_ps(out, _mm512_maskz_mov_ps(static_cast<__mmask16>(bits), one));
+      _mm512_stream_ps(out, _mm512_maskz_mov_ps(static_cast<__mmask16>(bits), ones));
   }
 }
 
-__attribute__((target("avx2"))) void stream_32(const float* in, std::size_t count, float* out) {
-  for (std::size_t i = 0; i < count; i += 8) _mm256_stream_ps(out + i, _mm256_loadu_ps(in + i));
+__attribute__((target("avx512bw"))) void unpack_64(const std::uint64_t* boards, std::size_t count, std::uint16_t* out) {
+  const auto ones = _mm512_set1_epi16(static_cast<short>(one<std::uint16_t>));
+  for (std::size_t i = 0; i < count; ++i) {
+    auto bits = turned(boards[i]);
+    for (int part = 0; part < 2; ++part, bits >>= 32, out += 32)
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(out), _mm512_maskz_mov_epi16(static_cast<__mmask32>(bits), ones));
+  }
 }
 
-__attribute__((target("avx512f"))) void stream_64(const float* in, std::size_t count, float* out) {
-  for (std::size_t i = 0; i < count; i += 16) _mm512_stream_ps(out + i, _mm512_loadu_ps(in + i));
+__attribute__((target("avx2"))) void stream_32(const std::byte* in, std::size_t bytes, std::byte* out) {
+  for (std::size_t i = 0; i < bytes; i += 32)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(out + i), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + i)));
 }
 
-const bool has_32 = __builtin_cpu_supports("avx2"), has_64 = __builtin_cpu_supports("avx512f");
+__attribute__((target("avx512f"))) void stream_64(const std::byte* in, std::size_t bytes, std::byte* out) {
+  for (std::size_t i = 0; i < bytes; i += 64)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(out + i), _mm512_loadu_si512(in + i));
+}
+
+const bool has_32 = __builtin_cpu_supports("avx2"), has_64 = __builtin_cpu_supports("avx512bw");
 #endif
 
 }  // namespace
 
 void unpack_boards(const std::uint64_t* boards, std::size_t count, float* out) {
 #if defined(__x86_64__)
-  if (has_32 && starts_a_line(out)) return (has_64 ? unpack_64 : unpack_32)(boards, count, out);
+  if (has_64 && bytes_to_line(out) == 0) return unpack_64(boards, count, out);
+  if (has_32 && bytes_to_line(out) == 0) return unpack_32(boards, count, out);
 #endif
   unpack_plainly(boards, count, out);
 }
 
-void copy_past_caches(const float* in, std::size_t count, float* out) {
+void unpack_boards(const std::uint64_t* boards, std::size_t count, std::uint16_t* out) {
 #if defined(__x86_64__)
-  const float* const end = in + count;
-  while (in != end && !starts_a_line(out)) *out++ = *in++;
-  const auto whole = static_cast<std::size_t>(end - in) / 16 * 16;
-  if (has_32) {
-    (has_64 ? stream_64 : stream_32)(in, whole, out);
-    in += whole, out += whole;
-  }
-  count = static_cast<std::size_t>(end - in);
+  if (has_64 && bytes_to_line(out) == 0) return unpack_64(boards, count, out);
 #endif
-  std::copy_n(in, count, out);
+  unpack_plainly(boards, count, out);
+}
+
+void copy_past_caches(const void* in, std::size_t bytes, void* out) {
+#if defined(__x86_64__)
+  const auto before = bytes_to_line(out);
+  if (has_32 && before < bytes) {
+    const auto lines = (bytes - before) / 64 * 64;
+    const auto* from = static_cast<const std::byte*>(in);
+    auto* to = static_cast<std::byte*>(out);
+    std::memcpy(to, from, before);
+    (has_64 ? stream_64 : stream_32)(from + before, lines, to + before);
+    std::memcpy(to + before + lines, from + before + lines, bytes - before - lines);
+    return;
+  }
+#endif
+  std::memcpy(out, in, bytes);
 }
 
 void finish_past_caches() {

@@ -16,7 +16,6 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 
 #include "core/frames.h"
 #include "core/kernels.h"
@@ -97,17 +96,7 @@ inline void put_boards(const Frame& frame, std::uint64_t* out) {
 }
 
 inline void unpack(std::span<const std::uint64_t> boards, float* out) { unpack_boards(boards.data(), boards.size(), out); }
-
-inline void unpack(std::span<const std::uint64_t> boards, Half* out) {
-  static constexpr auto files = [] {
-    std::array<std::array<Half, 8>, 256> table{};
-    for (std::size_t byte = 0; byte < 256; ++byte)
-      for (std::size_t file = 0; file < 8; ++file) table[byte][file] = Half(static_cast<float>(byte >> (7 - file) & 1));
-    return table;
-  }();
-  for (const auto byte : std::as_bytes(boards))
-    out = std::copy_n(files[std::to_integer<std::size_t>(byte)].data(), 8, out);
-}
+inline void unpack(std::span<const std::uint64_t> boards, Half* out) { unpack_boards(boards.data(), boards.size(), &out->bits); }
 
 template <typename Real>
 void put_planes(const Frame& frame, Real* out) {
@@ -127,8 +116,7 @@ class PolicyRow {
 
   void put(std::span<const std::uint16_t> moves, std::span<const float> probabilities, Real* out) {
     for (std::size_t i = 0; i < moves.size(); ++i) row_[moves[i]] = Real(probabilities[i]);
-    if constexpr (std::is_same_v<Real, float>) copy_past_caches(row_.data(), policy_size, out);
-    else std::copy(row_.begin(), row_.end(), out);
+    copy_past_caches(row_.data(), sizeof row_, out);
     for (const auto move : moves) row_[move] = Real(-1.0F);
   }
 

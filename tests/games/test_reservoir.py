@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -166,6 +167,15 @@ def test_bytes_are_those_of_the_slots_and_of_what_does_not_fit_into_them() -> No
     assert reservoir.nbytes > 100 * 1372
     reservoir.drain(100)
     assert reservoir.nbytes == 100 * 1372
+
+
+def test_threads_may_share_one() -> None:
+    reservoir = Reservoir(50, 0)
+    blocks = [block(first, 25) for first in range(0, 1000, 25)]
+    with ThreadPoolExecutor(4) as pool:
+        left = [each.frames.fields["visits"] for each in pool.map(reservoir.exchange, blocks)]
+    left.append(reservoir.drain(50).frames.fields["visits"])
+    assert sorted(np.concatenate(left).tolist()) == list(range(1000))
 
 
 def test_impossible_reservoirs_are_refused() -> None:

@@ -25,6 +25,7 @@ MOST_MEMBERS = 64
 
 _MAGIC = b"\x1f\x8b\x08"
 _GZIP = 31  # what zlib calls a gzip member with any window
+_TOO_LONG = "no game is that long: leave the file out, or raise the limit"
 _DAMAGED = "copy the file again, or leave it out"
 
 
@@ -63,7 +64,7 @@ def _inflate_surely(packed: bytes, limit: int, where: str) -> bytearray:
         except zlib.error as error:
             raise RecordError("damaged gzip", str(error), hint=_DAMAGED, where=where) from None
         if len(found) > limit:
-            raise RecordError("too long", f"more than {limit} bytes when unpacked", where=where)
+            raise RecordError("too long", f"more than {limit} bytes when unpacked", hint=_TOO_LONG, where=where)
         if not member.eof:
             raise RecordError("damaged gzip", f"it is cut after {len(packed)} bytes", hint=_DAMAGED, where=where)
         rest = member.unused_data

@@ -69,7 +69,10 @@ class Reservoir:
     def restore(self, block: FrameBlock, counter: int) -> None:
         """Put frames into the slots in order, and go on as if the counter had come to `counter`."""
         if len(block) > self.capacity:
-            raise LoaderError(f"{len(block)} frames for a reservoir of {self.capacity}")
+            raise LoaderError(
+                f"{len(block)} frames for a reservoir of {self.capacity}",
+                hint="restore it with the capacity it was saved with",
+            )
         self._slots.restore(block.columns, _bytes_of(block.origins), counter)
 
 
