@@ -57,6 +57,7 @@ class ChunkSource:
         problem: str = "",
     ) -> None:
         self.path, self.skipped, self.problem = path, skipped or {}, problem
+        places.flags.writeable = False
         self._places, self._identity, self._descriptors = places, identity, descriptors
 
     @property
