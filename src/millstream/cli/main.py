@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Container, Sequence
 from typing import TextIO
 
-from millstream.cli import bench, demo, explain, inspect, lint, prepare, show_row, verify
+from millstream.cli import bench, demo, explain, inspect, lint, prepare, show_row, verify, watch
 from millstream.cli.flags import spoken_as_flags
 from millstream.errors import LossWarning, MillstreamError
 
@@ -30,6 +30,7 @@ VERBS = {
     "show": show_row,
     "lint": lint,
     "bench": bench,
+    "watch": watch,
 }
 
 EPILOG = """\
@@ -49,6 +50,9 @@ and with rollouts, in files or in a spool:
   millstream inspect rollouts.jsonl                       how many, how long, which rewards
   millstream lint rollouts.jsonl --max-tokens 8192        what is wrong with them
   millstream show rollouts.jsonl --tokenizer model/       what is learned of one, and how good it was
+
+and with a pipeline that never ends:
+  millstream watch mill.yaml                              which stage is busy, which queue is full
 
 `millstream <verb> --help` teaches one verb.
 """

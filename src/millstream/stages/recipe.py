@@ -217,9 +217,10 @@ def _without_inputs(
     places = [
         key for key, each in parameters.items() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
-    takes = [key for key in places if any(word in str(parameters[key].annotation) for word in ("Queue", "Stage"))]
+    meant = [key for key in places if any(word in str(parameters[key].annotation) for word in ("Queue", "Stage"))]
+    takes = [key for key in places if key in meant or parameters[key].annotation is inspect.Parameter.empty]
     any_number = any(each.kind is each.VAR_POSITIONAL for each in parameters.values())
-    wanted = [key for key in takes if parameters[key].default is inspect.Parameter.empty]
+    wanted = [key for key in meant if parameters[key].default is inspect.Parameter.empty]
     if inputs < len(wanted) or (inputs > len(takes) and not any_number):
         raise RecipeError(f"{name} takes {counted(len(takes), 'input')}, not {inputs}", hint="write input: [stage, …]")
-    return {key: each for key, each in parameters.items() if key not in places[:inputs] and key not in takes}
+    return {key: each for key, each in parameters.items() if key not in places[:inputs] and key not in meant}

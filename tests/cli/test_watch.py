@@ -1,0 +1,145 @@
+"""`millstream watch`: the pipeline of a recipe runs, is shown, and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from command import Run
+from millstream.cli.watch_table import LiveTables, stage_table
+from millstream.stages import Pipeline, serve_metrics
+
+GUIDE = (Path(__file__).parents[2] / "docs/pipelines.md").read_text("utf-8")
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The recipe of the guide, and its module."""
+    for name, kind in (("words.py", "python"), ("words.yaml", "yaml")):
+        fence = re.search(rf"^```{kind}\n(# {name}\n.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+        assert fence is not None
+        (tmp_path / name).write_text(fence[1], "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path / "words.yaml"
+
+
+def test_numbers_as_text_end_after_so_many_items(run: Run, recipe: Path) -> None:
+    code, out, err = run("watch", recipe, "--import", "words", "--batches", "40")
+
+    assert (code, err) == (0, "")
+    assert re.search(r"^stage +busy +in/s +out/s +dropped +gauges$", out, re.MULTILINE)
+    assert re.search(r"^words  [█░]{10} +\d+ %  .*short \d+$", out, re.MULTILINE)
+    assert re.search(r"^words  [█░]{10} +\d+ % of 16 .*  40$", out, re.MULTILINE)
+
+
+def test_numbers_as_lines_of_json_end_after_some_time(run: Run, recipe: Path) -> None:
+    code, out, _ = run("watch", recipe, "--import", "words", "--for", "0.5", "--every", "0.1", "--json")
+    looks = [json.loads(line) for line in out.splitlines()]
+
+    assert code == 0
+    assert 3 <= len(looks) <= 6
+    assert all(set(look["stages"]) == set(look["queues"]) == {"lines", "words"} for look in looks)
+    items = [look["queues"]["words"]["counters"]["got"] for look in looks]
+    assert items == sorted(items)
+    assert items[-1] > 0
+    assert looks[-1]["seconds"] < 2
+
+
+def test_a_pipeline_that_ends_by_itself_ends_the_command(run: Run, recipe: Path) -> None:
+    recipe.write_text(recipe.read_text().replace("100_000", "5"))
+    code, out, _ = run("watch", recipe, "--import", "words", "--json")
+
+    assert code == 0
+    assert json.loads(out.splitlines()[-1])["queues"]["words"]["counters"]["got"] == 10
+
+
+def test_a_running_pipeline_is_looked_at_through_its_port(run: Run, recipe: Path) -> None:
+    __import__("words")
+    with Pipeline.from_recipe(recipe) as pipeline, serve_metrics(pipeline) as server:
+        pipeline.get()
+        for place in (server.port, server.url):
+            code, out, _ = run("watch", "--metrics", place, "--for", "0.2", "--every", "0.1", "--json")
+            assert code == 0
+            assert json.loads(out.splitlines()[-1])["stages"]["words"]["counters"]["out"] > 0
+    code, _, err = run("watch", "--metrics", server.port)
+    assert code == 2
+    assert "gives no numbers" in err
+    assert "serve_metrics" in err
+
+
+def test_ctrl_c_shows_the_numbers_a_last_time_and_leaves_cleanly(recipe: Path) -> None:
+    command = [sys.executable, "-m", "millstream.cli.main", "watch", str(recipe), "--import", "words", "--serve", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(recipe.parent)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert "http://127.0.0.1:" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+
+    assert process.returncode == 130
+    assert err == "stopped\n"
+    assert out.count("stage  busy") == 1
+
+
+def test_a_failure_ends_the_command_with_the_name_of_its_stage(run: Run, recipe: Path) -> None:
+    (recipe.parent / "bad.py").write_text(
+        "from millstream.stages import FunctionStage, Queue, Stage, register_stage\n"
+        "class Bad(FunctionStage):\n"
+        "    def __init__(self, source: Queue, **settings):\n"
+        "        super().__init__(source, function=lambda item: [1 / 0], **settings)\n"
+        "register_stage('bad', Bad)\n"
+    )
+    recipe.write_text(recipe.read_text().replace("output: words", "  - {name: inverse, stage: bad, input: words}\n#"))
+    code, out, err = run("watch", recipe, "--import", "words", "--import", "bad")
+
+    assert code == 2
+    assert "error: stage 'inverse': ZeroDivisionError: division by zero" in err
+    assert "inverse" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "needs a recipe, or --metrics"),
+        (("{recipe}", "--metrics", "9100"), "needs a recipe, or --metrics"),
+        (("{recipe}", "--import", "wrods"), "--import wrods"),
+        (("nowhere.yaml",), "nowhere.yaml: cannot be read"),
+        (("--metrics", "file:///etc/passwd"), "is no address"),
+    ],
+)
+def test_what_cannot_be_watched_is_refused_with_a_hint(
+    arguments: tuple[str, ...], message: str, run: Run, recipe: Path
+) -> None:
+    code, _, err = run("watch", *(each.format(recipe=recipe) for each in arguments))
+
+    assert code == 2
+    assert message in err
+    assert "hint:" in err
+
+
+def test_names_that_give_orders_to_a_terminal_are_shown_as_dots_and_live_tables_take_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    counters = {"drops": {"[red]\x1b[2J": 3}, "gauges": {"age_s": 2.5}}
+    rates = {"busy": 0.5, "in_per_s": 3.0, "out_per_s": 0.0}
+    statistics = {
+        "seconds": 3.0,
+        "window_s": 1.0,
+        "stages": {"a": {"last": rates, "counters": counters}},
+        "queues": {},
+    }
+
+    assert "[red]·[2J 3" in str(stage_table(statistics))
+    live = LiveTables()
+    live.show(statistics)
+    live.close()
+    assert "[red]·[2J 3" in capsys.readouterr().out
