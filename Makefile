@@ -8,6 +8,7 @@ ORACLES := .venv-oracles
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 STRICT ?= OFF
+unexport PYTHONDONTWRITEBYTECODE  # tests start many processes: each would compile every module anew
 PROJECT := import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/core/*) $(wildcard csrc/bind/*)
 
@@ -19,8 +20,8 @@ help:  ## List the targets
 demo: $(VENV)/demo.stamp  ## Train a small model on the standard library's own text: the whole flow, in under a minute
 	$(BIN)/millstream demo
 
-test: $(VENV)/dev.stamp  ## Run all tests, the native ones too
-	$(MAKE) --no-print-directory services native
+test:  ## Run all tests, the native ones too
+	$(MAKE) --no-print-directory -j2 $(VENV)/dev.stamp services native  # pip installs on one core
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 check: lint types layers test strict san docs  ## Everything that CI runs
@@ -45,10 +46,10 @@ format: $(VENV)/dev.stamp  ## Format and fix what can be fixed
 stub: $(VENV)/dev.stamp  ## Write the stub of the native module anew
 	$(BIN)/python -m nanobind.stubgen -q -m millstream._core -o src/millstream/_core.pyi
 
-native: $(VENV)/dev.stamp  ## Build and run the C++ tests, under the address and undefined behaviour sanitizers
+native: $(VENV)/tools.stamp  ## Build and run the C++ tests, under the address and undefined behaviour sanitizers
 	$(call native,address)
 
-san: $(VENV)/dev.stamp  ## The C++ tests that use threads, under the thread sanitizer
+san: $(VENV)/tools.stamp  ## The C++ tests that use threads, under the thread sanitizer
 	$(call native,thread)
 
 strict: $(VENV)/dev.stamp  ## Build the whole module with every warning as an error
@@ -95,10 +96,13 @@ $(VENV)/demo.stamp: $(SOURCES) | $(VENV)/bin/python
 	$(PIP) -e '.[demo]'
 	@touch $@
 
-$(VENV)/dev.stamp: $(SOURCES) | $(VENV)/bin/python
-	@echo "Installing Millstream and its test tools into $(VENV) (once)"
+$(VENV)/tools.stamp: pyproject.toml | $(VENV)/bin/python
 	@command -v cmake > /dev/null || $(PIP) cmake ninja
 	@$(BIN)/python -c "$(PROJECT); print(*project['build-system']['requires'])" | xargs $(PIP)
+	@touch $@
+
+$(VENV)/dev.stamp: $(SOURCES) $(VENV)/tools.stamp
+	@echo "Installing Millstream and its test tools into $(VENV) (once)"
 	$(PIP) --no-build-isolation --no-deps -e . -Ccmake.define.MILLSTREAM_STRICT=$(STRICT)
 	$(PIP) 'millstream[dev]'
 	@mkdir -p build && touch $@

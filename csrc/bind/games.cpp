@@ -2,11 +2,14 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 
+#include <mutex>
 #include <optional>
 #include <tuple>
 
 #include "bind/module.h"
 #include "core/frames.h"
+#include "core/reservoir.h"
+#include "core/tensors.h"
 
 using namespace nb::literals;
 using namespace millstream;
@@ -14,8 +17,25 @@ using namespace millstream;
 namespace {
 
 using Bytes = Array<const std::uint8_t>;
-// The bytes of all fields, ends, moves, probabilities.
-using MadeFrames = std::tuple<Made<std::uint8_t>, Made<std::uint32_t>, Made<std::uint16_t>, Made<float>>;
+using MadeBytes = Made<std::uint8_t>;
+// Bytes of the fields, ends, moves, probabilities.
+using Columns = std::tuple<Bytes, Array<const std::uint32_t>, Array<const std::uint16_t>, Array<const float>>;
+using MadeColumns = std::tuple<MadeBytes, Made<std::uint32_t>, Made<std::uint16_t>, Made<float>>;
+// Columns, origins, slots, and the origins of what is there now.
+using MadeEmitted = std::tuple<MadeColumns, MadeBytes, Made<std::uint32_t>, MadeBytes>;
+
+template <typename T>
+std::span<const T> records(const Bytes& bytes) {
+  if (bytes.size() % sizeof(T) != 0) throw std::invalid_argument("games: no whole number of records");
+  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};  // of a packed type: at any address
+}
+
+FrameColumns columns_of(const Columns& arrays) {
+  const auto& [fields, ends, moves, probabilities] = arrays;
+  const FrameColumns columns{records<Frame>(fields), view(ends), view(moves), view(probabilities)};
+  columns.check();
+  return columns;
+}
 
 template <typename To, typename From>
 Made<To> owned(std::unique_ptr<From[]> values, std::size_t size) {
@@ -24,26 +44,98 @@ Made<To> owned(std::unique_ptr<From[]> values, std::size_t size) {
   return {reinterpret_cast<To*>(data), {size}, owner};
 }
 
-MadeFrames handed_over(FrameStore&& store) {
+MadeColumns handed_over(FrameStore&& store) {
   const auto entries = store.entries();
   return {owned<std::uint8_t>(std::move(store.fields), store.size() * sizeof(Frame)), made(std::move(store.ends)),
           owned<std::uint16_t>(std::move(store.moves), entries), owned<float>(std::move(store.probabilities), entries)};
 }
 
-MadeFrames read_chunk(Bytes raw, std::optional<Array<const std::uint32_t>> plies) {
-  std::optional<FrameStore> store;
-  {
-    nb::gil_scoped_release unlocked;  // the arguments keep their buffers alive
-    if (plies) store.emplace(read_frames(view(raw), view(*plies)));
-    else store.emplace(read_frames(view(raw)));
+MadeBytes handed_over(std::vector<Origin>&& origins) {
+  auto* kept = new std::vector<Origin>(std::move(origins));
+  nb::capsule owner(kept, [](void* data) noexcept { delete static_cast<std::vector<Origin>*>(data); });
+  return {reinterpret_cast<std::uint8_t*>(kept->data()), {kept->size() * sizeof(Origin)}, owner};
+}
+
+MadeEmitted handed_over(Reservoir::Emitted&& out) {
+  return {handed_over(std::move(out.frames)), handed_over(std::move(out.origins)), made(std::move(out.slots)),
+          handed_over(std::move(out.replaced))};
+}
+
+// What `work` gives, made without the interpreter's lock, as arrays. Arguments keep their buffers alive.
+template <typename Work>
+auto unlocked(Work&& work) {
+  auto made_there = [&] {
+    nb::gil_scoped_release released;
+    return work();
+  }();
+  return handed_over(std::move(made_there));
+}
+
+template <typename Real>
+std::span<Real> reals(const Array<std::uint8_t>& bytes) {
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(Real) != 0 || bytes.size() % sizeof(Real) != 0)
+    throw std::invalid_argument("games: an output is cut or crooked");
+  return {reinterpret_cast<Real*>(bytes.data()), bytes.size() / sizeof(Real)};
+}
+
+template <typename Real>
+void fill(const Columns& arrays, const Array<std::uint8_t>& planes, const Array<std::uint8_t>& policy,
+          const Array<std::uint8_t>& values) {
+  nb::gil_scoped_release released;
+  fill_tensors<Real>(columns_of(arrays), reals<Real>(planes), reals<Real>(policy), reals<Real>(values));
+}
+
+// One call at a time, whoever calls.
+struct SharedReservoir {
+  std::mutex mutex;
+  Reservoir reservoir;
+
+  SharedReservoir(std::size_t capacity, std::uint64_t seed) : reservoir(capacity, seed) {}
+
+  template <typename Work>
+  auto with(Work&& work) {
+    return unlocked([&] {
+      const std::lock_guard lock(mutex);
+      return work(reservoir);
+    });
   }
-  return handed_over(std::move(*store));
+};
+
+void bind_reservoir(nb::module_& m) {
+  nb::class_<SharedReservoir>(m, "Reservoir", "Frames in random order; see millstream.games.Reservoir.")
+      .def(nb::init<std::size_t, std::uint64_t>(), "capacity"_a, "seed"_a)
+      .def("__len__", [](const SharedReservoir& self) { return self.reservoir.size(); })
+      .def_prop_ro("counter", [](const SharedReservoir& self) { return self.reservoir.counter(); })
+      .def_prop_ro("nbytes", [](const SharedReservoir& self) { return self.reservoir.nbytes(); })
+      .def("exchange", [](SharedReservoir& self, const Columns& arrays, const Bytes& origins) {
+        return self.with([&](Reservoir& slots) { return slots.exchange(columns_of(arrays), records<Origin>(origins)); });
+      }, "columns"_a, "origins"_a, "(columns, origins, slots, origins of what is there now)")
+      .def("drain", [](SharedReservoir& self, std::size_t most) {
+        return self.with([&](Reservoir& slots) { return slots.drain(most); });
+      }, "most"_a, "The same for frames that are left.")
+      .def("origins", [](SharedReservoir& self) {
+        return self.with([&](const Reservoir& slots) { return slots.origins(); });
+      }, "Where the frame in each slot is from.")
+      .def("restore", [](SharedReservoir& self, const Columns& arrays, const Bytes& origins, std::uint64_t counter) {
+        nb::gil_scoped_release released;
+        const std::lock_guard lock(self.mutex);
+        self.reservoir.restore(columns_of(arrays), records<Origin>(origins), counter);
+      }, "columns"_a, "origins"_a, "counter"_a, "Fill the slots in order.");
 }
 
 }  // namespace
 
 void register_games(nb::module_& m) {
   nb::exception<FrameError>(m, "FrameError", PyExc_ValueError);
-  m.def("read_frames", &read_chunk, "raw"_a, "plies"_a.none() = nb::none(),
-        "The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).");
+  m.def("read_frames", [](const Bytes& raw, const std::optional<Array<const std::uint32_t>>& plies) {
+    return unlocked([&] { return plies ? read_frames(view(raw), view(*plies)) : read_frames(view(raw)); });
+  }, "raw"_a, "plies"_a.none() = nb::none(),
+     "The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).");
+  m.def("fill_tensors", &fill<float>, "columns"_a, "planes"_a, "policy"_a, "values"_a, "Write into the bytes of arrays of float32.");
+  m.def("fill_half_tensors", &fill<Half>, "columns"_a, "planes"_a, "policy"_a, "values"_a, "Write into the bytes of arrays of float16.");
+  m.def("fill_boards", [](const Bytes& fields, const Array<std::uint64_t>& boards, const Array<float>& rule50) {
+    nb::gil_scoped_release released;
+    fill_boards(records<Frame>(fields), view(boards), view(rule50));
+  }, "fields"_a, "boards"_a, "rule50"_a, "Write the planes as boards of 64 bits, and what plane 109 stands for.");
+  bind_reservoir(m);
 }

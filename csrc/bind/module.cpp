@@ -11,9 +11,10 @@ NB_MODULE(_core, m) {
   register_store(m);
   register_order(m);
   register_engine(m);
+  register_pool(m);
   register_sources(m);
   register_rollouts(m);
   register_rollout_records(m);
-  register_games(m);
   register_tar(m);
+  register_games(m);
 }

@@ -2,6 +2,11 @@
 #include "core/kernels.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 // Sanitizers cannot run code that resolves itself before they are up; other processors have one version only.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
@@ -133,6 +138,81 @@ MILLSTREAM_VECTORISED void least_hashes(const std::uint32_t* values, std::size_t
   }
   for (; i < count; ++i)
     for (std::size_t j = 0; j < functions; ++j) minima[j] = std::min(minima[j], factors[j] * values[i] + offsets[j]);
+}
+
+// Writing past the caches is said in intrinsics only, so the versions below are written out and chosen by hand.
+namespace {
+
+constexpr auto files_of_bytes = [] {
+  std::array<std::array<float, 8>, 256> table{};
+  for (std::size_t byte = 0; byte < 256; ++byte)
+    for (std::size_t file = 0; file < 8; ++file) table[byte][file] = static_cast<float>(byte >> (7 - file) & 1);
+  return table;
+}();
+
+void unpack_plainly(const std::uint64_t* boards, std::size_t count, float* out) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(boards);
+  for (std::size_t i = 0; i < count * 8; ++i) std::memcpy(out + i * 8, files_of_bytes[bytes[i]].data(), 32);
+}
+
+#if defined(__x86_64__)
+bool starts_a_line(const float* at) { return std::bit_cast<std::uintptr_t>(at) % 64 == 0; }
+
+__attribute__((target("avx2"))) void unpack_32(const std::uint64_t* boards, std::size_t count, float* out) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(boards);
+  for (std::size_t i = 0; i < count * 8; ++i) _mm256_stream_ps(out + i * 8, _mm256_loadu_ps(files_of_bytes[bytes[i]].data()));
+}
+
+__attribute__((target("avx512f"))) void unpack_64(const std::uint64_t* boards, std::size_t count, float* out) {
+  const auto one = _mm512_set1_ps(1);
+  for (std::size_t i = 0; i < count; ++i) {
+    auto bits = boards[i];  // turned around in each byte, as masks begin at the lowest bit
+    bits = (bits >> 1 & 0x5555555555555555) | (bits & 0x5555555555555555) << 1;
+    bits = (bits >> 2 & 0x3333333333333333) | (bits & 0x3333333333333333) << 2;
+    bits = (bits >> 4 & 0x0F0F0F0F0F0F0F0F) | (bits & 0x0F0F0F0F0F0F0F0F) << 4;
+    for (int part = 0; part < 4; ++part, bits >>= 16, out += 16)
+      _mm512_stream_ps(out, _mm512_maskz_mov_ps(static_cast<__mmask16>(bits), one));
+  }
+}
+
+__attribute__((target("avx2"))) void stream_32(const float* in, std::size_t count, float* out) {
+  for (std::size_t i = 0; i < count; i += 8) _mm256_stream_ps(out + i, _mm256_loadu_ps(in + i));
+}
+
+__attribute__((target("avx512f"))) void stream_64(const float* in, std::size_t count, float* out) {
+  for (std::size_t i = 0; i < count; i += 16) _mm512_stream_ps(out + i, _mm512_loadu_ps(in + i));
+}
+
+const bool has_32 = __builtin_cpu_supports("avx2"), has_64 = __builtin_cpu_supports("avx512f");
+#endif
+
+}  // namespace
+
+void unpack_boards(const std::uint64_t* boards, std::size_t count, float* out) {
+#if defined(__x86_64__)
+  if (has_32 && starts_a_line(out)) return (has_64 ? unpack_64 : unpack_32)(boards, count, out);
+#endif
+  unpack_plainly(boards, count, out);
+}
+
+void copy_past_caches(const float* in, std::size_t count, float* out) {
+#if defined(__x86_64__)
+  const float* const end = in + count;
+  while (in != end && !starts_a_line(out)) *out++ = *in++;
+  const auto whole = static_cast<std::size_t>(end - in) / 16 * 16;
+  if (has_32) {
+    (has_64 ? stream_64 : stream_32)(in, whole, out);
+    in += whole, out += whole;
+  }
+  count = static_cast<std::size_t>(end - in);
+#endif
+  std::copy_n(in, count, out);
+}
+
+void finish_past_caches() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
 }
 
 }  // namespace millstream

@@ -105,4 +105,12 @@ std::uint32_t largest(const Weighted* in, std::size_t count);
 void least_hashes(const std::uint32_t* values, std::size_t count, const std::uint32_t* factors,
                   const std::uint32_t* offsets, std::uint32_t* minima, std::size_t functions);
 
+// out[i] = 1 or 0 for every bit of the boards, each byte from its highest bit on: 64 for each board. What lies on a multiple
+// of 64 bytes is written past the caches, since a batch does not fit into them; as is the next one.
+void unpack_boards(const std::uint64_t* boards, std::size_t count, float* out);
+// out[i] = in[i].
+void copy_past_caches(const float* in, std::size_t count, float* out);
+// Whoever wrote past the caches calls this before another thread may look.
+void finish_past_caches();
+
 }  // namespace millstream

@@ -487,6 +487,18 @@ class Ring:
         Batches taken and filled; nanoseconds of filling, of waiting for room, of waiting for a batch.
         """
 
+class BytePool:
+    """Buffers of one size, aligned, used again and again."""
+
+    def __init__(self, bytes: int, budget: Budget, keep: int = 4) -> None: ...
+
+    @property
+    def out(self) -> int:
+        """Buffers in somebody's hands."""
+
+    def take(self) -> NDArray[numpy.uint8] | None:
+        """A buffer; None where the budget has no room."""
+
 def parse_jsonl(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], field: str) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], Annotated[NDArray[numpy.int64], dict(shape=(None,))], int, int, int]:
     """
     The texts of lines of JSON: (text, ends, rows, starts, stops, odd, rows in all, blank lines, empty texts).
@@ -554,6 +566,11 @@ def hash_stretches(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), ord
 def said_outside(values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], mask: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> bool:
     """Whether anything but 0 stands where the mask does not hold."""
 
+def tar_index(descriptor: int) -> tuple[NDArray[numpy.uint64], NDArray[numpy.uint32], NDArray[numpy.uint32], NDArray[numpy.uint8], dict[str, int], str, int, bool]:
+    """
+    Members of an uncompressed tar that may be games: (offsets, sizes, inflated sizes, whether they are gzip, how many others by reason, what ended the index early or nothing, where, whether the archive has its end).
+    """
+
 class FrameError(ValueError):
     pass
 
@@ -562,7 +579,36 @@ def read_frames(raw: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='
     The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).
     """
 
-def tar_index(descriptor: int) -> tuple[NDArray[numpy.uint64], NDArray[numpy.uint32], NDArray[numpy.uint32], NDArray[numpy.uint8], dict[str, int], str, int, bool]:
-    """
-    Members of an uncompressed tar that may be games: (offsets, sizes, inflated sizes, whether they are gzip, how many others by reason, what ended the index early or nothing, where, whether the archive has its end).
-    """
+def fill_tensors(columns: tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]], planes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], policy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], values: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Write into the bytes of arrays of float32."""
+
+def fill_half_tensors(columns: tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]], planes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], policy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], values: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Write into the bytes of arrays of float16."""
+
+def fill_boards(fields: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], boards: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')], rule50: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu')]) -> None:
+    """Write the planes as boards of 64 bits, and what plane 109 stands for."""
+
+class Reservoir:
+    """Frames in random order; see millstream.games.Reservoir."""
+
+    def __init__(self, capacity: int, seed: int) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def counter(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def exchange(self, columns: tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]], origins: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint16], dict(shape=(None,))], Annotated[NDArray[numpy.float32], dict(shape=(None,))]], Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint8], dict(shape=(None,))]]:
+        """(columns, origins, slots, origins of what is there now)"""
+
+    def drain(self, most: int) -> tuple[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint16], dict(shape=(None,))], Annotated[NDArray[numpy.float32], dict(shape=(None,))]], Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint8], dict(shape=(None,))]]:
+        """The same for frames that are left."""
+
+    def origins(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+        """Where the frame in each slot is from."""
+
+    def restore(self, columns: tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]], origins: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], counter: int) -> None:
+        """Fill the slots in order."""

@@ -148,7 +148,7 @@ class AnyInterleaving(RuleBasedStateMachine):
         if not hasattr(self, "admission"):
             return
         counters = {name: count for name, count in self.admission.counters.items() if not name.startswith("replay_")}
-        fates = {name: count for name, count in counters.items() if not name.endswith("_tokens")}
+        fates = {name: count for name, count in counters.items() if not name.endswith(("_tokens", "_groups"))}
         assert fates.pop("arrived", 0) == self.admission.held + sum(fates.values())
         assert self.admission.counters == self.resumed.counters
         assert self.admission.state().fields == self.resumed.state().fields

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from command import Run
-from millstream import LoaderError, RolloutDataLoader, lint
+from millstream import LoaderError, LossWarning, RecordError, RolloutDataLoader, lint
 from millstream.feeds import SpoolFeed, SpoolSource
 from millstream.rollouts import block_of, write_rollouts
 from millstream.tokens import BPETokenizer
@@ -83,6 +83,24 @@ def test_lint_measures_against_what_it_is_told_and_hints_name_flags(run: Run, so
     assert "raise --max-staleness" in out
     out = run("lint", source, "-q", "--policy-version", 3)[1]
     assert "tokens of a policy version that is not there yet" in out and "is --policy-version right?" in out
+
+
+def test_lint_and_inspect_tell_the_largest_id_and_whether_the_tokenizer_has_it(
+    run: Run, source: Path, tokenizer: Path, tmp_path: Path
+) -> None:
+    largest = max(max(each["token_ids"]) for each in GOOD)
+    assert f"largest id {largest:,}\n" in run("lint", source, "-q")[1]
+    assert f"ids       up to {largest:,}\n" in run("inspect", source, "--tokenizer", tokenizer)[1]
+    strange = {**GOOD[5], "token_ids": [*GOOD[5]["token_ids"][:-1], 5000]}
+    path = write(tmp_path / "strange.jsonl", [*GOOD[:5], strange])
+    assert run("lint", path, "-q")[0] == 0
+    code, out, _ = run("lint", path, "-q", "--tokenizer", tokenizer)
+    assert code == 1 and "strange.jsonl:6: rollout 'r5'" in out and "another tokenizer" in out
+    assert "the tokenizer ends at 269" in run("inspect", path, "--tokenizer", tokenizer)[1]
+    with pytest.raises(RecordError, match=r"strange\.jsonl:6: unknown id: rollout 'r5' holds the id 5000"):
+        RolloutDataLoader(path, model_config={"vocab_size": 300}, framework="numpy")
+    with pytest.raises(RecordError, match=r"strange\.jsonl:1: too long: rollout 'r0' has 10 tokens, and 9 fit"):
+        RolloutDataLoader(path, max_length=9, framework="numpy")
 
 
 def test_every_kind_of_place_is_linted_alike(run: Run, source: Path, spool: Path, tmp_path: Path) -> None:
@@ -208,7 +226,7 @@ def test_inspect_counts_what_there_is(run: Run, tmp_path: Path) -> None:
     assert "groups    3 of 1 to 2, 1 (33.3 %) with one reward for all" in lines
     assert "ended by  stop 80.0 %, length 20.0 %" in lines
     assert "policies  versions 4 to 7, 20.0 % of the rollouts by several" in lines
-    assert "left out  1 unequal lengths, 1 repeated" in lines
+    assert "left out  1 unequal lengths, 1 repeated  (`millstream lint` says where)" in lines
     assert "rewards:\n     0  ██████████████ 1\n     1  ████████████████████████████████████████ 3" in out
     assert "  8-15  ████████████████████████████████████████ 5" in out
 
@@ -241,3 +259,89 @@ def test_explain_refuses_what_is_about_stores(run: Run, source: Path, corpus: Pa
     assert "about stores" in run("explain", source, "--step", 0, "--packing")[2]
     assert "step 0 has no row 9" in run("explain", source, "--step", 0, "--row", 9)[2]
     assert "leave out --rollout-id" in run("explain", corpus, "--rollout-id", "r1")[2]
+
+
+def test_a_spool_whose_rollouts_are_gone_says_so_and_where_to_look(run: Run, spool: Path, tmp_path: Path) -> None:
+    feed = SpoolFeed(spool)
+    while arrivals := feed.receive(timeout_s=1):
+        feed.release(arrivals[-1].cursor)
+    feed.close()
+    SpoolSource(tmp_path / "fresh", producer="one").close()
+    for verb in (["inspect"], ["show"], ["lint", "-q"], ["explain", "--step", 0]):
+        code, _, err = run(*verb, spool)
+        assert code == 2 and "this spool is empty: 2 shards came, and all were released" in err
+        assert "millstream explain CACHE_DIR" in err
+        assert "this spool is empty: nothing has come yet" in run(*verb, tmp_path / "fresh")[2]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.parquet", "a.rollouts", "a.msgpack"])
+def test_an_empty_file_is_said_to_be_empty(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    for verb in (["inspect"], ["show"], ["explain", "--step", 0]):
+        code, out, err = run(*verb, tmp_path / name)
+        assert (code, out) == (2, "") and "the file is empty" in err and "hint: " in err
+    assert run("lint", "-q", tmp_path / name)[0] == 1
+
+
+def test_a_file_that_is_torn_says_where_and_what_to_do(run: Run, source: Path, tmp_path: Path) -> None:
+    own, rows = tmp_path / "own.rollouts", tmp_path / "rows.jsonl"
+    write_rollouts(own, block_of(GOOD))
+    own.write_bytes(own.read_bytes()[:-5])
+    rows.write_bytes(source.read_bytes()[:40])
+    for verb in (["show"], ["explain", "--step", 0]):
+        assert "own.rollouts:1: cut off: the block at byte 0 has no end" in (err := run(*verb, own)[2])
+        assert "get it again" in err
+    for verb in (["inspect"], ["show"], ["explain", "--step", 0]):
+        assert "no row of it can be read" in (err := run(*verb, rows)[2]) and "millstream lint" in err
+    assert "get it again" in run("lint", "-q", own)[1] and "rows.jsonl:1" in run("lint", "-q", rows)[1]
+
+
+@pytest.mark.parametrize("how", [{}, {"keep_groups": True, "batch_size": 1}, {"live": {"passes": 2}}])
+def test_a_run_over_a_feed_is_explained_from_its_journal_while_it_goes_on(
+    run: Run, spool: Path, tmp_path: Path, how: dict[str, Any]
+) -> None:
+    cache, saved = tmp_path / "cache", tmp_path / "state.json"
+    live = {"group_size": 2, "groups_per_batch": 2, "policy_version": 4, **how.pop("live", {})}
+    settings = {"batch_size": 2, "seed": 3, "world_size": 1, **how}
+    with RolloutDataLoader(spool, live=live, framework="numpy", cache_dir=cache, **settings) as loader:
+        trained = [loader.next().metadata for _ in range(2)]
+        saved.write_text(json.dumps(loader.state_dict()))
+        for step, facts in enumerate(trained):
+            told = json.loads(run("explain", cache, "--step", step, "--state", saved, "--json")[1])
+            assert [row["rollout_id"] for row in told["rows"]] == facts["rollout_id"]
+            assert [row["group_id"] for row in told["rows"]] == facts["group_id"]
+            assert (told["rollout_batch"], told["pass"]) == (facts["rollout_batch"], facts["pass"])
+            name = facts["rollout_id"][0]
+            assert (
+                step in json.loads(run("explain", cache, "--rollout-id", name, "--state", saved, "--json")[1])["steps"]
+            )
+        if not how and "passes" not in live:
+            code, out, err = run("explain", cache / "admissions.jsonl", "--step", 1, "--batch-size", 2, "--seed", 3)
+            first = trained[1]["rollout_id"][0]
+            assert code == 0 and out.startswith(
+                "step 1: 2 rollouts of rollout batch 0, pass 0, policy version 4\nrow 0 "
+            )
+            assert f"rollout {first!r} of group" in out and "--state knows how" in err
+    assert "the journal does not know step 9" in run("explain", cache, "--step", 9)[2]
+    assert "step 0 has no row 9" in run("explain", cache, "--step", 0, "--row", 9)[2]
+    assert "leave out --document" in run("explain", cache, "--document", 1)[2]
+    for verb in ("inspect", "show"):
+        assert "this is the journal of a run over a feed" in run(verb, cache)[2]
+
+
+def test_explaining_a_run_says_what_was_dropped(run: Run, tmp_path: Path) -> None:
+    with SpoolSource(tmp_path / "spool", producer="one") as producer:
+        producer.put([*GOOD[:4], record(9, group_id="g1"), record(8, group_id="g1", finish="abort")])
+    live = {"group_size": 2, "groups_per_batch": 2, "policy_version": 4}
+    how: dict[str, Any] = {"live": live, "batch_size": 4, "framework": "numpy", "cache_dir": tmp_path / "cache"}
+    with pytest.warns(LossWarning), RolloutDataLoader(tmp_path / "spool", **how) as loader:
+        assert len(list(loader)) == 1
+    assert "dropped before this rollout batch: 1 late, 1 abort" in run("explain", tmp_path / "cache", "--step", 0)[1]
+
+
+def test_the_state_of_another_loader_does_not_explain_a_run(run: Run, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "admissions.jsonl").touch()
+    with RolloutDataLoader(source, framework="numpy") as loader:
+        (tmp_path / "state.json").write_text(json.dumps(loader.state_dict()))
+    code, _, err = run("explain", tmp_path, "--state", tmp_path / "state.json")
+    assert code == 2 and "the state of a 'rollout' loader" in err

@@ -14,7 +14,7 @@ import pytest
 
 from feeds.transports import SMALL, numbers_of, receive_all, receive_some, record
 from millstream.errors import BusyError, LoaderError
-from millstream.feeds import Control, HttpFeed, HttpSource, SpoolFeed
+from millstream.feeds import Control, HttpFeed, HttpSource, SpoolFeed, open_source
 from millstream.feeds.inbox import Inbox
 from millstream.rollouts.codec import encode
 from millstream.rollouts.parse import block_of
@@ -144,6 +144,13 @@ def test_of_two_producers_of_one_name_the_later_one_goes_on(feed: HttpFeed) -> N
             old.flush()
         new.put(record(1))
     assert numbers_of(receive_all(feed)) == [1]
+
+
+@pytest.mark.parametrize("settings", [{}, {"token": None}, {"token": ""}, {"token": "a\n"}])
+def test_a_producer_without_a_token_hears_where_to_get_one(feed: HttpFeed, settings: dict[str, Any]) -> None:
+    with pytest.raises(LoaderError, match="token") as refused:
+        open_source(feed.url, **settings)
+    assert refused.value.hint
 
 
 def test_it_listens_to_this_machine_only_unless_asked(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import redis
 from feeds.redis_server import RedisServer
 from feeds.transports import SMALL, numbers_of, receive_all, receive_some, record, records
 from millstream import RolloutDataLoader
-from millstream.errors import LoaderError, StoreError, WaitTimeout
+from millstream.errors import BusyError, LoaderError, StoreError, WaitTimeout
 from millstream.feeds import Control, Gather
 from millstream.feeds.redis import RedisFeed, RedisSource
 from rollouts.samples import random_rollouts
@@ -93,6 +93,29 @@ def test_the_loaders_of_two_ranks_share_the_batches_of_a_stream(
         assert list(first) == list(second) == []
 
 
+def test_a_second_trainer_on_a_stream_is_refused_and_the_first_goes_on(
+    redis_server: RedisServer, name: str, tmp_path: Path
+) -> None:
+    with RedisSource(redis_server.url(name)) as source:
+        source.put([{**rollout, "policy_version": 0} for rollout in random_rollouts(groups=4)])
+    how: dict[str, Any] = {"live": {"groups_per_batch": 2, "group_size": 4, "timeout_s": 20}, "framework": "numpy"}
+
+    def opened(folder: str) -> Any:
+        return RolloutDataLoader(redis_server.url(name), cache_dir=tmp_path / folder, batch_size=8, **how)
+
+    with opened("first") as first:
+        first.next()
+        with pytest.raises(BusyError, match="another consumer takes from this stream"):
+            opened("second").next()
+        assert RedisFeed(redis_server.url(f"{name}:other")).receive(0) == []
+        state = first.state_dict()
+        first.commit(state)
+        assert len(list(first)) == 1
+    with opened("first") as again:
+        again.load_state_dict(state)
+        assert len(list(again)) == 1
+
+
 def test_a_producer_waits_for_room_and_nothing_is_trimmed(redis_server: RedisServer, name: str, client: Any) -> None:
     feed = RedisFeed(redis_server.url(name))
     source = RedisSource(redis_server.url(name), gather=ONE, most_entries=3, timeout_s=0.1)
@@ -111,6 +134,20 @@ def test_a_producer_waits_for_room_and_nothing_is_trimmed(redis_server: RedisSer
     assert feed.ended
 
 
+def test_what_was_received_before_a_place_still_counts_as_received_behind_a_seek(
+    redis_server: RedisServer, name: str, client: Any
+) -> None:
+    """Else producers would wait for room that nobody makes."""
+    feed, source = RedisFeed(redis_server.url(name)), RedisSource(redis_server.url(name), gather=ONE)
+    for number in range(3):
+        source.put(record(number))
+    source.flush()
+    arrivals = receive_some(feed, 3)
+    feed.seek(arrivals[1].cursor)
+    assert numbers_of(feed.receive(1)) == [2]
+    assert client.get(f"{name}:held") == b"3"
+
+
 @pytest.mark.parametrize("fields", [{"blocks": b"nonsense", "producer": "x", "number": 0}, {"other": "thing"}])
 def test_an_entry_that_is_none_of_ours_is_counted_or_an_error(
     fields: Any, redis_server: RedisServer, name: str, client: Any
@@ -122,6 +159,7 @@ def test_an_entry_that_is_none_of_ours_is_counted_or_an_error(
     feed = RedisFeed(redis_server.url(name))
     assert numbers_of(receive_all(feed)) == [0, 1]
     assert (feed.counters()["damaged"], feed.counters()["repeated"]) == (1, 0)
+    feed.close()
     strict = RedisFeed(redis_server.url(name), on_bad="error")
     assert numbers_of(strict.receive(timeout_s=1)) == [0]
     for _ in range(2):

@@ -68,7 +68,7 @@ def play(
     rng: random.Random, version: int = 6, layout: InputFormat = InputFormat.CLASSICAL, plies: int = 160, fen: str = ""
 ) -> tuple[Frames, list[str]]:
     """One game of at most so many random moves: its frames, and the position of each."""
-    board = chess.Board(fen or chess.STARTING_FEN)
+    board = chess.Board(fen or chess.STARTING_FEN, chess960=True)
     frames, fens, history = np.zeros(plies, LAYOUTS[7]), list[str](), list[Position]()
     while not _is_over(board) and len(history) < plies:
         frame = frames[len(history)]

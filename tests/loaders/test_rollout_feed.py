@@ -20,6 +20,7 @@ from millstream import (
     UnknownLength,
     WaitTimeout,
 )
+from millstream.admission import JournalReader
 from millstream.feeds import Control, Gather, MemoryFeed, SpoolFeed, SpoolSource
 from millstream.loaders.agreement import Agreement
 from rollouts.samples import random_rollouts
@@ -373,6 +374,52 @@ def test_rollouts_the_model_cannot_take_are_left_out_where_that_was_asked_for(li
         assert len(fixed.rollouts.block) == 24 - left_out
 
 
+@pytest.mark.parametrize(
+    ("said", "told", "counted"),
+    [
+        (8, "group 'g0' has 4 rollouts, and group_size says 8", {"short_groups": 6}),
+        (3, "group 'g0' has more than 3 rollouts, and group_size says 3", {"late": 6}),
+    ],
+)
+def test_groups_of_another_size_than_was_said_are_counted_and_told_once(
+    said: int, told: str, counted: dict[str, int]
+) -> None:
+    feed = MemoryFeed()
+    with feed.source() as source:
+        source.put([{**record, "policy_version": 0} for record in random_rollouts(groups=6)])
+    with opened(feed, live={"group_size": said}) as loader:
+        with pytest.warns(LossWarning) as warned:
+            trained = sum(len(ids(batch)) for batch in loader)
+        assert [told in str(each.message) for each in warned] == [True]
+        assert counted.items() <= loader.losses.items() and trained == 24 - counted.get("late", 0)
+
+
+@pytest.mark.parametrize("way", ["memory", "spool"])
+def test_who_interrupts_a_step_between_the_feed_and_the_line_and_goes_on_loses_nothing(
+    way: str, tmp_path: Path
+) -> None:
+    feed: Any = filled()
+    if way == "spool":
+        spooled(tmp_path / "spool", gather=Gather(most_rollouts=4))
+        feed = SpoolFeed(tmp_path / "spool")
+    receive, interrupted = feed.receive, list[Any]()
+
+    def received(timeout_s: float) -> Any:
+        arrivals = receive(timeout_s)
+        if arrivals and len(interrupted) < 2:
+            interrupted.append(arrivals)
+            raise KeyboardInterrupt
+        return arrivals
+
+    feed.receive = received
+    with opened(feed) as loader:
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                loader.next()
+        names = [name for batch in loader for name in ids(batch)]
+        assert len(names) == len(set(names)) == 24 and "repeated" not in loader.losses
+
+
 def test_a_version_that_the_trainer_says_is_told_at_once() -> None:
     feed = filled(6)
     with opened(feed) as loader:
@@ -399,7 +446,10 @@ def test_rollouts_over_http_need_a_folder(tmp_path: Path) -> None:
         pass
 
 
-def test_who_begins_without_the_state_of_an_earlier_run_is_told_what_waits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_time", [True, False])
+def test_who_begins_without_the_state_of_an_earlier_run_is_told_what_waits_and_may_load_it(
+    tmp_path: Path, in_time: bool
+) -> None:
     spooled(tmp_path / "spool")
     how: dict[str, Any] = {"cache_dir": tmp_path / "cache"}
     with opened(tmp_path / "spool", **how) as loader:
@@ -409,12 +459,30 @@ def test_who_begins_without_the_state_of_an_earlier_run_is_told_what_waits(tmp_p
     with opened(tmp_path / "spool", **how) as again:
         with pytest.warns(LossWarning, match="an earlier run left rollouts"):
             assert list(again) == []  # all of it is in the sidecar
-        with pytest.raises(StateError, match=r"put aside lies beside it with \.1"):
+        assert (tmp_path / "cache" / "admissions.jsonl.1").exists()
+        if in_time:
             again.load_state_dict(state)
-    (tmp_path / "cache" / "admissions.jsonl.1").replace(tmp_path / "cache" / "admissions.jsonl")
+            assert sum(len(ids(batch)) for batch in again) == 16
+            assert [len(again.explain(step)) for step in range(3)] == [8, 8, 8]
     with opened(tmp_path / "spool", **how) as resumed:
         resumed.load_state_dict(state)
         assert sum(len(ids(batch)) for batch in resumed) == 16
+        assert [len(resumed.explain(step)) for step in range(3)] == [8, 8, 8]
+    assert len(list(JournalReader(tmp_path / "cache" / "admissions.jsonl.2"))) == 1  # the end that the other run saw
+
+
+def test_a_state_of_a_journal_that_is_gone_is_refused_and_leaves_the_others(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    how: dict[str, Any] = {"cache_dir": tmp_path / "cache"}
+    with opened(tmp_path / "spool", **how) as loader:
+        loader.next()
+        state = loader.state_dict()
+    (tmp_path / "cache" / "admissions.jsonl").unlink()
+    with opened(filled(), **how) as other, pytest.warns(LossWarning):
+        assert len(list(other)) == 3
+    with opened(tmp_path / "spool", **how) as again, pytest.raises(StateError, match="nor is one beside it"):
+        again.load_state_dict(state)
+    assert len(list(JournalReader(tmp_path / "cache" / "admissions.jsonl"))) == 4  # and the end
 
 
 @pytest.mark.parametrize(

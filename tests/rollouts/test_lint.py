@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from millstream.rollouts import read_rollouts
+from millstream import RecordError, RolloutDataLoader
+from millstream.rollouts import Rollout, block_of, read_rollouts
 from millstream.rollouts.lint import lint_rollouts
 from millstream.rollouts.lint.rules import PROBLEMS
 from millstream.stats.findings import Finding, LintReport
 from millstream.tokens import CharTokenizer
 
-EOS = 2
+TOKENIZER = CharTokenizer("abcdefghijkl")
+EOS = TOKENIZER.eos_id
 
 
 def record(number: int, **more: Any) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def record(number: int, **more: Any) -> dict[str, Any]:
 
 
 GOOD = [record(number) for number in range(6)]
-HOW: dict[str, Any] = {"tokenizer": CharTokenizer("ab"), "max_tokens": 5, "policy_version": 5, "max_staleness": 1}
+HOW: dict[str, Any] = {"tokenizer": TOKENIZER, "max_tokens": 5, "policy_version": 5, "max_staleness": 1}
 
 
 def lint(records: list[Any], **how: Any) -> LintReport:
@@ -58,6 +60,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "nothing trained": {"loss_mask": [0, 0, 0, 0]},
     "prompt trained": {"loss_mask": [1, 1, 1, 1]},
     "others trained": {"extra": turns("tool")},
+    "turns of another form": {"extra": {"turns": [["tool", 2, 3]]}},
     "too long": {
         "token_ids": [7] * 6,
         "loss_mask": [0, 1, 1, 1, 1, 1],
@@ -68,6 +71,7 @@ FAULTS: dict[str, dict[str, Any]] = {
     "mixed versions": {"policy_version": {"start": 4, "end": 5}},
     "log-probabilities of 0": {"sampling_logprobs": [0, 0, 0, 0]},
     "ended by length": {"finish": "length"},
+    "unknown id": {"token_ids": [7, 8, TOKENIZER.vocab_size, EOS]},
     "several ends": {"token_ids": [7, EOS, 9, EOS]},
     "unequal lengths": {"loss_mask": [1]},
     "wrong type": {"reward": "high"},
@@ -82,9 +86,28 @@ def test_each_problem_is_found_with_its_rollout(kind: str) -> None:
     assert {each.kind for each in report.findings} <= {kind, "unequal groups", "group of one"}
 
 
-@pytest.mark.parametrize("extra", [turns("assistant"), {"turns": 7}, {"turns": [7, {"role": "tool"}]}, {}])
-def test_turns_of_the_policy_or_of_another_form_say_nothing(extra: dict[str, Any]) -> None:
+@pytest.mark.parametrize("extra", [turns("assistant"), {"turns": []}, {"turns": None}, {}])
+def test_turns_of_the_policy_say_nothing(extra: dict[str, Any]) -> None:
     assert lint([*GOOD[:5], record(5, extra=extra)]).findings == []
+
+
+OTHER_TURNS: list[Any] = [
+    7,
+    turns("tool")["turns"][0],
+    ["tool"],
+    [{"role": "tool"}],
+    [{"role": "tool", "tokens": [2, 3]}],
+    [{"role": "tool", "start": 2, "end": 30}],
+    [{"role": "tool", "start": 3, "end": 2}],
+    [{"role": "tool", "start": 2.0, "end": 3.0}],
+]
+
+
+@pytest.mark.parametrize("said", OTHER_TURNS)
+def test_turns_that_cannot_be_read_are_told_with_what_was_expected(said: Any) -> None:
+    (finding,) = lint([*GOOD[:4], record(4, extra=turns("user")), record(5, extra={"turns": said})]).findings[1:]
+    assert (finding.kind, finding.rows) == ("turns of another form", 1)
+    assert finding.examples == ("rollouts:6: rollout 'r5'",) and '"start"' in finding.advice
 
 
 def test_missing_log_probabilities_are_told() -> None:
@@ -124,6 +147,48 @@ def test_nothing_at_all_is_an_error() -> None:
     assert not lint([]).ok
 
 
+def test_repeats_are_named() -> None:
+    report = lint([*GOOD, GOOD[4], GOOD[0]])
+    assert found(report, "repeated").examples == ("rollouts:7: rollout 'r4'", "rollouts:8: rollout 'r0'")
+    for again in (Rollout(**GOOD[1]), block_of(GOOD[1:2]), {"id": "r1", **{k: GOOD[1][k] for k in [*GOOD[1]][1:]}}):
+        assert found(lint([*GOOD, again]), "repeated").examples == ("rollouts:7: rollout 'r1'",)
+
+
+def test_the_largest_id_is_told() -> None:
+    report = lint([*GOOD[:5], record(5, token_ids=[7, 99, 9, EOS])], tokenizer=None)
+    assert report.largest_id == 99 and report.ok and "largest id 99" in str(report)
+
+
+def test_a_rollout_in_several_parts_is_alone_in_its_group_all_the_same() -> None:
+    parts = [record(6, group_id="x", sample_idx=part) for part in range(2)]
+    report = lint([*GOOD, *parts])
+    assert found(report, "group of one").rows == 1 and not report.ok
+
+
+def test_lint_and_loader_agree_on_groups_of_one_and_on_masks_of_zeros() -> None:
+    alone, unscored = record(6, group_id="x"), record(7, group_id="y", reward=None)
+    assert not lint([*GOOD, alone]).ok and lint([*GOOD, unscored]).ok
+    with pytest.raises(RecordError, match="group of one"):
+        RolloutDataLoader([*GOOD, alone], framework="numpy")
+    RolloutDataLoader([*GOOD, unscored], framework="numpy").close()
+    with RolloutDataLoader([*GOOD, alone], advantages={"allow_singleton": True}, framework="numpy") as loader:
+        assert loader.losses == {"groups_of_one:rollouts": 1}
+
+    idle = [*GOOD[:5], record(5, loss_mask=[0, 0, 0, 0])]
+    assert found(lint(idle), "nothing trained").rows == 1 and lint(idle).ok
+    assert not lint([record(number, loss_mask=[0, 0, 0, 0]) for number in range(6)]).ok
+    for rated in (True, False):
+        with RolloutDataLoader(idle, compute_advantages=rated, framework="numpy") as loader:
+            assert loader.losses == {"nothing_trained:rollouts": 1}
+
+
 def test_every_rule_is_tested() -> None:
-    elsewhere = {"no log-probabilities", "constant reward", "constant group", "group of one", "unequal groups"}
+    elsewhere = {
+        "nothing trained at all",
+        "no log-probabilities",
+        "constant reward",
+        "constant group",
+        "group of one",
+        "unequal groups",
+    }
     assert PROBLEMS.keys() - FAULTS.keys() - elsewhere == {"repeated", "tokenised here"}

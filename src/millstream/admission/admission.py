@@ -89,6 +89,8 @@ class Admission:
             memory.gathering[group] = Gathering(group, now, place, size, prompt_of(block, row))
         gathering, baseline = memory.gathering[group], is_baseline(block, row)
         if not gathering.has_room_for(rollout, baseline=baseline):
+            size = gathering.size or 0
+            memory.odd_group = memory.odd_group or (group, f"more than {size} rollouts", size)
             return None
         gathering.arrive(rollout, said(block, row, "parts") or 1, baseline=baseline)
         return gathering
@@ -226,6 +228,11 @@ class Admission:
         """What became of everything that arrived, by reason, in rollouts and in tokens; and what was replayed."""
         replay = {} if self._memory.replay is None else self._memory.replay.counters
         return {**self._memory.tally.counters(), **{f"replay_{name}": count for name, count in sorted(replay.items())}}
+
+    @property
+    def odd_group(self) -> tuple[Id, str, int] | None:
+        """The first group that had fewer or more rollouts than was said: its id, what it had, and what was said."""
+        return self._memory.odd_group
 
     def wanted(self) -> int | None:
         """How many more groups may be begun; None: any number."""

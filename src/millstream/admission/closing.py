@@ -10,6 +10,7 @@ from millstream.admission.groups import Gathering, Group
 from millstream.admission.identity import Drop
 from millstream.admission.memory import Memory
 from millstream.admission.rules import AdmissionRules
+from millstream.admission.tally import SHORT_GROUPS
 
 
 def close(memory: Memory, rules: AdmissionRules, gathering: Gathering, *, crowded: bool = False) -> None:
@@ -26,7 +27,12 @@ def close(memory: Memory, rules: AdmissionRules, gathering: Gathering, *, crowde
         rest(memory, rules, group, Verdict(np.zeros(len(block), bool), {"crowded": np.ones(len(block), bool)}))
         return
     memory.tried += BatchSize.of(rules).weigh([group])
-    memory.ready += rest(memory, rules, group, examine(block, rules, memory.policy_version, at_cut=False))
+    left = rest(memory, rules, group, examine(block, rules, memory.policy_version, at_cut=False))
+    came, size = len(gathering.arrived), gathering.size
+    if left and size is not None and came < size:
+        memory.tally.rollouts[SHORT_GROUPS] += 1
+        memory.odd_group = memory.odd_group or (group.id, f"{came} rollouts", size)
+    memory.ready += left
 
 
 def rest(memory: Memory, rules: AdmissionRules, group: Group, verdict: Verdict) -> list[Group]:

@@ -30,7 +30,9 @@ CHAIN_BYTES = 16
 END = b',"chain":"%s"}\n'
 """How a line ends, with its hash."""
 END_BYTES = len(END % bytes(2 * CHAIN_BYTES))
-OTHER_RUN = "it belongs to another run, or was damaged; one that was put aside lies beside it with .1, .2, … at its end"
+OTHER_RUN = (
+    "it belongs to another run, or was damaged; those that were put aside lie beside it with .1, .2, … at their end"
+)
 FREE_SPACE = "free some space, then go on from the last state"
 
 
@@ -118,6 +120,12 @@ def _ended(body: bytes, before: str) -> tuple[bytes, str]:
     return body[:-1] + END % chain.encode("ascii"), chain
 
 
+def _holds(journal: int, position: Position) -> bool:
+    """Whether a position is one of a journal: the line before it ends with its hash."""
+    end = os.pread(journal, END_BYTES, max(0, position.offset - END_BYTES))
+    return not position.offset or end == END % position.chain.encode()
+
+
 def lock_path(journal: Path) -> Path:
     """What the one who writes a journal holds."""
     return journal.with_name(journal.name + ".lock")
@@ -195,27 +203,34 @@ class Journal:
         logger.warning("%s: the journal of another run was put aside as %s", self.path, aside.name)
 
     def go_back(self, position: Position) -> None:
-        """Stand at a position of this journal: what was written behind it is cut off."""
-        checked = self._checked(position)
+        """Stand at a position of this journal, or of one that was put aside: what was written behind it is cut off."""
         with disk.reported(self.path, full=FREE_SPACE):
-            disk.truncate(self._fd, checked.offset)
+            if not _holds(self._fd, position):
+                self._bring_back(position)
+            disk.truncate(self._fd, position.offset)
             disk.sync(self._fd)
-        self.position = checked
+        self.position = position if position.offset else START
+
+    def _bring_back(self, position: Position) -> None:
+        """Go on with the journal of a position, which a run that began without its state has put aside."""
+        for aside in sorted(self.path.parent.glob(f"{self.path.name}.[0-9]*")):
+            with aside.open("rb") as file:
+                found = _holds(file.fileno(), position)
+            if found:
+                self._put_aside()
+                disk.rename(aside, self.path)
+                disk.sync_directory(self.path.parent)
+                before, self._fd = self._fd, disk.reopen(self.path)
+                os.close(before)
+                logger.warning("%s: the journal of the state was brought back from %s", self.path, aside.name)
+                return
+        raise StateError(f"{self.path}: this is not the journal of the state, nor is one beside it", hint=OTHER_RUN)
 
     def _end(self) -> Position:
         reader = JournalReader(self.path)
         for _ in reader:
             pass
         return reader.position
-
-    def _checked(self, position: Position) -> Position:
-        """Refuse a position of another journal: the line before it must end with its hash."""
-        if position.offset == 0:
-            return START
-        end = os.pread(self._fd, END_BYTES, max(0, position.offset - END_BYTES))
-        if end != END % position.chain.encode():
-            raise StateError(f"{self.path}: this is not the journal of the state", hint=OTHER_RUN)
-        return position
 
     def append(self, cut: Cut, received: Mapping[str, Any] | None = None) -> Position:
         """Write a cut down, and wait until it is on the disk."""

@@ -55,6 +55,8 @@ class Memory:
     completed: int = 0
     tried: int = 0
     """Room that groups for the next batch would take, had none been dropped for their rewards."""
+    odd_group: tuple[Id, str, int] | None = None
+    """The first group of another size than was said, what came of it, and what was said; not written down."""
 
     @classmethod
     def empty(cls, rules: AdmissionRules, seed: int) -> Memory:

@@ -11,6 +11,9 @@ CUT = "cut"
 MASKED = "stale_masked"
 """Not a fate: tokens whose loss was taken away, of rollouts that were cut."""
 
+SHORT_GROUPS = "short_groups"
+"""Not a fate: groups that were smaller than they were said to be, and are used all the same."""
+
 
 class Tally:
     """Counts by fate.

@@ -83,8 +83,9 @@ def compute_advantages(block: RolloutBlock, settings: AdvantageSettings | None =
     task_rewards, rewards = detail.of_rollouts(parts)
     counted = samples & parts.heads
     task = GroupedRewards.of(np.where(counted, task_rewards, np.nan), groups, chosen.zero_variance_tol)
-    if estimator.groups and not chosen.allow_singleton:
-        _refuse_singletons(block, task, counted, chosen.estimator)
+    alone = _alone(task, counted) if estimator.groups else np.empty(0, np.int64)
+    if len(alone) and not chosen.allow_singleton:
+        raise _singletons(block, alone, chosen.estimator)
     # Where the task sees no difference, what length and KL took off must not make one.
     compared = np.where(counted, np.where(task.flat[groups], task_rewards, rewards), np.nan)
     trained = only_rows(policy, block.ends, samples)
@@ -103,6 +104,7 @@ def compute_advantages(block: RolloutBlock, settings: AdvantageSettings | None =
         None if trained is policy else trained,
         {
             **_facts(task, counted, ~samples & parts.heads),
+            "groups_of_one": len(alone),
             **_losses(block, policy, trained, detail, lengths, chosen),
             **estimate.facts,
         },
@@ -118,17 +120,20 @@ def _per_rollout(estimate: Estimate, compared: Doubles, parts: Parts, estimator:
     return np.where(np.isnan(compared), 0.0, estimate.per_rollout)[parts.first]
 
 
-def _refuse_singletons(block: RolloutBlock, task: GroupedRewards, counted: Mask, estimator: str) -> None:
+def _alone(task: GroupedRewards, counted: Mask) -> Numbers:
+    """Rollouts that were scored, and have nobody in their group to be compared with."""
     sizes = np.bincount(task.groups[counted], minlength=task.group_count)
-    alone = np.flatnonzero(counted & task.scored & (sizes[task.groups] == 1))
-    if len(alone):
-        raise RecordError(
-            "group of one",
-            f"group {block.rows['group_id'][alone[0]]!r} has one rollout, {block.rows['rollout_id'][alone[0]]!r}"
-            + (f", and {len(alone) - 1} more groups have one" if len(alone) > 1 else ""),
-            hint=f"{estimator} compares rollouts of a group: sample prompts more than once, or use reinforce++, gae or "
-            "remax, which need no group; allow_singleton=True gives such rollouts an advantage of 0",
-        )
+    return np.flatnonzero(counted & task.scored & (sizes[task.groups] == 1)).astype(np.int64)
+
+
+def _singletons(block: RolloutBlock, alone: Numbers, estimator: str) -> RecordError:
+    return RecordError(
+        "group of one",
+        f"group {block.rows['group_id'][alone[0]]!r} has one rollout, {block.rows['rollout_id'][alone[0]]!r}"
+        + (f", and {len(alone) - 1} more groups have one" if len(alone) > 1 else ""),
+        hint=f"{estimator} compares rollouts of a group: sample prompts more than once, or use reinforce++, gae or "
+        "remax, which need no group; allow_singleton=True gives such rollouts an advantage of 0",
+    )
 
 
 def _facts(task: GroupedRewards, counted: Mask, baselines: Mask) -> Facts:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from millstream.advantages.baselines import Scale
 from millstream.advantages.kl import KlKind
-from millstream.advantages.shaping import Overlong
+from millstream.advantages.shaping import Overlong, is_number
 from millstream.advantages.whiten import Whitening
 from millstream.errors import LoaderError
 from millstream.rollouts.columns import EQUAL
@@ -27,7 +27,7 @@ class AdvantageSettings:
     >>> AdvantageSettings(gamma=1.5)
     Traceback (most recent call last):
     millstream.errors.LoaderError: gamma is 1.5
-      hint: it is from 0 to 1
+      hint: it is a number from 0 to 1
     """
 
     estimator: str = "grpo"
@@ -55,12 +55,33 @@ class AdvantageSettings:
     """Let groups of one pass, with an advantage of 0, where an estimator compares rollouts of a group."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.estimator, str):
+            raise LoaderError(
+                f"estimator is {self.estimator!r}, not a name",
+                hint='leave it out for "grpo"; compute_advantages=False computes none',
+            )
         for name in ("gamma", "lam"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise LoaderError(f"{name} is {getattr(self, name)}", hint="it is from 0 to 1")
+            if not (is_number(getattr(self, name)) and 0 <= getattr(self, name) <= 1):
+                raise LoaderError(f"{name} is {getattr(self, name)!r}", hint="it is a number from 0 to 1")
         for name in ("epsilon", "zero_variance_tol", "kl_beta"):
-            if not getattr(self, name) >= 0:
-                raise LoaderError(f"{name} is {getattr(self, name)}", hint="it is at least 0")
+            if not (is_number(getattr(self, name)) and getattr(self, name) >= 0):
+                raise LoaderError(f"{name} is {getattr(self, name)!r}", hint="it is a number, at least 0")
+        for name in ("kl_clamp", "filter_truncated", "allow_singleton"):
+            if not isinstance(getattr(self, name), bool):
+                raise LoaderError(f"{name} is {getattr(self, name)!r}", hint="it is True or False")
+        if self.overlong is not None and not isinstance(self.overlong, Overlong):
+            raise LoaderError(f"overlong is {self.overlong!r}", hint="pass Overlong(max_length=…, buffer=…)")
+        self._check_weights()
+        self._check_choices()
+
+    def _check_weights(self) -> None:
+        weights = self.reward_weights
+        if weights is None:
+            return
+        if not isinstance(weights, Mapping) or not all(map(is_number, weights.values())):
+            raise LoaderError(f"reward_weights is {weights!r}", hint='it is a dict of numbers, such as {"style": 0.1}')
+
+    def _check_choices(self) -> None:
         choices: dict[str, tuple[Any, ...]] = {
             "scale": (None, *get_args(Scale)),
             "whitening": get_args(Whitening),

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
 from millstream.advantages.ragged import Array, Doubles, Mask, only_rows
 from millstream.errors import LoaderError
 from millstream.rollouts import FINISHES
+
+
+def is_number(value: object) -> bool:
+    """Whether a setting is a number; True and False are none.
+
+    >>> is_number(0.5), is_number(np.float32(1)), is_number("0.5"), is_number(True)
+    (True, True, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -20,6 +30,9 @@ class Overlong:
     factor: float = 1.0
 
     def __post_init__(self) -> None:
+        for name in ("max_length", "buffer", "factor"):
+            if not is_number(getattr(self, name)):
+                raise LoaderError(f"overlong: {name} is {getattr(self, name)!r}", hint="it is a number")
         if not 0 < self.buffer <= self.max_length:
             raise LoaderError(
                 f"overlong: the buffer is {self.buffer} of {self.max_length} tokens",

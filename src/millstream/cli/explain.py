@@ -8,9 +8,10 @@ from typing import Any
 
 from millstream.cli import show
 from millstream.cli.explain_rollouts import explain_rollouts
+from millstream.cli.explain_run import explain_run
 from millstream.cli.inspect import tokenizer_for
 from millstream.cli.loader import Loader, add_run_arguments, open_loader, open_state
-from millstream.cli.rollouts import hold_rollouts
+from millstream.cli.rollouts import hold_rollouts, journal_of
 from millstream.errors import LoaderError, StoreError
 from millstream.loaders import RowOrigin, Span
 from millstream.parts.raw import RawRecord, raw_record
@@ -36,6 +37,7 @@ examples:
   millstream explain corpus --step 100 --json | jq '.rows[0].spans'
   millstream explain rollouts.jsonl --step 41 --batch-size 64         the rollouts of a step
   millstream explain rollouts.jsonl --rollout-id 81-3                 the steps of a rollout
+  millstream explain run/ --step 41 --state state.json                of a run over a feed, by its cache_dir
 """
 
 SHOWN_TOKENS = 40
@@ -45,7 +47,9 @@ SHOWN_CHARACTERS = 2000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this verb."""
-    parser.add_argument("store", help="a store (a folder or a .bin file), or files of rollouts")
+    parser.add_argument(
+        "store", help="a store (a folder or a .bin file), files of rollouts, or the cache_dir of a run over a feed"
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--step", type=int, help="the step to explain")
     what.add_argument("--document", type=int, help="the document to look for; of rollouts, the number of one")
@@ -65,6 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain a step, or find the steps of a document."""
     if arguments.step is arguments.document is arguments.state is arguments.rollout_id is None:
         raise LoaderError("there is nothing to explain", hint="pass --step, --document or --state")
+    journal = journal_of(arguments.store)
+    if journal is not None:
+        explain_run(journal, arguments)
+        return 0
     if arguments.dtype is None and hold_rollouts(arguments.store, arguments):
         explain_rollouts(arguments)
         return 0

@@ -10,8 +10,8 @@ from typing import Any
 from millstream.cli import show
 from millstream.cli.inspect_rollouts import inspect_rollouts
 from millstream.cli.report import show_report
+from millstream.cli.rollouts import hold_rollouts
 from millstream.errors import StoreError
-from millstream.loaders.told import are_rollouts
 from millstream.parts.report import read_report
 from millstream.store import TokenStore
 from millstream.store.format import token_dtype
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Look into a store, or at rollouts."""
-    if arguments.dtype is arguments.version is None and are_rollouts(arguments.store):
+    if arguments.dtype is arguments.version is None and hold_rollouts(arguments.store, arguments):
         inspect_rollouts(arguments.store, arguments.tokenizer, as_json=arguments.json)
         return 0
     with TokenStore(arguments.store, dtype=arguments.dtype, version=arguments.version) as store:

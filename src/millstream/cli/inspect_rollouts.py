@@ -22,6 +22,7 @@ def inspect_rollouts(source: Any, tokenizer: str | None, *, as_json: bool) -> No
     loaded = None if tokenizer is None else load_tokenizer(tokenizer)
     summary = RolloutSummary.of(read_rollouts([file.path for file in files], on_bad="skip", tokenizer=loaded))
     facts = _facts(summary) | {"path": str(source), "files": len(files), "bytes": sum(file.bytes for file in files)}
+    facts["vocabulary"] = None if loaded is None else loaded.vocab_size
     if as_json:
         show.print_json(facts)
         return
@@ -45,6 +46,7 @@ def _facts(summary: RolloutSummary) -> dict[str, Any]:
         "baselines": summary.baselines,
         "tokens": summary.tokens,
         "trained_tokens": summary.trained_tokens,
+        "largest_id": summary.largest_id,
         "lengths": _five(summary.lengths),
         "rewards": {**_five(rewards), "not_scored": summary.rollouts - len(rewards)},
         "groups": {"groups": len(summary.groups), "sizes": dict(sorted(sizes.items()))}
@@ -76,14 +78,26 @@ def _rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("rollouts", f"{rollouts:,}  ({show.counted(facts['files'], 'file')}, {show.size(facts['bytes'])})"),
         ("baselines", f"{facts['baselines']:,}  (compared with, not trained on)" if facts["baselines"] else ""),
         ("tokens", f"{show.count(tokens)}  ({show.count(trained)} trained, {show.share(trained, tokens)})"),
+        ("ids", _ids(facts["largest_id"], facts["vocabulary"]) if rollouts else ""),
         ("lengths", f"median {lengths['median']:,.0f}, longest {lengths['most']:,.0f}" if lengths else ""),
         ("rewards", _rewards(facts["rewards"], rollouts)),
         ("groups", _groups(facts["groups"])),
         ("ended by", ", ".join(f"{name} {show.share(n, rollouts)}" for name, n in facts["finishes"].items())),
         ("policies", _policies(facts["versions"], facts["mixed_versions"], rollouts)),
         ("columns", ", ".join(facts["columns"])),
-        ("left out", ", ".join(f"{number:,} {reason}" for reason, number in facts["left_out"].items())),
+        ("left out", _left_out(facts["left_out"])),
     ]
+
+
+def _ids(largest: int, vocabulary: int | None) -> str:
+    """How large ids are, beside what the tokenizer has.
+
+    >>> _ids(7, None), _ids(7, 5)
+    ('up to 7', 'up to 7, and the tokenizer ends at 4: `millstream lint` names the rollouts')
+    """
+    if vocabulary is None or largest < vocabulary:
+        return f"up to {largest:,}"
+    return f"up to {largest:,}, and the tokenizer ends at {vocabulary - 1:,}: `millstream lint` names the rollouts"
 
 
 def _rewards(rewards: Mapping[str, float], rollouts: int) -> str:
@@ -109,6 +123,11 @@ def _policies(versions: Mapping[int, int], mixed: int, rollouts: int) -> str:
     low, high = min(versions), max(versions)
     several = f", {show.share(mixed, rollouts)} of the rollouts by several" if mixed else ""
     return (f"version {low}" if low == high else f"versions {low} to {high}") + several
+
+
+def _left_out(reasons: Mapping[str, int]) -> str:
+    told = ", ".join(f"{number:,} {reason}" for reason, number in reasons.items())
+    return told and f"{told}  (`millstream lint` says where)"
 
 
 def _recent(versions: Mapping[int, int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -61,7 +62,7 @@ def open_state(store: TokenStore, arguments: argparse.Namespace) -> Loader:
             flag = f"--{name.replace('_', '-')}"
             raise LoaderError(f"{flag} and --state exclude each other", hint=f"leave out {flag}: the state knows it")
     path = Path(arguments.state)
-    state = _read(path)
+    state = read_state(path, {"pretrain", "conversation"})
     phase = load_run(state, path.parent, state.get("seed", 0))[0][-1]
     if not phase.active:
         raise StateError(f"{path}: the state names no source", hint=DAMAGED)
@@ -87,7 +88,8 @@ def open_state(store: TokenStore, arguments: argparse.Namespace) -> Loader:
     return loader
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_state(path: Path, loaders: Collection[str]) -> dict[str, Any]:
+    """A state that one of some kinds of loaders saved."""
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -96,10 +98,11 @@ def _read(path: Path) -> dict[str, Any]:
         raise StateError(f"{path}: this is not JSON: {error}", hint=HOW_TO_SAVE) from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise StateError(f"{path}: this is not the state of a loader", hint=HOW_TO_SAVE)
-    if state.get("loader") not in ("pretrain", "conversation"):
+    if state.get("loader") not in loaders:
         raise StateError(
             f"{path}: this is the state of a {state.get('loader')!r} loader",
-            hint="the command explains runs over one store; ask loader.explain(step) in Python",
+            hint="the command explains runs over one store, and over a feed by its cache_dir; ask loader.explain(step) "
+            "in Python",
         )
     return state
 

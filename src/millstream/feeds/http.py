@@ -42,7 +42,7 @@ class HttpSource(GatheringSource):
     def __init__(
         self,
         url: str,
-        token: str,
+        token: str | None = None,
         *,
         producer: str | None = None,
         gather: Gather | None = None,
@@ -52,6 +52,11 @@ class HttpSource(GatheringSource):
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise LoaderError(f"{url}: this is not the address of a feed", hint="http://host:port")
+        if not isinstance(token, str) or not token:
+            raise LoaderError(
+                f"{url}: producers show a token, and none was given",
+                hint="pass token=; the trainer's HttpFeed was given it, or says it in its `token`",
+            )
         if not token.isascii() or not token.isprintable() or token != token.strip():
             raise LoaderError("the token holds what no header can", hint="strip the line end of what was read")
         self.url, self._token = url, token

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 from uuid import uuid4
 
-from millstream.errors import MillstreamError, StateError, StoreError, WaitTimeout
+from millstream.errors import BusyError, MillstreamError, StateError, StoreError, WaitTimeout
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
 from millstream.feeds.gathering import Gather, GatheringSource, log
 from millstream.feeds.redis_stream import AWAY, RedisStream
@@ -33,6 +33,7 @@ MOST_BYTES = 64 << 20
 """About how many bytes are received at once."""
 _SLICE_S = 0.25
 _FOLLOW_S = 0.02
+_GONE_S = 1.0
 _ROOM_PAUSES_S = (0.005, 0.25)
 
 
@@ -131,8 +132,9 @@ class RedisFeed:
         patience_s: float = 3600.0,
         on_bad: Literal["skip", "error"] = "skip",
     ) -> None:
-        self._stream = RedisStream(url, patience_s)
+        self._stream = RedisStream(url, patience_s, consumes=not follow)
         self._follow, self._on_bad = follow, on_bad
+        self._is_only = follow
         self._id: str | None = None
         self._last, self._blocks = BEGIN, 0
         self._held: deque[str] = deque()
@@ -164,9 +166,10 @@ class RedisFeed:
 
     def seek(self, cursor: Cursor) -> None:
         """Go on behind a place where a state was saved; if the server lost its memory since, at its new beginning."""
+        place = _order(cursor["entry"]) if cursor["stream"] == self._id else (0, 0)
+        self._held = deque(entry for entry in self._held if _order(entry) <= place)
         self._id, self._last, self._blocks = cursor["stream"], cursor["entry"], int(cursor["blocks"])
         self._numbers.clear()
-        self._held.clear()
 
     def release(self, cursor: Cursor) -> None:
         """Remove entries up to a place: its state is committed."""
@@ -208,6 +211,7 @@ class RedisFeed:
 
     def _read(self, timeout_s: float) -> Entries:
         """The entries behind the last; waits a little for them, so that it is noticed when there will be none."""
+        self._be_only()
         if self._id is None:
             self._start()
         pipeline = self._stream.commands() if self._follow else self._note_received()
@@ -262,8 +266,22 @@ class RedisFeed:
         pipeline.set(self._stream.key("held"), len(self._held))
         return pipeline.set(self._stream.key("received"), self._last)
 
+    def _be_only(self) -> None:
+        """Refuse to take what somebody else takes, too; who has just ended may take a moment to be gone."""
+        deadline = time.monotonic() + _GONE_S
+        while not self._is_only and self._stream.has_other_consumer():
+            if time.monotonic() >= deadline:
+                self.close()  # of two that come at once, one may go on
+                raise BusyError(
+                    f"Redis: {self._stream.name}: another consumer takes from this stream",
+                    hint="wait for it to end, or close it; other ranks of the same run pass follow=True",
+                )
+            time.sleep(_FOLLOW_S)
+        self._is_only = True
+
     def _start(self) -> None:
         """Begin at the oldest entry that is kept."""
+        self._be_only()
         pipeline = self._stream.commands()
         pipeline.set(self._stream.key("id"), uuid4().hex, nx=True)
         _, found, released = pipeline.get(self._stream.key("id")).get(self._stream.key("released")).execute()

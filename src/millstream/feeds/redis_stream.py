@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
+from uuid import uuid4
 
 from millstream.errors import LoaderError, MissingExtra, StoreError
 from millstream.feeds.patience import Patience
@@ -32,21 +34,40 @@ class RedisStream:
     Args:
         url: `redis://host:port/name`.
         patience_s: How long the server may be away.
+        consumes: Whether this is the end that takes out: the server is told, as long as the connection lives.
     """
 
-    def __init__(self, url: str, patience_s: float) -> None:
+    def __init__(self, url: str, patience_s: float, *, consumes: bool = False) -> None:
         parts = urlsplit(url)
         self.name = parts.path.strip("/")
         if not self.name:
             raise LoaderError(f"{url}: this names no stream", hint="redis://host:port/name")
+        self._own_name = f"millstream:{quote(self.name)}:{uuid4().hex}"
         self.client: Any = redis.Redis.from_url(
             urlunsplit((parts.scheme, parts.netloc, "", parts.query, "")),
             socket_timeout=30,
             socket_connect_timeout=5,
             retry=Retry(NoBackoff(), 0),
             protocol=2,
+            redis_connect_func=self._introduced if consumes else None,
         )
         self._patience = Patience(f"Redis at {parts.hostname}:{parts.port or 6379}", patience_s, AWAY)
+
+    def _introduced(self, connection: Any) -> None:
+        """Say who is connected; a server that does not let us will not tell of others either."""
+        connection.on_connect()
+        with suppress(redis.exceptions.ResponseError):
+            connection.send_command("CLIENT", "SETNAME", self._own_name)
+            connection.read_response()
+
+    def has_other_consumer(self) -> bool:
+        """Whether somebody else who takes out of this stream is connected to the server."""
+        try:
+            names = [each["name"] for each in self.client.client_list()]
+        except redis.exceptions.ResponseError:
+            return False
+        ours = self._own_name.rpartition(":")[0]
+        return any(name.rpartition(":")[0] == ours and name != self._own_name for name in names)
 
     @property
     def reconnected(self) -> int:

@@ -10,6 +10,8 @@ import numpy.typing as npt
 
 from millstream.games.frame import FRAME, ORIGIN, POLICY_SIZE
 
+Columns = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32], npt.NDArray[np.uint16], npt.NDArray[np.float32]]
+
 
 @dataclass(frozen=True, slots=True)
 class FrameBlock:
@@ -62,6 +64,19 @@ class FrameBlock:
         """Bytes that it holds."""
         columns = self.fields, self.ends, self.moves, self.probabilities, self.origins
         return sum(column.nbytes for column in columns)
+
+    @staticmethod
+    def of_columns(columns: Columns, origins: npt.NDArray[np.void]) -> FrameBlock:
+        """A block of what native functions give."""
+        fields, ends, moves, probabilities = columns
+        return FrameBlock(fields.view(FRAME), ends, moves, probabilities, origins)
+
+    @property
+    def columns(self) -> Columns:
+        """What native functions take."""
+        fields = np.ascontiguousarray(self.fields).view(np.uint8)
+        ends, moves, probabilities = map(np.ascontiguousarray, (self.ends, self.moves, self.probabilities))
+        return fields, ends, moves, probabilities
 
     @property
     def starts(self) -> npt.NDArray[np.uint32]:

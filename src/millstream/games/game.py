@@ -24,3 +24,7 @@ class Game:
     frames: FrameBlock
     unpacked: bool = False
     """Its positions are chosen, and whatever changes or refuses games has seen them."""
+    draw: int = 0
+    """The number of the draw that asked for it."""
+    skip: int = 0
+    """Chosen positions at its front that were given out before a run was gone on with."""

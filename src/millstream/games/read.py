@@ -8,7 +8,7 @@ import numpy.typing as npt
 from millstream import _core
 from millstream.errors import RecordError
 from millstream.games.block import FrameBlock
-from millstream.games.frame import FRAME, ORIGIN
+from millstream.games.frame import ORIGIN
 from millstream.games.inflate import MOST_BYTES, inflate
 
 Plies = npt.NDArray[np.uint32]
@@ -30,13 +30,13 @@ def read_frames(raw: bytes | bytearray, plies: Plies | None = None, *, where: st
       hint: a chunk has at least one frame; leave the file out
     """
     try:
-        fields, ends, moves, probabilities = _core.read_frames(np.frombuffer(raw, np.uint8), plies)
+        columns = _core.read_frames(np.frombuffer(raw, np.uint8), plies)
     except _core.FrameError as error:
         reason, _, found = str(error).partition(": ")
         raise RecordError(reason, found, _HINTS.get(reason), where) from None
-    origins = np.zeros(len(ends), ORIGIN)
-    origins["ply"] = np.arange(len(ends)) if plies is None else plies
-    return FrameBlock(fields.view(FRAME), ends, moves, probabilities, origins)
+    origins = np.zeros(len(columns[1]), ORIGIN)
+    origins["ply"] = np.arange(len(origins)) if plies is None else plies
+    return FrameBlock.of_columns(columns, origins)
 
 
 def read_chunk(packed: bytes, plies: Plies | None = None, *, limit: int = MOST_BYTES, where: str = "") -> FrameBlock:

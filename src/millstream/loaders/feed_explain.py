@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from millstream.admission import JournalReader
 from millstream.errors import LoaderError
-from millstream.loaders.feed_run import FeedRun
-from millstream.loaders.feed_steps import FeedPhase, FeedPlace, step_places
+from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, step_places
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.rollout_settings import StepSettings
 from millstream.loaders.rollout_steps import expanded, shares_of
@@ -27,6 +29,11 @@ class Recorded:
     rollout_ids: list[Id]
     groups: Numbers
     tokens: Numbers
+    group_ids: list[Id]
+    """The name of each group, by its number."""
+    policy_version: int
+    dropped: dict[str, int]
+    """Rollouts that were dropped since the batch before, by reason."""
 
     @property
     def group_members(self) -> list[Numbers]:
@@ -38,16 +45,11 @@ class Recorded:
         return len(self.group_members) if keep_groups else len(self.groups)
 
 
-def recorded(run: FeedRun) -> dict[int, Recorded]:
-    """All rollout batches that the journal knows."""
-    path = run.frontier.journal_path
-    if path is None:
-        raise LoaderError(
-            "nobody wrote down what was trained on", hint="pass cache_dir=: the journal of admissions is kept there"
-        )
+def recorded(journal: Path) -> dict[int, Recorded]:
+    """All rollout batches that a journal knows."""
     batches: dict[int, Recorded] = {}
     members: dict[Id, list[Id]] = {}
-    for entry in (each for each in JournalReader(path) if not each.is_end):
+    for entry in (each for each in JournalReader(journal) if not each.is_end):
         ids: list[Id] = []
         groups: list[int] = []
         for number, group in enumerate(entry.groups):
@@ -56,70 +58,92 @@ def recorded(run: FeedRun) -> dict[int, Recorded]:
             ids += members[group.id]
             groups += [number] * len(members[group.id])
         trained = [row for row, tokens in enumerate(entry.tokens) if tokens]
+        dropped = Counter[str]()
+        for drop in entry.drops:
+            dropped[drop.reason] += len(drop.names)
         batches[entry.step] = Recorded(
-            [ids[row] for row in trained], np.array(groups)[trained], np.array(entry.tokens)[trained]
+            [ids[row] for row in trained],
+            np.array(groups)[trained],
+            np.array(entry.tokens)[trained],
+            [group.id for group in entry.groups],
+            entry.policy_version,
+            dict(dropped),
         )
     return batches
 
 
-def _places(
-    run: FeedRun, batches: Mapping[int, Recorded], steps: StepSettings
-) -> dict[int, tuple[FeedPhase, FeedPlace]]:
-    totals = {number: batch.samples(keep_groups=steps.keep_groups) for number, batch in batches.items()}
-    found: dict[int, tuple[FeedPhase, FeedPlace]] = {}
-    for phase in run.phases:
-        found = {step: place for step, place in found.items() if step < phase.step}
-        found |= {step: (phase, place) for step, place in step_places(phase, totals, run.passes).items()}
-    return found
+@dataclass(frozen=True, eq=False)
+class RecordedRun:
+    """A run over a feed: its journal, and how its rollout batches were cut into steps."""
 
+    journal: Path
+    phases: Sequence[FeedPhase]
+    order: FeedOrder
+    steps: StepSettings
 
-def _numbers(
-    run: FeedRun, batch: Recorded, step: int, phase: FeedPhase, place: FeedPlace, steps: StepSettings
-) -> list[Numbers]:
-    """The rows of the rollout batch that each rank had in a step."""
-    found = run.samples_of(batch.samples(keep_groups=steps.keep_groups), step, place, phase)
-    numbers, counts = found.samples, found.counts
-    if steps.keep_groups:
-        numbers, counts = expanded(numbers, counts, batch.group_members)
-    groups = batch.groups[numbers].tolist() if steps.keep_groups else None
-    return [numbers[share] for share in shares_of(batch.tokens[numbers], counts, steps, groups)]
+    @cached_property
+    def batches(self) -> dict[int, Recorded]:
+        """Its rollout batches."""
+        return recorded(self.journal)
 
+    @cached_property
+    def places(self) -> dict[int, tuple[FeedPhase, FeedPlace]]:
+        """Where each step begins, as far back as the sizes of steps are known."""
+        totals = {number: batch.samples(keep_groups=self.steps.keep_groups) for number, batch in self.batches.items()}
+        found: dict[int, tuple[FeedPhase, FeedPlace]] = {}
+        for phase in self.phases:
+            found = {step: place for step, place in found.items() if step < phase.step}
+            places = step_places(phase, totals, self.order.passes)
+            found |= {step: (phase, place) for step, place in places.items()}
+        return found
 
-def origins_of(step: int, run: FeedRun, steps: StepSettings) -> list[RowOrigin]:
-    """Name the rollout of each row of this rank in a step; of all ranks where their number was another one then."""
-    batches = recorded(run)
-    places = _places(run, batches, steps)
-    if 0 <= step < run.phases[0].step:
-        raise LoaderError(
-            f"what step {step} had is not known any more: the size of steps has changed {len(run.phases)} times since",
-            hint=f"the first that is known is step {run.phases[0].step}",
-        )
-    if step not in places:
-        raise LoaderError(
-            f"the journal does not know step {step}", hint="it knows steps that were delivered; see cache_dir="
-        )
-    phase, place = places[step]
-    batch = batches[place.batch]
-    ranks = _numbers(run, batch, step, phase, place, steps)
-    own = ranks[run.settings.rank] if phase.ranks == run.settings.world_size else np.concatenate(ranks)
-    return [
-        RowOrigin(
-            row,
-            run.name,
-            int(number),
-            (Span(run.name, int(number), 0, int(batch.tokens[number]), str(batch.rollout_ids[number])),),
-        )
-        for row, number in enumerate(own)
-    ]
+    def batch_of(self, step: int) -> tuple[FeedPlace, Recorded]:
+        """Where a step begins, and the rollout batch that it is a part of."""
+        if 0 <= step < self.phases[0].step:
+            raise LoaderError(
+                f"what step {step} had is not known any more: the size of steps has changed {len(self.phases)} times "
+                "since",
+                hint=f"the first that is known is step {self.phases[0].step}",
+            )
+        if step not in self.places:
+            raise LoaderError(
+                f"the journal does not know step {step}", hint="it knows steps that were delivered; see cache_dir="
+            )
+        place = self.places[step][1]
+        return place, self.batches[place.batch]
 
+    def numbers_of(self, step: int) -> list[Numbers]:
+        """The rows of the rollout batch that each rank had in a step."""
+        phase, place = self.places[step]
+        batch, keep_groups = self.batches[place.batch], self.steps.keep_groups
+        found = self.order.samples_of(batch.samples(keep_groups=keep_groups), step, place, phase)
+        numbers, counts = found.samples, found.counts
+        if keep_groups:
+            numbers, counts = expanded(numbers, counts, batch.group_members)
+        groups = batch.groups[numbers].tolist() if keep_groups else None
+        return [numbers[share] for share in shares_of(batch.tokens[numbers], counts, self.steps, groups)]
 
-def steps_of(rollout: Id, run: FeedRun, steps: StepSettings) -> list[int]:
-    """The steps that a rollout was in, on any rank, as far back as the sizes of steps are known."""
-    batches = recorded(run)
-    found = []
-    for step, (phase, place) in sorted(_places(run, batches, steps).items()):
-        batch = batches[place.batch]
-        if rollout in batch.rollout_ids:
-            numbers = np.concatenate(_numbers(run, batch, step, phase, place, steps))
-            found += [step] if rollout in [batch.rollout_ids[number] for number in numbers] else []
-    return found
+    def explain(self, step: int) -> list[RowOrigin]:
+        """Name the rollout of each row of this rank in a step; of all ranks where their number was another one then."""
+        _, batch = self.batch_of(step)
+        ranks, name = self.numbers_of(step), self.order.name
+        own = ranks[self.order.rank] if len(ranks) == self.order.ranks else np.concatenate(ranks)
+        return [
+            RowOrigin(
+                row,
+                name,
+                int(number),
+                (Span(name, int(number), 0, int(batch.tokens[number]), str(batch.rollout_ids[number])),),
+            )
+            for row, number in enumerate(own)
+        ]
+
+    def steps_of(self, rollout: Id) -> list[int]:
+        """The steps that a rollout was in, on any rank, as far back as the sizes of steps are known."""
+        found = []
+        for step, (_, place) in sorted(self.places.items()):
+            batch = self.batches[place.batch]
+            if rollout in batch.rollout_ids:
+                numbers = np.concatenate(self.numbers_of(step))
+                found += [step] if rollout in [batch.rollout_ids[number] for number in numbers] else []
+        return found

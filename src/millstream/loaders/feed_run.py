@@ -20,11 +20,11 @@ from millstream.feeds import Arrival, Control, Feed, MemoryFeed
 from millstream.feeds.feed import Cursor
 from millstream.loaders import state as states
 from millstream.loaders.feed_frontier import Frontier
-from millstream.loaders.feed_steps import FeedPhase, FeedPlace, RolloutBatch, resized
+from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, RolloutBatch, resized
 from millstream.loaders.phases import read_count
 from millstream.loaders.rollout_run import StepSamples
 from millstream.loaders.settings import LoaderSettings
-from millstream.order import SampleOrder
+from millstream.rollouts import Id
 
 logger = logging.getLogger("millstream.loaders")
 PATIENCE_S = 0.5
@@ -59,6 +59,7 @@ class FeedRun:
         row_facts: Mapping[str, Any],
     ) -> None:
         self.feed, self.frontier, self.settings, self.name = feed, frontier, settings, name
+        self.order = FeedOrder(name, settings.seed, settings.shuffle, settings.rank, settings.world_size, passes)
         self.passes, self._keep_groups, self._first_version = passes, keep_groups, policy_version
         self._timeout_s, self._make = timeout_s, make
         self._row_facts = {**row_facts, "passes": passes}
@@ -79,6 +80,7 @@ class FeedRun:
         self._cut: Cut | None = None
         self._is_written = False
         self._waiting: deque[Arrival] = deque()
+        self._is_lining_up = False
         self._cursor: Cursor = self.feed.cursor
         self._decide: Admission | JournaledAdmission = self.frontier.begin()
 
@@ -112,25 +114,13 @@ class FeedRun:
         ranks = self.settings.world_size
         fresh = FeedPhase(self.step, self.place, batch_size * ranks, ranks)
         self.phases = resized(self.phases, fresh)[-MOST_PHASES:]
-        return self.samples_of(self._total, self.step, self.place, self.phases[-1])
+        return self.order.samples_of(self._total, self.step, self.place, self.phases[-1])
 
     @property
     def _total(self) -> int:
         """Samples of the present rollout batch."""
         assert self.present is not None
         return self.present.samples(keep_groups=self._keep_groups)
-
-    def samples_of(self, total: int, step: int, place: FeedPlace, phase: FeedPhase) -> StepSamples:
-        """The samples of a step that begins at a place of a rollout batch of so many."""
-        order = SampleOrder(
-            total, shuffle=self.settings.shuffle, seed=self.settings.seed, name=f"{self.name}\0{place.batch}"
-        )
-        rows = min(phase.rows, total - place.offset)
-        samples = order.at(range(place.offset, place.offset + rows), epoch=place.number).astype("int64")
-        size = phase.rows // phase.ranks
-        counts = [min(size, max(0, rows - rank * size)) for rank in range(phase.ranks)]
-        rank = self.settings.rank if phase.ranks == self.settings.world_size else None
-        return StepSamples(step, place.batch * self.passes + place.number, samples, counts, rank)
 
     def advance(self) -> None:
         """The coming step was delivered."""
@@ -164,6 +154,10 @@ class FeedRun:
     def _next_cut(self) -> Cut:
         """Wait until a rollout batch can be cut."""
         self._begin()
+        if self._is_lining_up:  # who interrupted that, and goes on, gets it again
+            self._waiting.clear()
+            self.feed.seek(self._cursor)
+            self._is_lining_up = False
         self._tell()
         began = time.monotonic()
         while not self.closed:
@@ -194,11 +188,17 @@ class FeedRun:
             time.sleep(FOLLOW_S)
             return
         if not self._waiting:
-            self._waiting.extend(self.feed.receive(PATIENCE_S))
+            self._line_up(PATIENCE_S)
         while self._waiting and not self._decide.full:
             self._let_in()
         if isinstance(self.feed, MemoryFeed) and not self.frontier.saved:
             self.feed.release(self._cursor)  # nobody has a state that could ask for it again
+
+    def _line_up(self, timeout_s: float) -> None:
+        """Put what has come in line."""
+        self._is_lining_up = True
+        self._waiting.extend(self.feed.receive(timeout_s))
+        self._is_lining_up = False
 
     def _let_in(self) -> None:
         """Let in what is first in line."""
@@ -210,7 +210,8 @@ class FeedRun:
         if not isinstance(self._decide, JournaledAdmission) or self.frontier.replays or not self._decide.received:
             return
         while self._cursor != self._decide.received:
-            self._waiting.extend(() if self._waiting else self.feed.receive(0))
+            if not self._waiting:
+                self._line_up(0)
             if not self._waiting:
                 return
             self._let_in()
@@ -228,6 +229,11 @@ class FeedRun:
             return
         self.feed.tell(word)
         self._told = word, now + TELL_AGAIN_S
+
+    @property
+    def odd_group(self) -> tuple[Id, str, int] | None:
+        """The first group of another size than was said, if this rank decides."""
+        return self._decide.odd_group if isinstance(self._decide, Admission) else None
 
     @property
     def counters(self) -> dict[str, int]:
@@ -299,6 +305,7 @@ class FeedRun:
             raise
         self._cursor, self._committed = cursor, dict(state)
         self._waiting.clear()
+        self._is_lining_up = False
         self.step, self.place, self.phases = step, place, phases
         self.policy_version, self._was_told = version, state.get("version_was_told") is True
         self._decide, self._begun = loaded.decide, True

@@ -12,6 +12,9 @@ import numpy.typing as npt
 from millstream.errors import StateError
 from millstream.loaders.phases import DAMAGED, read_count
 from millstream.loaders.rollout_rated import Rated
+from millstream.loaders.rollout_run import StepSamples
+from millstream.order import SampleOrder
+from millstream.order.shuffle import Shuffle
 
 Numbers = npt.NDArray[np.int64]
 
@@ -76,6 +79,29 @@ class FeedPhase:
         if rows < 1 or ranks < 1:
             raise StateError("the state has a phase without rows", hint=DAMAGED)
         return cls(step, FeedPlace(batch, number, offset), rows, ranks)
+
+
+@dataclass(frozen=True)
+class FeedOrder:
+    """What decides, with the size of a step, which samples of a rollout batch it has."""
+
+    name: str
+    seed: int
+    shuffle: Shuffle
+    rank: int
+    """Of who asks."""
+    ranks: int
+    passes: int
+
+    def samples_of(self, total: int, step: int, place: FeedPlace, phase: FeedPhase) -> StepSamples:
+        """The samples of a step that begins at a place of a rollout batch of so many."""
+        order = SampleOrder(total, shuffle=self.shuffle, seed=self.seed, name=f"{self.name}\0{place.batch}")
+        rows = min(phase.rows, total - place.offset)
+        samples = order.at(range(place.offset, place.offset + rows), epoch=place.number).astype("int64")
+        size = phase.rows // phase.ranks
+        counts = [min(size, max(0, rows - rank * size)) for rank in range(phase.ranks)]
+        rank = self.rank if phase.ranks == self.ranks else None
+        return StepSamples(step, place.batch * self.passes + place.number, samples, counts, rank)
 
 
 def resized(phases: Sequence[FeedPhase], fresh: FeedPhase) -> list[FeedPhase]:

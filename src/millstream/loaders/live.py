@@ -15,7 +15,7 @@ from millstream.errors import LoaderError
 from millstream.feeds import Feed, open_feed
 from millstream.feeds.spool import is_spool
 from millstream.loaders.rollout_feed import RolloutFeedDataLoader
-from millstream.loaders.rollout_settings import advantage_settings
+from millstream.loaders.rollout_settings import advantage_settings, by_name
 from millstream.loaders.rollout_task import RolloutTask
 from millstream.loaders.settings import positive
 
@@ -59,7 +59,7 @@ class LiveSettings:
                 unit = "groups_per_batch" if task.steps.keep_groups else "rollouts_per_batch"
                 named[unit] = task.settings.batch_size * task.settings.world_size
             if isinstance(named.get("replay"), Mapping):
-                named["replay"] = _replay(named["replay"])
+                named["replay"] = by_name(ReplayRules, named["replay"], "replay")
             own["rules"] = AdmissionRules(**named)
         elif named:
             raise LoaderError(f"{next(iter(named))!r} is said beside rules=", hint="say it there, or leave out rules=")
@@ -104,13 +104,6 @@ def feed_loader(where: Any, asked: Mapping[str, Any]) -> RolloutFeedDataLoader:
         timeout_s=live.timeout_s,
         replay_journal=live.replay_journal,
     )
-
-
-def _replay(given: Mapping[str, Any]) -> ReplayRules:
-    known = [each.name for each in fields(ReplayRules)]
-    if unknown := sorted(set(given) - set(known)):
-        raise LoaderError(f"a replay buffer has no setting {unknown[0]!r}", hint=f"there are {', '.join(known)}")
-    return ReplayRules(**given)
 
 
 def _rules(rules: AdmissionRules, task: RolloutTask) -> AdmissionRules:

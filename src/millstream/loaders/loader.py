@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
-from millstream.batches import TrainingBatch
 from millstream.loaders.origin import RowOrigin
 
+BatchT = TypeVar("BatchT")
+"""What a loader gives: a `TrainingBatch`, or what fits its kind of data."""
 
-class DataLoader(ABC):
+
+class DataLoader(ABC, Generic[BatchT]):
     """An endless run through some data, cut into epochs and steps, that can be stopped, resumed and explained.
 
     `next()` and `get_batch()` go on for ever; `get_iterator()` and `for` give the rest of the present epoch.
@@ -25,7 +27,7 @@ class DataLoader(ABC):
     """
 
     @abstractmethod
-    def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
+    def get_batch(self, batch_size: int | None = None) -> BatchT:
         """Give the next `batch_size` rows of this rank, as one step of the run.
 
         >>> from millstream.loaders.pretrain import example_loader
@@ -34,7 +36,7 @@ class DataLoader(ABC):
         ([1, 3], 2)
         """
 
-    def next(self) -> TrainingBatch:
+    def next(self) -> BatchT:
         """Give the next batch; behind the last one of an epoch comes the first one of the next.
 
         >>> from millstream.loaders.pretrain import example_loader
@@ -45,10 +47,10 @@ class DataLoader(ABC):
         return self.get_batch()
 
     @abstractmethod
-    def get_iterator(self) -> Iterator[TrainingBatch]:
+    def get_iterator(self) -> Iterator[BatchT]:
         """Iterate over the rest of the present epoch; the next call gives the next epoch."""
 
-    def __iter__(self) -> Iterator[TrainingBatch]:
+    def __iter__(self) -> Iterator[BatchT]:
         return self.get_iterator()
 
     @abstractmethod

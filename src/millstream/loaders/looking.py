@@ -11,8 +11,9 @@ from millstream.chats.lint import LintReport, lint_files
 from millstream.chats.raw_row import show_raw_row
 from millstream.errors import LoaderError, LossWarning
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings, prepared_chat
+from millstream.loaders.live import is_feed
 from millstream.loaders.raw import RawSettings
-from millstream.loaders.told import are_rollouts
+from millstream.loaders.told import are_rollouts, refuse_nothing
 from millstream.rollouts import RolloutChunk, read_rollouts
 from millstream.rollouts.lint import lint_rollouts
 from millstream.sources import Reading
@@ -81,10 +82,10 @@ def lint(
     ...     print(finding.severity, finding.kind, finding.examples)
     error empty conversation ('rows:3: messages has no messages',)
     warning duplicate ('rows:2: the same as rows:1',)
-    >>> answer = {"group_id": "2+2?", "token_ids": [7, 8], "loss_mask": [0, 0], "finish": "stop"}
+    >>> answer = {"group_id": "2+2?", "token_ids": [7, 8], "prompt_len": 1, "loss_mask": [1, 1], "finish": "stop"}
     >>> report = lint([{"rollout_id": name, "reward": float(name == "a"), **answer} for name in "ab"])
     >>> print(report.findings[0].kind, report.findings[0].examples)
-    nothing trained ("rollouts:1: rollout 'a'", "rollouts:2: rollout 'b'")
+    prompt trained ("rollouts:1: rollout 'a'", "rollouts:2: rollout 'b'")
     """
     if kind not in (None, "chat", "rollouts"):
         raise LoaderError(f"kind={kind!r} is unknown", hint='choose "chat" or "rollouts"')
@@ -118,6 +119,8 @@ def _lint_rollouts(
     file_format: str | None,
     progress: OnProgress,
 ) -> LintReport:
+    if is_feed(source):
+        refuse_nothing(source)
     loaded = None if tokenizer is None else load_tokenizer(tokenizer)
 
     def chunks() -> Iterator[RolloutChunk]:

@@ -12,6 +12,7 @@ _OURS = {
     "cutoff_len": "max_length=",
     "dataset_text_field": 'columns={"text": "the field"}',
     "gradient_accumulation_steps": "accumulation=",
+    "group_size": 'live={"group_size": …} of a feed; groups of a fixed set are as large as they are',
     "mask_history": 'train="last"',
     "max_seq_len": "max_length=",
     "max_seq_length": "max_length=",

@@ -38,3 +38,5 @@ class RowOrigin:
     sample: int
     spans: tuple[Span, ...]
     text: str | None = None
+    use: int | None = None
+    """Of a self-play game: how often it was used before."""

@@ -250,9 +250,9 @@ class RolloutDataLoader(RolloutLoader):
     def losses(self) -> dict[str, int]:
         """What is left out, and why: records by reason, rollouts without a reward, and rows that every epoch drops."""
         found = named_losses(self.name, self.rollouts.left_out, self.rollouts.changed)
-        counted_too = ("unscored", "baselines", "tokens_not_trained", "rewards_ignored")
-        facts = self.rollouts.rated.facts
-        found |= {f"{fact}:{self.name}": int(facts[fact]) for fact in counted_too if facts.get(fact)}
+        names = ("unscored", "baselines", "groups_of_one", "nothing_trained", "tokens_not_trained", "rewards_ignored")
+        facts = {**self.rollouts.rated.facts, "nothing_trained": self.rollouts.nothing_trained}
+        found |= {f"{fact}:{self.name}": int(facts[fact]) for fact in names if facts.get(fact)}
         return found | ({"dropped_rows": self._run.dropped()} if self.settings.drop_last else {})
 
     @property

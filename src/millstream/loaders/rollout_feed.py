@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,9 +12,9 @@ import numpy as np
 from millstream.admission import AdmissionRules, Cut
 from millstream.admission.tally import mean_lengths
 from millstream.batches.rollouts import RolloutRows
-from millstream.errors import LoaderError, UnknownLength
+from millstream.errors import LoaderError, LossWarning, UnknownLength
 from millstream.feeds import Feed
-from millstream.loaders.feed_explain import origins_of, steps_of
+from millstream.loaders.feed_explain import RecordedRun
 from millstream.loaders.feed_frontier import Frontier
 from millstream.loaders.feed_run import FeedEnded, FeedRun
 from millstream.loaders.feed_steps import RolloutBatch
@@ -64,6 +65,7 @@ class RolloutFeedDataLoader(RolloutLoader):
         super().__init__(task, UNKNOWN_LENGTH)
         self._task, settings = task, task.settings
         self._last: RolloutBatch | None = None
+        self._warned = False
         frontier = Frontier(rules, settings.seed, settings.cache_dir, leads=settings.rank == 0, replay=replay_journal)
         self._made: tuple[RolloutBatch, RolloutRows] | None = None
         self._run = FeedRun(
@@ -106,6 +108,7 @@ class RolloutFeedDataLoader(RolloutLoader):
         self._agreement.check(self.plan_fingerprint)
         run = self._run
         found = run.coming(self.settings.batch_size if batch_size is None else batch_size)
+        self._warn_of_odd_groups()
         batch = run.present
         assert batch is not None
         if self._made is None or self._made[0] is not batch:
@@ -122,6 +125,20 @@ class RolloutFeedDataLoader(RolloutLoader):
             self.steps,
             groups=batch.groups[numbers].tolist() if self.steps.keep_groups else None,
             facts={**facts, **batch.facts},
+        )
+
+    def _warn_of_odd_groups(self) -> None:
+        """Say once that groups are not as large as was said."""
+        odd = self._run.odd_group
+        if odd is None or self._warned:
+            return
+        self._warned = True
+        group, came, size = odd
+        warnings.warn(
+            f"group {group!r} has {came}, and group_size says {size}; `losses` counts smaller ones that are trained on "
+            "(short_groups), and what came too late for its group (late)",
+            LossWarning,
+            stacklevel=2,
         )
 
     def _advance(self) -> None:
@@ -172,13 +189,22 @@ class RolloutFeedDataLoader(RolloutLoader):
 
         A `Span`'s file is the rollout's id, its document the number of its row in the rollout batch.
         """
-        return origins_of(step, self._run, self.steps)
+        return self._recorded.explain(step)
 
     def steps_of(self, document: Id, source: str | None = None) -> list[int]:
         """Name the steps that a rollout was in, on any rank, given by its id."""
         if source not in (None, self.name):
             raise LoaderError(f"there is no source {source!r}", hint=f"there is {self.name!r}")
-        return steps_of(document, self._run, self.steps)
+        return self._recorded.steps_of(document)
+
+    @property
+    def _recorded(self) -> RecordedRun:
+        journal = self._run.frontier.journal_path
+        if journal is None:
+            raise LoaderError(
+                "nobody wrote down what was trained on", hint="pass cache_dir=: the journal of admissions is kept there"
+            )
+        return RecordedRun(journal, self._run.phases, self._run.order, self.steps)
 
     def show(self, row: int = 0, *, whole: bool = False) -> Shown:
         """Show a rollout of the last rollout batch, by its number in it, and how the others of its group did."""

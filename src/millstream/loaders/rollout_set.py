@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.advantages.groups import group_codes
-from millstream.errors import LoaderError
+from millstream.advantages.ragged import masked_counts
+from millstream.errors import LoaderError, RecordError
 from millstream.loaders.rollout_gathering import Gathering
 from millstream.loaders.rollout_rated import Rated, rate
 from millstream.loaders.rollout_task import RolloutTask
@@ -39,6 +40,8 @@ class RolloutSet:
     """Records that are not here, by reason."""
     changed: Counter[str] = field(default_factory=Counter)
     """Records that are not here as they were given, by reason."""
+    nothing_trained: int = 0
+    """Rollouts whose mask trains no token: they fill rows, and teach nothing."""
 
     @property
     def block(self) -> RolloutBlock:
@@ -80,20 +83,26 @@ def read_set(source: Any, task: RolloutTask, on_bad: OnBad) -> RolloutSet:
     gathering = Gathering(task.settings.memory_budget, task.settings.cache_dir)
     files, numbers, rows = dict[str, int](), [], []
     left_out, changed = Counter[str](), Counter[str]()
+    first_bad: RecordError | None = None
     for chunk in read_rollouts(source, tokenizer=task.tokenizer, on_bad=on_bad):
-        kept = task.limits.kept(chunk.block, on_bad, left_out, chunk.file)
+        kept = task.limits.kept(chunk.block, on_bad, left_out, chunk.where)
         gathering.add(chunk.block if len(kept) == len(chunk.block) else chunk.block.select(kept))
         number = files.setdefault(chunk.file, len(files))
         numbers.append(np.full(len(kept), number, np.int64))
         rows.append(chunk.rows[kept])
         left_out.update(bad.error.reason for bad in chunk.bad)
+        first_bad = first_bad or next((bad.error for bad in chunk.bad), None)
         left_out.update({"repeated": chunk.repeated})
         changed["tokenised anew"] += chunk.tokenized
     if not sum(map(len, numbers)):
         reasons = ", ".join(f"{count} {reason}" for reason, count in (+left_out).items())
-        raise LoaderError(f"there are no rollouts{reasons and f': {reasons}'}", hint="give at least one that is whole")
-    rated = rate(gathering.gathered(), task.rating)
+        if first_bad is None:
+            raise LoaderError(f"there are no rollouts{reasons and f': {reasons}'}", hint="give at least one")
+        raise LoaderError(f"there are no rollouts: {reasons}, the first at {first_bad.message}", hint=first_bad.hint)
+    gathered = gathering.gathered()
+    rated = rate(gathered, task.rating)
     if not len(rated.block):
         raise LoaderError("there are only baselines, nothing to train on", hint="give rollouts of kind 'sample', too")
+    idle = int(np.sum(masked_counts(gathered["loss_mask"], gathered.ends)[rated.rows] == 0))
     where = np.concatenate(numbers)[rated.rows], np.concatenate(rows)[rated.rows]
-    return RolloutSet(rated, list(files), *where, +left_out, +changed)
+    return RolloutSet(rated, list(files), *where, +left_out, +changed, idle)

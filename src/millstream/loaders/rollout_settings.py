@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypedDict, cast, get_args
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, Literal, TypedDict, TypeVar, cast, get_args
 
-from millstream.advantages import AdvantageSettings
+from millstream.admission import ReplayRules
+from millstream.advantages import AdvantageSettings, Overlong
+from millstream.advantages.shaping import is_number
 from millstream.batches.rollout_loss import MeanOf
 from millstream.errors import LoaderError
 from millstream.loaders.names_elsewhere import refuse_unknown
@@ -16,6 +18,7 @@ from millstream.order.balance import CostModel
 from millstream.order.micro_batches import MicroBatchRule
 
 Balance = Literal["karmarkar_karp"]
+Settings = TypeVar("Settings", AdvantageSettings, Overlong, ReplayRules)
 
 
 class StepKeywords(TypedDict, total=False):
@@ -68,6 +71,11 @@ class StepSettings:
             positive(name, getattr(self, name))
         if self.micro_tokens is not None:
             positive("micro_tokens", self.micro_tokens)
+        if not isinstance(self.cost, CostModel):
+            raise LoaderError(
+                f"cost={self.cost!r} is no cost of a model",
+                hint="pass CostModel(linear, quadratic) of millstream.order, or leave it out",
+            )
         if self.balance not in (None, *get_args(Balance)):
             raise LoaderError(f"balance={self.balance!r} is unknown", hint="use 'karmarkar_karp', or leave it out")
 
@@ -77,8 +85,10 @@ class StepSettings:
             raise LoaderError("loss='constant' has nothing to divide by", hint="give loss_constant=")
         if given is not None and self.loss not in ("constant", "sequence_sum"):
             raise LoaderError(f"loss={self.loss!r} has no constant", hint="use loss='constant' or 'sequence_sum'")
-        if given is not None and not 0 < given < math.inf:
-            raise LoaderError(f"loss_constant is {given}", hint="Dr.GRPO has the greatest length of an answer")
+        if given is not None and not (is_number(given) and 0 < given < math.inf):
+            raise LoaderError(
+                f"loss_constant is {given!r}", hint="pass a number; Dr.GRPO has the greatest length of an answer"
+            )
 
     @property
     def rule(self) -> MicroBatchRule | None:
@@ -127,10 +137,29 @@ def advantage_settings(
             )
         return given
     named = {"estimator": estimator, **(given or {})}
-    known = [each.name for each in fields(AdvantageSettings)]
-    if unknown := sorted(set(named) - set(known)):
-        raise LoaderError(f"advantages have no setting {unknown[0]!r}", hint=f"there are {', '.join(known)}")
-    return AdvantageSettings(**named)
+    if isinstance(named.get("overlong"), Mapping):
+        named["overlong"] = by_name(Overlong, named["overlong"], "overlong")
+    return by_name(AdvantageSettings, named, "advantages")
+
+
+def by_name(kind: type[Settings], given: Mapping[str, Any], what: str) -> Settings:
+    """Settings of a dataclass as a dict has them.
+
+    >>> by_name(Overlong, {"max_length": 512, "buffer": 64}, "overlong")
+    Overlong(max_length=512, buffer=64, factor=1.0)
+    >>> by_name(Overlong, {"max_length": 512}, "overlong")
+    Traceback (most recent call last):
+    millstream.errors.LoaderError: overlong: 'buffer' is missing
+      hint: there are max_length, buffer, factor
+    """
+    known = {each.name: each for each in fields(kind)}
+    hint = f"there are {', '.join(known)}"
+    if unknown := sorted(map(str, given.keys() - known.keys())):
+        raise LoaderError(f"{what}: there is no setting {unknown[0]!r}", hint=hint)
+    for name, each in known.items():
+        if name not in given and each.default is each.default_factory is MISSING:
+            raise LoaderError(f"{what}: {name!r} is missing", hint=hint)
+    return kind(**given)
 
 
 def parted(given: RolloutKeywords, known: Iterable[str] = ()) -> tuple[StepSettings, SharedKeywords]:

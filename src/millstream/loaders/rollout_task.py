@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +50,8 @@ class RolloutLimits:
         vocabulary = settings.limits.vocab_size or (None if tokenizer is None else tokenizer.vocab_size)
         return cls(min(lengths, default=None), vocabulary)
 
-    def faults(self, block: RolloutBlock, where: str = "") -> dict[int, RecordError]:
-        """Which rollouts the model cannot take, and why."""
+    def faults(self, block: RolloutBlock, where: Callable[[int], str]) -> dict[int, RecordError]:
+        """Which rollouts the model cannot take, and why; `where` says of each where it stands."""
         found = {}
         if self.longest is not None:
             for row in np.flatnonzero(block.lengths > self.longest).tolist():
@@ -58,7 +59,7 @@ class RolloutLimits:
                     "too long",
                     f"rollout {block['rollout_id'][row]!r} has {block.lengths[row]} tokens, and {self.longest} fit",
                     hint="raise max_length or micro_tokens, or let the engine stop earlier",
-                    where=where,
+                    where=where(row),
                 )
         if self.vocabulary is not None and len(block) and int(block["token_ids"].max()) >= self.vocabulary:
             places = np.flatnonzero(block["token_ids"] >= self.vocabulary)
@@ -68,11 +69,11 @@ class RolloutLimits:
                     f"rollout {block['rollout_id'][row]!r} holds the id {block['token_ids'][place]}, and the "
                     f"vocabulary ends at {self.vocabulary - 1}",
                     hint="the rollouts were made with another tokenizer or model",
-                    where=where,
+                    where=where(row),
                 )
         return found
 
-    def kept(self, block: RolloutBlock, on_bad: OnBad, left_out: Counter[str], where: str = "") -> Numbers:
+    def kept(self, block: RolloutBlock, on_bad: OnBad, left_out: Counter[str], where: Callable[[int], str]) -> Numbers:
         """The rollouts that the model can take; the others are errors, or counted."""
         faults = self.faults(block, where)
         if faults and on_bad == "error":

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from millstream.batches import TrainingBatch
 from millstream.errors import LoaderError
 from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
@@ -44,7 +45,7 @@ class Standing(Protocol):
         ...
 
 
-class RunningLoader(DataLoader):
+class RunningLoader(DataLoader[TrainingBatch]):
     """What the loaders over stores and over raw files have in common."""
 
     _run: Standing

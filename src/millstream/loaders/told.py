@@ -9,16 +9,19 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from millstream.errors import RecordError, SourceError
+from millstream.feeds.arrivals import ArrivalLog
+from millstream.feeds.spool import is_spool
 from millstream.loaders.chat_keywords import ChatKeywords
 from millstream.loaders.live import is_feed
 from millstream.loaders.raw import RawSettings, is_raw
 from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.options import Options
-from millstream.rollouts import RolloutBlock, holds_rollouts
+from millstream.rollouts import RolloutBlock, codec, holds_rollouts
 from millstream.rollouts.reads import OWN_SUFFIXES, find_rollouts
 from millstream.sources import FoundFile, Reading
 from millstream.sources.formats import format_named
 from millstream.sources.jsonl import object_in
+from millstream.stats.figures import counted
 from millstream.store import TokenStore
 from millstream.store.weights import WEIGHTED
 
@@ -73,6 +76,40 @@ def are_rollouts(path: Any, format: str | None = None) -> bool:
     except SourceError:  # whoever reads it says what is missing
         return False
     return files[0].format in OWN_SUFFIXES.values() or _is_rollout(_first_row(files[0]))
+
+
+def refuse_nothing(path: Any) -> None:
+    """Refuse a spool, or a file, in which there is nothing to look at: nobody can tell what else it might be."""
+    if not isinstance(path, str | os.PathLike):
+        return
+    place = Path(path)
+    if place.is_dir() and is_spool(place) and not any(place.rglob(f"*{codec.SUFFIX}")):
+        released = ArrivalLog(place / "arrivals.log").released
+        raise SourceError(
+            f"{place}: this spool is empty: "
+            + (f"{counted(released, 'shard')} came, and all were released" if released else "nothing has come yet"),
+            hint="what was trained on stands in the journal of the run: `millstream explain CACHE_DIR --step N`"
+            if released
+            else "producers put rollouts in with open_source(); what they gather is here after flush() or close()",
+        )
+    if place.is_file() and not place.stat().st_size:
+        raise SourceError(
+            f"{place}: the file is empty", hint="whoever writes it failed or is not done, or it is the wrong one"
+        )
+    if place.is_file() and is_raw(path) and not _has_rows(path):
+        raise SourceError(
+            f"{place}: no row of it can be read",
+            hint="it is damaged, or not what its name says: `millstream lint` names what is wrong",
+        )
+
+
+def _has_rows(path: Any) -> bool:
+    """Whether a file has a row that can be read, if it is one of rows."""
+    try:
+        files = find_rollouts(path)
+    except SourceError:
+        return True
+    return files[0].format in OWN_SUFFIXES.values() or _first_row(files[0]) is not None
 
 
 def _is_store(path: Any) -> bool:

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.batches import TrainingBatch
 from millstream.errors import LoaderError
+from millstream.loaders.loader import BatchT
 
 Row = dict[str, npt.NDArray[Any]]
 RowFunction = Callable[[Row, np.random.Generator], Row]
@@ -93,12 +93,12 @@ def _put_back(changed: object, row: Row) -> None:
         row[name][...] = array
 
 
-def transform_batch(transform: Callable[[TrainingBatch], TrainingBatch], batch: TrainingBatch) -> TrainingBatch:
+def transform_batch(transform: Callable[[BatchT], BatchT], batch: BatchT) -> BatchT:
     """Apply a transform of a whole batch."""
     changed = transform(batch)
-    if not isinstance(changed, TrainingBatch):
+    if not isinstance(changed, type(batch)):
         raise LoaderError(
-            f"a batch transform must return a TrainingBatch, not {type(changed).__name__}",
+            f"a batch transform must return a {type(batch).__name__}, not {type(changed).__name__}",
             hint="change the batch and return it; mark a transform of single rows with `per_row`",
         )
     return changed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ import numpy.typing as npt
 from millstream.errors import LossWarning, RecordError
 from millstream.rollouts.block import RolloutBlock
 from millstream.rollouts.codec import encode_parts
-from millstream.rollouts.parse import BadRollout, OnBad, parse_records
+from millstream.rollouts.columns import Id
+from millstream.rollouts.fields import keys_of
+from millstream.rollouts.parse import BadRollout, OnBad, Parsed, parse_records
 from millstream.rollouts.reads import Read, find_rollouts, reads_in_memory, reads_of, records_in_memory
 from millstream.rollouts.repeats import Repeats
 from millstream.rollouts.text import RETOKENIZED, places_of_texts, tokenize
@@ -34,10 +36,19 @@ class RolloutChunk:
     file: str
     rows: npt.NDArray[np.int64]
     bad: list[BadRollout] = field(default_factory=list)
-    repeated: int = 0
-    """Rollouts that were there before, with the same id and content."""
+    repeats: list[tuple[int, Id]] = field(default_factory=list)
+    """Row and id of each rollout that was there before, with the same content."""
     tokenized: int = 0
     """Rollouts that hold texts, and were given tokens here."""
+
+    @property
+    def repeated(self) -> int:
+        """Rollouts that were there before."""
+        return len(self.repeats)
+
+    def where(self, place: int) -> str:
+        """Where a rollout of the block stands, as people count."""
+        return f"{self.file}:{self.rows[place] + 1}"
 
 
 def read_rollouts(
@@ -101,7 +112,8 @@ class _Checker:
         left_out += [replace(each, index=rows[each.index]) for each in parsed.bad]
         left_out.sort(key=lambda each: each.index)
         origins = np.array(rows, np.int64)[parsed.rows]
-        return RolloutChunk(parsed.block, file, origins, left_out, parsed.repeated, self._tokenized - before)
+        repeats = [(rows[place], _id_at(records, place)) for place in _repeated(parsed, len(rows))]
+        return RolloutChunk(parsed.block, file, origins, left_out, repeats, self._tokenized - before)
 
     def _with_tokens(self, read: Read, bad: dict[int, RecordError]) -> tuple[RolloutBlock | list[Any], list[int]]:
         """The records, with tokens for those that hold texts; without those that cannot have any."""
@@ -116,6 +128,27 @@ class _Checker:
         self._tokenized += len(texts) - len(faults)
         kept = [place for place in range(len(made)) if place not in faults]
         return [made[place] for place in kept], [read.rows[place] for place in kept]
+
+
+def _repeated(parsed: Parsed, records: int) -> list[int]:
+    """Which of some records are neither good nor bad: they were there before."""
+    if not parsed.repeated:
+        return []
+    known = {*parsed.rows.tolist(), *(each.index for each in parsed.bad)}
+    return [place for place in range(records) if place not in known]
+
+
+def _id_at(records: RolloutBlock | list[Any], place: int) -> Id:
+    """The id of a record that has one."""
+    found: Id
+    if isinstance(records, RolloutBlock):
+        found = records.rows["rollout_id"][place]
+    else:
+        record = records[place]
+        names = tuple(record) if isinstance(record, Mapping) else tuple(each.name for each in fields(record))
+        key = keys_of(names)["rollout_id"]
+        found = record[key] if isinstance(record, Mapping) else getattr(record, key)
+    return found
 
 
 def write_rollouts(path: str | os.PathLike[str], blocks: RolloutBlock | Iterable[RolloutBlock]) -> int:

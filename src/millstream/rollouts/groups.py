@@ -18,9 +18,17 @@ class Group:
     where: str
     """Where its first rollout stands."""
     rollouts: int = 0
+    """One in several parts counts once."""
     scored: int = 0
     least: float = math.inf
     most: float = -math.inf
+    in_parts: set[Id] | None = None
+    """Rollouts that may have further parts, if there are any."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is one rollout with nothing to compare it with: estimators that compare refuse it."""
+        return self.rollouts == 1 and self.scored > 0
 
     @property
     def is_constant(self) -> bool:
@@ -43,9 +51,13 @@ class Groups(dict[Id, Group]):
     def take(self, chunk: RolloutChunk) -> None:
         """Put rollouts into their groups; a baseline is what a group is compared with, and no part of it."""
         names, rewards = chunk.block.rows["group_id"].tolist(), chunk.block.rows["reward"].tolist()
+        ids, parts = chunk.block.rows["rollout_id"].tolist(), chunk.block.filled("sample_idx").tolist()
         for row in np.flatnonzero(chunk.block.filled("kind") == KINDS.index("sample")).tolist():
-            group = self.setdefault(names[row], Group(f"{chunk.file}:{chunk.rows[row] + 1}"))
-            group.rollouts += 1
+            group = self.setdefault(names[row], Group(chunk.where(row)))
+            group.rollouts += ids[row] not in (group.in_parts or ())
+            if parts[row] >= 0:
+                group.in_parts = group.in_parts or set()
+                group.in_parts.add(ids[row])
             if not math.isnan(rewards[row]):
                 group.scored += 1
                 group.least, group.most = min(group.least, rewards[row]), max(group.most, rewards[row])

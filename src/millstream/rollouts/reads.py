@@ -26,6 +26,8 @@ MOST_VALUES = 1 << 22
 OWN_SUFFIXES = {codec.SUFFIX: "rollouts", ".msgpack": "msgpack", ".mpk": "msgpack"}
 """Files that only hold rollouts, and what their format is called."""
 _LIKE = '{"rollout_id": …, "group_id": …, "token_ids": […], "loss_mask": […], "reward": …, "finish": …}'
+_AGAIN = "whoever wrote or copied the file did not finish: get it again"
+_WHOLE = f"what stands before it is whole; {_AGAIN}"
 _KNOWN = f"known kinds: .jsonl .json .parquet {' '.join(OWN_SUFFIXES)}"
 
 
@@ -181,9 +183,7 @@ def _blocks(file: FoundFile) -> Iterator[Read]:
         while place < file.bytes:
             size = codec.encoded_size(read_at(handle, file, place, codec.FRAME_BYTES))
             if size is None or size > file.bytes - place:
-                raise RecordError(
-                    "cut off", f"the block at byte {place:,} has no end", "what stands before it is whole"
-                )
+                raise RecordError("cut off", f"the block at byte {place:,} has no end", _WHOLE if row else _AGAIN)
             block = codec.decode(read_at(handle, file, place, size))
             yield Read(block, list(range(row, row + len(block))))
             row, place = row + len(block), place + size

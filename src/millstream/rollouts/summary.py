@@ -30,6 +30,8 @@ class RolloutSummary:
     files: set[str] = field(default_factory=set)
     tokens: int = 0
     trained_tokens: int = 0
+    largest_id: int = -1
+    """-1: there is none."""
     baselines: int = 0
     groups: Groups = field(default_factory=Groups)
     finishes: Counter[str] = field(default_factory=Counter)
@@ -66,6 +68,7 @@ class RolloutSummary:
         self.columns = self.columns or [*block.tokens]
         self.tokens += int(block.ends[-1])
         self.trained_tokens += int(block["loss_mask"].sum())
+        self.largest_id = max(self.largest_id, int(block["token_ids"].max()))
         self.baselines += int((block.filled("kind") == KINDS.index("baseline")).sum())
         self.finishes.update(FINISHES[number] for number in block["finish"].tolist())
         if "policy_version" in block:

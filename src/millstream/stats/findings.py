@@ -57,8 +57,8 @@ class Tally:
                 return
             self.problems[kind], self.examples[kind] = problem, []
         self.rows[kind] += rows
-        if len(self.examples[kind]) < MOST_EXAMPLES:
-            told = visible(f"{where}: {detail}" if detail else where)
+        told = visible(f"{where}: {detail}" if detail else where)
+        if told and len(self.examples[kind]) < MOST_EXAMPLES:
             self.examples[kind].append(told if len(told) <= EXAMPLE_LETTERS else told[: EXAMPLE_LETTERS - 1] + "…")
 
     def findings(self, rows: int) -> list[Finding]:
@@ -86,6 +86,8 @@ class LintReport:
     trained_tokens: int | None = None
     longest: int | None = None
     lengths: dict[int, int] = field(default_factory=dict)
+    largest_id: int | None = None
+    """Of rollouts: a model needs a larger vocabulary."""
 
     @property
     def ok(self) -> bool:
@@ -112,7 +114,9 @@ class LintReport:
             yield Styled("no tokenizer was given: tokens, masks and lengths were not looked at\n", "note")
         else:
             learned = f"{count(self.trained_tokens)} learned ({share(self.trained_tokens, self.tokens)})"
-            yield Styled(f"{count(self.tokens)} tokens, {learned}, longest row {self.longest or 0:,}\n", "plain")
+            largest = "" if self.largest_id is None else f", largest id {self.largest_id:,}"
+            longest = f"longest row {self.longest or 0:,}"
+            yield Styled(f"{count(self.tokens)} tokens, {learned}, {longest}{largest}\n", "plain")
             spans = ", ".join(f"{bit_span(bits)}: {self.lengths[bits]:,}" for bits in sorted(self.lengths))
             yield Styled(f"rows by tokens  {spans}\n" if spans else "", "plain")
         for finding in self.findings:

@@ -36,8 +36,8 @@ def lint_rollouts(
     >>> [finding.kind for finding in report.findings]
     ['constant reward', 'constant group', 'no log-probabilities']
     """
-    eos = None if tokenizer is None else tokenizer.eos_id
-    linter = _Linter(Limits(eos, max_tokens, policy_version, max_staleness))
+    eos, vocabulary = (None, None) if tokenizer is None else (tokenizer.eos_id, tokenizer.vocab_size)
+    linter = _Linter(Limits(eos, vocabulary, max_tokens, policy_version, max_staleness))
     for chunk in chunks:
         linter.take(chunk)
     return linter.report()
@@ -49,6 +49,7 @@ class _Linter:
     def __init__(self, limits: Limits) -> None:
         self._limits, self._tally = limits, Tally()
         self._rows = self._usable = self._tokens = self._trained = self._longest = 0
+        self._largest_id: int | None = None
         self._lengths: Counter[int] = Counter()
         self._groups = Groups()
         self._youngest = -1
@@ -59,9 +60,10 @@ class _Linter:
         for bad in chunk.bad:
             problem = Problem("error", f"rollouts that cannot be used: {bad.error.reason}", bad.error.hint or _ADVICE)
             self._tally.add(bad.error.reason, problem, f"{chunk.file}:{bad.index + 1}", bad.error.found)
-        for kind, rows in (("repeated", chunk.repeated), ("tokenised here", chunk.tokenized)):
-            if rows:
-                self._tally.add(kind, PROBLEMS[kind], chunk.file, rows=rows)
+        for row, name in chunk.repeats:
+            self._tally.add("repeated", PROBLEMS["repeated"], f"{chunk.file}:{row + 1}", f"rollout {name!r}")
+        if chunk.tokenized:
+            self._tally.add("tokenised here", PROBLEMS["tokenised here"], chunk.file, rows=chunk.tokenized)
         self._rows += len(chunk.block) + len(chunk.bad) + chunk.repeated
         if not len(chunk.block):
             return
@@ -69,7 +71,7 @@ class _Linter:
         for kind, found in faults_of(chunk.block, self._limits):
             for row in np.flatnonzero(found).tolist():
                 told = f"rollout {chunk.block.rows['rollout_id'][row]!r}"
-                self._tally.add(kind, PROBLEMS[kind], f"{chunk.file}:{chunk.rows[row] + 1}", told)
+                self._tally.add(kind, PROBLEMS[kind], chunk.where(row), told)
         self._groups.take(chunk)
 
     def _count(self, block: RolloutBlock) -> None:
@@ -77,6 +79,7 @@ class _Linter:
         self._tokens += int(block.ends[-1])
         self._trained += int(block.tokens["loss_mask"].sum())
         self._longest = max(self._longest, int(block.lengths.max()))
+        self._largest_id = max(self._largest_id or 0, int(block.tokens["token_ids"].max()))
         self._lengths.update(length.bit_length() for length in block.lengths.tolist())
         if "policy_version" in block.tokens:
             oldest, youngest = sampled_versions(block)
@@ -88,7 +91,7 @@ class _Linter:
         usual = max(sizes, key=lambda size: (sizes[size], size), default=0)
         for name, group in self._groups.items():
             kinds = {
-                "group of one": group.rollouts == 1,
+                "group of one": group.is_alone,
                 "constant group": group.is_constant,
                 "unequal groups": group.rollouts != usual,
             }
@@ -119,6 +122,8 @@ class _Linter:
             self._tally.add(
                 "empty", Problem("error", "there is no rollout at all", "is this the right file?"), "", rows=0
             )
+        if self._usable and not self._trained:
+            self._tally.add("nothing trained at all", PROBLEMS["nothing trained at all"], "", rows=self._usable)
         self._tell_groups()
         self._tell_stale()
         return LintReport(
@@ -130,4 +135,5 @@ class _Linter:
             trained_tokens=self._trained,
             longest=self._longest,
             lengths=dict(sorted(self._lengths.items())),
+            largest_id=self._largest_id,
         )

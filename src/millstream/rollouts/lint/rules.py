@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,13 +16,28 @@ from millstream.stats.findings import Problem
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Fault: TypeAlias = tuple[str, Flags]
+Turn: TypeAlias = tuple[str, int, int]
+"""Who spoke, and the tokens from where to where."""
 _OTHERS = {"tool", "user", "system", "environment"}
 """Roles that are not the policy's."""
 PROBLEMS = {
-    "nothing trained": Problem("error", "loss_mask trains nothing", "leave them out, or mend the mask"),
+    "nothing trained": Problem(
+        "warning", "loss_mask trains nothing", "leave them out, or mend the mask; the loader counts `nothing_trained`"
+    ),
+    "nothing trained at all": Problem(
+        "error", "no token of any rollout is trained", "is loss_mask the right way round?"
+    ),
     "prompt trained": Problem("error", "loss_mask trains tokens of the prompt", "0 for the first prompt_len tokens"),
     "others trained": Problem(
         "error", "loss_mask trains what a tool, the user or the system said", "1 only for tokens that were sampled"
+    ),
+    "turns of another form": Problem(
+        "warning",
+        "extra['turns'] cannot be read: whether the mask trains what a tool said was not looked at",
+        'a list of {"role": "tool", "start": 4, "end": 6}, counted in tokens of the rollout',
+    ),
+    "unknown id": Problem(
+        "error", "ids that the tokenizer does not have", "the rollouts were made with another tokenizer or model"
     ),
     "too long": Problem("error", "rollouts with more tokens than fit", "cut answers when sampling, or raise the limit"),
     "from the future": Problem(
@@ -42,7 +57,11 @@ PROBLEMS = {
     "constant group": Problem(
         "warning", "all rewards of their group are the same: it teaches nothing", "take easier or harder prompts"
     ),
-    "group of one": Problem("warning", "rollouts that are alone in their group", "group_id names a prompt"),
+    "group of one": Problem(
+        "error",
+        "rollouts that are alone in their group: grpo and others that compare refuse them",
+        "sample prompts more than once; reinforce++ and gae need no group, nor does allow_singleton=True",
+    ),
     "unequal groups": Problem("note", "groups that are not as large as most", "did some answers get lost?"),
     "ended by length": Problem("note", "answers that were cut off", "allow more tokens, or shorter answers"),
     "mixed versions": Problem("note", "rollouts of several policy versions", "so are partial rollouts; else a mistake"),
@@ -57,6 +76,7 @@ class Limits:
     """What rollouts are measured against; None: not at all."""
 
     eos: int | None = None
+    vocabulary: int | None = None
     max_tokens: int | None = None
     policy_version: int | None = None
     max_staleness: int | None = None
@@ -72,7 +92,12 @@ def faults_of(block: RolloutBlock, limits: Limits) -> Iterator[Fault]:
         places = np.arange(block.ends[-1]) - np.repeat(block.starts, block.lengths)
         yield "prompt trained", sums(block, mask & (places < np.repeat(block.rows["prompt_len"], block.lengths))) > 0
     if "extra" in block.rows:
-        yield "others trained", np.array([_trains_others(block, row) for row in range(len(block))], np.bool_)
+        turns = [_turns(block, row) for row in range(len(block))]
+        yield "turns of another form", np.array([each is None for each in turns], np.bool_)
+        trained = [_trains_others(block.of(row, "loss_mask"), each or ()) for row, each in enumerate(turns)]
+        yield "others trained", np.array(trained, np.bool_)
+    if limits.vocabulary is not None:
+        yield "unknown id", sums(block, block.tokens["token_ids"] >= limits.vocabulary) > 0
     if limits.max_tokens is not None:
         yield "too long", block.lengths > limits.max_tokens
     if limits.eos is not None:
@@ -113,16 +138,21 @@ def sums(block: RolloutBlock, flags: Flags) -> Ints:
     return counts
 
 
-def _trains_others(block: RolloutBlock, row: int) -> bool:
-    """Whether the mask covers a turn that the policy did not speak.
+def _turns(block: RolloutBlock, row: int) -> list[Turn] | None:
+    """What `extra["turns"]` says, a list of `{"role": …, "start": …, "end": …}`; None: it is something else."""
+    said: Any = (block.rows["extra"][row] or {}).get("turns")
+    if said is None:
+        return []
+    if not isinstance(said, list) or not all(isinstance(turn, dict) for turn in said):
+        return None
+    turns = [(turn.get("role"), turn.get("start"), turn.get("end")) for turn in said]
+    readable = all(
+        isinstance(role, str) and type(start) is type(end) is int and 0 <= start <= end <= block.lengths[row]
+        for role, start, end in turns
+    )
+    return turns if readable else None
 
-    `extra["turns"]` is a list of `{"role": …, "start": …, "end": …}`; turns of another form say nothing.
-    """
-    turns: Any = (block.rows["extra"][row] or {}).get("turns")
-    mask = block.of(row, "loss_mask")
-    for turn in turns if isinstance(turns, list) else ():
-        if isinstance(turn, dict) and turn.get("role") in _OTHERS:
-            start, end = turn.get("start"), turn.get("end")
-            if isinstance(start, int) and isinstance(end, int) and start >= 0 and mask[start:end].any():
-                return True
-    return False
+
+def _trains_others(mask: Flags, turns: Iterable[Turn]) -> bool:
+    """Whether the mask covers a turn that the policy did not speak."""
+    return any(role in _OTHERS and mask[start:end].any() for role, start, end in turns)

@@ -1,0 +1,67 @@
+"""Which games or frames a user wants: by the values of fields, and by functions of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.errors import RecipeError
+from millstream.games.frame import FRAME
+from millstream.games.game import Game
+
+Predicate: TypeAlias = Callable[[Game], bool | str | None]
+"""A game -> True or None to keep it, False to drop it under the name of the function, or a reason to drop it."""
+Wanted: TypeAlias = Any
+"""A value; a pair (least, most), of which each may be None; or a set of values."""
+
+_NAMES = tuple(name for name in FRAME.names or () if FRAME[name].shape == () and name != "_padding")
+
+
+class FieldMatch:
+    """What fields of frames must be.
+
+    Args:
+        match: For each field a value, a pair of the least and the most, both included, or a set of values.
+
+    >>> wanted = FieldMatch({"rule50_count": (0, 50), "visits": (1, None), "input_format": {1, 2}})
+    >>> frames = np.zeros(2, FRAME)
+    >>> frames["visits"], frames["input_format"] = [800, 0], 1
+    >>> {reason: kept.tolist() for reason, kept in wanted(frames).items()}
+    {'rule50_count does not match': [True, True], 'visits does not match': [True, False],
+     'input_format does not match': [True, True]}
+    """
+
+    def __init__(self, match: Mapping[str, Wanted]) -> None:
+        self.match = dict(match)
+        for name, wanted in self.match.items():
+            if name not in _NAMES:
+                raise RecipeError(f"a frame has no field {name!r} to match", hint=f"it has {', '.join(_NAMES)}")
+            if isinstance(wanted, (list, tuple)) and len(wanted) != 2:
+                raise RecipeError(f"{name} shall be {wanted!r}", hint="pass a pair (least, most), or a set of values")
+
+    def __call__(self, fields: npt.NDArray[np.void]) -> dict[str, npt.NDArray[np.bool_]]:
+        """By the reason to drop it, whether each frame is kept."""
+        return {f"{name} does not match": _matches(fields[name], wanted) for name, wanted in self.match.items()}
+
+
+def _matches(values: npt.NDArray[Any], wanted: Wanted) -> npt.NDArray[np.bool_]:
+    if isinstance(wanted, (set, frozenset)):
+        return np.isin(values, list(wanted))
+    least, most = wanted if isinstance(wanted, (list, tuple)) else (wanted, wanted)
+    kept = np.ones(len(values), np.bool_)
+    if least is not None:
+        kept &= values >= least
+    if most is not None:
+        kept &= values <= most
+    return kept
+
+
+def reason_against(predicate: Predicate, game: Game) -> str | None:
+    """Why a predicate does not want a game, or None."""
+    answer = predicate(game)
+    if answer is None or answer is True:
+        return None
+    return answer if isinstance(answer, str) else getattr(predicate, "__name__", type(predicate).__name__)

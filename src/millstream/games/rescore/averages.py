@@ -1,0 +1,34 @@
+"""What version 7 adds: values averaged over the plies to come, and the next two moves."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.games.frame import UNKNOWN_MOVE
+
+VERSION = 7
+
+
+def add_averages(fields: npt.NDArray[np.void], theta: float) -> None:
+    """Write `q_st` and `d_st` of a game of an older version, and call it version 7.
+
+    Each average is `theta` of that of the next ply, seen from here, and the rest of this ply's own value.
+    """
+    if (fields["version"] >= VERSION).all():
+        return
+    q, d = 0.0, 0.0
+    root_q, root_d = fields["root_q"].tolist(), fields["root_d"].tolist()
+    for ply in range(len(fields) - 1, -1, -1):
+        kept = theta if ply + 1 < len(fields) else 0.0
+        q, d = kept * -q + (1 - kept) * root_q[ply], kept * d + (1 - kept) * root_d[ply]
+        fields["q_st"][ply], fields["d_st"][ply] = q, max(d, 0)
+    name_next_moves(fields)
+    fields["version"] = VERSION
+
+
+def name_next_moves(fields: npt.NDArray[np.void]) -> None:
+    """Write the moves of the next two plies into `opp_played_idx` and `next_played_idx`."""
+    played = np.where(fields["visits"] > 0, fields["played_idx"], UNKNOWN_MOVE)
+    later = np.append(played, [UNKNOWN_MOVE, UNKNOWN_MOVE])
+    fields["opp_played_idx"], fields["next_played_idx"] = later[1:-1], later[2:]

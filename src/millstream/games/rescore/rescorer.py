@@ -1,0 +1,93 @@
+"""The steps of rescoring, in their order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, Self
+
+from millstream.errors import RecipeError
+from millstream.games.block import FrameBlock
+from millstream.games.input_formats import InputFormat
+from millstream.games.rescore.averages import VERSION, add_averages, name_next_moves
+from millstream.games.rescore.convert import convert
+from millstream.games.rescore.deblunder import deblunder
+from millstream.games.rescore.plies_left import count_plies_left, shorten_to_mates
+from millstream.games.rescore.policies import adjust_policies
+from millstream.games.rescore.results import rescore_results
+from millstream.games.rescore.settings import RescoreSettings
+from millstream.games.rescore.tables import TableProbe, Tables
+from millstream.games.rules import checked, prepare
+from millstream.games.validity import uses_half_turn
+
+
+class Rescorer:
+    """Rescores games, one by one; several threads may use it.
+
+    Args:
+        settings: What to do.
+        rules: What a game must keep to be rescored: `moves` or `legal` (`Rules`).
+        tables: Endgame tables; by default those of `settings.syzygy_paths`.
+    """
+
+    def __init__(
+        self,
+        settings: RescoreSettings | None = None,
+        *,
+        rules: Literal["moves", "legal"] = "moves",
+        tables: Tables | None = None,
+    ) -> None:
+        if rules not in ("moves", "legal"):
+            raise RecipeError(f"a game cannot be rescored by rules {rules!r}", hint="pass 'moves' or 'legal'")
+        prepare(rules)
+        self.settings = settings or RescoreSettings()
+        self.rules = rules
+        self._tables = tables
+        if tables is None and self.settings.syzygy_paths:
+            from millstream.games.board import SyzygyTables
+
+            self._tables = SyzygyTables(self.settings.syzygy_paths)
+
+    def rescore(self, game: FrameBlock) -> FrameBlock:
+        """The whole game, rescored; a RecordError says why it cannot be.
+
+        >>> Rescorer().rescore(FrameBlock.empty())
+        Traceback (most recent call last):
+        millstream.errors.RecordError: no frames: ply 0: a game without frames
+        """
+        settings, (positions, moves) = self.settings, checked(game, self.rules)
+        half_turn = uses_half_turn(game, moves)
+        probe = self._tables.of(positions) if self._tables else None
+        block = replace(game, fields=game.fields.copy())
+        if probe is not None:
+            rescore_results(block.fields, positions, probe)
+        block = adjust_policies(block, settings, probe, half_turn=half_turn)
+        count_plies_left(block.fields)
+        if probe is not None:
+            shorten_to_mates(block.fields, positions, probe)
+        if settings.deblunder_threshold is not None and settings.deblunder_width is not None:
+            threshold, width, last = settings.deblunder_threshold, settings.deblunder_width, _last_without(probe)
+            deblunder(block.fields, threshold, width, last=last, own_result=settings.deblunder_own_result)
+        if settings.new_input_format is not None:
+            block = convert(block, positions, InputFormat(settings.new_input_format), half_turn=half_turn)
+            if (block.fields["version"] >= VERSION).all():
+                name_next_moves(block.fields)
+        add_averages(block.fields, settings.st_q_theta)
+        return block
+
+    def close(self) -> None:
+        """Close the files of the tables."""
+        if self._tables:
+            self._tables.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _last_without(probe: TableProbe | None) -> int:
+    """The last frame before tables know the position; they are not asked for the first one."""
+    if probe is None or not probe.in_reach[1:].any():
+        return -1
+    return int(probe.in_reach[1:].argmax())

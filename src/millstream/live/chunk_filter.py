@@ -1,0 +1,85 @@
+"""ChunkFilter: only games that are whole, and those that a user wants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from millstream.errors import RecipeError, RecordError
+from millstream.games.game import Game
+from millstream.games.predicates import FieldMatch, Predicate, Wanted, reason_against
+from millstream.games.rules import Rules, checked, prepare
+from millstream.live.rejections import Rejection, Rejections
+from millstream.stages import MapStage, Queue, Stage
+
+
+class ChunkFilter(MapStage[Game, Game]):
+    """Drops games that break a rule or that nobody wants; each is counted by its reason, and the last ones are listed.
+
+    A game that was unpacked passes: it was looked at when it came.
+
+    Args:
+        input: Games.
+        rules: What a game must keep: `values`, `moves` or `legal` (`Rules`); None looks at nothing.
+        match: Fields and what they must be, as in `{"visits": (1, None), "input_format": {1, 2}}`.
+        keep: What does not match is dropped with its whole game (`games`), or alone (`frames`). A rescorer needs whole
+            games: drop frames behind it.
+        predicates: Functions of a game that give True, or False or a reason to drop it.
+        settings: As for any stage: `threads`, `name`, `capacity`, `overflow`.
+    """
+
+    takes = gives = Game
+
+    def __init__(
+        self,
+        input: Queue[Game] | Stage[Game],
+        *,
+        rules: Rules | None = "moves",
+        match: Mapping[str, Wanted] | None = None,
+        keep: Literal["games", "frames"] = "games",
+        predicates: Sequence[Predicate] = (),
+        **settings: Any,
+    ) -> None:
+        if keep not in ("games", "frames"):
+            raise RecipeError(f"keep is {keep!r}", hint="pass 'games' or 'frames'")
+        if rules is not None:
+            prepare(rules)
+        super().__init__(input, **settings)
+        self.rules, self.keep = rules, keep
+        self.match, self.predicates = FieldMatch(match or {}), tuple(predicates)
+        self._rejections = Rejections()
+
+    @property
+    def rejections(self) -> list[Rejection]:
+        """The last games that were dropped, oldest first."""
+        return self._rejections.last()
+
+    def process(self, item: Game) -> Iterable[Game]:
+        """The game, or what is left of it, if it is wanted."""
+        if item.unpacked:
+            return [item]
+        try:
+            if self.rules is not None:
+                checked(item.frames, self.rules)
+            return [self._matching(item)]
+        except RecordError as error:
+            self.count(error.reason)
+            self._rejections.add(item, error.reason, error.found)
+            return []
+
+    def _matching(self, game: Game) -> Game:
+        for predicate in self.predicates:
+            if reason := reason_against(predicate, game):
+                raise RecordError(reason, "a predicate")
+        kept = np.ones(len(game.frames), np.bool_)
+        for reason, matching in self.match(game.frames.fields).items():
+            missed = int((kept & ~matching).sum())
+            kept &= matching
+            if missed and (self.keep == "games" or not kept.any()):
+                raise RecordError(reason, f"ply {game.frames.origins['ply'][int(matching.argmin())]}")
+            if missed:
+                self.count(f"frames: {reason}", missed)
+        return game if kept.all() else replace(game, frames=game.frames.select(np.flatnonzero(kept)))

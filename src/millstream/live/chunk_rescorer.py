@@ -1,0 +1,66 @@
+"""ChunkRescorer: games as they should be learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Literal
+
+from millstream.errors import RecipeError, RecordError
+from millstream.games.game import Game
+from millstream.games.rescore import Rescorer, RescoreSettings
+from millstream.live.rejections import Rejection, Rejections
+from millstream.stages import MapStage, Queue, Stage
+
+
+class ChunkRescorer(MapStage[Game, Game]):
+    """Rescores games; one that cannot be is dropped, counted by its reason, and listed.
+
+    A game that was unpacked passes: it was rescored when it came.
+
+    Args:
+        input: Whole games.
+        rescore: What to do; without it, the settings by their names, as in `syzygy_paths=["tables"]`.
+        rules: What a game must keep: `moves` or `legal` (`Rules`).
+        settings: As for any stage, `threads`, `name`, `capacity`, `overflow`; and those of `RescoreSettings`.
+    """
+
+    takes = gives = Game
+
+    def __init__(
+        self,
+        input: Queue[Game] | Stage[Game],
+        *,
+        rescore: RescoreSettings | None = None,
+        rules: Literal["moves", "legal"] = "moves",
+        **settings: Any,
+    ) -> None:
+        named = {name: settings.pop(name) for name in RescoreSettings.__dataclass_fields__ if name in settings}
+        if rescore is not None and named:
+            raise RecipeError(f"rescore= is given, and {', '.join(named)} too", hint="pass all in one place")
+        super().__init__(input, **settings)
+        self._rescorer = Rescorer(rescore or RescoreSettings(**named), rules=rules)
+        self._rejections = Rejections()
+
+    @property
+    def rejections(self) -> list[Rejection]:
+        """The last games that were dropped, oldest first."""
+        return self._rejections.last()
+
+    def process(self, item: Game) -> Iterable[Game]:
+        """The game, rescored."""
+        if item.unpacked:
+            return [item]
+        try:
+            return [replace(item, frames=self._rescorer.rescore(item.frames))]
+        except RecordError as error:
+            self.count(error.reason)
+            self._rejections.add(item, error.reason, error.found)
+            return []
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """As of any stage; then the tables are closed."""
+        ended = super().join(timeout_s)
+        if ended:
+            self._rescorer.close()
+        return ended

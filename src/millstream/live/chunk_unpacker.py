@@ -1,0 +1,79 @@
+"""ChunkUnpacker: games -> the positions that this use of each of them gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from millstream.games import FrameBlock, Game
+from millstream.live.position_cache import PositionCache
+from millstream.live.positions import ALL_POSITIONS, PositionSampling
+from millstream.order.draws import derive_key
+from millstream.order.shuffle import source_key
+from millstream.stages import MapStage, Queue, Stage
+
+
+class ChunkUnpacker(MapStage[Game, Game]):
+    """Chooses positions of games, others at each use.
+
+    Args:
+        input: Gives games.
+        sampling: How many positions a use gives.
+        seed: Of the choice.
+        cache: Where the positions of the next uses are kept, for whoever reads games.
+        prefetch: For how many uses.
+    """
+
+    takes = gives = Game
+
+    def __init__(
+        self,
+        input: Queue[Game] | Stage[Game],
+        *,
+        sampling: PositionSampling = ALL_POSITIONS,
+        seed: int = 0,
+        cache: PositionCache | None = None,
+        prefetch: int = 0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(input, **settings)
+        self._choose = Positions(sampling, seed)
+        self._cache, self._prefetch = cache, prefetch
+
+    def process(self, item: Game) -> Iterator[Game]:
+        """Choose the positions of a use; a game of which it gives none ends here, and is counted."""
+        if not item.unpacked:
+            for use in range(item.use + 1, item.use + 1 + self._prefetch if self._cache is not None else 0):
+                frames = self._chosen(item, use)
+                frames.origins["use"] = use
+                assert self._cache is not None
+                self._cache.put(item.chunk, use, item.length, frames)
+            item = replace(item, frames=self._chosen(item, item.use), unpacked=True)
+        if item.skip:
+            item = replace(item, frames=item.frames.select(range(item.skip, len(item.frames))))
+        if len(item.frames):
+            yield item
+        else:
+            self.count("no position chosen")
+
+    def _chosen(self, game: Game, use: int) -> FrameBlock:
+        if self._choose.takes_all:
+            return game.frames
+        return game.frames.select(self._choose.of(game.chunk, use, len(game.frames), game.frames))
+
+
+class Positions:
+    """The positions of each use of each game of a run."""
+
+    def __init__(self, sampling: PositionSampling, seed: int) -> None:
+        self.sampling, self._key = sampling, source_key(seed, "positions")
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether each use gives all positions."""
+        return self.sampling.rate is None and self.sampling.count is None
+
+    def of(self, chunk: int, use: int, length: int, frames: FrameBlock | None = None) -> Any:
+        """The plies that a use of a game gives."""
+        return self.sampling.plies(derive_key(self._key, chunk), use, length, frames)

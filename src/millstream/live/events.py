@@ -1,0 +1,70 @@
+"""What happened to a window, and at which draw: enough to do the same to another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from millstream.errors import StoreError
+from millstream.live.window import Entry, Window
+
+FORMAT = "millstream live admissions 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A source entered the window, or its file is gone, before a draw was made."""
+
+    draw: int
+    kind: Literal["enter", "gone"]
+    name: str
+    """Its path in the folder that is watched."""
+    chunks: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """As a line of the journal."""
+        return {"draw": self.draw, self.kind: self.name, "chunks": self.chunks}
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Event:
+        """Read it back."""
+        for kind in ("enter", "gone"):
+            draw, name, chunks = (said.get(key) for key in ("draw", kind, "chunks"))
+            if type(draw) is int and isinstance(name, str) and type(chunks) is int and chunks >= 0:
+                return cls(draw, "enter" if kind == "enter" else "gone", name, chunks)
+        raise StoreError(f"this is no admission: {said}", hint="the journal belongs to something else")
+
+
+def apply(window: Window, event: Event) -> list[Entry]:
+    """Do to a window what happened; gives the sources that have left it."""
+    return window.enter(event.name, event.chunks) if event.kind == "enter" else window.remove(event.name)
+
+
+def advance(window: Window, draws: int, events: Iterable[Event]) -> list[Entry]:
+    """Make draws until so many were made, with everything that happened meanwhile; gives what has left by then.
+
+    >>> first, second = Window(5, seed=1), Window(5, seed=1)
+    >>> events = [Event(0, "enter", "a.tar", 3), Event(2, "enter", "b.tar", 3)]
+    >>> for event in events:
+    ...     while first.draws < event.draw:
+    ...         _ = first.draw()
+    ...     _ = apply(first, event)
+    >>> number = first.draw().number
+    >>> advance(second, number, events)
+    []
+    >>> first.state()[0] == second.state()[0]
+    True
+    """
+    left: list[Entry] = []
+    for event in events:
+        _draw_until(window, event.draw)
+        left += apply(window, event)
+    _draw_until(window, draws)
+    return left
+
+
+def _draw_until(window: Window, draws: int) -> None:
+    while window.draws < draws:
+        if window.draw() is None:
+            raise StoreError(f"draw {draws} was never made", hint="the journal belongs to another run")

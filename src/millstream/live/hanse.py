@@ -1,0 +1,58 @@
+"""Hanse sampling: heavy games are used more often, so that positions, and not games, are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.errors import LoaderError, RecordError
+from millstream.games.chunk_source import ChunkSource
+from millstream.live.positions import ALIKE, PositionWeights
+from millstream.live.window import Entry
+
+
+@dataclass(frozen=True)
+class HanseSampling:
+    """Take a game with the probability (its weight / the largest weight so far) ** gamma.
+
+    A game weighs what its positions weigh together. With one position per game each position is as likely as any other.
+    """
+
+    gamma: float = 1.0
+    weights: PositionWeights = ALIKE
+
+    def __post_init__(self) -> None:
+        if not self.gamma >= 0:
+            raise LoaderError(f"gamma={self.gamma!r}: an exponent from 0", hint="1 makes positions alike")
+
+
+class HanseWeights:
+    """What games weigh. Each is read once for it, unless all positions are alike: then their number is enough."""
+
+    def __init__(self, sampling: HanseSampling, sources: Mapping[str, ChunkSource]) -> None:
+        self._sampling, self._sources = sampling, sources
+        self._known: dict[Entry, npt.NDArray[np.float32]] = {}
+
+    def of(self, entry: Entry, index: int) -> float:
+        """The weight of a game; one that cannot be read has none."""
+        known, weights = self._weights_of(entry), self._sampling.weights
+        if np.isnan(known[index]):
+            try:
+                known[index] = weights.of(self._sources[entry.name].read(index)).sum()
+            except RecordError:
+                known[index] = 0
+        return float(known[index])
+
+    def _weights_of(self, entry: Entry) -> npt.NDArray[np.float32]:
+        if entry not in self._known:
+            weights = self._sampling.weights
+            alike = self._sources[entry.name].frames * weights.default
+            self._known[entry] = (np.full(entry.count, np.nan) if weights.is_used else alike).astype(np.float32)
+        return self._known[entry]
+
+    def forget(self, entry: Entry) -> None:
+        """Nobody asks for the games of a source again."""
+        self._known.pop(entry, None)

@@ -1,0 +1,117 @@
+"""Mirror: where a run stands for its trainer, while the stages are ahead of it.
+
+It does to another window and to the origins of the slots, without any frame, what the stages did, but only as far as
+batches were delivered. That is the state of the run: from it the stages can begin again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.errors import StateError
+from millstream.games import ORIGIN
+from millstream.live.events import Event, advance
+from millstream.live.frame_shuffler import Moves
+from millstream.live.place import Place
+from millstream.live.window import Arrays, Entry, Window
+
+
+class Mirror:
+    """Follows the stages batch by batch.
+
+    Args:
+        window: A window like that of the chunk set, at the same place.
+        frames: Slots of the reservoir.
+    """
+
+    def __init__(self, window: Window, frames: int) -> None:
+        self.window = window
+        self._slots, self._count = np.zeros(frames, ORIGIN), 0
+        self.counter = 0
+        """That of the reservoir."""
+        self.place: Place | None = None
+        self._events: deque[Event] = deque()
+        self._left: list[Entry] = []
+        """Sources that have left the window while frames of theirs were in the reservoir."""
+        self._guard = threading.Lock()
+
+    def note(self, events: Sequence[Event]) -> None:
+        """Hear what happens to the window of the chunk set, ahead of what was delivered."""
+        with self._guard:
+            self._events.extend(events)
+
+    def follow(self, moves: Sequence[Moves]) -> None:
+        """A batch was delivered: do what making it did."""
+        for move in moves:
+            count = self._count + len(move.filled)
+            self._slots[self._count : count] = move.filled
+            if len(move.arrivals):
+                self._slots[move.slots] = move.arrivals
+            else:
+                for slot in move.slots.tolist():
+                    count -= 1
+                    self._slots[slot] = self._slots[count]
+            self._count = count
+            self.counter += len(move.filled) + len(move.slots)
+            self.place = move.place or self.place
+
+    @property
+    def origins(self) -> npt.NDArray[np.void]:
+        """Where the frames in the slots are from."""
+        return self._slots[: self._count]
+
+    def catch_up(self) -> list[Entry]:
+        """Make the draws whose games were delivered; gives the sources that nobody needs any more."""
+        if self.place is not None:
+            due = []
+            with self._guard:
+                while self._events and self._events[0].draw < self.place.draw:
+                    due.append(self._events.popleft())
+            self._left += advance(self.window, self.place.draw, due)
+        chunks = np.unique(self.origins["chunk"])
+        needed = [
+            entry for entry in self._left if np.searchsorted(chunks, entry.first) < np.searchsorted(chunks, entry.stop)
+        ]
+        done = [entry for entry in self._left if entry not in needed]
+        self._left = needed
+        return done
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The sources of all that is in the window or in the slots."""
+        return self._left + self.window.entries
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """All that is needed to begin again: facts as JSON, and arrays of the size of the window."""
+        self.catch_up()
+        facts, arrays = self.window.state()
+        place = None if self.place is None else asdict(self.place)
+        left = [[entry.name, entry.first, entry.count] for entry in self._left]
+        whole = {"window": facts, "place": place, "counter": self.counter, "left": left}
+        return whole, {**arrays, "slots": self.origins.copy()}
+
+    def load(self, facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Stand where another one stood."""
+        try:
+            slots = arrays["slots"]
+            self.window.load(facts["window"], arrays)
+            self.place = None if facts["place"] is None else Place(**facts["place"])
+            self.counter = int(facts["counter"])
+            self._left = [Entry(str(name), int(first), int(count)) for name, first, count in facts["left"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"the sidecar of the state cannot be read: {error}", hint="take another state") from None
+        if slots.dtype != ORIGIN or len(slots) > len(self._slots):
+            raise StateError(
+                f"the state has {len(slots)} frames in its reservoir, and this one holds {len(self._slots)}",
+                hint="pass the shuffle_frames= that it was saved with",
+            )
+        self._slots[: len(slots)] = slots
+        self._count = len(slots)
+        self._events.clear()

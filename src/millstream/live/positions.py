@@ -1,0 +1,168 @@
+"""Which positions of a game its n-th use gives: others than the uses before, until all were used.
+
+Pure functions of (key of the game, number of the use, number of frames): whoever asks again gets the same, so a
+position that is prepared ahead of its use is the one that the use will ask for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.errors import LoaderError
+from millstream.games import FrameBlock
+from millstream.order.draws import derive_key, draw_uniform
+
+Plies = npt.NDArray[np.intp]
+Weights = npt.NDArray[np.float64]
+ROUND, KEEP = 1, 2
+"""Names of the random numbers of a game: its shuffled rounds, and what is kept of them."""
+
+
+@dataclass(frozen=True)
+class PositionWeights:
+    """How much a position counts: by how wrong the network was about it before the search (diff focus).
+
+    With both `q_weight` and `policy_scale` unset every position has the `default` weight.
+
+    Args:
+        q_weight: How much the difference of the values before and after the search counts.
+        policy_scale: How much the difference of the policies counts.
+        alpha: Steepness.
+        beta: What a position has at least.
+        gamma: Exponent.
+        most: No weight is larger.
+        default: Weight of a position about which nothing is known.
+    """
+
+    q_weight: float | None = None
+    policy_scale: float | None = None
+    alpha: float = 1.0
+    beta: float = 0.0
+    gamma: float = 1.0
+    most: float = 1.0
+    default: float = 1.0
+
+    def __post_init__(self) -> None:
+        settings = {name: value for name, value in vars(self).items() if value is not None}
+        for name, value in settings.items():
+            if not isinstance(value, int | float) or not np.isfinite(value) or value < 0:
+                raise LoaderError(f"{name}={value!r}: weights are numbers from 0", hint="leave it out for the default")
+        if self.is_used and not (self.q_weight or 0) + self._scale:
+            raise LoaderError("q_weight and policy_scale are both 0", hint="give one of them, or leave both out")
+
+    @property
+    def is_used(self) -> bool:
+        """Whether positions differ."""
+        return self.q_weight is not None or self.policy_scale is not None
+
+    @property
+    def _scale(self) -> float:
+        return 1.0 if self.policy_scale is None else self.policy_scale
+
+    def of(self, frames: FrameBlock) -> Weights:
+        """The weight of each position."""
+        weights = np.full(len(frames), self.default, np.float64)
+        if not self.is_used:
+            return weights
+        fields, q_weight = frames.fields, self.q_weight or 0.0
+        before = fields["orig_q"].astype(np.float64)
+        known = ~np.isnan(before)
+        surprise = q_weight * np.abs(fields["best_q"][known] - before[known]) + fields["policy_kld"][known]
+        scaled = surprise / (q_weight + self._scale)
+        weights[known] = np.minimum((self.alpha * scaled + self.beta) ** self.gamma, self.most)
+        return np.nan_to_num(weights, nan=self.default, posinf=self.most)
+
+
+ALIKE = PositionWeights()
+
+
+@dataclass(frozen=True)
+class PositionSampling:
+    """How many positions of a game each of its uses gives.
+
+    Args:
+        rate: Each position with this probability; within 1 / rate uses each position once.
+        count: So many positions.
+        weights: Positions that count more come more often (with `count`).
+
+    Without `rate` and `count` each use gives all positions, in order.
+    """
+
+    rate: float | None = None
+    count: int | None = None
+    weights: PositionWeights = ALIKE
+
+    def __post_init__(self) -> None:
+        if self.rate is not None and self.count is not None:
+            raise LoaderError("positions are sampled by rate or by count", hint="leave one of them out")
+        if self.rate is not None and not 0 < self.rate <= 1:
+            raise LoaderError(f"rate={self.rate!r}: a rate lies above 0 and up to 1", hint="1/32 is a usual one")
+        if self.count is not None and (type(self.count) is not int or self.count < 1):
+            raise LoaderError(f"count={self.count!r}: a count is 1 or more", hint="leave it out for all positions")
+
+    @property
+    def needs_frames(self) -> bool:
+        """Whether the frames must be looked at before anything can be chosen."""
+        return self.count is not None and self.weights.is_used
+
+    def plies(self, key: int, use: int, length: int, frames: FrameBlock | None = None) -> Plies:
+        """The positions of a use of a game with so many frames, in order, except those of a count."""
+        if not length:
+            return np.empty(0, np.intp)
+        if self.rate is not None:
+            return plies_at_rate(key, use, length, self.rate)
+        if self.count is not None:
+            weights = None if frames is None or not self.weights.is_used else self.weights.of(frames)
+            return plies_by_count(key, use, length, self.count, weights)
+        return np.arange(length)
+
+
+ALL_POSITIONS = PositionSampling()
+
+
+def plies_at_rate(key: int, use: int, length: int, rate: float) -> Plies:
+    """The positions of a use at a rate.
+
+    A round throws every position onto [0, 1), which is cut into intervals as long as the rate; each use takes the next
+    one. The last interval of a round is shorter; the first of the next round is what it lacks, they belong to one use,
+    and who was taken in the former sits out the latter's round.
+
+    >>> used = [plies_at_rate(5, use, 9, 0.25).tolist() for use in range(4)]
+    >>> sorted(sum(used, []))
+    [0, 1, 2, 3, 4, 5, 6, 7, 8]
+    """
+    carry, absent, taken = rate, np.zeros(length, bool), np.zeros(length, bool)
+    for number in range(use + 2):
+        whole = int((1 - carry) / rate + 1)
+        """Uses that end in this round."""
+        rest = 1 - (carry + (whole - 1) * rate)
+        thrown = draw_uniform(derive_key(key, ROUND, number), np.arange(length))
+        interval = np.trunc((thrown - carry) / rate + 1).astype(np.int64)
+        interval[thrown < carry] = 0
+        taken |= ~absent & (interval == use)
+        if use < whole:
+            break
+        use, carry, absent = use - whole, rate - rest, ~absent & (interval >= whole)
+    return np.flatnonzero(taken)
+
+
+def plies_by_count(key: int, use: int, length: int, count: int, weights: Weights | None = None) -> Plies:
+    """So many positions of a use, from an endless row of shuffled rounds; weights say who is left out of rounds.
+
+    >>> [plies_by_count(5, use, 6, 2).tolist() for use in range(3)]
+    [[0, 5], [3, 1], [2, 4]]
+    """
+    skipped, found, number = count * use, np.empty(0, np.intp), 0
+    if weights is None:
+        number, skipped = divmod(skipped, length)
+    chances = None if weights is None or not weights.max() > 0 else weights / weights.max()
+    while len(found) < count:
+        order = np.argsort(draw_uniform(derive_key(key, ROUND, number), np.arange(length)), kind="stable")
+        if chances is not None:
+            order = order[draw_uniform(derive_key(key, KEEP, number), order) < chances[order]]
+        found, skipped = np.concatenate([found, order[skipped:]]), max(0, skipped - len(order))
+        number += 1
+    return found[:count]

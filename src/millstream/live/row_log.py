@@ -1,0 +1,128 @@
+"""Which position each row of each step was: 16 bytes a row, so that any step can be explained later.
+
+rows.bin      the origins of all rows (`ORIGIN`), step by step
+rows.idx      for each step the number of rows up to its end, and a hash of its origins
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream._core import xxh64
+from millstream.errors import LoaderError, StateError, StoreError
+from millstream.games import ORIGIN
+from millstream.store import disk
+
+STEP = np.dtype([("end", "<u8"), ("hash", "<u8"), ("batch", "<u4"), ("epoch", "<u4")])
+REMEMBERED = 256
+"""Steps that are remembered where there is no folder."""
+FREE_SPACE = "free some space, then go on from the last state"
+
+
+@dataclass(frozen=True, slots=True)
+class StepRows:
+    """The rows of a step."""
+
+    origins: npt.NDArray[np.void]
+    """Of all ranks."""
+    batch_size: int
+    """Rows of each rank; the last ones may have fewer."""
+    epoch: int
+
+    def of_rank(self, rank: int) -> npt.NDArray[np.void]:
+        """The rows of a rank."""
+        return self.origins[rank * self.batch_size : (rank + 1) * self.batch_size]
+
+
+class RowLog:
+    """Remembers the rows of steps, in a folder or the last ones in memory.
+
+    >>> rows = RowLog(None)
+    >>> rows.append(StepRows(np.zeros(3, ORIGIN), batch_size=2, epoch=0))
+    >>> len(rows), rows[0].of_rank(1)["ply"].tolist()
+    (1, [0])
+
+    Args:
+        folder: Where it lies; None: in memory.
+        steps: How many steps to keep of what lies there.
+    """
+
+    def __init__(self, folder: Path | None, steps: int = 0) -> None:
+        self._recent: OrderedDict[int, StepRows] = OrderedDict()
+        self._steps, self._rows, self._files = steps, 0, list[int]()
+        self._folder = folder
+        if folder is None:
+            return
+        with disk.reported(folder, full=FREE_SPACE):
+            disk.make_directory(folder)
+            for name in ("rows.bin", "rows.idx"):
+                path = folder / name
+                self._files.append(disk.reopen(path) if path.exists() else disk.create(path))
+            self._rows = int(self._step(steps - 1)["end"]) if steps else 0
+            disk.truncate(self._files[0], self._rows * ORIGIN.itemsize)
+            disk.truncate(self._files[1], steps * STEP.itemsize)
+
+    def __len__(self) -> int:
+        """How many steps there were."""
+        return self._steps
+
+    def append(self, step: StepRows) -> None:
+        """Remember the rows of the next step."""
+        if self._folder is None:
+            self._recent[self._steps] = step
+            if len(self._recent) > REMEMBERED:
+                self._recent.popitem(last=False)
+        else:
+            data = np.ascontiguousarray(step.origins).view(np.uint8)
+            end = self._rows + len(step.origins)
+            entry = np.array([(end, xxh64(data), step.batch_size, step.epoch)], STEP)
+            with disk.reported(self._folder, full=FREE_SPACE):
+                disk.write(self._files[0], data.tobytes(), self._rows * ORIGIN.itemsize)
+                disk.write(self._files[1], entry.tobytes(), self._steps * STEP.itemsize)
+            self._rows = end
+        self._steps += 1
+
+    def __getitem__(self, step: int) -> StepRows:
+        if not 0 <= step < self._steps:
+            raise LoaderError(f"step {step} was not made yet", hint=f"steps before {self._steps} can be explained")
+        if self._folder is None:
+            if step not in self._recent:
+                raise LoaderError(
+                    f"step {step} is forgotten: without a folder the last {REMEMBERED} steps are remembered",
+                    hint="pass cache_dir=, a folder beside the checkpoints",
+                )
+            return self._recent[step]
+        entry = self._step(step)
+        end, begin = int(entry["end"]), int(self._step(step - 1)["end"]) if step else 0
+        data = os.pread(self._files[0], max(0, end - begin) * ORIGIN.itemsize, begin * ORIGIN.itemsize)
+        if end < begin or xxh64(np.frombuffer(data, np.uint8)) != int(entry["hash"]):
+            where = self._folder / "rows.bin"
+            raise StoreError(f"{where}: the rows of step {step} are damaged", hint="other steps may still be whole")
+        return StepRows(np.frombuffer(data, ORIGIN), int(entry["batch"]), int(entry["epoch"]))
+
+    def sync(self) -> None:
+        """Wait until it is on the disk: a state is saved."""
+        if self._folder is not None:
+            with disk.reported(self._folder, full=FREE_SPACE):
+                for file in self._files:
+                    disk.sync(file)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        while self._files:
+            os.close(self._files.pop())
+
+    def _step(self, step: int) -> np.void:
+        found = os.pread(self._files[1], STEP.itemsize, step * STEP.itemsize)
+        if len(found) < STEP.itemsize:
+            raise StateError(
+                f"{self._folder}: the rows of step {step} are missing",
+                hint="take a state that was saved with this folder",
+            )
+        return np.frombuffer(found, STEP)[0]  # type: ignore[no-any-return]

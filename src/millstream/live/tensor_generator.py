@@ -1,0 +1,60 @@
+"""TensorGenerator: shuffled positions -> batches of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from millstream._core import Budget
+from millstream.live.frame_shuffler import Shuffled
+from millstream.live.tensor_maker import TensorMaker, Tensors, take_rows
+from millstream.stages import MapStage, Queue, Stage
+
+
+class TensorGenerator(MapStage[Shuffled, Tensors]):
+    """Collects a batch for each rank, and makes tensors of its own.
+
+    Args:
+        input: Gives positions.
+        batch_size: Rows of each rank.
+        rank: Whose rows these are.
+        world_size: How many ranks there are.
+        drop_last: Leave out a last batch that is not full; it is counted.
+        memory_budget: Bytes that batches may take, those in the user's hands too.
+        settings: As for every stage.
+    """
+
+    takes, gives = Shuffled, Tensors
+
+    def __init__(
+        self,
+        input: Queue[Shuffled] | Stage[Shuffled],
+        *,
+        batch_size: int = 1024,
+        rank: int = 0,
+        world_size: int = 1,
+        drop_last: bool = False,
+        memory_budget: int | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(input, **{"capacity": 2, **settings, "threads": 1})
+        budget = Budget() if memory_budget is None else Budget(memory_budget)
+        self._maker = TensorMaker(batch_size, rank, budget, self.stopping.wait)
+        self._step, self._drop_last = batch_size * world_size, drop_last
+        self._waiting: list[Shuffled] = []
+        self._rows = 0
+
+    def process(self, item: Shuffled) -> Iterator[Tensors]:
+        """Add positions; gives every step that is full."""
+        self._waiting.append(item)
+        self._rows += len(item)
+        while self._rows >= self._step:
+            self._rows -= self._step
+            yield self._maker.make(take_rows(self._waiting, self._step))
+
+    def finish(self) -> Iterator[Tensors]:
+        """The rest, which is not full."""
+        if self._rows and not self._drop_last:
+            yield self._maker.make(take_rows(self._waiting, self._rows))
+        elif self._rows:
+            self.count("last batch not full", self._rows)

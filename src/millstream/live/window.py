@@ -1,0 +1,279 @@
+"""The sliding window: which games are in, which of them this pass has not given, how often each was given.
+
+A pure machine: what comes depends on the seed, on what entered and left, and at which draw. Whoever does the same to
+another window gets the same games, so a run can be replayed, and its past be looked at, without any file.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.errors import LoaderError, StateError
+from millstream.live.stream_shuffler import StreamShuffler
+from millstream.order.draws import draw_uniform
+from millstream.order.shuffle import source_key
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A source in the window: its chunks have the numbers from `first` to `stop` - 1."""
+
+    name: str
+    first: int
+    count: int
+
+    @property
+    def stop(self) -> int:
+        """The number behind its last chunk."""
+        return self.first + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A game that is to be used next: its number, the source that has it, and how often it was used before."""
+
+    number: int
+    chunk: int
+    use: int
+    entry: Entry
+
+    @property
+    def index(self) -> int:
+        """Its place in its source."""
+        return self.chunk - self.entry.first
+
+
+Weigh = Callable[[Entry, int], float]
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Hanse sampling: a game is taken with the probability (its weight / the largest weight so far) ** gamma."""
+
+    weigh: Weigh
+    gamma: float = 1.0
+
+
+class Counts:
+    """A counter for each number of a range that moves on, in memory that grows and is let go of many at a time."""
+
+    def __init__(self, base: int = 0, values: npt.NDArray[np.uint32] | None = None) -> None:
+        self.base = base
+        self._values = np.zeros(0, np.uint32) if values is None else values
+        self._count = len(self._values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds."""
+        return self._values.nbytes
+
+    def __getitem__(self, number: int) -> int:
+        return int(self._values[number - self.base])
+
+    def add(self, number: int) -> int:
+        """Count one more; gives how many it were before."""
+        before = self[number]
+        self._values[number - self.base] = before + 1
+        return before
+
+    def extend(self, stop: int) -> None:
+        """Numbers up to `stop` - 1 are counted from now on."""
+        count = stop - self.base
+        if count > len(self._values):
+            grown = np.zeros(max(count, len(self._values) * 3 // 2), np.uint32)
+            grown[: self._count] = self._values[: self._count]
+            self._values = grown
+        self._count = count
+
+    def forget(self, lower: int) -> None:
+        """Numbers below `lower` are not asked for again."""
+        if lower - self.base > max(1024, self._count // 4):
+            self._values = self._values[lower - self.base : self._count].copy()
+            self.base, self._count = lower, len(self._values)
+
+    def values(self) -> npt.NDArray[np.uint32]:
+        """The counters from `base` on."""
+        return self._values[: self._count].copy()
+
+
+class Window:
+    """The newest `num_chunks` chunks.
+
+    >>> window = Window(num_chunks=3, seed=1)
+    >>> window.enter("a.tar", 2), window.enter("b.tar", 2)
+    ([], [])
+    >>> [window.draw().chunk for _ in range(3)], window.passes
+    ([2, 3, 1], 0)
+    >>> window.enter("c.tar", 3)
+    [Entry(name='a.tar', first=0, count=2), Entry(name='b.tar', first=2, count=2)]
+
+    Args:
+        num_chunks: How many; None: all.
+        seed: Of the order.
+        acceptance: Which of the drawn games are used; None: all.
+        endless: When each game was given, begin again; else `draw` gives None then.
+        first_use: How often each game was used before it entered.
+    """
+
+    def __init__(
+        self,
+        num_chunks: int | None,
+        seed: int,
+        *,
+        acceptance: Acceptance | None = None,
+        endless: bool = True,
+        first_use: int = 0,
+    ) -> None:
+        if num_chunks is not None and num_chunks < 1:
+            raise LoaderError(f"num_chunks={num_chunks}: a window has 1 chunk or more", hint="None takes all")
+        self.num_chunks, self._endless, self.acceptance = num_chunks, endless, acceptance
+        self._shuffler = StreamShuffler(seed, "chunk set")
+        self._chance_key = source_key(seed, "chunk set acceptance")
+        self._entries: list[Entry] = []
+        self._left = 0
+        """Entries at the front that have left: they are forgotten many at a time."""
+        self._holes: list[tuple[int, int]] = []
+        """Chunks in the range whose source is gone."""
+        self._uses, self._first_use = Counts(), first_use
+        self.passes = self.rejected = 0
+        self.heaviest = 0.0
+
+    @property
+    def draws(self) -> int:
+        """How many draws were made; what enters or leaves does so between two of them."""
+        return self._shuffler.draws
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The sources in the window, oldest first."""
+        return self._entries[self._left :]
+
+    @property
+    def lower(self) -> int:
+        """The number of the oldest chunk that may be drawn."""
+        return self._shuffler.lower
+
+    @property
+    def total(self) -> int:
+        """How many chunks have entered so far: the number of the next one."""
+        return self._shuffler.upper
+
+    def __len__(self) -> int:
+        """How many chunks are in it."""
+        lower = self.lower
+        return sum(entry.stop - max(entry.first, lower) for entry in self.entries)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it holds for its chunks."""
+        return self._shuffler.nbytes + self._uses.nbytes
+
+    def enter(self, name: str, count: int) -> list[Entry]:
+        """Take a source in, as the newest; gives those that have left for it."""
+        entry = Entry(name, self.total, count)
+        self._entries.append(entry)
+        self._shuffler.extend(entry.stop)
+        self._uses.extend(entry.stop)
+        if self.num_chunks is not None:
+            self._shuffler.advance(max(self.lower, entry.stop - self.num_chunks))
+        return self._drop_old()
+
+    def remove(self, name: str) -> list[Entry]:
+        """Take sources of that name out: their files are gone."""
+        gone = [entry for entry in self.entries if entry.name == name]
+        for entry in gone:
+            self._entries.remove(entry)
+            self._holes.append((entry.first, entry.stop))
+            self._shuffler.discard(entry.first, entry.stop)
+        return gone
+
+    def draw(self) -> Drawn | None:
+        """The next game, or None if there is none, or none that is accepted in a whole pass."""
+        begun = 0
+        while True:
+            number = self._shuffler.draw()
+            if number is None:
+                if not self._endless or begun == 2 or not len(self):
+                    return None
+                self.begin_pass()
+                begun += 1
+                continue
+            entry = self.find(number)
+            if not self._accepts(entry, number):
+                self.rejected += 1
+                continue
+            return Drawn(self.draws, number, self._first_use + self._uses.add(number), entry)
+
+    def begin_pass(self) -> None:
+        """Every game may be given again."""
+        self._shuffler.reset()
+        for first, stop in self._holes:
+            self._shuffler.discard(first, stop)
+        self.passes += 1
+
+    def find(self, chunk: int) -> Entry:
+        """The source of a chunk in the window."""
+        return self._entries[bisect_right(self._entries, chunk, lo=self._left, key=lambda entry: entry.first) - 1]
+
+    def use_of(self, chunk: int) -> int:
+        """How often a chunk in the window was given."""
+        return self._uses[chunk]
+
+    def _accepts(self, entry: Entry, chunk: int) -> bool:
+        if self.acceptance is None:
+            return True
+        weight = self.acceptance.weigh(entry, chunk - entry.first)
+        self.heaviest = max(self.heaviest, weight)
+        if not weight > 0:
+            return False
+        chance = (weight / self.heaviest) ** self.acceptance.gamma
+        return bool(draw_uniform(self._chance_key, [self.draws])[0] < chance)
+
+    def _drop_old(self) -> list[Entry]:
+        before = self._left
+        while self._left < len(self._entries) and self._entries[self._left].stop <= self.lower:
+            self._left += 1
+        left = self._entries[before : self._left]
+        if self._left > len(self._entries) // 2:
+            self._entries, self._left = self._entries[self._left :], 0
+        self._holes = [hole for hole in self._holes if hole[1] > self.lower]
+        self._uses.forget(self.lower)
+        return left
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """All that decides what comes: facts as JSON, and arrays of the size of the window."""
+        shuffler = self._shuffler
+        facts = {
+            "entries": [[entry.name, entry.first, entry.count] for entry in self.entries],
+            "holes": [list(hole) for hole in self._holes],
+            "range": [shuffler.lower, shuffler.upper, shuffler.draws, shuffler.advanced],
+            "base": self._uses.base,
+            "passes": self.passes,
+            "rejected": self.rejected,
+            "heaviest": self.heaviest,
+        }
+        return facts, {"unseen": shuffler.unseen(), "uses": self._uses.values()}
+
+    def load(self, facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Stand where another window stood."""
+        try:
+            entries = [Entry(str(name), int(first), int(count)) for name, first, count in facts["entries"]]
+            lower, upper, draws, advanced = (int(each) for each in facts["range"])
+            holes = [(int(first), int(stop)) for first, stop in facts["holes"]]
+            base, passes, rejected = (int(facts[key]) for key in ("base", "passes", "rejected"))
+            uses, unseen, heaviest = arrays["uses"], arrays["unseen"], float(facts["heaviest"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateError(f"the window of the state cannot be read: {error}", hint="take another state") from None
+        if len(uses) != upper - base or (len(unseen) and int(unseen.max()) >= upper):
+            raise StateError("the window of the state does not fit together", hint="take another state")
+        self._shuffler.restore(unseen, lower, upper, draws, advanced)
+        self._entries, self._left, self._holes, self._uses = entries, 0, holes, Counts(base, uses.astype(np.uint32))
+        self.passes, self.rejected, self.heaviest = passes, rejected, heaviest

@@ -1,0 +1,89 @@
+"""Batches of positions ahead of time, by one thread; whoever asks for another size gets it all the same.
+
+Positions that were made into tensors of the wrong size are still at hand: they are made once more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from millstream._core import Budget
+from millstream.errors import QueueClosed
+from millstream.live.frame_shuffler import Shuffled
+from millstream.live.tensor_maker import TensorMaker, Tensors, take_rows
+
+
+class Ahead:
+    """Makes the next batches while the trainer has the last one.
+
+    Args:
+        receive: Gives the next positions; raises QueueClosed when there are no more.
+        rank: Whose rows are made.
+        world_size: How many ranks there are.
+        depth: How many batches are made ahead.
+        budget: Bytes that batches may take.
+    """
+
+    def __init__(
+        self, receive: Callable[[], Shuffled], *, rank: int, world_size: int, depth: int, budget: Budget
+    ) -> None:
+        self._receive, self._rank, self._ranks, self._budget = receive, rank, world_size, budget
+        self.depth = depth
+        self._pool = ThreadPoolExecutor(1, "millstream-tensors")
+        self._made: deque[Future[Tensors | None]] = deque()
+        self._waiting: list[Shuffled] = []
+        self._ended = False
+        self._stopping = threading.Event()
+        self._maker: TensorMaker | None = None
+
+    def next(self, batch_size: int) -> Tensors | None:
+        """The batch of the next step; None when nothing is left."""
+        if self._maker is None or self._maker.batch_size != batch_size:
+            self._take_back()
+            self._maker = TensorMaker(batch_size, self._rank, self._budget, self._stopping.wait)
+        while len(self._made) < 1 + self.depth:
+            self._made.append(self._pool.submit(self._make, self._maker))
+        tensors = self._made.popleft().result()
+        if tensors is not None:
+            self._made.append(self._pool.submit(self._make, self._maker))
+        return tensors
+
+    def skip(self, rows: int) -> list[Shuffled]:
+        """Go past so many rows of all ranks, which were given out before."""
+        self._take_back()
+        self._wait_for(rows)
+        return take_rows(self._waiting, rows)
+
+    def close(self) -> None:
+        """Make no more; whoever feeds it must have stopped."""
+        self._stopping.set()
+        self._pool.shutdown(cancel_futures=True)
+
+    def _make(self, maker: TensorMaker) -> Tensors | None:
+        """On the thread: collect the rows of a step, and make the tensors of this rank."""
+        rows = maker.batch_size * self._ranks
+        self._wait_for(rows)
+        pieces = take_rows(self._waiting, rows)
+        return maker.make(pieces) if any(map(len, pieces)) else None
+
+    def _wait_for(self, rows: int) -> None:
+        found = sum(map(len, self._waiting))
+        while found < rows and not self._ended:
+            try:
+                piece = self._receive()
+            except QueueClosed:
+                self._ended = True
+                return
+            self._waiting.append(piece)
+            found += len(piece)
+
+    def _take_back(self) -> None:
+        """Let what was made ahead be positions again."""
+        pieces: list[Shuffled] = []
+        while self._made:
+            tensors = self._made.popleft().result()
+            pieces += [] if tensors is None else tensors.pieces
+        self._waiting[:0] = pieces

@@ -1,0 +1,185 @@
+"""A log of readable lines, each of which ends with a hash of itself and of all before it.
+
+So damage is found, and a line that was being written when the power went is not read. One process writes; others may
+read behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from millstream.errors import StateError, StoreError
+from millstream.store import disk
+from millstream.store.journal import Lock
+from millstream.store.manifest import compact
+
+logger = logging.getLogger("millstream.store")
+CHAIN_BYTES = 16
+END = b',"chain":"%s"}\n'
+"""How a line ends, with its hash."""
+END_BYTES = len(END % bytes(2 * CHAIN_BYTES))
+OTHER_RUN = "it belongs to another run, or was damaged; one that was put aside lies beside it with .1, .2, … at its end"
+FREE_SPACE = "free some space, then go on from the last state"
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place between two lines: bytes and lines before it, and the hash of all of these."""
+
+    offset: int
+    entries: int
+    chain: str
+
+    @classmethod
+    def start(cls, format_name: str) -> Position:
+        """The place before the first line of a log of some format."""
+        return cls(0, 0, hashlib.blake2b(format_name.encode(), digest_size=CHAIN_BYTES).hexdigest())
+
+    def to_json(self) -> dict[str, Any]:
+        """As a state keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Position:
+        """Read it back; nothing in a state is trusted."""
+        offset, entries, chain = (saved.get(key) for key in ("offset", "entries", "chain"))
+        if type(offset) is not int or type(entries) is not int or not isinstance(chain, str) or offset < 0:
+            raise StateError("the state does not say where its journal stood", hint="take an older state")
+        return cls(offset, entries, chain)
+
+
+def _ended(body: bytes, before: str) -> tuple[bytes, str]:
+    """A line that says `body`, and its hash, which goes on from the one before."""
+    chain = hashlib.blake2b(before.encode("ascii") + body, digest_size=CHAIN_BYTES).hexdigest()
+    return body[:-1] + END % chain.encode("ascii"), chain
+
+
+class LogReader:
+    """Reads lines one by one, those that are still to be written too."""
+
+    def __init__(self, path: str | os.PathLike[str], position: Position) -> None:
+        self.path, self.position = Path(path), position
+
+    def next(self) -> dict[str, Any] | None:
+        """What the next line says, or None as long as there is none."""
+        if not self.path.exists():
+            return None
+        with disk.reported(self.path), self.path.open("rb") as file:
+            file.seek(self.position.offset)
+            line = file.readline()
+        if not line.endswith(b"\n"):
+            return None
+        body = line[:-END_BYTES] + b"}"
+        expected, chain = _ended(body, self.position.chain)
+        if line != expected:
+            raise StoreError(f"{self.where}: the line or one before it is damaged", hint=OTHER_RUN)
+        try:
+            said = json.loads(body)
+        except ValueError as error:
+            raise StoreError(f"{self.where}: this is not JSON: {error}", hint=OTHER_RUN) from None
+        self.position = Position(self.position.offset + len(line), self.position.entries + 1, chain)
+        return dict(said)
+
+    @property
+    def where(self) -> str:
+        """The place of the next line, for a message."""
+        return f"{self.path}: entry {self.position.entries}, byte {self.position.offset}"
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """All lines that are there."""
+        while (said := self.next()) is not None:
+            yield said
+
+
+class ChainedLog:
+    """Writes lines. One writer at a time.
+
+    Args:
+        path: The log's file; it is made if it is not there.
+        format_name: What its lines are; a log of another format is taken for a damaged one.
+        position: Go on here, and what was written behind it is cut off; None: behind the last whole line.
+        anew: A run begins: a log that is there is another run's, and is put aside.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        format_name: str,
+        position: Position | None = None,
+        *,
+        anew: bool = False,
+    ) -> None:
+        self.path, self._fd, self._format = Path(path), -1, format_name
+        with disk.reported(self.path, full=FREE_SPACE):
+            disk.make_directory(self.path.parent)
+            self._lock = Lock(self.path.with_name(self.path.name + ".lock"))
+            try:
+                if anew:
+                    self._put_aside()
+                self._fd = disk.reopen(self.path) if self.path.exists() else disk.create(self.path)
+                self.go_back(self._end() if position is None else position)
+                disk.sync_directory(self.path.parent)
+            except BaseException:
+                self.close()
+                raise
+
+    def _put_aside(self) -> None:
+        if not self.path.exists() or not self.path.stat().st_size:
+            return
+        numbered = (self.path.with_name(f"{self.path.name}.{number}") for number in count(1))
+        aside = next(path for path in numbered if not path.exists())
+        disk.rename(self.path, aside)
+        logger.warning("%s: the journal of another run was put aside as %s", self.path, aside.name)
+
+    def _end(self) -> Position:
+        reader = LogReader(self.path, Position.start(self._format))
+        for _ in reader:
+            pass
+        return reader.position
+
+    def go_back(self, position: Position) -> None:
+        """Stand at a position of this log: what was written behind it is cut off."""
+        checked = self._checked(position)
+        with disk.reported(self.path, full=FREE_SPACE):
+            disk.truncate(self._fd, checked.offset)
+            disk.sync(self._fd)
+        self.position = checked
+
+    def _checked(self, position: Position) -> Position:
+        """Refuse a position of another log: the line before it must end with its hash."""
+        if position.offset == 0:
+            return Position.start(self._format)
+        end = os.pread(self._fd, END_BYTES, max(0, position.offset - END_BYTES))
+        if end != END % position.chain.encode():
+            raise StateError(f"{self.path}: this is not the journal of the state", hint=OTHER_RUN)
+        return position
+
+    def append(self, *said: Mapping[str, Any], sync: bool = True) -> Position:
+        """Write lines down; they are on the disk when this returns, unless nobody waits for that."""
+        before, lines = self.position, list[bytes]()
+        chain = before.chain
+        for each in said:
+            line, chain = _ended(compact(dict(each)), chain)
+            lines.append(line)
+        written = b"".join(lines)
+        with disk.reported(self.path, full=FREE_SPACE):
+            disk.write(self._fd, written, before.offset)
+            if sync:
+                disk.sync(self._fd)
+        self.position = Position(before.offset + len(written), before.entries + len(lines), chain)
+        return self.position
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        self._lock.release()

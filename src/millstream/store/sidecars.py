@@ -1,0 +1,65 @@
+"""Files beside a checkpoint that its state names: what does not fit into a state, named by its content.
+
+A state that is committed names its sidecar, so the file is written before, and removed only when no state needs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from millstream.errors import StateError
+from millstream.store import disk
+
+NAME_BYTES = 16
+FREE_SPACE = "free some space: without its sidecar a state cannot be gone on from"
+ELSEWHERE = "keep what a state names beside it; states older than the last committed one are gone: take that one"
+
+
+def save(folder: str | os.PathLike[str], kind: str, parts: Iterable[disk.Bytes]) -> dict[str, Any]:
+    """Write parts into a file of a folder; gives what the state says of it. The same content is the same file."""
+    folder = Path(folder)
+    beside, digest, size = folder / f"{kind}.tmp", hashlib.blake2b(digest_size=NAME_BYTES), 0
+    with disk.reported(folder, full=FREE_SPACE):
+        disk.make_directory(folder)
+        fd = disk.create(beside)
+        try:
+            for part in parts:
+                disk.write(fd, part, size)
+                digest.update(part)
+                size += memoryview(part).nbytes
+            disk.sync(fd)
+        finally:
+            os.close(fd)
+        name = f"{kind}-{digest.hexdigest()}.bin"
+        disk.rename(beside, folder / name)
+        disk.sync_directory(folder)
+    return {"file": name, "bytes": size}
+
+
+def load(folder: str | os.PathLike[str], kind: str, named: Mapping[str, Any]) -> bytes:
+    """Read the file that a state names, and check that it is that one."""
+    name = named.get("file")
+    if not isinstance(name, str) or Path(name).name != name or not name.startswith(f"{kind}-"):
+        raise StateError(f"the state names {name!r} as its sidecar", hint="it was changed by hand or damaged")
+    path = Path(folder, name)
+    if not path.is_file():
+        raise StateError(f"{path}: the sidecar of the state is missing", hint=ELSEWHERE)
+    with disk.reported(path):
+        data = path.read_bytes()
+    if name != f"{kind}-{hashlib.blake2b(data, digest_size=NAME_BYTES).hexdigest()}.bin":
+        raise StateError(f"{path}: the sidecar of the state is damaged", hint=ELSEWHERE)
+    return data
+
+
+def release(folder: str | os.PathLike[str], kind: str, keep: Iterable[Mapping[str, Any]]) -> int:
+    """Remove the sidecars that none of the named states needs; gives how many these were."""
+    needed = {named.get("file") for named in keep}
+    gone = [path for path in Path(folder).glob(f"{kind}-*.bin") if path.name not in needed]
+    with disk.reported(Path(folder), full="free some space, then commit the state again"):
+        for path in gone:
+            disk.remove(path)
+    return len(gone)

@@ -1,0 +1,73 @@
+"""Two frames show the move between them, and what it is called in the policy of the first."""
+
+from __future__ import annotations
+
+import chess
+import numpy as np
+import pytest
+
+from games.blocks import game
+from games.test_encoding import STARTS
+from millstream.games.board import board_at, move_at
+from millstream.games.input_formats import InputFormat
+from millstream.games.moves import Moves, turn_entries
+from millstream.games.policy import POLICY_INDEX
+from millstream.games.positions import ROOK, Positions, transforms_of
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("layout", InputFormat)
+def test_the_move_between_two_frames_is_the_one_that_was_played(layout: InputFormat, start: str) -> None:
+    block = game(3, layout, 70, start)
+    moves = Moves.between(Positions.of(block.fields))
+    assert moves.entries(transforms_of(block.fields)[:-1]).tolist() == block.fields["played_idx"][:-1].tolist()
+
+
+def test_castling_in_chess960_is_seen_even_if_the_king_or_the_rook_stays() -> None:
+    castled, stayed = 0, 0
+    for number in range(0, 960, 48):
+        board = chess.Board.from_chess960_pos(number)
+        for square, piece in board.piece_map().items():
+            if piece.piece_type in (chess.KNIGHT, chess.BISHOP, chess.QUEEN):
+                board.remove_piece_at(square)
+        block = game(number, InputFormat.CANONICAL, 40, board.shredder_fen())
+        positions = Positions.of(block.fields)
+        moves = Moves.between(positions)
+        assert moves.entries(transforms_of(block.fields)[:-1]).tolist() == block.fields["played_idx"][:-1].tolist()
+        for ply in range(len(moves)):
+            if int(positions.pieces[ply, ROOK]) >> int(moves.targets[ply]) & 1:
+                castled += 1
+                stayed += int(moves.origins[ply]) in (2, 6) or int(moves.targets[ply]) in (3, 5)
+    assert castled > 5
+    assert stayed > 1
+
+
+def test_frames_that_do_not_follow_have_no_move_between_them() -> None:
+    positions = Positions.of(game(2).select([0, 5, 6, 3]).fields)
+    assert (Moves.between(positions).origins >= 0).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("layout", [InputFormat.CLASSICAL, InputFormat.CANONICAL])
+def test_boards_are_those_of_the_game(layout: InputFormat) -> None:
+    for start in STARTS:
+        positions = Positions.of(game(3, layout, 70, start).fields)
+        moves = Moves.between(positions)
+        board = board_at(positions, 0)
+        for ply in range(len(moves)):
+            board.push(move_at(positions, moves, ply))
+            shown = board_at(positions, ply + 1)
+            assert shown.fen(en_passant="legal").split()[:5] == board.fen(en_passant="legal").split()[:5]
+
+
+def test_entries_turn_there_and_back() -> None:
+    entries = np.arange(1792)
+    for how in range(8):
+        there, back = np.zeros(1792, np.uint8), np.full(1792, how, np.uint8)
+        assert turn_entries(turn_entries(entries, there, back), back, there).tolist() == entries.tolist()
+
+
+def test_the_later_rule_for_transposed_policies_is_a_half_turn() -> None:
+    move = Moves(*np.array([[0], [1], [0]], np.int8))  # a1b1
+    transposed = np.array([4], np.uint8)
+    names = {half_turn: move.entries(transposed, half_turn=half_turn)[0] for half_turn in (False, True)}
+    assert names == {False: POLICY_INDEX["h8h7"], True: POLICY_INDEX["h8g8"]}

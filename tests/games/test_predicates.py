@@ -1,0 +1,46 @@
+"""Users say which frames and games they want; what they say wrong is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from games.blocks import game
+from millstream.errors import RecipeError
+from millstream.games import FRAME, Game
+from millstream.games.predicates import FieldMatch, reason_against
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kept"),
+    [
+        (3, [False, True, False, False]),
+        ((1, 3), [True, True, False, False]),
+        ([None, 3], [True, True, False, False]),
+        ((4, None), [False, False, True, False]),
+        ({1, 5}, [True, False, True, False]),
+    ],
+)
+def test_a_field_matches_a_value_a_range_or_a_set_and_what_is_not_a_number_never(
+    wanted: object, kept: list[bool]
+) -> None:
+    fields = np.zeros(4, FRAME)
+    fields["orig_q"] = [1, 3, 5, np.nan]
+    assert FieldMatch({"orig_q": wanted})(fields)["orig_q does not match"].tolist() == kept
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("planes", 1), ("best", 1), ("_padding", 0), ("best_q", (1, 2, 3))])
+def test_what_cannot_match_is_told(name: str, wanted: object) -> None:
+    with pytest.raises(RecipeError):
+        FieldMatch({name: wanted})
+
+
+def test_a_predicate_drops_a_game_under_its_name_or_for_a_reason() -> None:
+    def long(game: Game) -> bool:
+        return game.length > 40
+
+    short = Game(0, 0, "a.tar", 0, 20, game(plies=20))
+    assert reason_against(long, short) == "long"
+    assert reason_against(lambda game: f"length {game.length}", short) == "length 20"
+    assert reason_against(lambda game: True, short) is None
+    assert reason_against(lambda game: None, short) is None

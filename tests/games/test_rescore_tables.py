@@ -1,0 +1,191 @@
+"""What tables change, is what the specification says: for invented tables and for real ones."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import cache
+
+import chess
+import chess.syzygy
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from games.blocks import block_of, game
+from games.chunks import play
+from games.endgame_tables import syzygy_folder
+from games.positions import move_index
+from games.slow_rescore import Known, slow_plies_left, slow_results
+from laws import examples
+from millstream.errors import RecipeError, RecordError
+from millstream.games.block import FrameBlock
+from millstream.games.board import SyzygyTables
+from millstream.games.frame import FRAME
+from millstream.games.input_formats import InputFormat
+from millstream.games.moves import Moves
+from millstream.games.positions import Positions
+from millstream.games.rescore import Rescorer, RescoreSettings
+from millstream.games.rescore.plies_left import count_plies_left, shorten_to_mates
+from millstream.games.rescore.results import rescore_results
+
+ENDGAMES = (
+    "8/8/4k3/8/2KR4/8/8/8 w - - 0 1",
+    "8/8/3k4/8/2KQ4/8/8/8 b - - 3 1",
+    "8/4P3/3k4/8/8/2K5/8/8 w - - 0 1",
+    "8/8/3k4/3r4/2KR4/8/8/8 w - - 0 1",
+    "8/8/3k4/3p4/2K5/8/1Q6/8 w - - 0 1",
+    "8/2p5/3k4/8/2KP4/8/8/8 w - - 0 1",
+    "8/8/3k4/2b1n3/8/2K5/8/8 b - - 0 1",
+)
+
+
+@dataclass
+class Invented:
+    """Tables that say what a test wants."""
+
+    known: list[Known]
+
+    @property
+    def in_reach(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        return np.array([now.wdl is not None for now in self.known])
+
+    def wdl(self, ply: int) -> int | None:
+        return self.known[ply].wdl
+
+    def dtz(self, ply: int) -> int | None:
+        return self.known[ply].dtz
+
+    def best_moves(self, ply: int) -> Moves:
+        return Moves(*np.zeros((3, 0), np.int8))
+
+
+def bare_positions(known: list[Known]) -> Positions:
+    count = len(known)
+    positions = Positions(
+        np.zeros((count, 12), np.uint64),
+        np.full((count, 4), -1, np.int8),
+        np.full(count, -1, np.int8),
+        np.array([now.rule50 for now in known]),
+        np.arange(count) % 2 == 1,
+    )
+    vars(positions)["repeats"] = [int(now.repeated) for now in known]
+    return positions
+
+
+signs = st.sampled_from([-1, 0, 1])
+knowledge = st.builds(
+    Known,
+    rule50=st.sampled_from([0, 0, 1, 2, 3, 60, 97]),
+    repeated=st.sampled_from([False, False, False, True]),
+    wdl=st.none() | signs,
+    dtz=st.none() | st.sampled_from([-60, -40, -39, -2, -1, 0, 1, 2, 3, 4, 5, 38, 39, 41, 42]),
+)
+
+
+@given(st.lists(st.tuples(knowledge, signs, st.sampled_from([0, 0, 7])), min_size=1, max_size=12))
+@examples(120)
+def test_results_and_plies_left_are_what_the_specification_says(frames: list[tuple[Known, int, float]]) -> None:
+    known, results, left = [one for one, _, _ in frames], [one for _, one, _ in frames], [one for *_, one in frames]
+    fields = np.zeros(len(frames), FRAME)
+    fields["result_q"], fields["plies_left"] = results, left
+    positions, probe = bare_positions(known), Invented(known)
+    rescore_results(fields, positions, probe)
+    assert fields["result_q"].tolist() == slow_results(results, known)
+    assert fields["result_d"].tolist() == [float(result == 0) for result in fields["result_q"]]
+    count_plies_left(fields)
+    shorten_to_mates(fields, positions, probe)
+    assert fields["plies_left"].tolist() == slow_plies_left(left, known, [True] * len(known))
+
+
+@cache
+def tables() -> SyzygyTables:
+    return SyzygyTables([syzygy_folder()])
+
+
+def endgame(
+    seed: int, fen: str, layout: InputFormat = InputFormat.CLASSICAL
+) -> tuple[FrameBlock, list[Known], list[bool]]:
+    """A random endgame with a random result, and what real tables know of it, straight from its boards."""
+    rng = random.Random(seed)
+    frames, fens = play(rng, 6, layout, 30, fen)
+    block = block_of(frames)
+    result, sides = rng.choice([-1, 0, 1]), (-1) ** np.arange(len(frames))
+    block.fields["result_q"] = result * sides
+    block.fields["result_d"] = result == 0
+    block.fields["plies_left"] *= rng.choice([0, 1])
+    known, bare, seen = [], [], list[str]()
+    with chess.syzygy.open_tablebase(syzygy_folder()) as base:
+        for text in fens:
+            board = chess.Board(text)
+            key = board.epd(en_passant="legal")
+            few = chess.popcount(board.occupied) <= 4
+            wdl = base.probe_wdl(board) if few else None
+            fair = None if wdl is None else {-2: -1, 2: 1}.get(wdl, 0)
+            known.append(Known(board.halfmove_clock, key in seen, fair, base.probe_dtz(board) if few else None))
+            bare.append(chess.popcount(board.occupied) <= 3 and not board.pawns)
+            seen.append(key)
+    return block, known, bare
+
+
+@pytest.mark.parametrize("fen", ENDGAMES)
+@pytest.mark.parametrize("layout", [InputFormat.CLASSICAL, InputFormat.CANONICAL_V2])
+def test_real_tables_change_what_the_specification_says(fen: str, layout: InputFormat) -> None:
+    changed = 0
+    for seed in range(3):
+        block, known, bare = endgame(seed, fen, layout)
+        rescored = Rescorer(tables=tables()).rescore(block)
+        results = block.fields["result_q"].astype(int).tolist()
+        assert rescored.fields["result_q"].tolist() == slow_results(results, known)
+        wanted = slow_plies_left(block.fields["plies_left"].tolist(), known, bare)
+        np.testing.assert_allclose(rescored.fields["plies_left"], wanted, rtol=1e-6)
+        changed += int((rescored.fields["result_q"] != block.fields["result_q"]).sum())
+    assert changed > 0
+
+
+@pytest.mark.parametrize("layout", [InputFormat.CLASSICAL, InputFormat.CANONICAL])
+def test_a_boost_goes_to_the_moves_with_the_best_way_to_the_next_zeroing_move(layout: InputFormat) -> None:
+    settings = RescoreSettings(syzygy_paths=[syzygy_folder()], dtz_boost=0.5)
+    with chess.syzygy.open_tablebase(syzygy_folder()) as base, Rescorer(settings) as rescorer:
+        for fen in ENDGAMES[:2]:
+            frames, fens = play(random.Random(1), 6, layout, 6, fen)
+            new = rescorer.rescore(block_of(frames)).policy()
+            for ply, text in enumerate(fens):
+                board = chess.Board(text)
+                transform = int(frames["invariance_info"][ply]) & 7 if layout.canonical else 0
+                wanted = np.where(frames["probabilities"][ply] < 0, 0, frames["probabilities"][ply]).astype(float)
+                best = best_by_dtz(board, base)
+                for move in best:
+                    wanted[move_index(board, move, transform)] += 0.5 / len(best)
+                np.testing.assert_allclose(np.maximum(new[ply], 0), wanted / wanted.sum(), atol=1e-6)
+
+
+def best_by_dtz(board: chess.Board, base: chess.syzygy.Tablebase) -> list[chess.Move]:
+    """Wins by the shortest way to a zeroing move, then draws, then losses by the longest."""
+
+    def quality(move: chess.Move) -> tuple[int, int]:
+        zeroing = board.is_zeroing(move)
+        board.push(move)
+        wdl, dtz, mate = -base.probe_wdl(board), abs(base.probe_dtz(board)) + 1, board.is_checkmate()
+        board.pop()
+        way = 1 if zeroing or mate else dtz
+        return (1, -way) if wdl > 0 else (0, 0) if wdl == 0 else (-1, way)
+
+    legal = list(board.legal_moves)
+    best = max(map(quality, legal))
+    return [move for move in legal if quality(move) == best]
+
+
+def test_a_deblundered_game_is_refused_by_tables() -> None:
+    block = game(1, fen=ENDGAMES[0])
+    block.fields["result_q"][2] = 0.25
+    with pytest.raises(RecordError, match="result is not -1, 0 or 1"):
+        Rescorer(tables=tables()).rescore(block)
+
+
+def test_missing_tables_are_an_error_at_the_start(tmp_path: object) -> None:
+    with pytest.raises(RecipeError, match="no such folder"):
+        Rescorer(RescoreSettings(syzygy_paths="nowhere:neither"))
+    with pytest.raises(RecipeError, match="no Syzygy tables"):
+        Rescorer(RescoreSettings(syzygy_paths=[str(tmp_path)]))

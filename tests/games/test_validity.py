@@ -1,0 +1,209 @@
+"""Every rule is broken by some frame, is told by its own reason, and is kept by every game of the engine's kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from games.blocks import as_later_engines, game
+from games.test_encoding import STARTS
+from laws import examples
+from millstream.games.bitboards import union
+from millstream.games.block import FrameBlock
+from millstream.games.board import legality_faults
+from millstream.games.input_formats import InputFormat
+from millstream.games.moves import Moves
+from millstream.games.positions import CASTLING, QUEEN, Positions
+from millstream.games.validity import Fault, move_faults, uses_half_turn, value_faults
+
+PLY = 3
+NAN = float("nan")
+
+
+def faults(block: FrameBlock) -> list[Fault]:
+    found = value_faults(block)
+    if found:
+        return found
+    positions = Positions.of(block.fields)
+    moves = Moves.between(positions)
+    return [*move_faults(block, positions, moves), *legality_faults(positions, moves)]
+
+
+@pytest.mark.parametrize("layout", InputFormat)
+def test_games_of_the_engine_are_valid(layout: InputFormat) -> None:
+    for start in STARTS:
+        assert faults(game(3, layout, 70, start)) == []
+
+
+FIELDS = [
+    ("input_format", 0, "unknown input_format"),
+    ("input_format", 6, "unknown input_format"),
+    *((f"{which}_q", value, f"{which}_q out of range") for which in ("root", "best", "played") for value in (1.1, NAN)),
+    *(
+        (f"{which}_d", value, f"{which}_d out of range")
+        for which in ("root", "best", "played")
+        for value in (-0.1, 1.1)
+    ),
+    *((f"{which}_m", value, f"{which}_m out of range") for which in ("root", "best", "played") for value in (-1, NAN)),
+    ("orig_q", -1.5, "orig_q out of range"),
+    ("orig_d", 2, "orig_d out of range"),
+    ("orig_m", -1, "orig_m out of range"),
+    ("plies_left", -1, "plies_left out of range"),
+    ("result_q", 2, "result_q out of range"),
+    ("result_d", -1, "result_d out of range"),
+    ("rule50_count", 101, "rule50_count out of range"),
+    ("played_idx", 1858, "played_idx out of range"),
+    ("best_idx", 1858, "best_idx out of range"),
+    *((name, 2, "bad castling") for name in CASTLING),
+    ("side_to_move_or_enpassant", 2, "bad side_to_move_or_enpassant"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "reason"), FIELDS)
+def test_a_field_out_of_its_range_is_a_fault(name: str, value: float, reason: str) -> None:
+    block = game()
+    block.fields[name][PLY] = value
+    assert (PLY, reason) in [fault[:2] for fault in value_faults(block)]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [*((name, "bad castling") for name in CASTLING), ("side_to_move_or_enpassant", "bad side_to_move_or_enpassant")],
+)
+def test_a_mask_of_two_files_is_a_fault(name: str, reason: str) -> None:
+    block = game(layout=InputFormat.CANONICAL)
+    block.fields[name][PLY] = 0b100
+    assert value_faults(block) == []
+    block.fields[name][PLY] = 0b101
+    assert [fault[:2] for fault in value_faults(block)] == [(PLY, reason)]
+
+
+def test_what_an_older_engine_does_not_know_is_no_fault() -> None:
+    block = game()
+    for name in ("orig_q", "orig_d", "orig_m"):
+        block.fields[name] = NAN
+    block.fields["visits"] = block.fields["played_idx"] = block.fields["best_idx"] = 0
+    assert faults(block) == []
+
+
+def first_entry(block: FrameBlock) -> int:
+    return int(block.starts[PLY])
+
+
+def set_probability(value: float) -> Callable[[FrameBlock], FrameBlock]:
+    def change(block: FrameBlock) -> FrameBlock:
+        block.probabilities[first_entry(block)] = value
+        return block
+
+    return change
+
+
+def without_entry(name: str) -> Callable[[FrameBlock], FrameBlock]:
+    """Mark a move illegal, and give its share to another one."""
+
+    def change(block: FrameBlock) -> FrameBlock:
+        first, last = first_entry(block), int(block.ends[PLY])
+        at = first + int(np.flatnonzero(block.moves[first:last] == block.fields[name][PLY])[0])
+        block.probabilities[first if at > first else first + 1] += block.probabilities[at]
+        ends = block.ends - (np.arange(len(block)) >= PLY).astype(np.uint32)
+        return replace(
+            block, ends=ends, moves=np.delete(block.moves, at), probabilities=np.delete(block.probabilities, at)
+        )
+
+    return change
+
+
+def set_kings(value: int) -> Callable[[FrameBlock], FrameBlock]:
+    def change(block: FrameBlock) -> FrameBlock:
+        block.fields["planes"][PLY, 5] = value
+        return block
+
+    return change
+
+
+def overlap(block: FrameBlock) -> FrameBlock:
+    block.fields["planes"][PLY, 1] |= block.fields["planes"][PLY, 5]
+    return block
+
+
+def skip(block: FrameBlock) -> FrameBlock:
+    return block.select([*range(PLY + 1), *range(PLY + 3, len(block))])
+
+
+def play_another(block: FrameBlock) -> FrameBlock:
+    others = block.moves[block.starts[PLY] : block.ends[PLY]]
+    block.fields["played_idx"][PLY] = others[others != block.fields["played_idx"][PLY]][0]
+    return block
+
+
+def hop(block: FrameBlock) -> FrameBlock:
+    """A knight goes where no policy has a name for it."""
+    block.fields["planes"][PLY, :12], block.fields["planes"][PLY + 1, :12] = 0, 0
+    for plane, square in ((1, 8), (5, 0), (11, 63)):
+        block.fields["planes"][PLY, plane] = 1 << (square ^ 7)
+    for plane, square in ((7, 51 ^ 56), (11, 56), (5, 7)):
+        block.fields["planes"][PLY + 1, plane] = 1 << (square ^ 7)
+    return block
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (set_probability(-0.5), "probability out of range"),
+        (set_probability(1.5), "probability out of range"),
+        (set_probability(float("inf")), "probability out of range"),
+        (set_probability(0.9), "policy does not sum to 1"),
+        (without_entry("played_idx"), "played_idx marked illegal"),
+        (without_entry("best_idx"), "best_idx marked illegal"),
+        (set_kings(0), "not one king each"),
+        (set_kings(3), "not one king each"),
+        (overlap, "two pieces on a square"),
+        (skip, "no move to the next frame"),
+        (play_another, "move is not played_idx"),
+        (hop, "move without an entry"),
+    ],
+)
+def test_a_broken_rule_is_told_by_its_reason(change: Callable[[FrameBlock], FrameBlock], reason: str) -> None:
+    assert (PLY, reason) in [fault[:2] for fault in faults(change(game(8)))]
+
+
+def test_a_move_marked_illegal_is_a_fault_unless_the_frame_only_tells_the_history() -> None:
+    block = without_entry("played_idx")(game(8))
+    block.fields["visits"] = 0
+    assert [fault[:2] for fault in faults(block)] == [(PLY, "move marked illegal")]
+    block.fields["invariance_info"][PLY] |= 0x40
+    assert faults(block) == []
+
+
+def test_a_move_that_leaves_the_king_in_check_is_illegal() -> None:
+    block = game(1, plies=30, fen="8/3k4/8/8/8/8/2KR4/8 w - - 0 1")
+    positions = Positions.of(block.fields)
+    moves = Moves.between(positions)
+    assert legality_faults(positions, moves) == []
+    positions.pieces[PLY, 6 + QUEEN] = ~union(positions.pieces[PLY])  # wherever the king goes, there is a queen
+    assert [fault[:2] for fault in legality_faults(positions, moves)] == [(PLY, "illegal move")]
+
+
+def test_games_of_later_engines_with_their_own_rule_for_policies_are_valid() -> None:
+    block = as_later_engines(game(1, InputFormat.CANONICAL, 60, "8/3k4/8/4q3/8/8/2KR4/8 w - - 0 1"))
+    assert faults(block) == []
+    assert uses_half_turn(block, Moves.between(Positions.of(block.fields)))
+
+
+@given(st.data())
+@examples(150)
+def test_a_damaged_game_gives_faults_or_none_but_never_an_error(data: st.DataObject) -> None:
+    block = game(
+        data.draw(st.integers(0, 3)), data.draw(st.sampled_from(InputFormat)), 8, data.draw(st.sampled_from(STARTS))
+    )
+    raw = block.fields.view(np.uint8)
+    for at in data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=8)):
+        raw[at] ^= data.draw(st.integers(1, 255))
+    for at in data.draw(st.lists(st.integers(0, len(block.moves) - 1), max_size=3)):
+        block.probabilities[at] = data.draw(st.floats(width=32))
+    assert all(0 <= fault.ply < len(block) for fault in faults(block))

@@ -1,0 +1,60 @@
+"""A rescorer passes on rescored games in their order, and says which ones it could not rescore."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+from live.games import a_game, through
+from millstream.errors import MissingExtra, RecipeError
+from millstream.games import Game
+from millstream.games.rescore import Rescorer, RescoreSettings
+from millstream.live import ChunkFilter, ChunkRescorer
+from millstream.stages import Queue
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_games_are_rescored_in_their_order(threads: int) -> None:
+    queue = Queue[Game](16)
+    settings = RescoreSettings(dist_temp=0.5, new_input_format=3)
+    stage = ChunkRescorer(queue, rescore=settings, threads=threads, capacity=16)
+    passed = through(stage, queue, map(a_game, range(8)))
+    assert [game.chunk for game in passed] == list(range(8))
+    for game in passed:
+        wanted = Rescorer(settings).rescore(a_game(game.chunk).frames)
+        assert game.frames.fields.tobytes() == wanted.fields.tobytes()
+        assert game.frames.probabilities.tolist() == wanted.probabilities.tolist()
+        assert game.frames.origins.tolist() == wanted.origins.tolist()
+
+
+def test_a_game_that_cannot_be_rescored_is_dropped_counted_and_listed() -> None:
+    queue = Queue[Game](4)
+    stage = ChunkRescorer(queue, st_q_theta=0.5)
+    cut = replace(a_game(1), frames=a_game(1).frames.select([0, 5]))
+    unpacked = replace(cut, unpacked=True)
+    assert through(stage, queue, [cut, unpacked]) == [unpacked]
+    assert stage.counters()["drops"] == {"no move to the next frame": 1}
+    assert [rejection.reason for rejection in stage.rejections] == ["no move to the next frame"]
+
+
+def test_settings_stand_in_one_place() -> None:
+    with pytest.raises(RecipeError, match="dist_temp too"):
+        ChunkRescorer(Queue[Game](), rescore=RescoreSettings(), dist_temp=2)
+    with pytest.raises(RecipeError, match="rules 'values'"):
+        ChunkRescorer(Queue[Game](), rules="values")  # type: ignore[arg-type]
+
+
+def test_without_the_chess_library_only_what_needs_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "chess", None)
+    monkeypatch.delitem(sys.modules, "millstream.games.board", raising=False)
+    queue = Queue[Game](4)
+    stage = ChunkRescorer(queue, new_input_format=5, deblunder_threshold=0.1, deblunder_width=0.06)
+    assert len(through(stage, queue, [a_game(1)])) == 1
+    with pytest.raises(MissingExtra, match="chess"):
+        ChunkRescorer(Queue[Game](), syzygy_paths=["tables"])
+    with pytest.raises(MissingExtra, match="chess"):
+        ChunkFilter(Queue[Game](), rules="legal")
+    with pytest.raises(MissingExtra, match="chess"):
+        ChunkRescorer(Queue[Game](), rules="legal")
