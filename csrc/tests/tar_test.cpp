@@ -69,7 +69,8 @@ void games_are_found_whatever_stands_between_them() {
   const auto tar = member("games/", "", '5') + member("LICENSE", "free") + member("games/0.gz", game(700, 83560)) +
                    member("././@LongLink", std::string(300, 'n') + ".gz\0", 'L') + member("cut", game(20, 7)) +
                    member("x", pax, 'x') + member("e", game(512, 9)) + member("raw", "12345678") +
-                   header("l", 99, '2') + member(".hidden.gz", game(30, 1)) + member("tiny.gz", "123") + member("odd", "12345", 'Q') + end();
+                   header("l", 99, '2') + member(".hidden.gz", game(30, 1)) +
+                   member("tiny.gz", "123") + member("odd", "12345", 'Q') + end();
   const auto index = index_of(tar);
   CHECK(index.has_end && std::string(index.problem).empty());
   CHECK((index.inflated == std::vector<std::uint32_t>{83560, 7, 9, 8}));
@@ -105,7 +106,8 @@ void sparse_files_are_passed_over_with_their_maps() {
 void sizes_that_lead_out_of_the_file_end_the_index() {
   const auto good = member("0.gz", game(32, 5));
   for (const auto& size :
-       {std::string("\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff", 12), std::string(12, '\xff'), std::string("777777777777"),
+       {std::string("\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff", 12), std::string(12, '\xff'),
+        std::string("777777777777"),
         std::string("\x80\0\0\1\0\0\0\0\0\0\0\0", 12), std::string("12x         ")}) {
     auto far = header("1.gz", 0);
     far.replace(124, 12, size);
@@ -132,7 +134,8 @@ void a_cut_archive_keeps_its_whole_members() {
 void noise_never_leads_astray() {
   Random random;
   const auto seed = member("d/", "", '5') + member("0.gz", game(700, 83560)) +
-                    member("x", "21 path=a/b/c/d/e.gz\n", 'x') + member("e", game(5000, 9)) + member("n", "name.gz", 'L') + member("f", game(20, 9)) + end();
+                    member("x", "21 path=a/b/c/d/e.gz\n", 'x') + member("e", game(5000, 9)) +
+                    member("n", "name.gz", 'L') + member("f", game(20, 9)) + end();
   for (int round = 0; round < 3000; ++round) {
     auto tar = seed;
     for (auto left = random.between(1, 4); left; --left)
