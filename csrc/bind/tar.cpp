@@ -37,6 +37,6 @@ void register_tar(nb::module_& m) {
   m.def("tar_index", &tar_index, "descriptor"_a,
         nb::sig("def tar_index(descriptor: int) -> tuple[NDArray[numpy.uint64], NDArray[numpy.uint32], "
                 "NDArray[numpy.uint32], NDArray[numpy.uint8], dict[str, int], str, int, bool]"),
-        "Members of an uncompressed tar that may be games: (offsets, sizes, inflated sizes, whether they are gzip, how many "
-        "others by reason, what ended the index early or nothing, where, whether the archive has its end).");
+        "Members of an uncompressed tar that may be games: (offsets, sizes, inflated sizes, whether they are gzip, how "
+        "many others by reason, what ended the index early or nothing, where, whether the archive has its end).");
 }

@@ -26,7 +26,10 @@ namespace millstream {
 
 inline constexpr std::uint64_t tar_block = 512;
 
-enum class TarSkip : std::uint8_t { folder, link, device, sparse, other, hidden, not_data, too_short, too_large, count };
+// Why a member is no game.
+enum class TarSkip : std::uint8_t {
+  folder, link, device, sparse, other, hidden, not_data, too_short, too_large, count
+};
 inline constexpr std::array<const char*, static_cast<std::size_t>(TarSkip::count)> tar_skip_names = {
     "folder", "link", "device", "sparse", "unknown kind", "hidden", "not data", "too short", "too large"};
 
@@ -89,7 +92,7 @@ inline std::optional<std::uint64_t> number(Bytes field) {
   }
   std::size_t i = 0;
   while (i < field.size() && field[i] == ' ') ++i;
-  for (; i < field.size() && field[i] >= '0' && field[i] <= '7'; ++i) value = value << 3 | (field[i] - std::uint64_t{'0'});
+  for (; i < field.size() && field[i] >= '0' && field[i] <= '7'; ++i) value = value << 3 | (field[i] & 7u);
   if (i < field.size() && field[i] != ' ' && field[i] != 0) return std::nullopt;
   return value;  // eleven or twelve digits: far below 2^63
 }
@@ -257,10 +260,10 @@ class TarReader {
     return true;
   }
 
-  // The last part of the name; empty for a folder.
+  // The last part of the name, empty for a folder. The prefix of a header would only add folders.
   std::string_view base_name(Bytes header) const {
     const auto& said = next_.name ? next_.name : all_.name;
-    const auto name = said ? std::string_view(*said) : tar_detail::text(header.first(100));  // a prefix only adds folders
+    const auto name = said ? std::string_view(*said) : tar_detail::text(header.first(100));
     return name.substr(name.find_last_of('/') + 1);
   }
 

@@ -68,15 +68,17 @@ void games_are_found_whatever_stands_between_them() {
   const std::string pax = "21 path=a/b/c/d/e.gz\n";
   const auto tar = member("games/", "", '5') + member("LICENSE", "free") + member("games/0.gz", game(700, 83560)) +
                    member("././@LongLink", std::string(300, 'n') + ".gz\0", 'L') + member("cut", game(20, 7)) +
-                   member("x", pax, 'x') + member("e", game(512, 9)) + member("raw", "12345678") + header("l", 99, '2') +
-                   member(".hidden.gz", game(30, 1)) + member("tiny.gz", "123") + member("odd", "12345", 'Q') + end();
+                   member("x", pax, 'x') + member("e", game(512, 9)) + member("raw", "12345678") +
+                   header("l", 99, '2') + member(".hidden.gz", game(30, 1)) +
+                   member("tiny.gz", "123") + member("odd", "12345", 'Q') + end();
   const auto index = index_of(tar);
   CHECK(index.has_end && std::string(index.problem).empty());
   CHECK((index.inflated == std::vector<std::uint32_t>{83560, 7, 9, 8}));
   CHECK((index.gzip == std::vector<std::uint8_t>{1, 1, 1, 0}));
   CHECK((index.sizes == std::vector<std::uint32_t>{700, 20, 512, 8}));
   CHECK(tar.substr(index.offsets[3], 8) == "12345678");
-  for (const auto why : {TarSkip::folder, TarSkip::link, TarSkip::hidden, TarSkip::not_data, TarSkip::too_short, TarSkip::other})
+  for (const auto why :
+       {TarSkip::folder, TarSkip::link, TarSkip::hidden, TarSkip::not_data, TarSkip::too_short, TarSkip::other})
     CHECK(index.skipped[static_cast<std::size_t>(why)] == 1);
 }
 
@@ -103,8 +105,10 @@ void sparse_files_are_passed_over_with_their_maps() {
 
 void sizes_that_lead_out_of_the_file_end_the_index() {
   const auto good = member("0.gz", game(32, 5));
-  for (const auto& size : {std::string("\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff", 12), std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12),
-                           std::string("777777777777"), std::string("\x80\0\0\1\0\0\0\0\0\0\0\0", 12), std::string("12x         ")}) {
+  for (const auto& size :
+       {std::string("\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff", 12), std::string(12, '\xff'),
+        std::string("777777777777"),
+        std::string("\x80\0\0\1\0\0\0\0\0\0\0\0", 12), std::string("12x         ")}) {
     auto far = header("1.gz", 0);
     far.replace(124, 12, size);
     seal(far);
@@ -129,11 +133,13 @@ void a_cut_archive_keeps_its_whole_members() {
 
 void noise_never_leads_astray() {
   Random random;
-  const auto seed = member("d/", "", '5') + member("0.gz", game(700, 83560)) + member("x", "21 path=a/b/c/d/e.gz\n", 'x') +
-                    member("e", game(5000, 9)) + member("n", "name.gz", 'L') + member("f", game(20, 9)) + end();
+  const auto seed = member("d/", "", '5') + member("0.gz", game(700, 83560)) +
+                    member("x", "21 path=a/b/c/d/e.gz\n", 'x') + member("e", game(5000, 9)) +
+                    member("n", "name.gz", 'L') + member("f", game(20, 9)) + end();
   for (int round = 0; round < 3000; ++round) {
     auto tar = seed;
-    for (auto left = random.between(1, 4); left; --left) tar[random.below(tar.size())] = static_cast<char>(random.word());
+    for (auto left = random.between(1, 4); left; --left)
+      tar[random.below(tar.size())] = static_cast<char>(random.word());
     if (random.chance(3)) tar.resize(random.below(tar.size()));
     for (std::size_t at = 0; at + tar_block <= tar.size(); at += tar_block) {  // so that damage gets past the checksum
       auto block = tar.substr(at, tar_block);

@@ -71,6 +71,8 @@ def _watched(folder: Path, poll_s: float | None = None) -> Iterator[Watched]:
 @pytest.fixture(autouse=True)
 def no_thread_survives(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("millstream.live.discovery._UNTOLD_QUIET_S", 0.3)
+    monkeypatch.setattr("millstream.live.discovery._TICK_S", 0.1)
+    monkeypatch.setattr("millstream.live.discovery._POLL_S", 0.1)
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
@@ -246,6 +248,61 @@ def test_without_the_library_the_folder_is_polled(tmp_path: Path, monkeypatch: p
         _write(tmp_path / "a.tar")
         watched.until("a.tar")
         assert watched.discovery.gauges()["watching"] == 0
+
+
+def test_when_the_system_has_no_more_watches_the_folder_is_polled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "inotify watch limit reached")
+
+    monkeypatch.setattr("watchdog.observers.inotify_c.InotifyFD.add_callback", refuse)
+    monkeypatch.setattr("millstream.live.discovery._POLL_S", 0.05)
+    with _watched(tmp_path) as watched:
+        watched.until("complete")
+        _write(tmp_path / "a.tar")
+        watched.until("a.tar")
+
+
+def test_what_the_system_does_not_tell_is_found_by_looking_at_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.live.discovery._ALL_AGAIN_S", 0.1)
+    monkeypatch.setattr("millstream.live.watching.Watcher.dispatch", lambda *_: None)
+    with _watched(tmp_path) as watched:
+        watched.until("complete")
+        _write(tmp_path / "a.tar")
+        watched.until("a.tar")
+        (tmp_path / "a.tar").unlink()
+        watched.until("-a.tar")
+
+
+def test_too_many_notifications_are_as_good_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.live.watching._MOST_HINTS", 3)
+    with _watched(tmp_path) as watched:
+        watched.until("complete")
+        for i in range(100):
+            _write(tmp_path / f"{i}.tar")
+        told = watched.until(*(f"{i}.tar" for i in range(100)))
+        assert len(told) == 100
+
+
+def test_another_folder_of_the_same_name_is_watched_in_its_place(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    _write(root / "a.tar")
+    with _watched(root) as watched:
+        watched.until("complete")
+        shutil.rmtree(root)
+        _write(root / "b.tar")
+        watched.until("-a.tar", "b.tar")
+        _write(root / "c.tar")
+        watched.until("c.tar")
+        assert watched.discovery.gauges()["watching"] == 1
+
+
+def test_a_long_pause_between_two_looks_does_not_hold_up_who_stops(tmp_path: Path) -> None:
+    with _watched(tmp_path, poll_s=3600) as watched:
+        watched.until("complete")
 
 
 def test_a_missing_folder_that_is_not_watched_is_an_error(tmp_path: Path) -> None:

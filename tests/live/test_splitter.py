@@ -13,8 +13,8 @@ from xxhash import xxh64
 from games.archives import write_games
 from millstream.errors import LoaderError
 from millstream.games.chunk_source import ChunkSource, open_chunk_source
-from millstream.live import Gone, ScanComplete, Sourced, Splitter, part_of_each
-from millstream.stages import Queue
+from millstream.live import ChunkSourceFeed, Discovery, Gone, ScanComplete, Sourced, Splitter, part_of_each
+from millstream.stages import Pipeline, Queue
 
 _WEIGHTS = st.lists(st.floats(0.01, 100), min_size=1, max_size=5).map(
     lambda weights: {f"part {i}": weight for i, weight in enumerate(weights)}
@@ -79,6 +79,22 @@ def test_an_output_that_gets_nothing_of_a_source_is_not_told(tmp_path: Path) -> 
     source = open_chunk_source(write_games(tmp_path / "a.tar", 1))
     outputs = _split([source], {"train": 1, "validation": 1})
     assert sorted(map(len, outputs.values())) == [0, 1]
+
+
+def test_a_folder_is_split_by_a_pipeline(tmp_path: Path) -> None:
+    for i in range(3):
+        write_games(tmp_path / f"{i}.tar", 10)
+    files = Discovery(tmp_path)
+    games = ChunkSourceFeed(files, threads=2)
+    split = Splitter(games, weights={"train": 1, "validation": 1})
+    ends = ["split.train", "split.validation"]
+    with Pipeline({"files": files, "games": games, "split": split}, output=ends) as pipeline:
+        numbers: dict[str, list[int]] = {f"{i}.tar": [] for i in range(3)}
+        for end in ends:
+            while isinstance(view := pipeline.get(end), ChunkSource):
+                numbers[view.name] += view.numbers.tolist()
+            assert view == ScanComplete()
+    assert all(sorted(each) == list(range(10)) for each in numbers.values())
 
 
 @pytest.mark.parametrize("weights", [{}, {"a": 0.0}, {"a": 1.0, "b": -1.0}, {"a": float("nan")}])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batches.threads import until
+from batches.threads import join, started, until
 from laws import examples
 from millstream.errors import ClosedError, LoaderError, QueueClosed, RecipeError, StageError
 from millstream.stages import FunctionStage, IterableStage, MapStage, Pipeline, Queue, SourceStage, Stage
@@ -96,6 +96,60 @@ def test_any_graph_with_any_threads_gives_what_nested_loops_give(
     for queue in counters["queues"].values():
         assert queue["put"] == queue["got"]
         assert queue["size"] == queue["dropped"] == 0
+    assert alive() == set()
+
+
+class Fork(FunctionStage[int, int]):
+    outputs = ("even", "odd")
+
+    def route(self, item: int) -> str:
+        return self.outputs[item % 2]
+
+
+Tree = tuple[str, int, int, tuple["Tree", ...]]
+"""A stage of a kind, with its factor, its threads and what comes behind it."""
+LEAF = st.tuples(st.just("map"), st.integers(0, 3), st.integers(1, 3), st.just(()))
+TREES = st.recursive(
+    LEAF,
+    lambda inner: (
+        st.tuples(st.just("map"), st.integers(0, 3), st.integers(1, 3), st.tuples(inner))
+        | st.tuples(st.just("fork"), st.integers(0, 3), st.integers(1, 3), st.tuples(inner, inner))
+    ),
+    max_leaves=4,
+)
+
+
+def grown(tree: Tree, source: Any, items: list[int], stages: dict[str, Any], wanted: dict[str, list[int]]) -> None:
+    """Add the stages of a tree, and what is to come out of each of its ends."""
+    kind, factor, threads, rest = tree
+    name = f"{kind}{len(stages)}"
+    stages[name] = (Fork if kind == "fork" else FunctionStage)(source, function=times(factor), threads=threads)
+    made = [made for item in items for made in times(factor)(item)]
+    if not rest:
+        wanted[name] = made
+    for number, (output, inner) in enumerate(zip(stages[name].outputs, rest, strict=False)):
+        mine = made if kind == "map" else [item for item in made if item % 2 == number]
+        grown(inner, stages[name].output(output), mine, stages, wanted)
+
+
+@given(TREES, st.integers(0, 20))
+@examples(40)
+def test_any_forks_give_each_end_its_own_items_in_order(tree: Tree, count: int) -> None:
+    stages: dict[str, Any] = {"source": IterableStage(range(count))}
+    wanted: dict[str, list[int]] = {}
+    grown(tree, stages["source"], list(range(count)), stages, wanted)
+    got: dict[str, list[int]] = {name: [] for name in wanted}
+
+    def take(name: str) -> None:
+        while True:
+            try:
+                got[name].append(pipeline.get(name))
+            except QueueClosed:
+                return
+
+    with Pipeline(stages, output=list(wanted)) as pipeline:
+        join(*(started(lambda name=name: take(name)) for name in wanted))  # type: ignore[misc]
+    assert got == wanted
     assert alive() == set()
 
 

@@ -215,6 +215,8 @@ def test_a_waiting_stage_counts_its_wait_while_it_waits() -> None:
 def test_impossible_stages_are_refused() -> None:
     with pytest.raises(LoaderError, match="0 threads"):
         Repeat(Queue(), threads=0)
+    with pytest.raises(LoaderError, match="on one thread, not on 2"):
+        IterableStage([1], threads=2)
     with pytest.raises(LoaderError, match="one input, not 2"):
         MapTwo(Queue(), Queue())
 

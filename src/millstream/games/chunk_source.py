@@ -57,6 +57,7 @@ class ChunkSource:
         problem: str = "",
     ) -> None:
         self.path, self.skipped, self.problem = path, skipped or {}, problem
+        places.flags.writeable = False
         self._places, self._identity, self._descriptors = places, identity, descriptors
 
     @property
@@ -134,10 +135,9 @@ def open_chunk_source(
     kind = _kind(path)
     descriptors = Descriptors(most=1) if descriptors is None else descriptors
     with _told(path):
-        with descriptors.lent(path) as descriptor:
-            identity = FileIdentity.of(descriptor)
-            index = _indexed(descriptor, kind, path, identity, cache)
-        descriptors.forget(path)
+        with open(path, "rb", buffering=0) as file:
+            identity = FileIdentity.of(file.fileno())
+            index = _indexed(file.fileno(), kind, path, identity, cache)
         if not len(index.places):
             raise RecordError(index.problem or "empty", "there is no whole game in it")
     return ChunkSource(path, index.places, identity, descriptors, skipped=index.skipped, problem=index.problem)

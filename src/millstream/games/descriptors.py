@@ -22,9 +22,9 @@ class FileIdentity(NamedTuple):
     changed_ns: int
 
     @staticmethod
-    def of(descriptor: int) -> FileIdentity:
-        """That of an open file."""
-        status = os.fstat(descriptor)
+    def of(file: int | str) -> FileIdentity:
+        """That of an open file, or of the one at a path."""
+        status = os.stat(file)  # noqa: PTH116 - takes descriptors, too
         return FileIdentity(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
@@ -42,14 +42,14 @@ class Descriptors:
     """Keeps the files open that were used last. Readers of one file share a descriptor, and no one waits for another
     file to be opened. A descriptor in use is never closed; when all of them are, the next file waits for one.
 
-    >>> with Descriptors(most=2) as descriptors, descriptors.lent(__file__) as descriptor:
+    >>> with Descriptors(most=2) as descriptors, descriptors.lent(__file__, FileIdentity.of(__file__)) as descriptor:
     ...     os.pread(descriptor, 8, 3)
     b'Files th'
     """
 
     def __init__(self, most: int = 64) -> None:
         self._most = max(1, most)
-        self._files: OrderedDict[tuple[str, FileIdentity | None], _Open] = OrderedDict()
+        self._files: OrderedDict[tuple[str, FileIdentity], _Open] = OrderedDict()
         self._changed = Condition()
         self._closed = False
 
@@ -57,8 +57,8 @@ class Descriptors:
         return len(self._files)
 
     @contextmanager
-    def lent(self, path: str, identity: FileIdentity | None = None) -> Iterator[int]:
-        """The descriptor of a file; if it must still be the one of that identity, anything else is an error."""
+    def lent(self, path: str, identity: FileIdentity) -> Iterator[int]:
+        """The descriptor of a file; another file in its place is an error."""
         key = (path, identity)
         file = self._taken(key) or self._opened(key)
         try:
@@ -71,7 +71,7 @@ class Descriptors:
                     self._drop_unused(len(self._files))
                 self._changed.notify_all()
 
-    def forget(self, path: str, identity: FileIdentity | None = None) -> None:
+    def forget(self, path: str, identity: FileIdentity) -> None:
         """Close a file that nobody will read again, unless somebody just does."""
         with self._changed:
             file = self._files.get((path, identity))
@@ -95,7 +95,7 @@ class Descriptors:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _taken(self, key: tuple[str, FileIdentity | None]) -> _Open | None:
+    def _taken(self, key: tuple[str, FileIdentity]) -> _Open | None:
         """The file if it is open; else nothing, and a place is kept for it."""
         with self._changed:
             while True:
@@ -111,12 +111,12 @@ class Descriptors:
                     return None
                 self._changed.wait()
 
-    def _opened(self, key: tuple[str, FileIdentity | None]) -> _Open:
+    def _opened(self, key: tuple[str, FileIdentity]) -> _Open:
         path, identity = key
         descriptor = None
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            if identity is not None and FileIdentity.of(descriptor) != identity:
+            if FileIdentity.of(descriptor) != identity:
                 raise RecordError("changed", "the file is not the one that was indexed", _CHANGED, path)
         except BaseException:
             if descriptor is not None:

@@ -59,6 +59,8 @@ class ChunkSourceFeed(MapStage[Arrival, Sourced]):
         settings: As for every stage.
     """
 
+    takes, gives = Found, ChunkSource
+
     def __init__(
         self,
         input: Queue[Arrival] | Stage[Arrival],

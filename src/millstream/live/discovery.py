@@ -25,6 +25,8 @@ _UNTOLD_QUIET_S = 2.0
 """The same for files that nobody said to be closed, while others are told of."""
 _ALL_AGAIN_S = 30.0
 """How often everything is looked at while the system tells of changes: it loses some when there are too many."""
+_TICK_S = 1.0
+"""How often a folder that is watched is asked whether it is still the same, and files whether they changed."""
 _SHARE = 0.02
 """The share of the time that is spent on looking at everything."""
 
@@ -53,6 +55,8 @@ class Discovery(SourceStage[Arrival]):
             `watch`, not over a network), else once a second. Never more than a fiftieth of the time is spent on it.
         settings: As for every stage.
     """
+
+    gives = Found
 
     def __init__(
         self, path: str | os.PathLike[str], *, watch: bool = True, poll_s: float | None = None, **settings: Any
@@ -105,7 +109,7 @@ class Discovery(SourceStage[Arrival]):
         if self._folder.waiting:
             self.stopping.wait(_FIRST_QUIET_S)
             self._look()
-            events += self._folder.settle(_FIRST_QUIET_S)
+            events += self._folder.settle(0.9 * _FIRST_QUIET_S)
         if not self._watch and self._folder.waiting:
             self.count("still being written", self._folder.waiting)
         found = {event.path: event for event in events if isinstance(event, Found) and self._folder.knows(event.path)}
@@ -115,9 +119,9 @@ class Discovery(SourceStage[Arrival]):
         """What happened, or nothing after a while."""
         with self._clocks.waiting(INPUT):
             self._told.wait(self._patience_s())
+        self._told.clear()  # before anything is looked at, so that nobody who calls meanwhile is missed
         if self.stopping.is_set():
             return []
-        self._told.clear()
         if self._poll_s is None and (self._watcher is None or not self._watcher.sees):
             self._arm()
         events: list[Found | Gone] = []
@@ -133,7 +137,7 @@ class Discovery(SourceStage[Arrival]):
 
     def _patience_s(self) -> float:
         left_s = self._look_at_s - time.monotonic()
-        return max(0.001, min(left_s, 1.0) if self._watcher is not None else left_s)
+        return max(0.001, min(left_s, _TICK_S) if self._watcher is not None else left_s)
 
     def _quiet_s(self) -> float:
         """Between two looks a file may not change; the clock may be a little early."""
@@ -150,12 +154,12 @@ class Discovery(SourceStage[Arrival]):
     def _arm(self) -> None:
         """Be told of changes, before everything is looked at, so that none falls between."""
         self._disarm()
+        self._look_at_s = 0.0
         if self._poll_s is None and os.path.isdir(self._root):
             self._watcher = watched(self._root, self._told.set)
             if self._watcher is None:
                 self._poll_s = _POLL_S
                 _log.info("%s is looked at every %s s: the system does not tell of changes", self._root, _POLL_S)
-            self._look_at_s = 0.0
 
     def _disarm(self) -> None:
         watcher, self._watcher = self._watcher, None

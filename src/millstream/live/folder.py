@@ -94,12 +94,16 @@ class Folder:
             return []
         try:
             status = os.stat(path)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             self._waiting.pop(path, None)
+            if not os.path.isdir(self.root):
+                return []
             if self.knows(path):
                 return [self._forget(folder, name)]
             below = [each for each in self._known if _lies_in(each, path)]
             return [gone for each in below for gone in self._forget_folder(each)]
+        except OSError:
+            return []  # nobody knows now; the next look will tell
         if S_ISDIR(status.st_mode):
             return [*self.look(path)]
         self._see(folder, name, status)

@@ -49,6 +49,8 @@ class Splitter(MapStage[Sourced, Any]):
         settings: As for every stage.
     """
 
+    takes = gives = ChunkSource
+
     def __init__(
         self, input: Queue[Sourced] | Stage[Sourced], *, weights: Mapping[str, float], **settings: Any
     ) -> None:

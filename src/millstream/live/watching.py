@@ -72,12 +72,13 @@ class Watcher:
 
     @property
     def sees(self) -> bool:
-        """Whether the folder is still the one that is watched."""
+        """Whether the folder is still the one that is watched. The next one may have its number, but not its watch."""
         try:
             status = Path(self._root).stat()
         except OSError:
             return False
-        return (status.st_dev, status.st_ino) == self._watched
+        works = all(emitter.should_keep_running() and emitter.is_alive() for emitter in self._observer.emitters)
+        return works and (status.st_dev, status.st_ino) == self._watched
 
     def close(self) -> None:
         """Stop watching; no thread is left."""

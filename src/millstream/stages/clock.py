@@ -55,14 +55,12 @@ class Clocks:
     def waiting(self, state: int) -> Iterator[None]:
         """The calling thread waits in this block; a thread of somebody else is not counted."""
         clock: Clock | None = getattr(self._own, "clock", None)
-        if clock is None:
-            yield
-            return
-        before = clock.turn(state)
+        before = None if clock is None else clock.turn(state)
         try:
             yield
         finally:
-            clock.turn(before)
+            if clock is not None:
+                clock.turn(before)
 
     def read(self) -> list[float]:
         """The sum over all threads."""

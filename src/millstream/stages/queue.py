@@ -9,11 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from types import TracebackType
 from typing import Any, Generic, Literal, NoReturn, TypeVar, get_args
 
 from millstream.errors import BudgetError, ClosedError, LoaderError, QueueClosed, Stopped
+from millstream.stages.producer import Producer
 from millstream.stages.waiting import Waits
 
 T = TypeVar("T")
@@ -86,15 +89,19 @@ class Queue(Generic[T]):
     def get_many(self, most: int, timeout_s: float | None = None) -> list[T]:
         """Take up to `most` of the oldest items, at least one, waiting for that one."""
         with self._lock:
-            self._getters.until(self._gives, self._not_empty, timeout_s, f"an item of {self}")
-            if self._stopped or not self._items:
-                self._raise_the_end()
+            if not self._gives():
+                self._getters.until(self._gives, self._not_empty, timeout_s, f"an item of {self}")
             return self._take(most)
+
+    def get_now(self, most: int) -> list[T]:
+        """Take up to `most` of the oldest items that are there now, perhaps none; at the end raises as `get` does."""
+        with self._lock:
+            return self._take(most) if self._gives() else []
 
     def try_get(self) -> T | None:
         """Take the oldest item if there is one now, else None; at the end raises as `get` does."""
-        with self._lock:
-            return self.get() if self._gives() else None
+        taken = self.get_now(1)
+        return taken[0] if taken else None
 
     def peek(self) -> T | None:
         """Look at the oldest item without taking it; None when there is none."""
@@ -181,62 +188,79 @@ class Queue(Generic[T]):
     def __repr__(self) -> str:
         return f"the queue {self.name!r}" if self.name else "the queue"
 
-    def _put(self, items: Iterable[T], timeout_s: float | None) -> None:
+    def _put(self, items: list[T], timeout_s: float | None) -> None:
         """Put each item in, as many as fit under one lock."""
-        weighed = deque((item, self._weight(item)) for item in items)
+        weighed = self._weighed(items)
         with self._lock:
             self._refuse_if_over()
-            while weighed:
-                if self.overflow == "block":
-                    self._putters.until(
-                        lambda: self._takes(weighed[0][1]), self._not_full, timeout_s, f"room in {self}"
-                    )
+            done = self._put_some(weighed, 0)
+            while done < len(weighed):
+                size = weighed[done][1]
+                self._putters.until(partial(self._takes, size), self._not_full, timeout_s, f"room in {self}")
                 self._refuse_if_over()
-                self._put_some(weighed)
+                done = self._put_some(weighed, done)
 
-    def _put_some(self, weighed: deque[tuple[T, int]]) -> None:
+    def _put_now(self, items: Sequence[T]) -> int:
+        weighed = self._weighed(items)
+        with self._lock:
+            self._refuse_if_over()
+            return self._put_some(weighed, 0)
+
+    def _try_put(self, item: T) -> bool:
+        weighed = self._weighed((item,))
+        with self._lock:
+            self._refuse_if_over()
+            return self._fits(weighed[0][1]) and self._put_some(weighed, 0) == 1
+
+    def _put_some(self, weighed: Sequence[tuple[T, int]], done: int) -> int:
+        """Put items in from number `done` on, and give the number of the first that has to wait for room."""
         self._look()
-        before = len(self._items)
-        while weighed:
-            item, size = weighed[0]
+        begun, before = done, len(self._items)
+        for item, size in islice(weighed, done, None):
             if not self._fits(size):
                 if self.overflow == "block":
                     break
-                self._dropped += 1
                 if self.overflow == "drop_new":
-                    weighed.popleft()
-                    self._put_count += 1
-                else:
-                    self._bytes -= self._items.popleft()[1]
-                continue
+                    self._dropped += 1
+                    done += 1
+                    continue
+                self._make_room(size)
             self._items.append((item, size))
             self._bytes += size
-            self._put_count += 1
-            weighed.popleft()
-        self._not_empty.notify(len(self._items) - before)
+            done += 1
+        self._put_count += done - begun
+        if self._getters.waiting:
+            self._not_empty.notify(len(self._items) - before)
+        return done
 
-    def _try_put(self, item: T) -> bool:
-        size = self._weight(item)
-        with self._lock:
-            self._refuse_if_over()
-            if not self._fits(size):
-                return False
-            self._put_some(deque([(item, size)]))
-            return True
+    def _make_room(self, size: int) -> None:
+        """Let the oldest items go."""
+        while not self._fits(size):
+            self._bytes -= self._items.popleft()[1]
+            self._dropped += 1
 
     def _take(self, most: int) -> list[T]:
+        """Take what is there; raise the end if there is nothing."""
+        if self._stopped or not self._items:
+            self._raise_the_end()
         self._look()
         taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
         self._got += len(taken)
-        self._bytes -= sum(size for _, size in taken)
-        if self.budget_bytes is None:
+        if self.budget_bytes is not None:
+            self._bytes -= sum(size for _, size in taken)
+            self._not_full.notify_all()  # the one who waits longest may wait for more bytes than this
+        elif self._putters.waiting:
             self._not_full.notify(len(taken))
-        else:  # the one who waits longest may wait for more bytes than this
-            self._not_full.notify_all()
         return [item for item, _ in taken]
 
+    def _weighed(self, items: Sequence[T]) -> list[tuple[T, int]]:
+        if self._weigh is None:
+            return [(item, 0) for item in items]
+        return [(item, self._weight(item)) for item in items]
+
     def _weight(self, item: T) -> int:
-        size = 0 if self._weigh is None else self._weigh(item)
+        assert self._weigh is not None
+        size = self._weigh(item)
         if self.budget_bytes is not None and size > self.budget_bytes:
             raise BudgetError(
                 f"an item of {size} bytes does not fit into a queue of {self.budget_bytes}",
@@ -246,7 +270,7 @@ class Queue(Generic[T]):
 
     def _fits(self, size: int) -> bool:
         within = self.budget_bytes is None or self._bytes + size <= self.budget_bytes
-        return within and len(self._items) < self.capacity
+        return len(self._items) < self.capacity and within
 
     def _takes(self, size: int) -> bool:
         """Whether a producer need not wait: there is room, or there never will be."""
@@ -293,55 +317,6 @@ class Queue(Generic[T]):
             self._producers -= 1
             if error is not None or self._producers == 0:
                 self.close(error)
-
-
-class Producer(Generic[T]):
-    """One of those who put items into a queue. An exception that leaves its `with` block goes to the consumers, behind
-    the items that were put before it.
-
-    >>> queue = Queue()
-    >>> first, second = queue.producer(), queue.producer()
-    >>> first.put(1); first.close(); queue.closed
-    False
-    >>> second.close(); queue.closed
-    True
-    """
-
-    def __init__(self, queue: Queue[T]) -> None:
-        self._queue = queue
-        self._open = True
-
-    def put(self, item: T, timeout_s: float | None = None) -> None:
-        """Put an item in; raises ClosedError, also when the queue is closed meanwhile."""
-        self._checked()._put((item,), timeout_s)
-
-    def put_many(self, items: Iterable[T], timeout_s: float | None = None) -> None:
-        """Put items in, in this order; those behind a `timeout_s` that went by or a close are not in the queue."""
-        self._checked()._put(items, timeout_s)
-
-    def try_put(self, item: T) -> bool:
-        """Put an item in if there is room now, and say whether there was; raises ClosedError."""
-        return self._checked()._try_put(item)
-
-    def close(self, error: BaseException | None = None) -> None:
-        """Be gone; with an error, the queue closes at once and its consumers get it."""
-        if self._open:
-            self._open = False
-            self._queue._leave(error)
-
-    def _checked(self) -> Queue[T]:
-        if not self._open:
-            raise ClosedError("this producer was closed", hint="ask for another one with queue.producer()")
-        return self._queue
-
-    def __enter__(self) -> Producer[T]:
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
-        self.close(error)
-
-    def __del__(self) -> None:
-        self.close()
 
 
 def stopped(what: object) -> Stopped:

@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from millstream.errors import ClosedError, LoaderError, MillstreamError, QueueClosed, StageError, Stopped
 from millstream.stages.clock import INPUT, OUTPUT, Clocks
-from millstream.stages.queue import Overflow, Producer, Queue, stopped
+from millstream.stages.producer import Producer
+from millstream.stages.queue import Overflow, Queue, stopped
 
 T = TypeVar("T")
 Out = TypeVar("Out")
@@ -75,7 +76,7 @@ class Stage(ABC, Generic[Out]):
         self._producers: dict[str, Producer[Out]] = {each: queue.producer() for each, queue in self._queues.items()}
         self._lock = threading.Lock()
         self._reasons: Counter[str] = Counter()
-        self._in = self._alive = 0
+        self._alive = 0
         self._workers: list[threading.Thread] = []
 
     def output(self, name: str = "") -> Queue[Out]:
@@ -146,10 +147,10 @@ class Stage(ABC, Generic[Out]):
         """
         busy_s, input_wait_s, output_wait_s = self._clocks.read()
         with self._lock:
-            drops, items_in = dict(self._reasons), self._in
+            drops = dict(self._reasons)
         return {
             "threads": self.threads,
-            "in": items_in,
+            "in": sum(intake.queue.counters()["got"] for intake in self.inputs),
             "out": sum(queue.counters()["put"] for queue in self._queues.values()),
             "drops": drops,
             "gauges": self.gauges(),
@@ -167,20 +168,17 @@ class Stage(ABC, Generic[Out]):
         for item in items:
             self._put(self.outputs[0] if len(self.outputs) == 1 else self.route(item), (item,))
 
-    def took(self, n: int) -> None:
-        """Count items that came in; for inputs that are not read with `self.inputs`."""
-        with self._lock:
-            self._in += n
-
     def wake(self) -> None:
         """Wake threads that wait for something else than a queue or `stopping`; for subclasses."""
 
     def _put(self, output: str, items: Sequence[Out]) -> None:
         if output not in self._producers:
             raise LoaderError(f"{output!r} is no output", hint=f"route() gives one of {self.outputs}")
+        producer = self._producers[output]
         try:
-            with self._clocks.waiting(OUTPUT):
-                self._producers[output].put_many(items)
+            if (done := producer.put_now(items)) < len(items):
+                with self._clocks.waiting(OUTPUT):
+                    producer.put_many(items[done:])
         except Stopped:
             raise
         except ClosedError:  # by the consumer, who wants no more
@@ -222,7 +220,7 @@ class Stage(ABC, Generic[Out]):
 
 
 class Intake(Generic[T]):
-    """An input as its stage sees it: a queue whose items and waits are counted for the stage."""
+    """An input as its stage sees it: a queue at which the stage's threads are known to wait."""
 
     def __init__(self, stage: Stage[Any], queue: Queue[T]) -> None:
         self.queue = queue
@@ -234,17 +232,14 @@ class Intake(Generic[T]):
 
     def get_many(self, most: int, timeout_s: float | None = None) -> list[T]:
         """As `Queue.get_many`."""
+        if items := self.queue.get_now(most):
+            return items
         with self._stage._clocks.waiting(INPUT):
-            items = self.queue.get_many(most, timeout_s)
-        self._stage.took(len(items))
-        return items
+            return self.queue.get_many(most, timeout_s)
 
     def try_get(self) -> T | None:
         """As `Queue.try_get`."""
-        item = self.queue.try_get()
-        if item is not None:
-            self._stage.took(1)
-        return item
+        return self.queue.try_get()
 
 
 def _spoken(name: str) -> str:

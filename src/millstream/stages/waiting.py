@@ -19,6 +19,11 @@ class Waits:
     _began: list[float] = field(default_factory=list)
 
     @property
+    def waiting(self) -> int:
+        """How many wait now."""
+        return len(self._began)
+
+    @property
     def seconds(self) -> float:
         """Seconds of waiting, summed over threads; the caller holds the lock that `until` was called with."""
         now = time.perf_counter()
