@@ -8,6 +8,7 @@ ORACLES := .venv-oracles
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 STRICT ?= OFF
+unexport PYTHONDONTWRITEBYTECODE  # tests start many processes: each would compile every module anew
 PROJECT := import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))
 SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/core/*) $(wildcard csrc/bind/*)
 
