@@ -6,7 +6,8 @@ VENV := .venv
 PEERS := .venv-peers
 ORACLES := .venv-oracles
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# Python compiles what it imports, and that is a sixth of what is installed.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 STRICT ?= OFF
 unexport PYTHONDONTWRITEBYTECODE  # tests start many processes: each would compile every module anew
 PROJECT := import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))
