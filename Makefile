@@ -60,7 +60,7 @@ define native
 	@mkdir -p build
 	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B build/tests -DMILLSTREAM_TESTS=ON -DMILLSTREAM_STRICT=ON \
 	  > build/tests.log 2>&1 || { cat build/tests.log; exit 1; }
-	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/tests --target $(1) --parallel 2 -- --quiet
+	@MAKEFLAGS= PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/tests --target $(1) --parallel 2 -- --quiet
 	@PATH="$(CURDIR)/$(BIN):$$PATH" ctest --test-dir build/tests -L $(1) --output-on-failure --parallel 2 --timeout 300
 endef
 
