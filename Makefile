@@ -6,7 +6,8 @@ VENV := .venv
 PEERS := .venv-peers
 ORACLES := .venv-oracles
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# Python compiles what it imports, and that is a sixth of what is installed.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 STRICT ?= OFF
 unexport PYTHONDONTWRITEBYTECODE  # tests start many processes: each would compile every module anew
 PROJECT := import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))
@@ -59,7 +60,7 @@ define native
 	@mkdir -p build
 	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B build/tests -DMILLSTREAM_TESTS=ON -DMILLSTREAM_STRICT=ON \
 	  > build/tests.log 2>&1 || { cat build/tests.log; exit 1; }
-	@PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/tests --target $(1) --parallel 2 -- --quiet
+	@MAKEFLAGS= PATH="$(CURDIR)/$(BIN):$$PATH" cmake --build build/tests --target $(1) --parallel 2 -- --quiet
 	@PATH="$(CURDIR)/$(BIN):$$PATH" ctest --test-dir build/tests -L $(1) --output-on-failure --parallel 2 --timeout 300
 endef
 
