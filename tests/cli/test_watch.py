@@ -78,16 +78,18 @@ def test_ctrl_c_shows_the_numbers_a_last_time_and_leaves_cleanly(recipe: Path) -
     command = [sys.executable, "-m", "millstream.cli.main", "watch", str(recipe), "--import", "words", "--serve", "0"]
     environment = {**os.environ, "PYTHONPATH": str(recipe.parent)}
     with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--every", "0.1"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
+        assert process.stdout is not None
         assert process.stderr is not None
-        assert "http://127.0.0.1:" in process.stderr.readline()
+        assert process.stdout.readline().startswith("after ")  # it is at work
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.stdout.read(), process.stderr.read()
+        process.wait(20)
 
     assert process.returncode == 130
-    assert err == "stopped\n"
-    assert out.count("stage  busy") == 1
+    assert re.fullmatch(r"metrics: http://127\.0\.0\.1:\d+/metrics\nstopped\n", err)
+    assert out.count("stage  busy") == out.count("queue  fill") >= 2  # a last time, and whole
 
 
 def test_a_failure_ends_the_command_with_the_name_of_its_stage(run: Run, recipe: Path) -> None:

@@ -16,43 +16,24 @@ Order in the file does not matter. An error names the line in a YAML file, the e
 from __future__ import annotations
 
 import graphlib
-import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from millstream.errors import MillstreamError, RecipeError
-from millstream.settings import check_settings, found_by_name, nearest, parameters_of, parsed_file, register
+from millstream.settings import check_settings, nearest, parsed_file
+from millstream.stages.kinds import find_stage, known_stages, settable
 from millstream.stages.places import Places
 from millstream.stages.queue import Queue
 from millstream.stages.stage import Stage
-from millstream.stats.figures import counted
 
-GROUP = "millstream.stages"
 _EXAMPLE = {
     "toml": 'write [[stages]] with name = "…" and stage = "…" for each',
     "yaml": "write stages: and - {name: …, stage: …} for each",
 }
-_registered: dict[str, Callable[..., Stage[Any]]] = {}
 Made = dict[str, Stage[Any]]
-
-
-def register_stage(kind: str, made: Callable[..., Stage[Any]]) -> None:
-    """Make a kind of stage known to recipes: a class, or a function that takes inputs and settings.
-
-    >>> from millstream.stages import MapStage, Pipeline
-    >>> class Upper(MapStage[str, str]):
-    ...     def process(self, item):
-    ...         return [item.upper()]
-    >>> register_stage("upper", Upper)
-    >>> Pipeline.from_recipe({"stages": [{"name": "loud", "stage": "uper"}]})
-    Traceback (most recent call last):
-    millstream.errors.RecipeError: the recipe: stages[0]: 'loud': there is no kind of stage 'uper'
-      hint: did you mean upper?
-    """
-    register(kind, made, _registered, "kind of stage")
 
 
 @dataclass(frozen=True)
@@ -125,7 +106,7 @@ class _Reader:
         kind = settings.pop("stage", None)
         if not isinstance(kind, str):
             self._refuse(
-                place, "the entry 'stage' is missing: its kind", f"known are {', '.join(_registered) or 'none'}"
+                place, "the entry 'stage' is missing: its kind", f"known are {', '.join(known_stages()) or 'none'}"
             )
         name = settings.pop("name", kind)
         if not isinstance(name, str) or not name or "." in name:
@@ -158,9 +139,9 @@ class _Reader:
             self._refuse(place, f"these stages wait for each other: {circle}", "items must come from somewhere")
 
     def _stage(self, entry: _Entry, made: Made) -> Stage[Any]:
-        factory = found_by_name(entry.kind, _registered, GROUP, "kind of stage")
+        factory = find_stage(entry.kind)
         inputs = [self._queue(each, made) for each in entry.inputs]
-        parameters = _settable(factory, len(inputs))
+        parameters = settable(factory, len(inputs))
         for setting in entry.settings:
             one = {name: each.replace(default=None) for name, each in parameters.items()}
             try:
@@ -183,44 +164,3 @@ class _Reader:
         if isinstance(cause, RecipeError) and cause.message.startswith(self._places.name):
             raise cause  # it knows its place better
         raise RecipeError(f"{self._places.where(place)} {message}", hint=hint) from cause
-
-
-def _settable(factory: Callable[..., Stage[Any]], inputs: int) -> dict[str, inspect.Parameter]:
-    """What a recipe may set: not the inputs, which come first, and not the name; `**settings` go to the class above."""
-    found: dict[str, inspect.Parameter] = {}
-    for number, constructor in enumerate(_constructors(factory)):
-        parameters = parameters_of(constructor)
-        parameters.pop("self", None)
-        passed_on = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-        if number == 0:
-            parameters = _without_inputs(factory, parameters, inputs)
-        for name, each in parameters.items():
-            if name != "name" and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL):
-                # What a class above needs, the class itself may give to it.
-                found.setdefault(name, each.replace(default=None) if number else each)
-        if not passed_on:
-            break
-    return found
-
-
-def _constructors(factory: Callable[..., Stage[Any]]) -> list[Callable[..., Any]]:
-    if not isinstance(factory, type):
-        return [factory]
-    return [vars(each)["__init__"] for each in factory.__mro__ if "__init__" in vars(each)]
-
-
-def _without_inputs(
-    factory: Callable[..., Stage[Any]], parameters: dict[str, inspect.Parameter], inputs: int
-) -> dict[str, inspect.Parameter]:
-    """Refuse more or fewer inputs than there are parameters for, and leave those parameters out."""
-    name = getattr(factory, "__name__", str(factory))
-    places = [
-        key for key, each in parameters.items() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
-    ]
-    meant = [key for key in places if any(word in str(parameters[key].annotation) for word in ("Queue", "Stage"))]
-    takes = [key for key in places if key in meant or parameters[key].annotation is inspect.Parameter.empty]
-    any_number = any(each.kind is each.VAR_POSITIONAL for each in parameters.values())
-    wanted = [key for key in meant if parameters[key].default is inspect.Parameter.empty]
-    if inputs < len(wanted) or (inputs > len(takes) and not any_number):
-        raise RecipeError(f"{name} takes {counted(len(takes), 'input')}, not {inputs}", hint="write input: [stage, …]")
-    return {key: each for key, each in parameters.items() if key not in places[:inputs] and key not in meant}
