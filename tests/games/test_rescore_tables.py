@@ -99,6 +99,38 @@ def test_results_and_plies_left_are_what_the_specification_says(frames: list[tup
     assert fields["plies_left"].tolist() == slow_plies_left(left, known, [True] * len(known))
 
 
+@pytest.mark.parametrize(
+    ("stored", "wdl", "rule50", "dtz", "new"),
+    [
+        (0, 1, 60, 38, 1),  # 98 plies: in time
+        (0, 1, 60, 39, 0),  # 99: perhaps not
+        (-1, 1, 60, 38, 1),
+        (-1, 1, 60, 39, 0),
+        (1, 1, 60, 41, 1),  # 101: perhaps still
+        (1, 1, 60, 42, 0),  # 102: never
+        (-1, -1, 60, -42, 0),
+        (1, 0, 1, 0, 0),
+        (1, 1, 1, None, 1),
+        (0, 1, 1, None, 0),
+    ],
+)
+def test_a_win_counts_if_it_comes_in_time(stored: int, wdl: int, rule50: int, dtz: int | None, new: int) -> None:
+    known = [Known(0, False, None, None), Known(rule50, False, wdl, dtz)]
+    fields = np.zeros(2, FRAME)
+    fields["result_q"] = [-stored, stored]
+    rescore_results(fields, bare_positions(known), Invented(known))
+    assert fields["result_q"].tolist() == [-stored, new]
+
+
+def test_a_repetition_since_the_last_zeroing_move_spoils_a_proof_and_one_before_does_not() -> None:
+    for repeated_at, new in ((1, 1), (2, 0), (3, 0)):
+        known = [Known(at, at == repeated_at, None, None) for at in range(2)]
+        known += [Known(at - 1, at == repeated_at, 1 if at == 3 else None, 5) for at in (2, 3)]
+        fields = np.zeros(4, FRAME)
+        rescore_results(fields, bare_positions(known), Invented(known))
+        assert fields["result_q"].tolist() == [0, 0, 0, new]
+
+
 @cache
 def tables() -> SyzygyTables:
     return SyzygyTables([syzygy_folder()])
