@@ -209,6 +209,20 @@ def best_by_dtz(board: chess.Board, base: chess.syzygy.Tablebase) -> list[chess.
     return [move for move in legal if quality(move) == best]
 
 
+@pytest.mark.parametrize("own_result", [False, True])
+def test_blunders_count_only_before_the_first_position_of_the_tables(own_result: bool) -> None:
+    block = game(4, fen="8/8/3k1p2/4P3/2K5/8/1Q6/8 w - - 0 1")
+    tabled = (Positions.of(block.fields).men <= 4).argmax()
+    assert 0 < tabled < len(block) - 1
+    block.fields["best_q"], block.fields["played_q"], block.fields["best_d"] = 0.5, 0.45, 0.25
+    by_tables = Rescorer(tables=tables()).rescore(block).fields
+    settings = RescoreSettings(deblunder_threshold=0.05, deblunder_width=0.2, deblunder_own_result=own_result)
+    found = Rescorer(settings, tables=tables()).rescore(block).fields
+    np.testing.assert_array_equal(found["result_q"][tabled:], by_tables["result_q"][tabled:])
+    first = by_tables["result_q"][tabled - 1 if own_result else -1]
+    assert found["result_q"][tabled - 1] == pytest.approx(first / 2 + 0.25)
+
+
 def test_a_deblundered_game_is_refused_by_tables() -> None:
     block = game(1, fen=ENDGAMES[0])
     block.fields["result_q"][2] = 0.25
