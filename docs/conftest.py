@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
+
+SHORT = 1
+"""Which of the games of a page about them has few moves."""
 
 collect_ignore = ["fence_doctests.py"]  # needs the tools of `make docs`
 
@@ -12,3 +16,16 @@ collect_ignore = ["fence_doctests.py"]  # needs the tools of `make docs`
 @pytest.fixture(autouse=True)
 def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _some_games(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """The page about self-play finds three games."""
+    if request.node.path.name != "selfplay.md":
+        return
+    from games.chunks import play, zipped
+
+    (tmp_path / "games").mkdir()
+    for number in range(3):
+        frames, _ = play(random.Random(number), plies=10 if number == SHORT else 40)
+        (tmp_path / "games" / f"training.{number}.gz").write_bytes(zipped(frames))

@@ -99,6 +99,38 @@ def test_results_and_plies_left_are_what_the_specification_says(frames: list[tup
     assert fields["plies_left"].tolist() == slow_plies_left(left, known, [True] * len(known))
 
 
+@pytest.mark.parametrize(
+    ("stored", "wdl", "rule50", "dtz", "new"),
+    [
+        (0, 1, 60, 38, 1),  # 98 plies: in time
+        (0, 1, 60, 39, 0),  # 99: perhaps not
+        (-1, 1, 60, 38, 1),
+        (-1, 1, 60, 39, 0),
+        (1, 1, 60, 41, 1),  # 101: perhaps still
+        (1, 1, 60, 42, 0),  # 102: never
+        (-1, -1, 60, -42, 0),
+        (1, 0, 1, 0, 0),
+        (1, 1, 1, None, 1),
+        (0, 1, 1, None, 0),
+    ],
+)
+def test_a_win_counts_if_it_comes_in_time(stored: int, wdl: int, rule50: int, dtz: int | None, new: int) -> None:
+    known = [Known(0, False, None, None), Known(rule50, False, wdl, dtz)]
+    fields = np.zeros(2, FRAME)
+    fields["result_q"] = [-stored, stored]
+    rescore_results(fields, bare_positions(known), Invented(known))
+    assert fields["result_q"].tolist() == [-stored, new]
+
+
+def test_a_repetition_since_the_last_zeroing_move_spoils_a_proof_and_one_before_does_not() -> None:
+    for repeated_at, new in ((1, 1), (2, 0), (3, 0)):
+        known = [Known(at, at == repeated_at, None, None) for at in range(2)]
+        known += [Known(at - 1, at == repeated_at, 1 if at == 3 else None, 5) for at in (2, 3)]
+        fields = np.zeros(4, FRAME)
+        rescore_results(fields, bare_positions(known), Invented(known))
+        assert fields["result_q"].tolist() == [0, 0, 0, new]
+
+
 @cache
 def tables() -> SyzygyTables:
     return SyzygyTables([syzygy_folder()])
@@ -175,6 +207,20 @@ def best_by_dtz(board: chess.Board, base: chess.syzygy.Tablebase) -> list[chess.
     legal = list(board.legal_moves)
     best = max(map(quality, legal))
     return [move for move in legal if quality(move) == best]
+
+
+@pytest.mark.parametrize("own_result", [False, True])
+def test_blunders_count_only_before_the_first_position_of_the_tables(own_result: bool) -> None:
+    block = game(4, fen="8/8/3k1p2/4P3/2K5/8/1Q6/8 w - - 0 1")
+    tabled = (Positions.of(block.fields).men <= 4).argmax()
+    assert 0 < tabled < len(block) - 1
+    block.fields["best_q"], block.fields["played_q"], block.fields["best_d"] = 0.5, 0.45, 0.25
+    by_tables = Rescorer(tables=tables()).rescore(block).fields
+    settings = RescoreSettings(deblunder_threshold=0.05, deblunder_width=0.2, deblunder_own_result=own_result)
+    found = Rescorer(settings, tables=tables()).rescore(block).fields
+    np.testing.assert_array_equal(found["result_q"][tabled:], by_tables["result_q"][tabled:])
+    first = by_tables["result_q"][tabled - 1 if own_result else -1]
+    assert found["result_q"][tabled - 1] == pytest.approx(first / 2 + 0.25)
 
 
 def test_a_deblundered_game_is_refused_by_tables() -> None:

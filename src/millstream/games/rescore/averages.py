@@ -22,7 +22,7 @@ def add_averages(fields: npt.NDArray[np.void], theta: float) -> None:
     for ply in range(len(fields) - 1, -1, -1):
         kept = theta if ply + 1 < len(fields) else 0.0
         q, d = kept * -q + (1 - kept) * root_q[ply], kept * d + (1 - kept) * root_d[ply]
-        fields["q_st"][ply], fields["d_st"][ply] = q, max(d, 0)
+        fields["q_st"][ply], fields["d_st"][ply] = q, d
     name_next_moves(fields)
     fields["version"] = VERSION
 
