@@ -551,5 +551,15 @@ def hash_stretches(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), ord
     Go on with the XXH64 of each stretch: `hashes` holds seeds, then hashes.
     """
 
+def xxh64_chain(columns: Sequence[Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]]]) -> int:
+    """
+    XXH64 of columns that lie in pieces, the hash of each the seed of the next.
+    """
+
+def runs_of(pieces: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]]) -> tuple[Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))]] | None:
+    """
+    The values and the lengths of the runs in pieces that lie end to end; None if there are too many.
+    """
+
 def said_outside(values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], mask: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> bool:
     """Whether anything but 0 stands where the mask does not hold."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,8 @@ Records: TypeAlias = RolloutBlock | Mapping[str, Any] | Dataclass | Iterable[Any
 """Rollouts in columns, a record, or many: mappings or dataclasses with the fields of `Rollout`."""
 Where: TypeAlias = str | Callable[[int], str]
 """Where records come from: a text for all of them, or one for each by its place."""
+_MADE: WeakSet[RolloutBlock] = WeakSet()
+"""Blocks that `block_of` made of records. Nobody can write to their arrays, so they need no second look."""
 _Make: TypeAlias = Callable[[range], RolloutBlock]
 _Good: TypeAlias = list[tuple[RolloutBlock, range]]
 
@@ -78,7 +81,14 @@ def block_of(records: Records, *, where: Where = "", group_by_prompt: bool = Fal
     millstream.errors.RecordError: engine 3: unequal lengths: rollout 'a': loss_mask has 1 values, and token_ids has 2
       hint: each column covers all tokens of a rollout, those of the prompt too
     """
-    return parse_records(records, where=where, group_by_prompt=group_by_prompt).block
+    if isinstance(records, RolloutBlock) and records in _MADE:
+        return records
+    block = parse_records(records, where=where, group_by_prompt=group_by_prompt).block
+    if not isinstance(records, RolloutBlock):
+        for column in block.arrays:
+            column.setflags(write=False)
+        _MADE.add(block)
+    return block
 
 
 def parse_records(
