@@ -541,9 +541,9 @@ class RolloutRows:
         Blocks are (ends, token ids, mask, columns); columns (kind, whether beside the inputs).
         """
 
-    def batch(self, buffers: Buffers, blocks: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], rows: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], row_ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: int, weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Batch, list[NDArray[Any]]] | None:
+    def batch(self, buffers: Buffers, blocks: NDArray[numpy.uint64], rows: NDArray[numpy.uint64], weights: NDArray[numpy.float64] | None, chosen: NDArray[numpy.uint64], row_ends: NDArray[numpy.uint64], length: int | None, unit: int) -> tuple[Batch, list[NDArray[Any]]] | None:
         """
-        A batch of rollouts, those of row r up to row_ends[r], and its columns; None where the budget has no room.
+        A batch of the chosen rollouts of a step, those of row r up to row_ends[r], and its columns; None where the budget has no room. Without a length, rows are as long as the longest needs, padded to a multiple of `unit`.
         """
 
 def hash_stretches(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], hashes: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
