@@ -83,8 +83,18 @@ def block_of(records: Records, *, where: Where = "", group_by_prompt: bool = Fal
     """
     if isinstance(records, RolloutBlock) and records in _MADE:
         return records
-    block = parse_records(records, where=where, group_by_prompt=group_by_prompt).block
-    if not isinstance(records, RolloutBlock):
+    given = _listed(records)
+    if isinstance(given, RolloutBlock):
+        _check_whole(given, where)
+    bad: dict[int, Fault] = {}
+    try:
+        block = _maker(given, group_by_prompt=group_by_prompt)(range(len(given)))
+        block, _, _ = _without_repeats(block, np.arange(len(given)), None, bad)
+    except Fault as fault:
+        bad[fault.row] = fault
+    for row, fault in sorted(bad.items()):
+        raise fault.named(_id_at(given, row), _place(where, row))
+    if not isinstance(given, RolloutBlock):
         for column in block.arrays:
             column.setflags(write=False)
         _MADE.add(block)
@@ -170,8 +180,7 @@ def _maker(given: RolloutBlock | list[Any], *, group_by_prompt: bool) -> _Make:
         if not rows:
             return no_rollouts()
         records = [_mapping(record, place) for place, record in enumerate(given[rows.start : rows.stop])]
-        block = collect(records, group_by_prompt=group_by_prompt)
-        check_layout(block)
+        block = collect(records, group_by_prompt=group_by_prompt)  # laid out as it has to be
         check_numbers(block)
         return block
 
