@@ -72,9 +72,10 @@ class GatheringSource(RolloutSource):
     def flush(self) -> None:
         """Send what was gathered, and wait until it is safe."""
         with self._lock:
+            blocks = encoded(self._waiting)
             self._wait_for_sending()
-            if self._waiting:
-                self._send(encoded(self._waiting))
+            if blocks:
+                self._send(blocks)
                 self._forget()
 
     def close(self) -> None:

@@ -92,8 +92,9 @@ def block_of(records: Records, *, where: Where = "", group_by_prompt: bool = Fal
         block, _, _ = _without_repeats(block, np.arange(len(given)), None, bad)
     except Fault as fault:
         bad[fault.row] = fault
-    for row, fault in sorted(bad.items()):
-        raise fault.named(_id_at(given, row), _place(where, row))
+    if bad:
+        row = min(bad)
+        raise bad[row].named(_id_at(given, row), _place(where, row))
     if not isinstance(given, RolloutBlock):
         for column in block.arrays:
             column.setflags(write=False)
