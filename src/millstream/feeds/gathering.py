@@ -59,6 +59,7 @@ class GatheringSource(RolloutSource):
         """Give rollouts to the trainer; at the latest after `gather.seconds` they are on their way.
 
         What fails on the way is kept, and the next put, flush or close tries it again and says so if it fails again.
+        The arrays of a block are sent from where they lie: nobody may change them any more.
         """
         block = block_of(rollouts)
         with self._lock:
