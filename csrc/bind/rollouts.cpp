@@ -107,22 +107,37 @@ void make_rows(RolloutRows* self, std::vector<Block> blocks, const std::vector<C
 using Words = Array<const std::uint64_t>;
 using Weights = std::optional<Array<const double>>;
 
-std::optional<Batch> filled(const RaggedRows& ragged, Buffers& buffers, const Words& blocks, const Words& rows,
-                            const Words& row_ends, std::size_t length, const Weights& weights) {
-  if (blocks.size() != rows.size() || (weights && weights->size() != rows.size()))
+// The rollouts of a step, on all ranks.
+struct Step {
+  Words blocks, rows;
+  Weights weights;
+
+  RaggedPlace at(std::uint64_t number) const {
+    if (number >= rows.size()) throw std::out_of_range("there is no such rollout in the step");
+    return {blocks.data()[number], rows.data()[number], weights ? weights->data()[number] : 1};
+  }
+};
+
+std::optional<Batch> filled(const RaggedRows& ragged, Buffers& buffers, const Step& step, const Words& chosen,
+                            const Words& row_ends, std::optional<std::size_t> length, std::size_t unit) {
+  if (step.blocks.size() != step.rows.size() || (step.weights && step.weights->size() != step.rows.size()))
     throw std::invalid_argument("each rollout has a block, a row and a weight");
+  if (unit == 0) throw std::invalid_argument("rows have a multiple of so many tokens, at least of one");
   nb::gil_scoped_release unlocked;
-  std::vector<RaggedPlace> places(rows.size());
-  for (std::size_t i = 0; i < places.size(); ++i) places[i] = {blocks.data()[i], rows.data()[i], weights ? weights->data()[i] : 1};
-  auto batch = buffers.take(ragged.layout(row_ends.size(), length, weights.has_value()));
+  std::vector<RaggedPlace> places;
+  places.reserve(chosen.size());
+  for (const auto number : view(chosen)) places.push_back(step.at(number));
+  const auto needed = length ? *length : std::max<std::size_t>(1, ragged.longest(places, view(row_ends)));
+  const auto padded = length ? needed : (needed + unit - 1) / unit * unit;
+  auto batch = buffers.take(ragged.layout(row_ends.size(), padded, step.weights.has_value()));
   if (batch) ragged.fill(places, view(row_ends), *batch);
   return batch;
 }
 
 // A batch, and its further columns; None where the budget has no room.
-nb::object make_batch(const RolloutRows& self, Buffers& buffers, const Words& blocks, const Words& rows, const Words& row_ends,
-                      std::size_t length, const Weights& weights) {
-  auto batch = filled(self.rows, buffers, blocks, rows, row_ends, length, weights);
+nb::object make_batch(const RolloutRows& self, Buffers& buffers, const Words& blocks, const Words& rows, const Weights& weights,
+                      const Words& chosen, const Words& row_ends, std::optional<std::size_t> length, std::size_t unit) {
+  auto batch = filled(self.rows, buffers, {blocks, rows, weights}, chosen, row_ends, length, unit);
   if (!batch) return nb::none();
   const auto layout = batch->layout();
   auto* const data = batch->data();
@@ -159,11 +174,11 @@ void register_rollouts(nb::module_& m) {
                    "Sequence[NDArray[typing.Any]]]], columns: Sequence[tuple[str, bool]], labels: str, pad_id: int, "
                    "id_bytes: int, packed: bool) -> None"),
            "Blocks are (ends, token ids, mask, columns); columns (kind, whether beside the inputs).")
-      .def("batch", &make_batch, "buffers"_a, "blocks"_a, "rows"_a, "row_ends"_a, "length"_a, "weights"_a = nb::none(),
-           nb::sig("def batch(self, buffers: Buffers, blocks: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', "
-                   "device='cpu', writable=False)], rows: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', "
-                   "device='cpu', writable=False)], row_ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', "
-                   "device='cpu', writable=False)], length: int, weights: Annotated[NDArray[numpy.float64], "
-                   "dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Batch, list[NDArray[typing.Any]]] | None"),
-           "A batch of rollouts, those of row r up to row_ends[r], and its columns; None where the budget has no room.");
+      .def("batch", &make_batch, "buffers"_a, "blocks"_a, "rows"_a, "weights"_a.none(), "chosen"_a, "row_ends"_a,
+           "length"_a.none(), "unit"_a,
+           nb::sig("def batch(self, buffers: Buffers, blocks: NDArray[numpy.uint64], rows: NDArray[numpy.uint64], "
+                   "weights: NDArray[numpy.float64] | None, chosen: NDArray[numpy.uint64], row_ends: NDArray[numpy.uint64], "
+                   "length: int | None, unit: int) -> tuple[Batch, list[NDArray[typing.Any]]] | None"),
+           "A batch of the chosen rollouts of a step, those of row r up to row_ends[r], and its columns; None where the budget has "
+           "no room. Without a length, rows are as long as the longest needs, padded to a multiple of `unit`.");
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -37,19 +38,32 @@ inline std::uint64_t merge(std::uint64_t hash, std::uint64_t lane) {
   return (hash ^ round(0, lane)) * prime1 + prime4;
 }
 
-// Takes whole stripes of 32 bytes from the front of `data` into four lanes, and joins the lanes.
-inline std::uint64_t stripes(std::span<const std::byte>& data, std::uint64_t seed) {
-  std::uint64_t lane[4] = {seed + prime1 + prime2, seed + prime2, seed, seed - prime1};
-  const std::byte* from = data.data();
-  const std::byte* const end = from + data.size() / 32 * 32;
-  for (; from != end; from += 32)
-    for (std::size_t i = 0; i < 4; ++i) lane[i] = round(lane[i], load<std::uint64_t>(from + 8 * i));
-  std::uint64_t hash =
-      std::rotl(lane[0], 1) + std::rotl(lane[1], 7) + std::rotl(lane[2], 12) + std::rotl(lane[3], 18);
-  for (const std::uint64_t each : lane) hash = merge(hash, each);
-  data = data.subspan(data.size() / 32 * 32);
-  return hash;
-}
+inline constexpr std::size_t stripe = 32;  // bytes
+
+// Four lanes, each with its own word of every stripe.
+struct Lanes {
+  explicit Lanes(std::uint64_t seed) : lane{seed + prime1 + prime2, seed + prime2, seed, seed - prime1} {}
+
+  // Takes whole stripes from the front of `data`.
+  void take(std::span<const std::byte>& data) {
+    auto own = lane;  // in registers: the bytes that are read cannot change them
+    const std::byte* from = data.data();
+    const std::byte* const end = from + data.size() / stripe * stripe;
+    for (; from != end; from += stripe)
+      for (std::size_t i = 0; i < 4; ++i) own[i] = round(own[i], load<std::uint64_t>(from + 8 * i));
+    lane = own;
+    data = data.subspan(data.size() / stripe * stripe);
+  }
+
+  std::uint64_t joined() const {
+    std::uint64_t hash =
+        std::rotl(lane[0], 1) + std::rotl(lane[1], 7) + std::rotl(lane[2], 12) + std::rotl(lane[3], 18);
+    for (const std::uint64_t each : lane) hash = merge(hash, each);
+    return hash;
+  }
+
+  std::array<std::uint64_t, 4> lane;
+};
 
 // Takes the last 0 to 31 bytes.
 inline std::uint64_t tail(std::uint64_t hash, std::span<const std::byte> data) {
@@ -73,10 +87,46 @@ inline std::uint64_t avalanche(std::uint64_t hash) {
 
 }  // namespace xxh
 
+// XXH64 of what comes in pieces.
+class Xxh64 {
+ public:
+  explicit Xxh64(std::uint64_t seed = 0) : seed_(seed), lanes_(seed) {}
+
+  void add(std::span<const std::byte> piece) {
+    const auto held = size_ % xxh::stripe;
+    size_ += piece.size();
+    if (held > 0) {
+      const auto missing = std::min(xxh::stripe - held, piece.size());
+      std::copy_n(piece.data(), missing, rest_.data() + held);
+      piece = piece.subspan(missing);
+      if (held + missing < xxh::stripe) return;
+      std::span<const std::byte> whole = rest_;
+      lanes_.take(whole);
+    }
+    lanes_.take(piece);
+    std::copy_n(piece.data(), piece.size(), rest_.data());
+  }
+
+  std::uint64_t value() const {
+    const std::uint64_t hash = size_ >= xxh::stripe ? lanes_.joined() : seed_ + xxh::prime5;
+    return xxh::avalanche(xxh::tail(hash + size_, std::span(rest_).first(size_ % xxh::stripe)));
+  }
+
+ private:
+  std::uint64_t seed_, size_ = 0;
+  xxh::Lanes lanes_;
+  std::array<std::byte, xxh::stripe> rest_{};  // what does not fill a stripe yet
+};
+
 // XXH64 of `data`.
 inline std::uint64_t xxh64(std::span<const std::byte> data, std::uint64_t seed = 0) {
   const std::uint64_t size = data.size();
-  const std::uint64_t hash = size >= 32 ? xxh::stripes(data, seed) : seed + xxh::prime5;
+  std::uint64_t hash = seed + xxh::prime5;
+  if (size >= xxh::stripe) {
+    xxh::Lanes lanes(seed);
+    lanes.take(data);
+    hash = lanes.joined();
+  }
   return xxh::avalanche(xxh::tail(hash + size, data));
 }
 

@@ -100,6 +100,17 @@ class RaggedRows {
     return offset;
   }
 
+  // Tokens of the longest row.
+  std::size_t longest(std::span<const RaggedPlace> places, std::span<const std::uint64_t> row_ends) const {
+    std::size_t most = 0, place = 0;
+    for (const auto end : row_ends) {
+      std::size_t tokens = 0;
+      for (; place < std::min<std::size_t>(end, places.size()); ++place) tokens += tokens_of(places[place]).size();
+      most = std::max(most, tokens);
+    }
+    return most;
+  }
+
   // Fills a batch: row r is the rollouts [r == 0 ? 0 : row_ends[r - 1], row_ends[r]) of `places`.
   void fill(std::span<const RaggedPlace> places, std::span<const std::uint64_t> row_ends, Batch& batch) const {
     const auto found = located(places);
@@ -134,16 +145,26 @@ class RaggedRows {
 
   Located located(std::span<const RaggedPlace> places) const {
     Located found;
-    for (const auto& [number, row, weight] : places) {
-      if (number >= blocks_.size() || row >= blocks_[number].ends.size()) throw std::out_of_range("there is no such rollout");
-      const auto& block = blocks_[number];
-      const auto start = static_cast<std::size_t>(row == 0 ? 0 : block.ends[row - 1]);
-      const auto count = static_cast<std::size_t>(block.ends[row]) - start;
-      if (count > std::numeric_limits<std::int32_t>::max()) throw std::invalid_argument("a rollout has more than 2^31 tokens");
-      found.segments.push_back({block.tokens.data() + start, static_cast<std::uint32_t>(count), false, block.mask + start});
-      found.origins.push_back({&block, row, start, weight});
+    found.segments.reserve(places.size());
+    found.origins.reserve(places.size());
+    for (const auto& place : places) {
+      const auto tokens = tokens_of(place);
+      const auto& block = blocks_[place.block];
+      const auto start = static_cast<std::size_t>(tokens.data() - block.tokens.data());
+      if (tokens.size() > std::numeric_limits<std::int32_t>::max())
+        throw std::invalid_argument("a rollout has more than 2^31 tokens");
+      found.segments.push_back({tokens.data(), static_cast<std::uint32_t>(tokens.size()), false, block.mask + start});
+      found.origins.push_back({&block, place.row, start, place.weight});
     }
     return found;
+  }
+
+  std::span<const std::uint32_t> tokens_of(const RaggedPlace& place) const {
+    if (place.block >= blocks_.size() || place.row >= blocks_[place.block].ends.size())
+      throw std::out_of_range("there is no such rollout");
+    const auto& [ends, tokens, mask, columns] = blocks_[place.block];
+    const auto start = static_cast<std::size_t>(place.row == 0 ? 0 : ends[place.row - 1]);
+    return tokens.subspan(start, static_cast<std::size_t>(ends[place.row]) - start);
   }
 
   static void check_rows(std::span<const Segment> segments, std::span<const std::uint64_t> row_ends, const BatchLayout& layout) {

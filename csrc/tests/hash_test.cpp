@@ -43,6 +43,18 @@ void the_address_of_the_bytes_does_not_matter() {
   }
 }
 
+void pieces_hash_as_the_whole_wherever_it_is_cut() {
+  const auto data = ramp(150);
+  for (std::size_t size = 0; size <= data.size(); ++size)
+    for (std::size_t first = 0; first <= size; first += 7)
+      for (std::size_t second = first; second <= size; second += 5) {
+        const auto whole = std::span(data).first(size);
+        Xxh64 hash(3);
+        for (const auto piece : {whole.first(first), whole.subspan(first, second - first), whole.subspan(second)}) hash.add(piece);
+        CHECK(hash.value() == xxh64(whole, 3));
+      }
+}
+
 void each_block_has_its_own_hash() {
   const auto data = ramp(1000);
   std::vector<std::uint64_t> out(4);
@@ -77,6 +89,7 @@ void wrong_sizes_are_refused() {
 int main() {
   known_values_are_reproduced();
   the_address_of_the_bytes_does_not_matter();
+  pieces_hash_as_the_whole_wherever_it_is_cut();
   each_block_has_its_own_hash();
   each_stretch_goes_on_with_its_own_hash();
   wrong_sizes_are_refused();

@@ -106,6 +106,7 @@ void check_rows(Random& random) {
     row_ends.push_back(places.size());
     longest = std::max(longest, length);
   }
+  CHECK(rows.longest(places, row_ends) == longest);
   const auto length = longest + random.below(3);
   Buffers buffers(std::make_shared<Budget>(), 2);
   auto batch = buffers.take(rows.layout(row_ends.size(), length, weighted));

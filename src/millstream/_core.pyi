@@ -553,14 +553,24 @@ class RolloutRows:
         Blocks are (ends, token ids, mask, columns); columns (kind, whether beside the inputs).
         """
 
-    def batch(self, buffers: Buffers, blocks: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], rows: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], row_ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], length: int, weights: Annotated[NDArray[numpy.float64], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Batch, list[NDArray[Any]]] | None:
+    def batch(self, buffers: Buffers, blocks: NDArray[numpy.uint64], rows: NDArray[numpy.uint64], weights: NDArray[numpy.float64] | None, chosen: NDArray[numpy.uint64], row_ends: NDArray[numpy.uint64], length: int | None, unit: int) -> tuple[Batch, list[NDArray[Any]]] | None:
         """
-        A batch of rollouts, those of row r up to row_ends[r], and its columns; None where the budget has no room.
+        A batch of the chosen rollouts of a step, those of row r up to row_ends[r], and its columns; None where the budget has no room. Without a length, rows are as long as the longest needs, padded to a multiple of `unit`.
         """
 
 def hash_stretches(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)], hashes: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu')]) -> None:
     """
     Go on with the XXH64 of each stretch: `hashes` holds seeds, then hashes.
+    """
+
+def xxh64_chain(columns: Sequence[Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]]]) -> int:
+    """
+    XXH64 of columns that lie in pieces, the hash of each the seed of the next.
+    """
+
+def runs_of(pieces: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]]) -> tuple[Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))]] | None:
+    """
+    The values and the lengths of the runs in pieces that lie end to end; None if there are too many.
     """
 
 def said_outside(values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], mask: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> bool:

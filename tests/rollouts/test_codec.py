@@ -24,6 +24,7 @@ from millstream.rollouts import (
     decode,
     decode_all,
     encode,
+    encode_parts,
     encoded_size,
     no_rollouts,
     rollout_at,
@@ -47,6 +48,14 @@ def test_what_is_read_is_what_was_written(made: list[dict[str, Any]]) -> None:
     assert encode(again) == encode(block)
     for row, record in enumerate(made):
         assert_same_rollout(rollout_at(again, row), record)
+
+
+@given(records())
+@examples(40)
+def test_blocks_are_encoded_as_the_one_that_they_are_together(made: list[dict[str, Any]]) -> None:
+    block = block_of(made)
+    alone = [block.select([row]) for row in range(len(block))]
+    assert b"".join(encode_parts(*alone, block)) == encode(RolloutBlock.concat([*alone, block]))
 
 
 def test_columns_are_views_of_the_bytes_and_cannot_be_written_to() -> None:

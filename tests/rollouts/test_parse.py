@@ -291,6 +291,16 @@ def test_equal_prompts_form_a_group_when_none_is_named() -> None:
     assert block_of([{**rows[0], "prompt_len": 1}], group_by_prompt=True)["group_id"].tolist() == groups[:1]
 
 
+def test_what_was_made_of_records_cannot_be_changed_and_is_not_looked_at_again() -> None:
+    block = block_of(random_rollouts(groups=2, size=2))
+    assert block_of(block) is block
+    assert not any(column.flags.writeable for column in block.arrays)
+    changed = block["sampling_logprobs"].copy()
+    changed[block["loss_mask"].argmax()] = np.nan
+    with pytest.raises(RecordError, match="impossible log-probability"):
+        block_of(block.with_columns(sampling_logprobs=changed))
+
+
 def test_nothing_gives_a_block_without_rollouts() -> None:
     assert len(block_of([])) == 0 == len(parse_records(no_rollouts()).block)
     assert len(RolloutBlock.concat([no_rollouts(), block_of([good(values=[0, 0, 0])])])) == 1

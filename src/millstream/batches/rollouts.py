@@ -188,9 +188,13 @@ class RolloutStep:
         """Tokens of each rollout: what a `StepPlan` is made of."""
         return self.rows.lengths[self._numbers]
 
+    @cached_property
+    def _samples(self) -> dict[str, npt.NDArray[Any]]:
+        return {name: column[self._numbers] for name, column in self.rows.samples.items()}
+
     def column(self, name: str) -> npt.NDArray[Any]:
         """A column with one value per rollout, as the metadata of batches has it."""
-        return self.rows.samples[name][self._numbers]
+        return self._samples[name]
 
     @cached_property
     def loss(self) -> StepLoss:
@@ -207,16 +211,8 @@ class RolloutStep:
             row_ends: Of packed rows: where each ends among these numbers; by default all lie in one row.
             length: Tokens of a row; by default as many as the longest needs, padded to a multiple.
         """
-        chosen = np.asarray(rows, np.int64)
-        if len(chosen) and chosen.view(np.uint64).max() >= len(self.places):  # negative ones are very large
-            raise BatchError(
-                f"the step has rollouts 0 to {len(self.places) - 1}, not {chosen.min()} or {chosen.max()}",
-                hint="rows are numbers among the places of the step",
-            )
+        chosen = np.ascontiguousarray(rows, np.int64)
         ends = self._row_ends(len(chosen), row_ends)
-        if length is None:
-            unit = self.rows.format.pad_to_multiple_of
-            length = -(-max(1, self._longest(chosen, ends)) // unit) * unit
         native, columns = self._made(chosen, ends, length)
         return self._delivered(native, columns, chosen, ends)
 
@@ -244,25 +240,21 @@ class RolloutStep:
             )
         return ends
 
-    def _longest(self, chosen: Numbers, ends: Numbers) -> int:
-        lengths = self.lengths[chosen]
-        if len(ends) == 1:
-            return int(lengths.sum())
-        if not self.rows.format.packed:
-            return int(lengths.max())
-        return int(np.diff(np.concatenate([[0], np.cumsum(lengths)])[ends], prepend=0).max())
-
-    def _made(self, chosen: Numbers, ends: Numbers, length: int) -> tuple[_core.Batch, list[npt.NDArray[Any]]]:
+    def _made(self, chosen: Numbers, ends: Numbers, length: int | None) -> tuple[_core.Batch, list[npt.NDArray[Any]]]:
         blocks, rows = self._blocks_and_rows
-        weights = None if self.loss.all_weigh_1 else self.loss.weights[chosen]
+        weights = None if self.loss.all_weigh_1 else self.loss.weights
+        own, unit = (chosen.view(np.uint64), ends.view(np.uint64)), self.rows.format.pad_to_multiple_of
         try:
-            made = self.rows.native.batch(
-                self.rows.buffers.native, blocks[chosen], rows[chosen], ends.view(np.uint64), length, weights
-            )
-        except ValueError as error:
+            made = self.rows.native.batch(self.rows.buffers.native, blocks, rows, weights, *own, length, unit)
+        except IndexError:
             raise BatchError(
-                f"these rollouts do not fit into rows of {length} tokens: {error}",
-                hint="leave length= out, or raise it",
+                f"the step has rollouts 0 to {len(self.places) - 1}, not {chosen.min()} or {chosen.max()}",
+                hint="rows are numbers among the places of the step",
+            ) from None
+        except ValueError as error:
+            rows_of = "rows" if length is None else f"rows of {length} tokens"
+            raise BatchError(
+                f"these rollouts do not fit into {rows_of}: {error}", hint="leave length= out, or raise it"
             ) from None
         except RuntimeError as error:
             raise StoreError(str(error), hint="restore the file, or leave it alone while rollouts are read") from None
@@ -278,7 +270,7 @@ class RolloutStep:
     ) -> TrainingBatch:
         share, maker = self.rows.backend.share, self.rows
         inputs, labels = native.inputs_and_labels
-        filler, numbers = len(chosen) == 0, self._numbers[chosen]
+        filler = len(chosen) == 0
         metadata: dict[str, Any] = {
             "epoch": 0,
             "step": 0,
@@ -288,7 +280,7 @@ class RolloutStep:
             **self.facts,
             **self.loss.totals,
             "filler": [filler] * len(ends),
-            **{name: column[numbers].tolist() for name, column in maker.samples.items()},
+            **{name: column[chosen].tolist() for name, column in self._samples.items()},
             "rollout_loss_tokens": self.loss.rollout_targets[chosen].tolist(),
             **(self._kept(chosen) if maker.keeps_ids else {}),
         }

@@ -9,15 +9,18 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from millstream.errors import ClosedError, MillstreamError
 from millstream.feeds.feed import Puttable, RolloutSource
 from millstream.rollouts import RolloutBlock
+from millstream.rollouts.codec import Part, encode_parts
 from millstream.rollouts.parse import block_of
+
+Encoded: TypeAlias = list[Part]
+"""A block as bytes, in parts that lie end to end."""
 
 log = logging.getLogger("millstream.feeds")
 
@@ -39,14 +42,13 @@ class GatheringSource(RolloutSource):
         self._lock = threading.RLock()
         self._waiting: list[RolloutBlock] = []
         self._rollouts = self._bytes = 0
-        self._joiner = Joiner()
         self._sender = ThreadPoolExecutor(1, "millstream-put")
-        self._sending: tuple[Future[None], list[RolloutBlock]] | None = None
+        self._sending: tuple[Future[None], list[Encoded]] | None = None
         self._timer: threading.Timer | None = None
         self._closed = False
 
     @abstractmethod
-    def _send(self, blocks: list[RolloutBlock]) -> None:
+    def _send(self, blocks: list[Encoded]) -> None:
         """Put blocks where they are safe; together they have at most `most_bytes`, or are one rollout."""
 
     @abstractmethod
@@ -57,6 +59,7 @@ class GatheringSource(RolloutSource):
         """Give rollouts to the trainer; at the latest after `gather.seconds` they are on their way.
 
         What fails on the way is kept, and the next put, flush or close tries it again and says so if it fails again.
+        The arrays of a block are sent from where they lie: nobody may change them any more.
         """
         block = block_of(rollouts)
         with self._lock:
@@ -70,9 +73,10 @@ class GatheringSource(RolloutSource):
     def flush(self) -> None:
         """Send what was gathered, and wait until it is safe."""
         with self._lock:
+            blocks = encoded(self._waiting)
             self._wait_for_sending()
-            if self._waiting:
-                self._send(self._joiner.join(self._waiting))
+            if blocks:
+                self._send(blocks)
                 self._forget()
 
     def close(self) -> None:
@@ -96,9 +100,9 @@ class GatheringSource(RolloutSource):
             self._send_later()
 
     def _begin_to_send(self) -> None:
+        blocks = encoded(self._waiting)  # while what was gathered before is still on its way
         self._wait_for_sending()
-        blocks = self._waiting
-        self._sending = self._sender.submit(lambda: self._send(self._joiner.join(blocks))), blocks
+        self._sending = self._sender.submit(self._send, blocks), blocks
         self._forget()
 
     def _wait_for_sending(self) -> None:
@@ -107,7 +111,7 @@ class GatheringSource(RolloutSource):
             return
         future, blocks = self._sending
         if future.exception() is not None:
-            self._send(self._joiner.join(blocks))
+            self._send(blocks)
         self._sending = None
 
     def _forget(self) -> None:
@@ -157,32 +161,13 @@ def pieces(block: RolloutBlock, most_bytes: int) -> Iterator[RolloutBlock]:
         start = stop
 
 
-class Joiner:
-    """Makes one block of many, in memory that it uses again: fresh pages cost more than what is copied into them.
+def encoded(blocks: Sequence[RolloutBlock]) -> list[Encoded]:
+    """Neighbours with the same columns of tokens as one block, encoded.
 
-    >>> blocks = [RolloutBlock(np.array([1]), {}, {"token_ids": np.array([number])}) for number in range(3)]
-    >>> [block["token_ids"].tolist() for block in Joiner().join(blocks)]
-    [[0, 1, 2]]
+    >>> from millstream.rollouts import decode
+    >>> said = {"group_id": "g", "reward": 1.0, "finish": "stop", "token_ids": [5, 6], "loss_mask": [0, 1]}
+    >>> [len(decode(b"".join(each))) for each in encoded([block_of({**said, "rollout_id": name}) for name in "abc"])]
+    [3]
     """
-
-    def __init__(self) -> None:
-        self._memory: dict[tuple[int, str], npt.NDArray[np.uint8]] = {}
-
-    def join(self, blocks: Sequence[RolloutBlock]) -> list[RolloutBlock]:
-        """Neighbours with the same columns of tokens become one; they last until the next call."""
-        alike = groupby(blocks, lambda block: {name: (it.dtype, it.shape[1:]) for name, it in block.tokens.items()})
-        return [self._joined(number, list(each)) for number, (_, each) in enumerate(alike)]
-
-    def _joined(self, number: int, blocks: list[RolloutBlock]) -> RolloutBlock:
-        rows = RolloutBlock.concat([RolloutBlock(each.ends, each.rows, {}, each.kept_ids) for each in blocks])
-        tokens = {}
-        for name in blocks[0].tokens:
-            columns = [each.tokens[name] for each in blocks]
-            tokens[name] = np.concatenate(columns, out=self._room((number, name), columns))
-        return RolloutBlock(rows.ends, rows.rows, tokens, rows.kept_ids)
-
-    def _room(self, key: tuple[int, str], columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        size = sum(column.nbytes for column in columns)
-        if key not in self._memory or self._memory[key].nbytes < size:
-            self._memory[key] = np.empty(size, np.uint8)
-        return self._memory[key][:size].view(columns[0].dtype).reshape(-1, *columns[0].shape[1:])
+    alike = groupby(blocks, lambda block: {name: (it.dtype, it.shape[1:]) for name, it in block.tokens.items()})
+    return [encode_parts(*each) for _, each in alike]

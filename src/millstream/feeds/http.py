@@ -12,10 +12,8 @@ from uuid import uuid4
 
 from millstream.errors import BusyError, LoaderError
 from millstream.feeds.feed import Control
-from millstream.feeds.gathering import Gather, GatheringSource
+from millstream.feeds.gathering import Encoded, Gather, GatheringSource
 from millstream.feeds.patience import Patience
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.codec import encode
 
 BLOCKS = "application/x-millstream-rollouts"
 """What encoded blocks are called on the wire."""
@@ -72,8 +70,8 @@ class HttpSource(GatheringSource):
             self._control = Control.from_json(json.dumps(self._request("GET", "/control", b"")).encode())
         return self._control
 
-    def _send(self, blocks: list[RolloutBlock]) -> None:
-        body = b"".join(map(encode, blocks))
+    def _send(self, blocks: list[Encoded]) -> None:
+        body = b"".join(part for block in blocks for part in block)
         try:
             self._ask("rollouts", {"session": self._session, "number": self._sent}, body)
         finally:  # also when it failed: a number that may have arrived never stands for something else

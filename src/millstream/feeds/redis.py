@@ -22,10 +22,10 @@ from uuid import uuid4
 
 from millstream.errors import BusyError, MillstreamError, StateError, StoreError, WaitTimeout
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
-from millstream.feeds.gathering import Gather, GatheringSource, log
+from millstream.feeds.gathering import Encoded, Gather, GatheringSource, log
 from millstream.feeds.redis_stream import AWAY, RedisStream
 from millstream.rollouts import RolloutBlock
-from millstream.rollouts.codec import encode, iter_blocks
+from millstream.rollouts.codec import iter_blocks
 
 Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
 BEGIN = "0-0"
@@ -75,8 +75,8 @@ class RedisSource(GatheringSource):
             self._control = Control.from_json(self._stream.client.get(self._stream.key("control")) or b"")
         return self._control
 
-    def _send(self, blocks: list[RolloutBlock]) -> None:
-        entries = [encode(block) for block in blocks]
+    def _send(self, blocks: list[Encoded]) -> None:
+        entries = [b"".join(block) for block in blocks]
         self._wait_for_room()
         try:
             self._stream.ask(lambda: self._add_entries(entries, b"open"))

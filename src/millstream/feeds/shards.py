@@ -157,10 +157,7 @@ class ProducerFolder:
         try:
             fd = disk.create(beside)
             try:
-                offset = 0
-                for part in parts:
-                    disk.write(fd, part, offset)
-                    offset += len(part)
+                disk.write_parts(fd, parts, 0)
                 disk.sync(fd)
             finally:
                 os.close(fd)

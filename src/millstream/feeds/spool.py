@@ -19,10 +19,10 @@ from millstream.errors import BusyError, MillstreamError, StateError, StoreError
 from millstream.feeds.arrivals import ArrivalLog, ArrivalWriter, Shard
 from millstream.feeds.discovery import Discovery
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
-from millstream.feeds.gathering import Gather, GatheringSource
+from millstream.feeds.gathering import Encoded, Gather, GatheringSource
 from millstream.feeds.shards import DAMAGED, SESSION, SUFFIX, ProducerFolder
 from millstream.rollouts import RolloutBlock
-from millstream.rollouts.codec import encode_parts, iter_blocks
+from millstream.rollouts.codec import iter_blocks
 from millstream.store import disk
 from millstream.store.journal import Lock
 
@@ -58,8 +58,8 @@ class SpoolSource(GatheringSource):
         """The trainer's latest word."""
         return self._control.read()
 
-    def _send(self, blocks: list[RolloutBlock]) -> None:
-        self._folder.write([part for block in blocks for part in encode_parts(block)])
+    def _send(self, blocks: list[Encoded]) -> None:
+        self._folder.write([part for block in blocks for part in block])
 
     def _end(self) -> None:
         self._folder.end()

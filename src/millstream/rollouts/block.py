@@ -63,10 +63,14 @@ class RolloutBlock:
         return self.ends - self.starts
 
     @property
+    def arrays(self) -> list[Array]:
+        """All that it consists of."""
+        return [self.ends, self.kept_ids, *self.rows.values(), *self.tokens.values()]
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all columns; what objects point at is not counted."""
-        columns: list[Array] = [self.ends, self.kept_ids, *self.rows.values(), *self.tokens.values()]
-        return sum(column.nbytes for column in columns)
+        return sum(column.nbytes for column in self.arrays)
 
     def of(self, row: int, column: str) -> Array:
         """The values of one rollout in a column of tokens."""

@@ -73,9 +73,7 @@ def check_layout(block: RolloutBlock) -> None:
     if missing:
         raise Fault(0, "missing field", f"there is no {missing[0]}", f"every rollout has a {missing[0]}")
     total = int(block.ends[-1]) if len(block) else 0
-    empty = block.lengths < 1
-    if empty.any():
-        raise Fault(int(empty.argmax()), "no tokens", "token_ids is empty", "leave it out")
+    refuse_empty(block.lengths)
     for name, values in block.rows.items():
         _check_column(name, values, len(block), ROW_COLUMNS.get(name), 1)
     for name, values in block.tokens.items():
@@ -85,6 +83,12 @@ def check_layout(block: RolloutBlock) -> None:
     if kept != len(block.kept_ids) or block.kept_ids.dtype != np.uint32:
         found = f"kept_count says {kept:,}, and there are {len(block.kept_ids):,} of {block.kept_ids.dtype}"
         raise Fault(0, "impossible kept ids", found, _FIT)
+
+
+def refuse_empty(lengths: npt.NDArray[np.int64]) -> None:
+    """Refuse the first rollout without tokens."""
+    if len(lengths) and lengths.min() < 1:
+        raise Fault(int((lengths < 1).argmax()), "no tokens", "token_ids is empty", "leave it out")
 
 
 def _check_objects(block: RolloutBlock) -> None:

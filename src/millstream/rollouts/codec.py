@@ -27,6 +27,9 @@ Array: TypeAlias = npt.NDArray[Any]
 Octets: TypeAlias = npt.NDArray[np.uint8]
 Buffer: TypeAlias = Any
 """Whatever `memoryview` takes: bytes, a mapped file, an array."""
+Part: TypeAlias = bytes | memoryview
+_Pieces: TypeAlias = tuple[str, str, Sequence[Array]]
+"""A column as it is written: what it is about, its name, and its numbers in pieces that lie end to end."""
 
 MAGIC = b"\x89MLSR\r\n\x1a"
 VERSION = 1
@@ -56,57 +59,77 @@ def encode(block: RolloutBlock) -> bytes:
     return b"".join(encode_parts(block))
 
 
-def encode_parts(block: RolloutBlock) -> list[bytes | memoryview]:
-    """The same in parts that lie end to end; the columns of the block are not copied."""
-    columns = _columns_of(block)
-    objects = {name: block.rows[name].tolist() for name, known in ROW_COLUMNS.items() if _is_object(name, block)}
+def encode_parts(*blocks: RolloutBlock) -> list[Part]:
+    """Blocks as one, in parts that lie end to end; their columns of tokens must be alike, and are not copied.
+
+    >>> from millstream.rollouts.parse import block_of
+    >>> said = {"group_id": "g", "reward": 1.0, "finish": "stop", "token_ids": [5, 6], "loss_mask": [0, 1]}
+    >>> one, other = block_of([{**said, "rollout_id": "a"}]), block_of([{**said, "rollout_id": "b"}])
+    >>> b"".join(encode_parts(one, other)) == encode(RolloutBlock.concat([one, other]))
+    True
+    """
+    rows = RolloutBlock.concat([RolloutBlock(each.ends, each.rows, {}, each.kept_ids) for each in blocks])
+    columns = [*_row_columns(rows), *_token_columns(blocks), *_kept_columns(rows)]
+    _check_dtypes(columns, rows)
     head = {
-        "rollouts": len(block),
-        "tokens": int(block.ends[-1]) if len(block) else 0,
-        "columns": [[kind, name, column.dtype.str, list(column.shape)] for kind, name, column in columns],
-        "objects": objects,
+        "rollouts": len(rows),
+        "tokens": int(rows.ends[-1]) if len(rows) else 0,
+        "columns": [[kind, name, pieces[0].dtype.str, _shape_of(pieces)] for kind, name, pieces in columns],
+        "objects": {name: rows.rows[name].tolist() for name in ROW_COLUMNS if _is_object(name, rows)},
     }
     written = _write_json(head).encode()
-    octets = [np.ascontiguousarray(column).reshape(-1).view(np.uint8) for _, _, column in columns]
-    starts, total = _places(len(written), [len(each) for each in octets])
+    octets = [[_octets(piece) for piece in pieces] for _, _, pieces in columns]
+    starts, total = _places(len(written), [sum(map(len, each)) for each in octets])
     frame = _FRAME.pack(MAGIC, VERSION, len(written), total, 0)[:_UNSUMMED]
     checksum = _checksum(np.frombuffer(frame, np.uint8), np.frombuffer(written, np.uint8), octets)
-    parts: list[bytes | memoryview] = [frame + checksum.to_bytes(8, "little"), written]
+    parts: list[Part] = [frame + checksum.to_bytes(8, "little"), written]
     at = FRAME_BYTES + len(written)
     for start, each in zip(starts, octets, strict=True):
-        parts += [_PADDING[: start - at], each.data]
-        at = start + len(each)
+        parts += [_PADDING[: start - at], *(piece.data for piece in each)]
+        at = start + sum(map(len, each))
     return [*parts, _PADDING[: total - at]]
+
+
+def _row_columns(rows: RolloutBlock) -> Iterator[_Pieces]:
+    yield "", "ends", [rows.ends.astype("<i8", copy=False)]
+    for name, column in sorted(rows.rows.items()):
+        if column.dtype != np.object_:
+            yield "row", name, [column]
+
+
+def _token_columns(blocks: Sequence[RolloutBlock]) -> Iterator[_Pieces]:
+    for name in sorted(blocks[0].tokens):
+        pieces = [np.ascontiguousarray(block.tokens[name]) for block in blocks]
+        runs = _core.runs_of(pieces) if name == "policy_version" and pieces[0].dtype == np.uint32 else None
+        if runs is None:
+            yield "token", name, pieces
+        else:
+            yield "", _RUNS, [runs[0]]
+            yield "", _RUN_LENGTHS, [runs[1]]
+
+
+def _kept_columns(rows: RolloutBlock) -> Iterator[_Pieces]:
+    if len(rows.kept_ids):
+        yield "", "kept_ids", [rows.kept_ids]
 
 
 def _is_object(name: str, block: RolloutBlock) -> bool:
     return ROW_COLUMNS[name].dtype is np.object_ and name in block.rows
 
 
-def _columns_of(block: RolloutBlock) -> list[tuple[str, str, Array]]:
-    """The columns in the order in which they are written: what each is about, its name, its numbers."""
-    columns: list[tuple[str, str, Array]] = [("", "ends", block.ends.astype("<i8", copy=False))]
-    columns += [("row", name, column) for name, column in sorted(block.rows.items()) if column.dtype != np.object_]
-    for name, column in sorted(block.tokens.items()):
-        runs = _run_lengths(column) if name == "policy_version" else None
-        columns += [("token", name, column)] if runs is None else [("", _RUNS, runs[0]), ("", _RUN_LENGTHS, runs[1])]
-    if len(block.kept_ids):
-        columns.append(("", "kept_ids", block.kept_ids))
-    odd = [name for _, name, column in columns if column.dtype.str not in _DTYPES]
-    odd += [name for name, column in block.rows.items() if column.dtype == np.object_ and name not in ROW_COLUMNS]
-    if odd:
-        raise RecordError("wrong type", f"the column {odd[0]} is {block[odd[0]].dtype}", "columns hold plain numbers")
-    return columns
+def _check_dtypes(columns: Sequence[_Pieces], rows: RolloutBlock) -> None:
+    odd = [(name, pieces[0]) for _, name, pieces in columns if pieces[0].dtype.str not in _DTYPES]
+    odd += [(name, it) for name, it in rows.rows.items() if it.dtype == np.object_ and name not in ROW_COLUMNS]
+    for name, column in odd:
+        raise RecordError("wrong type", f"the column {name} is {column.dtype}", "columns hold plain numbers")
 
 
-def _run_lengths(column: Array) -> tuple[Array, Array] | None:
-    """The value and the length of each run, unless there are too many."""
-    ends = np.append(np.flatnonzero(column[1:] != column[:-1]) + 1, len(column))
-    if not len(column) or 2 * len(ends) > len(column):
-        return None
-    lengths = ends.astype(np.uint32)
-    lengths[1:] -= lengths[:-1].copy()
-    return column[ends - 1], lengths
+def _shape_of(pieces: Sequence[Array]) -> list[int]:
+    return [sum(map(len, pieces)), *pieces[0].shape[1:]]
+
+
+def _octets(piece: Array) -> Octets:
+    return np.ascontiguousarray(piece).reshape(-1).view(np.uint8)
 
 
 def _places(head_bytes: int, sizes: Sequence[int]) -> tuple[list[int], int]:
@@ -122,12 +145,9 @@ def _aligned(place: int) -> int:
     return -(-place // _ALIGN) * _ALIGN
 
 
-def _checksum(frame: Octets, head: Octets, columns: Sequence[Octets]) -> int:
-    """Of everything but padding, which is zero: XXH64, the hash of each piece the seed of the next."""
-    checksum = 0
-    for piece in (frame, head, *columns):
-        checksum = _core.xxh64(piece, checksum)
-    return checksum
+def _checksum(frame: Octets, head: Octets, columns: Sequence[Sequence[Octets]]) -> int:
+    """Of everything but padding, which is zero: XXH64, the hash of each column the seed of the next."""
+    return _core.xxh64_chain([[frame], [head], *columns])
 
 
 def encoded_size(prefix: Buffer) -> int | None:
@@ -185,7 +205,7 @@ def _decoded(view: memoryview) -> RolloutBlock:
     if end != total:
         raise ValueError(f"its columns end at byte {end:,} of {total:,}")
     octets = [whole[start : start + size] for start, size in zip(starts, sizes, strict=True)]
-    if _checksum(whole[:_UNSUMMED], written, octets) != checksum:
+    if _checksum(whole[:_UNSUMMED], written, [[each] for each in octets]) != checksum:
         raise ValueError("the checksum is another one")
     stops = [FRAME_BYTES + head_bytes, *(start + size for start, size in zip(starts, sizes, strict=True))]
     for stop, start in zip(stops, [*starts, total], strict=True):

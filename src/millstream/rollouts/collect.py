@@ -5,7 +5,8 @@ What cannot be a value of its column is refused by a `Fault`; whether values can
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import NoneType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from millstream import _core
 from millstream.errors import RecordError
 from millstream.rollouts.block import NO_IDS, RolloutBlock
-from millstream.rollouts.check import LOGPROBS
+from millstream.rollouts.check import LOGPROBS, refuse_empty
 from millstream.rollouts.columns import TOKEN_COLUMNS
 from millstream.rollouts.faults import Fault
 from millstream.rollouts.fields import keys_of
@@ -44,6 +45,7 @@ def collect(records: Sequence[Record], *, group_by_prompt: bool = False) -> Roll
     fields = _fields_of(records, [name for name in _REQUIRED if name != "group_id" or not group_by_prompt])
     ids = arrays_of(fields["token_ids"], "token_ids", "I")
     lengths = np.array([len(each) for each in ids], np.int64)
+    refuse_empty(lengths)
     mask = joined_masks(_aligned(fields["loss_mask"], "loss_mask", "B", lengths), "loss_mask")
     tokens: dict[str, npt.NDArray[Any]] = {"token_ids": joined_ids(ids, "token_ids"), "loss_mask": mask}
     for name in _ALL_OR_NONE:
@@ -69,18 +71,23 @@ def _fields_of(records: Sequence[Record], required: Sequence[str]) -> dict[str, 
         except RecordError as error:
             raise Fault(row, error.reason, error.found, error.hint) from None
     alike = all(each is keys[0] for each in keys)
-    fields = {}
+    fields: dict[str, list[Any]] = {}
+    gaps: set[str] = set()
     for name in keys[0] if alike else dict.fromkeys(name for each in keys for name in each):
         if alike:
             key = keys[0][name]
             values = [record[key] for record in records]
         else:
             values = [record[each[name]] if name in each else None for record, each in zip(records, keys, strict=True)]
-        if name == "reward" or not all(value is None for value in values):
+        kinds = set(map(type, values))
+        if NoneType in kinds:
+            gaps.add(name)
+        if name == "reward" or kinds != {NoneType}:
             fields[name] = values
     for name in required:
-        _check_given(name, fields.get(name), keys)
-    _check_all_or_none(fields)
+        if name in gaps or name not in fields:
+            _check_given(name, fields.get(name), keys)
+    _check_all_or_none(fields, gaps)
     return fields
 
 
@@ -92,11 +99,11 @@ def _check_given(name: str, values: list[Any] | None, keys: Sequence[Mapping[str
             raise Fault(row, "missing field", f"it has no {name!r}", hint)
 
 
-def _check_all_or_none(fields: Mapping[str, list[Any]]) -> None:
+def _check_all_or_none(fields: Mapping[str, list[Any]], gaps: Collection[str]) -> None:
     given = [name for name in _ALL_OR_NONE if name in fields]
     for name in given:
-        row = next((row for row, value in enumerate(fields[name]) if value is None), None)
-        if row is not None:
+        if name in gaps:
+            row = next(row for row, value in enumerate(fields[name]) if value is None)
             other = next(row for row, value in enumerate(fields[name]) if value is not None)
             found = f"it has no {name}, and rollout {fields['rollout_id'][other]!r} has"
             raise Fault(row, "missing column", found, "give it for all rollouts, or for none")

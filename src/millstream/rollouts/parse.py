@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,8 @@ Records: TypeAlias = RolloutBlock | Mapping[str, Any] | Dataclass | Iterable[Any
 """Rollouts in columns, a record, or many: mappings or dataclasses with the fields of `Rollout`."""
 Where: TypeAlias = str | Callable[[int], str]
 """Where records come from: a text for all of them, or one for each by its place."""
+_MADE: WeakSet[RolloutBlock] = WeakSet()
+"""Blocks that `block_of` made of records. Nobody can write to their arrays, so they need no second look."""
 _Make: TypeAlias = Callable[[range], RolloutBlock]
 _Good: TypeAlias = list[tuple[RolloutBlock, range]]
 
@@ -78,7 +81,25 @@ def block_of(records: Records, *, where: Where = "", group_by_prompt: bool = Fal
     millstream.errors.RecordError: engine 3: unequal lengths: rollout 'a': loss_mask has 1 values, and token_ids has 2
       hint: each column covers all tokens of a rollout, those of the prompt too
     """
-    return parse_records(records, where=where, group_by_prompt=group_by_prompt).block
+    if isinstance(records, RolloutBlock) and records in _MADE:
+        return records
+    given = _listed(records)
+    if isinstance(given, RolloutBlock):
+        _check_whole(given, where)
+    bad: dict[int, Fault] = {}
+    try:
+        block = _maker(given, group_by_prompt=group_by_prompt)(range(len(given)))
+        block, _, _ = _without_repeats(block, np.arange(len(given)), None, bad)
+    except Fault as fault:
+        bad[fault.row] = fault
+    if bad:
+        row = min(bad)
+        raise bad[row].named(_id_at(given, row), _place(where, row))
+    if not isinstance(given, RolloutBlock):
+        for column in block.arrays:
+            column.setflags(write=False)
+        _MADE.add(block)
+    return block
 
 
 def parse_records(
@@ -160,8 +181,7 @@ def _maker(given: RolloutBlock | list[Any], *, group_by_prompt: bool) -> _Make:
         if not rows:
             return no_rollouts()
         records = [_mapping(record, place) for place, record in enumerate(given[rows.start : rows.stop])]
-        block = collect(records, group_by_prompt=group_by_prompt)
-        check_layout(block)
+        block = collect(records, group_by_prompt=group_by_prompt)  # laid out as it has to be
         check_numbers(block)
         return block
 

@@ -53,10 +53,10 @@ def _array(value: Any, row: int, name: str, code: str) -> Array:
 
 def check_lengths(arrays: Sequence[Array], name: str, lengths: Ints) -> None:
     """Refuse the first array that has another length than the tokens of its record."""
-    wrong = np.array([len(each) for each in arrays], np.int64) != lengths
-    if wrong.any():
-        row = int(wrong.argmax())
-        tokens = int(lengths[row])
+    found_lengths, wanted_lengths = list(map(len, arrays)), lengths.tolist()
+    if found_lengths != wanted_lengths:
+        row = next(row for row, length in enumerate(wanted_lengths) if found_lengths[row] != length)
+        tokens = wanted_lengths[row]
         wanted = f"the tokens and one more are {tokens:,}" if name == "kept_offsets" else f"token_ids has {tokens:,}"
         found = f"{name} has {len(arrays[row]):,} values, and {wanted}"
         raise Fault(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +18,16 @@ from millstream.rollouts.fields import FINISH_WORDS, TEXTS
 Array: TypeAlias = npt.NDArray[Any]
 Extra: TypeAlias = dict[str, Any] | None
 IDS = ("rollout_id", "group_id", "prompt_id")
+_PLAIN_IDS = {str, NoneType}
 _EXTRA = "it is a mapping of texts to what JSON can hold"
+
+
+_NUMBERS = {
+    name: {word: column.choices.index(meant) for word, meant in words.items()}
+    for name, column in ROW_COLUMNS.items()
+    if (words := FINISH_WORDS if name == "finish" else {word: word for word in column.choices})
+}
+"""The numbers of words, by the names of their columns."""
 
 
 def row_columns(fields: Mapping[str, list[Any]]) -> dict[str, Array]:
@@ -32,7 +42,8 @@ def row_columns(fields: Mapping[str, list[Any]]) -> dict[str, Array]:
 def _column(name: str, values: list[Any]) -> Array:
     column = ROW_COLUMNS[name]
     if name in IDS:
-        return _objects([_id(value, row, name) for row, value in enumerate(values)])
+        plain = set(map(type, values)) <= _PLAIN_IDS
+        return _objects(values if plain else [_id(value, row, name) for row, value in enumerate(values)])
     if column.choices:
         return _words(name, values, column)
     code = "q" if np.dtype(column.dtype).kind == "i" else "d"
@@ -52,11 +63,10 @@ def _id(value: Any, row: int, name: str) -> Id | None:
 
 
 def _words(name: str, values: list[Any], column: Column) -> Array:
-    words: Mapping[str, str] = FINISH_WORDS if name == "finish" else {word: word for word in column.choices}
-    numbers = {word: column.choices.index(meant) for word, meant in words.items()}
+    numbers = _NUMBERS[name]
     for row, value in enumerate(values):
         if value is not None and (not isinstance(value, str) or value not in numbers):
-            raise Fault(row, f"unknown {name}", f"{name} is {shown(value)}", f"it is one of {', '.join(words)}")
+            raise Fault(row, f"unknown {name}", f"{name} is {shown(value)}", f"it is one of {', '.join(numbers)}")
     return np.array([column.absent if value is None else numbers[value] for value in values], column.dtype)
 
 
