@@ -50,7 +50,7 @@ def test_a_position_is_repeated_as_soon_as_four_plies_lead_back_to_it() -> None:
 def test_games_have_all_transforms_and_pawns_to_take_in_passing() -> None:
     turned = [transforms_of(game(3, InputFormat.CANONICAL, 70, start).fields) for start in STARTS]
     assert set(np.concatenate(turned).tolist()) == set(range(8))
-    assert (Positions.of(game(3, InputFormat.CANONICAL, 70, STARTS[-1]).fields).en_passant >= 0).sum() > 2
+    assert (Positions.of(game(3, InputFormat.CANONICAL, 70, STARTS[-1]).fields).en_passant >= 0).sum() > 1
 
 
 @pytest.mark.parametrize("start", ["8/P6k/8/3pP3/8/8/p6K/8 w - d6 0 2", "8/7k/8/8/3pP3/8/7K/8 b - e3 0 2"])
