@@ -18,7 +18,7 @@ STARTS = (
     "1K6/8/4k3/8/3R4/8/8/8 w - - 3 9",
     "4k3/8/8/8/8/8/8/2BQK3 b - - 0 1",
     "8/3k4/8/4q3/8/8/2KR4/8 w - - 0 1",
-    "4k3/pppppppp/8/P1P1P1P1/1p1p1p1p/8/PPPPPPPP/4K3 b - - 0 1",
+    "rn2k3/1p1p1p1p/8/P1P1P1P1/1p1p1p1p/8/P1P1P1P1/RN2K3 b - - 0 1",
 )
 SHOWN = ("input_format", "planes", *CASTLING, "side_to_move_or_enpassant", "invariance_info")
 
