@@ -41,6 +41,9 @@ ENDGAMES = (
 )
 
 
+MATE_OR_CAPTURE = "k7/8/1K6/8/8/8/8/2R4b w - - 0 1"
+
+
 @dataclass
 class Invented:
     """Tables that say what a test wants."""
@@ -180,8 +183,8 @@ def test_real_tables_change_what_the_specification_says(fen: str, layout: InputF
 def test_a_boost_goes_to_the_moves_with_the_best_way_to_the_next_zeroing_move(layout: InputFormat) -> None:
     settings = RescoreSettings(syzygy_paths=[syzygy_folder()], dtz_boost=0.5)
     with chess.syzygy.open_tablebase(syzygy_folder()) as base, Rescorer(settings) as rescorer:
-        for fen in ENDGAMES[:2]:
-            frames, fens = play(random.Random(1), 6, layout, 6, fen)
+        for fen in (ENDGAMES[0], ENDGAMES[2], MATE_OR_CAPTURE):
+            frames, fens = play(random.Random(1), 6, layout, 4, fen)
             new = rescorer.rescore(block_of(frames)).policy()
             for ply, text in enumerate(fens):
                 board = chess.Board(text)

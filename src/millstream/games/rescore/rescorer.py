@@ -53,6 +53,7 @@ class Rescorer:
         >>> Rescorer().rescore(FrameBlock.empty())
         Traceback (most recent call last):
         millstream.errors.RecordError: no frames: ply 0: a game without frames
+        ...
         """
         settings, (positions, moves) = self.settings, checked(game, self.rules)
         half_turn = uses_half_turn(game, moves)
