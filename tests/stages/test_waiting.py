@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ class Interrupted(threading.Condition):
 
     notices = 0
 
-    def wait_for(self, predicate: Callable[[], object], timeout: float | None = None) -> bool:
+    def wait_for(self, predicate: Callable[[], object], timeout: float | None = None) -> Any:
         raise KeyboardInterrupt
 
     def notify(self, n: int = 1) -> None:
