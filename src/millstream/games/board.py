@@ -63,24 +63,27 @@ def legality_faults(positions: Positions, moves: Moves) -> list[Fault]:
 
 
 class SyzygyTables:
-    """Syzygy endgame tables in folders.
+    """Syzygy endgame tables.
 
     Args:
-        paths: The folders.
-
-    Attributes:
+        tables: What looks them up.
         largest: The most pieces of a position that they know.
     """
 
-    def __init__(self, paths: Sequence[str | Path]) -> None:
-        self._tables = chess.syzygy.Tablebase()
+    def __init__(self, tables: chess.syzygy.Tablebase, largest: int) -> None:
+        self._tables, self.largest = tables, largest
+
+    @classmethod
+    def open(cls, paths: Sequence[str | Path]) -> SyzygyTables:
+        """The tables in some folders."""
+        tables = chess.syzygy.Tablebase()
         for path in paths:
             if not Path(path).is_dir():
                 raise RecipeError(f"{path}: there is no such folder of tables", hint="give the folder of .rtbw files")
-            self._tables.add_directory(str(path))
-        if not self._tables.wdl:
+            tables.add_directory(str(path))
+        if not tables.wdl:
             raise RecipeError(f"there are no Syzygy tables in {list(map(str, paths))}", hint="look for .rtbw files")
-        self.largest = max(len(name) - 1 for name in self._tables.wdl)
+        return cls(tables, max(len(name) - 1 for name in tables.wdl))
 
     def of(self, positions: Positions) -> SyzygyProbe:
         """What they say of the positions of a game."""
