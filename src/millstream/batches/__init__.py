@@ -8,6 +8,7 @@ from millstream.batches.isolation import check_isolation
 from millstream.batches.pool import BatchPool, PoolStats
 from millstream.batches.queue import BatchQueue, QueueStats
 from millstream.batches.rollouts import RolloutFormat, RolloutRows, RolloutStep, RowBuffers
+from millstream.batches.self_play import SelfPlayBatch
 from millstream.batches.topology import Topology
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "RolloutRows",
     "RolloutStep",
     "RowBuffers",
+    "SelfPlayBatch",
     "Topology",
     "TrainingBatch",
     "check_isolation",

@@ -21,6 +21,15 @@ class ChunkFilter(MapStage[Game, Game]):
 
     A game that was unpacked passes: it was looked at when it came.
 
+    >>> from millstream.games.example import example_games
+    >>> games = Queue()
+    >>> stage = ChunkFilter(games, match={"result_q": {-1, 1}})
+    >>> stage.start()
+    >>> with games.producer() as producer:
+    ...     producer.put_many(example_games(4))
+    >>> [game.source for game in stage.output()], stage.counters()["drops"]
+    (['training.0.gz', 'training.2.gz', 'training.3.gz'], {'result_q does not match': 1})
+
     Args:
         input: Games.
         rules: What a game must keep: `values`, `moves` or `legal` (`Rules`); None looks at nothing.

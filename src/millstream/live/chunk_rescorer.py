@@ -18,6 +18,15 @@ class ChunkRescorer(MapStage[Game, Game]):
 
     A game that was unpacked passes: it was rescored when it came.
 
+    >>> from millstream.games.example import example_games
+    >>> games = Queue()
+    >>> stage = ChunkRescorer(games, new_input_format=3, threads=2)
+    >>> stage.start()
+    >>> with games.producer() as producer:
+    ...     producer.put_many(example_games(2))
+    >>> [set(game.frames.fields["input_format"].tolist()) for game in stage.output()]
+    [{3}, {3}]
+
     Args:
         input: Whole games.
         rescore: What to do; without it, the settings by their names, as in `syzygy_paths=["tables"]`.

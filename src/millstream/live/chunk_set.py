@@ -40,6 +40,16 @@ class Draw:
 class ChunkSet(SourceStage[Draw]):
     """The window of the newest games: those that come are taken in, the oldest leave, each is given once in a pass.
 
+    >>> from millstream.games.example import example_folder
+    >>> from millstream.live import ChunkSourceFeed, Discovery
+    >>> found = Discovery(example_folder(4), watch=False)
+    >>> sources = ChunkSourceFeed(found)
+    >>> newest = ChunkSet(sources, num_chunks=2, seed=1, endless=False)
+    >>> for stage in (found, sources, newest):
+    ...     stage.start()
+    >>> [draw.source.name for draw in newest.output()]
+    ['training.2.gz', 'training.3.gz']
+
     Args:
         input: Gives chunk sources, the end of the first scan, and files that are gone.
         num_chunks: Games in the window; None: all.

@@ -63,6 +63,15 @@ class Shuffled:
 class FrameShuffler(MapStage[Game, Shuffled]):
     """Holds so many positions, and gives a random one for each that comes in; at the end, all that are left.
 
+    >>> from millstream.games.example import example_games
+    >>> games = Queue()
+    >>> stage = FrameShuffler(games, frames=6, seed=1)
+    >>> stage.start()
+    >>> with games.producer() as producer:
+    ...     producer.put_many(example_games(2, plies=4))
+    >>> [piece.frames.origins["chunk"].tolist() for piece in stage.output()]
+    [[], [0, 1], [1, 0, 1, 0, 1, 0]]
+
     Args:
         input: Gives games whose positions are chosen.
         frames: Positions that it holds.

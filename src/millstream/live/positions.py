@@ -119,6 +119,19 @@ class PositionSampling:
             return plies_by_count(key, use, length, self.count, weights)
         return np.arange(length)
 
+    @classmethod
+    def of(cls, positions: float | None, weights: PositionWeights = ALIKE) -> PositionSampling:
+        """What a number means: a rate below 1, a count from 1 on; None takes all positions.
+
+        >>> PositionSampling.of(1 / 32).rate, PositionSampling.of(4).count
+        (0.03125, 4)
+        """
+        if positions is None:
+            return cls(weights=weights)
+        if not isinstance(positions, int | float) or isinstance(positions, bool) or not positions > 0:
+            raise LoaderError(f"positions={positions!r}", hint="a rate such as 1/32, or a count from 1 on")
+        return cls(rate=positions, weights=weights) if positions < 1 else cls(count=int(positions), weights=weights)
+
 
 ALL_POSITIONS = PositionSampling()
 

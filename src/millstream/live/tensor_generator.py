@@ -14,6 +14,18 @@ from millstream.stages import MapStage, Queue, Stage
 class TensorGenerator(MapStage[Shuffled, Tensors]):
     """Collects a batch for each rank, and makes tensors of its own.
 
+    >>> from millstream.games.example import example_games
+    >>> from millstream.live.frame_shuffler import FrameShuffler
+    >>> games = Queue()
+    >>> shuffled = FrameShuffler(games, frames=100)
+    >>> batches = TensorGenerator(shuffled, batch_size=16)
+    >>> shuffled.start(), batches.start()
+    (None, None)
+    >>> with games.producer() as producer:
+    ...     producer.put_many(example_games(2, plies=12))
+    >>> [batch.planes.shape for batch in batches.output()]
+    [(16, 112, 8, 8), (8, 112, 8, 8)]
+
     Args:
         input: Gives positions.
         batch_size: Rows of each rank.

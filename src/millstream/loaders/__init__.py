@@ -9,6 +9,7 @@ from millstream.loaders.mixed import MixedDataLoader
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.pretrain import PretrainDataLoader
 from millstream.loaders.rollout import RolloutDataLoader
+from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.loaders.stream_state import merge_states
 from millstream.loaders.transforms import per_row
 
@@ -19,6 +20,7 @@ __all__ = [
     "PretrainDataLoader",
     "RolloutDataLoader",
     "RowOrigin",
+    "SelfPlayDataLoader",
     "Span",
     "corrupt_spans",
     "fill_in_the_middle",

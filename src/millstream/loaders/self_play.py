@@ -91,7 +91,9 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             watch=watch,
             poll_s=poll_s,
             shuffle_frames=1 if settings.shuffle == "none" else positive("shuffle_frames", shuffle_frames),
-            positions=_sampling(positions, weights),
+            positions=positions
+            if isinstance(positions, PositionSampling)
+            else PositionSampling.of(positions, weights or ALIKE),
             hanse=HanseSampling(hanse, weights or ALIKE) if isinstance(hanse, int | float) else hanse,
             position_cache=parse_bytes(position_cache) or 0,
             filters=filters if rules is not None or match or predicates else None,
@@ -291,27 +293,9 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
 _TIMES = ("busy_s", "input_wait_s", "output_wait_s")
 
 
-def _sampling(positions: float | PositionSampling | None, weights: PositionWeights | None) -> PositionSampling:
-    if isinstance(positions, PositionSampling):
-        return positions
-    alike = weights or ALIKE
-    if positions is None:
-        return PositionSampling(weights=alike)
-    if not isinstance(positions, int | float) or isinstance(positions, bool) or not positions > 0:
-        raise LoaderError(f"positions={positions!r}", hint="a rate such as 1/32, or a count from 1 on")
-    if positions < 1:
-        return PositionSampling(rate=positions, weights=alike)
-    return PositionSampling(count=int(positions), weights=alike)
-
-
 def example_loader(**keywords: Any) -> SelfPlayDataLoader:
-    """A loader over a game of three positions, for examples."""
-    from tempfile import mkdtemp
+    """A loader over three games of twelve positions, for examples."""
+    from millstream.games.example import example_folder
 
-    folder = Path(mkdtemp())
-    frame = np.zeros(8356, np.uint8)
-    frame[:8].view("<u4")[:] = 6, 1
-    frame[8:7440].view("<f4")[:] = -1
-    frame[8:12].view("<f4")[:] = 1
-    (folder / "training.1.bin").write_bytes(frame.tobytes() * 8)
-    return SelfPlayDataLoader(folder, **{"watch": False, "framework": "numpy", "shuffle_frames": 4, **keywords})
+    how = {"watch": False, "framework": "numpy", "shuffle_frames": 4, **keywords}
+    return SelfPlayDataLoader(example_folder(), **how)

@@ -43,7 +43,10 @@ def known_stages() -> list[str]:
 
 
 def settable(factory: Factory, inputs: int) -> dict[str, inspect.Parameter]:
-    """What a recipe may set: not the inputs, which come first, and not the name; `**settings` go to the class above."""
+    """What a recipe may set: not the inputs, which come first, and not the name.
+
+    `**settings` of a class go to the class above, those of a function to any stage.
+    """
     found: dict[str, inspect.Parameter] = {}
     for number, constructor in enumerate(_constructors(factory)):
         parameters = parameters_of(constructor)
@@ -62,7 +65,7 @@ def settable(factory: Factory, inputs: int) -> dict[str, inspect.Parameter]:
 
 def _constructors(factory: Factory) -> list[Callable[..., Any]]:
     if not isinstance(factory, type):
-        return [factory]
+        return [factory, Stage.__init__]
     return [vars(each)["__init__"] for each in factory.__mro__ if "__init__" in vars(each)]
 
 

@@ -1,0 +1,131 @@
+"""The stages of the live road as recipes name them, with settings that a file can say.
+
+Each has the name of its class and takes what the class takes, except for what is no plain value:
+
+    positions: 0.03125                          a rate below 1, or a count
+    weights: {q_weight: 6, policy_scale: 3.5}   as PositionWeights
+    hanse: 1                                    an exponent
+    rescore: {new_input_format: 3}              as RescoreSettings
+    match: {visits: {least: 1}, version: [6, 7]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from millstream.errors import RecipeError
+from millstream.games.predicates import Wanted
+from millstream.games.rescore import RescoreSettings
+from millstream.games.rules import Rules
+from millstream.live.chunk_filter import ChunkFilter
+from millstream.live.chunk_reader import ChunkReader
+from millstream.live.chunk_rescorer import ChunkRescorer
+from millstream.live.chunk_set import ChunkSet
+from millstream.live.chunk_source_feed import ChunkSourceFeed, Partial
+from millstream.live.chunk_unpacker import ChunkUnpacker
+from millstream.live.discovery import Discovery
+from millstream.live.frame_shuffler import FrameShuffler
+from millstream.live.hanse import HanseSampling
+from millstream.live.positions import PositionSampling, PositionWeights
+from millstream.live.splitter import Splitter
+from millstream.live.tensor_generator import TensorGenerator
+from millstream.settings import check_settings, parameters_of
+from millstream.stages import Queue, register_stage
+
+Input = Queue[Any]
+Settings = dict[str, Any]
+T = TypeVar("T")
+
+
+def chunk_source_feed(
+    input: Input, *, cache_dir: str | None = None, partial: Partial = "drop", **settings: Any
+) -> ChunkSourceFeed:
+    """Open files of games."""
+    return ChunkSourceFeed(input, cache_dir=cache_dir, partial=partial, **settings)
+
+
+def chunk_set(
+    input: Input,
+    *,
+    num_chunks: int | None = None,
+    seed: int = 0,
+    endless: bool = True,
+    hanse: float | None = None,
+    weights: Settings | None = None,
+    root: str = "",
+    **settings: Any,
+) -> ChunkSet:
+    """Say which game is used next."""
+    sampling = None if hanse is None else HanseSampling(hanse, _weights(weights))
+    return ChunkSet(input, num_chunks=num_chunks, seed=seed, endless=endless, hanse=sampling, root=root, **settings)
+
+
+def chunk_reader(input: Input, *, positions: float | None = None, seed: int = 0, **settings: Any) -> ChunkReader:
+    """Read games, or of each only some positions, where no stage behind needs the others."""
+    sampling = None if positions is None else PositionSampling.of(positions)
+    return ChunkReader(input, sampling=sampling, seed=seed, **settings)
+
+
+def chunk_filter(
+    input: Input,
+    *,
+    rules: Rules | None = "moves",
+    match: Settings | None = None,
+    keep: Literal["games", "frames"] = "games",
+    **settings: Any,
+) -> ChunkFilter:
+    """Drop games that break a rule or do not match."""
+    wanted = {name: _wanted(name, said) for name, said in (match or {}).items()}
+    return ChunkFilter(input, rules=rules, match=wanted, keep=keep, **settings)
+
+
+def chunk_rescorer(
+    input: Input, *, rescore: Settings | None = None, rules: Literal["moves", "legal"] = "moves", **settings: Any
+) -> ChunkRescorer:
+    """Rescore games."""
+    return ChunkRescorer(input, rescore=_made(RescoreSettings, "rescore", rescore), rules=rules, **settings)
+
+
+def chunk_unpacker(
+    input: Input, *, positions: float | None = None, weights: Settings | None = None, seed: int = 0, **settings: Any
+) -> ChunkUnpacker:
+    """Choose positions of games."""
+    return ChunkUnpacker(input, sampling=PositionSampling.of(positions, _weights(weights)), seed=seed, **settings)
+
+
+def frame_shuffler(input: Input, *, frames: int = 1 << 17, seed: int = 0, **settings: Any) -> FrameShuffler:
+    """Shuffle positions of many games."""
+    return FrameShuffler(input, frames=frames, seed=seed, **settings)
+
+
+def register_all() -> None:
+    """Make all of them known."""
+    for made in (chunk_source_feed, chunk_set, chunk_reader, chunk_filter, chunk_rescorer, chunk_unpacker):
+        register_stage(made.__name__, made)
+    register_stage("frame_shuffler", frame_shuffler)
+    register_stage("discovery", Discovery)
+    register_stage("splitter", Splitter)
+    register_stage("tensor_generator", TensorGenerator)
+
+
+def _weights(said: Settings | None) -> PositionWeights:
+    return _made(PositionWeights, "weights", said)
+
+
+def _made(kind: type[T], name: str, said: Settings | None) -> T:
+    check_settings(name, said or {}, parameters_of(kind))
+    return kind(**(said or {}))
+
+
+def _wanted(name: str, said: Any) -> Wanted:
+    """A list names values, `least` and `most` a range, and anything else is a value.
+
+    >>> _wanted("version", [6, 7]), _wanted("visits", {"least": 1}), _wanted("input_format", 3)
+    ({6, 7}, (1, None), 3)
+    """
+    if isinstance(said, Mapping):
+        if not said or said.keys() - {"least", "most"}:
+            raise RecipeError(f"match: {name} shall be {dict(said)}", hint="a range has least, most or both")
+        return said.get("least"), said.get("most")
+    return set(said) if isinstance(said, list) else said

@@ -1,0 +1,82 @@
+"""Recipes say with plain values what the stages of the live road take as objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from millstream import Pipeline, SelfPlayDataLoader
+from millstream.errors import RecipeError
+from millstream.games.example import example_folder
+from millstream.stages.kinds import known_stages
+
+
+def stage(kind: str, input: str = "", **settings: Any) -> dict[str, Any]:
+    return {"stage": kind, **({"input": input} if input else {}), **settings}
+
+
+def road(folder: Path, *between: dict[str, Any], **unpacking: Any) -> list[dict[str, Any]]:
+    return [
+        stage("discovery", path=str(folder), watch=False),
+        stage("chunk_source_feed", "discovery"),
+        stage("chunk_set", "chunk_source_feed", endless=False, seed=3, root=str(folder)),
+        stage("chunk_reader", "chunk_set", threads=2),
+        *between,
+        stage("chunk_unpacker", between[-1]["stage"] if between else "chunk_reader", seed=3, **unpacking),
+        stage("frame_shuffler", "chunk_unpacker", frames=10, seed=3),
+        stage("tensor_generator", "frame_shuffler", batch_size=8),
+    ]
+
+
+def test_every_stage_has_its_name() -> None:
+    named = """discovery chunk_source_feed splitter chunk_set chunk_reader chunk_filter chunk_rescorer chunk_unpacker
+               frame_shuffler tensor_generator"""
+
+    assert set(named.split()) <= set(known_stages())
+
+
+@pytest.mark.parametrize("positions", [None, 0.25, 2])
+def test_a_recipe_gives_the_batches_of_the_loader_with_the_same_settings(positions: float | None) -> None:
+    folder = example_folder(5)
+    settings: dict[str, Any] = {
+        "positions": positions,
+        "shuffle_frames": 10,
+        "batch_size": 8,
+        "seed": 3,
+        "framework": "numpy",
+    }
+    with Pipeline.from_recipe({"stages": road(folder, positions=positions)}) as pipeline:
+        made = [np.concatenate([batch.planes.ravel(), batch.policy.ravel()]) for batch in pipeline]
+    with SelfPlayDataLoader(folder, watch=False, **settings) as loader:
+        loaded = [np.concatenate([batch.planes.ravel(), batch.policy.ravel()]) for batch in loader.get_iterator()]
+
+    assert [batch.tolist() for batch in made] == [batch.tolist() for batch in loaded]
+
+
+def test_games_are_matched_and_rescored_by_plain_values() -> None:
+    wanted = stage("chunk_filter", "chunk_reader", match={"result_q": [-1, 1], "rule50_count": {"most": 50}})
+    rescored = stage("chunk_rescorer", "chunk_filter", rescore={"new_input_format": 3})
+    stages = road(example_folder(3), wanted, rescored, positions=1, weights={"q_weight": 6.0})
+    with Pipeline.from_recipe({"stages": stages}) as pipeline:
+        batches = list(pipeline)
+        drops = pipeline.counters()["stages"]["chunk_filter"]["drops"]
+
+    assert sum(len(batch.origins) for batch in batches) == 2
+    assert drops == {"result_q does not match": 1}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (stage("chunk_rescorer", "chunk_reader", rescore={"new_input": 3}), "there is no setting 'new_input'"),
+        (stage("chunk_filter", "chunk_reader", match={"visits": {"at_least": 1}}), "match: visits shall be"),
+        (stage("chunk_filter", "chunk_reader", threds=2), "there is no setting 'threds'"),
+        (stage("chunk_filter", "chunk_reader", rules="all"), "rules='all' does not fit"),
+    ],
+)
+def test_a_setting_that_is_wrong_is_refused_with_its_stage(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(RecipeError, match=said):
+        Pipeline.from_recipe({"stages": road(Path("games"), changed)})
