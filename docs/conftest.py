@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-SHORT = 1
-"""Which of the games of a page about them has few moves."""
-
 collect_ignore = ["fence_doctests.py"]  # needs the tools of `make docs`
 
 
@@ -20,12 +17,12 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _some_games(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """The page about self-play finds three games."""
+    """The page about self-play finds three games, of which the second is short."""
     if request.node.path.name != "selfplay.md":
         return
     from games.chunks import play, zipped
 
     (tmp_path / "games").mkdir()
     for number in range(3):
-        frames, _ = play(random.Random(number), plies=10 if number == SHORT else 40)
+        frames, _ = play(random.Random(number), plies=10 if number == 1 else 40)
         (tmp_path / "games" / f"training.{number}.gz").write_bytes(zipped(frames))

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from admission.samples import assert_same_cut, group, row, rows, saved
-from millstream.admission import Admission, AdmissionRules, Cut, Journal, JournaledAdmission, JournalReader, Position
+from millstream.admission import Admission, AdmissionRules, Cut, Journal, JournaledAdmission, JournalReader
 from millstream.admission.journal import Entry
 from millstream.errors import StateError, StoreError
 from millstream.store import disk
+from millstream.store.chained_log import Position
 
 RULES = AdmissionRules(groups_per_batch=1, group_size=2, dynamic_sampling=True)
 

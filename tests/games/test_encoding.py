@@ -18,7 +18,7 @@ STARTS = (
     "1K6/8/4k3/8/3R4/8/8/8 w - - 3 9",
     "4k3/8/8/8/8/8/8/2BQK3 b - - 0 1",
     "8/3k4/8/4q3/8/8/2KR4/8 w - - 0 1",
-    "4k3/pppppppp/8/P1P1P1P1/1p1p1p1p/8/PPPPPPPP/4K3 b - - 0 1",
+    "rn2k3/1p1p1p1p/8/P1P1P1P1/1p1p1p1p/8/P1P1P1P1/RN2K3 b - - 0 1",
 )
 SHOWN = ("input_format", "planes", *CASTLING, "side_to_move_or_enpassant", "invariance_info")
 
@@ -50,7 +50,7 @@ def test_a_position_is_repeated_as_soon_as_four_plies_lead_back_to_it() -> None:
 def test_games_have_all_transforms_and_pawns_to_take_in_passing() -> None:
     turned = [transforms_of(game(3, InputFormat.CANONICAL, 70, start).fields) for start in STARTS]
     assert set(np.concatenate(turned).tolist()) == set(range(8))
-    assert (Positions.of(game(3, InputFormat.CANONICAL, 70, STARTS[-1]).fields).en_passant >= 0).sum() > 2
+    assert (Positions.of(game(3, InputFormat.CANONICAL, 70, STARTS[-1]).fields).en_passant >= 0).sum() > 1
 
 
 @pytest.mark.parametrize("start", ["8/P6k/8/3pP3/8/8/p6K/8 w - d6 0 2", "8/7k/8/8/3pP3/8/7K/8 b - e3 0 2"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from games.blocks import game
+from games.positions import Position
 from games.test_encoding import STARTS
 from millstream.games.board import board_at, move_at
 from millstream.games.input_formats import InputFormat
@@ -71,3 +72,41 @@ def test_the_later_rule_for_transposed_policies_is_a_half_turn() -> None:
     transposed = np.array([4], np.uint8)
     names = {half_turn: move.entries(transposed, half_turn=half_turn)[0] for half_turn in (False, True)}
     assert names == {False: POLICY_INDEX["h8h7"], True: POLICY_INDEX["h8g8"]}
+
+
+def positions_of(*fens: str) -> Positions:
+    boards = [Position.of(chess.Board(fen)) for fen in fens]
+    count = len(boards)
+    return Positions(
+        np.array([board.ours + board.theirs for board in boards], np.uint64),
+        np.full((count, 4), -1, np.int8),
+        np.full(count, -1, np.int8),
+        np.zeros(count, np.int64),
+        np.array([board.black for board in boards]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "move"),
+    [
+        ("4k3/8/8/3pP3/8/8/8/4K3 w", "4k3/8/3P4/8/8/8/8/4K3 b", (36, 43, 0)),
+        ("4k3/8/8/3nP3/8/8/8/4K3 w", "4k3/8/3P4/8/8/8/8/4K3 b", None),  # only pawns are taken in passing
+        ("4k3/8/8/8/8/8/4P3/4K3 w", "4k3/8/8/8/8/4P3/8/4K3 b", (12, 20, 0)),
+        ("4k3/8/8/8/8/8/4P3/4K3 w", "4k2r/8/8/8/8/4P3/8/4K3 b", None),  # a rook from nowhere
+        ("4k2r/8/8/8/8/8/4P3/4K3 w", "4k3/8/8/8/8/4P3/8/4K3 b", None),  # a rook that nobody took
+        ("4k3/P7/8/8/8/8/8/4K3 w", "N3k3/8/8/8/8/8/8/4K3 b", (48, 56, 1)),
+        ("1r2k3/P7/8/8/8/8/8/4K3 w", "1Q2k3/8/8/8/8/8/8/4K3 b", (48, 57, 4)),
+        ("4k3/P7/8/8/8/8/8/4K3 w", "4k3/8/8/8/8/8/8/4K3 b", None),
+        ("4k3/8/8/8/8/8/8/R3K2R w", "4k3/8/8/8/8/8/8/R4RK1 b", (4, 7, 0)),
+        ("4k3/8/8/8/8/8/8/R3K2R w", "4k3/8/8/8/8/8/8/2KR3R b", (4, 0, 0)),
+        ("4k3/8/8/8/8/8/8/6KR w", "4k3/8/8/8/8/8/8/5RK1 b", (6, 7, 0)),
+        ("4k3/8/8/8/8/8/8/4KR2 w", "4k3/8/8/8/8/8/8/5RK1 b", (4, 5, 0)),
+        ("r3k3/8/8/8/8/8/8/4K3 b", "2kr4/8/8/8/8/8/8/4K3 w", (4, 0, 0)),
+    ],
+)
+def test_two_positions_have_one_move_or_none_between_them(
+    before: str, after: str, move: tuple[int, int, int] | None
+) -> None:
+    moves = Moves.between(positions_of(f"{before} - - 0 1", f"{after} - - 0 1"))
+    found = int(moves.origins[0]), int(moves.targets[0]), int(moves.promotions[0])
+    assert found == (move or (-1, -1, 0))

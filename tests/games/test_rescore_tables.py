@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from functools import cache
 
 import chess
 import chess.syzygy
@@ -13,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from games import endgame_tables
 from games.blocks import block_of, game
 from games.chunks import play
-from games.endgame_tables import syzygy_folder
+from games.endgame_tables import tables
 from games.positions import move_index
 from games.slow_rescore import Known, slow_plies_left, slow_results
 from laws import examples
 from millstream.errors import RecipeError, RecordError
 from millstream.games.block import FrameBlock
-from millstream.games.board import SyzygyTables
 from millstream.games.frame import FRAME
 from millstream.games.input_formats import InputFormat
 from millstream.games.moves import Moves
@@ -39,6 +38,9 @@ ENDGAMES = (
     "8/2p5/3k4/8/2KP4/8/8/8 w - - 0 1",
     "8/8/3k4/2b1n3/8/2K5/8/8 b - - 0 1",
 )
+
+
+MATE_OR_CAPTURE = "k7/8/1K6/8/8/8/8/2R4b w - - 0 1"
 
 
 @dataclass
@@ -131,11 +133,6 @@ def test_a_repetition_since_the_last_zeroing_move_spoils_a_proof_and_one_before_
         assert fields["result_q"].tolist() == [0, 0, 0, new]
 
 
-@cache
-def tables() -> SyzygyTables:
-    return SyzygyTables([syzygy_folder()])
-
-
 def endgame(
     seed: int, fen: str, layout: InputFormat = InputFormat.CLASSICAL
 ) -> tuple[FrameBlock, list[Known], list[bool]]:
@@ -148,16 +145,16 @@ def endgame(
     block.fields["result_d"] = result == 0
     block.fields["plies_left"] *= rng.choice([0, 1])
     known, bare, seen = [], [], list[str]()
-    with chess.syzygy.open_tablebase(syzygy_folder()) as base:
-        for text in fens:
-            board = chess.Board(text)
-            key = board.epd(en_passant="legal")
-            few = chess.popcount(board.occupied) <= 4
-            wdl = base.probe_wdl(board) if few else None
-            fair = None if wdl is None else {-2: -1, 2: 1}.get(wdl, 0)
-            known.append(Known(board.halfmove_clock, key in seen, fair, base.probe_dtz(board) if few else None))
-            bare.append(chess.popcount(board.occupied) <= 3 and not board.pawns)
-            seen.append(key)
+    base = endgame_tables.tablebase()
+    for text in fens:
+        board = chess.Board(text)
+        key = board.epd(en_passant="legal")
+        few = chess.popcount(board.occupied) <= 4
+        wdl = base.probe_wdl(board) if few else None
+        fair = None if wdl is None else {-2: -1, 2: 1}.get(wdl, 0)
+        known.append(Known(board.halfmove_clock, key in seen, fair, base.probe_dtz(board) if few else None))
+        bare.append(chess.popcount(board.occupied) <= 3 and not board.pawns)
+        seen.append(key)
     return block, known, bare
 
 
@@ -178,19 +175,19 @@ def test_real_tables_change_what_the_specification_says(fen: str, layout: InputF
 
 @pytest.mark.parametrize("layout", [InputFormat.CLASSICAL, InputFormat.CANONICAL])
 def test_a_boost_goes_to_the_moves_with_the_best_way_to_the_next_zeroing_move(layout: InputFormat) -> None:
-    settings = RescoreSettings(syzygy_paths=[syzygy_folder()], dtz_boost=0.5)
-    with chess.syzygy.open_tablebase(syzygy_folder()) as base, Rescorer(settings) as rescorer:
-        for fen in ENDGAMES[:2]:
-            frames, fens = play(random.Random(1), 6, layout, 6, fen)
-            new = rescorer.rescore(block_of(frames)).policy()
-            for ply, text in enumerate(fens):
-                board = chess.Board(text)
-                transform = int(frames["invariance_info"][ply]) & 7 if layout.canonical else 0
-                wanted = np.where(frames["probabilities"][ply] < 0, 0, frames["probabilities"][ply]).astype(float)
-                best = best_by_dtz(board, base)
-                for move in best:
-                    wanted[move_index(board, move, transform)] += 0.5 / len(best)
-                np.testing.assert_allclose(np.maximum(new[ply], 0), wanted / wanted.sum(), atol=1e-6)
+    settings, base = RescoreSettings(syzygy_paths=["given"], dtz_boost=0.5), endgame_tables.tablebase()
+    rescorer = Rescorer(settings, tables=tables())
+    for fen in (ENDGAMES[0], ENDGAMES[2], MATE_OR_CAPTURE):
+        frames, fens = play(random.Random(1), 6, layout, 4, fen)
+        new = rescorer.rescore(block_of(frames)).policy()
+        for ply, text in enumerate(fens):
+            board = chess.Board(text)
+            transform = int(frames["invariance_info"][ply]) & 7 if layout.canonical else 0
+            wanted = np.where(frames["probabilities"][ply] < 0, 0, frames["probabilities"][ply]).astype(float)
+            best = best_by_dtz(board, base)
+            for move in best:
+                wanted[move_index(board, move, transform)] += 0.5 / len(best)
+            np.testing.assert_allclose(np.maximum(new[ply], 0), wanted / wanted.sum(), atol=1e-6)
 
 
 def best_by_dtz(board: chess.Board, base: chess.syzygy.Tablebase) -> list[chess.Move]:

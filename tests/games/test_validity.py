@@ -172,6 +172,13 @@ def test_a_broken_rule_is_told_by_its_reason(change: Callable[[FrameBlock], Fram
     assert (PLY, reason) in [fault[:2] for fault in faults(change(game(8)))]
 
 
+@pytest.mark.parametrize(("total", "fine"), [(0.985, False), (0.992, True), (1.008, True), (1.015, False)])
+def test_a_policy_sums_to_1_up_to_a_hundredth(total: float, fine: bool) -> None:
+    block = game(8)
+    block.probabilities[:] *= total
+    assert (value_faults(block) == []) == fine
+
+
 def test_a_move_marked_illegal_is_a_fault_unless_the_frame_only_tells_the_history() -> None:
     block = without_entry("played_idx")(game(8))
     block.fields["visits"] = 0

@@ -241,6 +241,22 @@ def test_bytes_are_bounded_too_in_every_mode() -> None:
             assert list(queue.get_many(9)) == {"drop_new": [b"1234", b"56"], "keep_newest": [b"56", b"789"]}[mode]
 
 
+def test_a_producer_whose_item_fits_does_not_wait_behind_one_whose_item_does_not() -> None:
+    queue = Queue[bytes](10, budget_bytes=8, weigh=len)
+    producer = queue.producer()
+    producer.put_many([b"12", b"345678"])
+    large = started(lambda: producer.put(b"12345678"))
+    until(lambda: queue.counters()["put_waits"] == 1)
+    small = started(lambda: producer.put(b"ab"))
+    until(lambda: queue.counters()["put_waits"] == 2)
+
+    assert queue.get() == b"12"
+    join(small)
+    assert queue.get_many(2) == [b"345678", b"ab"]
+    join(large)
+    assert queue.get() == b"12345678"
+
+
 def test_impossible_queues_are_refused() -> None:
     with pytest.raises(LoaderError, match="capacity 0"):
         Queue(0)

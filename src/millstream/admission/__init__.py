@@ -3,7 +3,7 @@
 from millstream.admission.admission import Admission
 from millstream.admission.cut import Cut
 from millstream.admission.identity import Drop
-from millstream.admission.journal import Entry, Journal, JournalReader, Position
+from millstream.admission.journal import Entry, Journal, JournalReader
 from millstream.admission.journaled import JournaledAdmission
 from millstream.admission.memory import AdmissionState
 from millstream.admission.replay import ReplayBuffer
@@ -19,7 +19,6 @@ __all__ = [
     "Journal",
     "JournalReader",
     "JournaledAdmission",
-    "Position",
     "ReplayBuffer",
     "ReplayRules",
 ]

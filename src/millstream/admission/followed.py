@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from millstream.admission.journal import FREE_SPACE, START, Entry, JournalReader, Position, lock_path
+from millstream.admission.journal import START, Entry, JournalReader
 from millstream.errors import MillstreamError, StateError, StoreError
 from millstream.store import disk
+from millstream.store.chained_log import FREE_SPACE, Position, lock_path
 from millstream.store.journal import Lock
 from millstream.store.manifest import compact
 

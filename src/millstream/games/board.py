@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -64,24 +63,27 @@ def legality_faults(positions: Positions, moves: Moves) -> list[Fault]:
 
 
 class SyzygyTables:
-    """Syzygy endgame tables in folders.
+    """Syzygy endgame tables.
 
     Args:
-        paths: The folders.
-
-    Attributes:
+        tables: What looks them up.
         largest: The most pieces of a position that they know.
     """
 
-    def __init__(self, paths: Sequence[str | Path]) -> None:
-        self._tables = chess.syzygy.Tablebase()
+    def __init__(self, tables: chess.syzygy.Tablebase, largest: int) -> None:
+        self._tables, self.largest = tables, largest
+
+    @classmethod
+    def open(cls, paths: Sequence[str | Path]) -> SyzygyTables:
+        """The tables in some folders."""
+        tables = chess.syzygy.Tablebase()
         for path in paths:
             if not Path(path).is_dir():
                 raise RecipeError(f"{path}: there is no such folder of tables", hint="give the folder of .rtbw files")
-            self._tables.add_directory(str(path))
-        if not self._tables.wdl:
+            tables.add_directory(str(path))
+        if not tables.wdl:
             raise RecipeError(f"there are no Syzygy tables in {list(map(str, paths))}", hint="look for .rtbw files")
-        self.largest = max(len(name) - 1 for name in self._tables.wdl)
+        return cls(tables, max(len(name) - 1 for name in tables.wdl))
 
     def of(self, positions: Positions) -> SyzygyProbe:
         """What they say of the positions of a game."""
@@ -93,38 +95,37 @@ class SyzygyTables:
 
 
 class SyzygyProbe:
-    """What tables say of the positions of one game; they are asked only once, and only for what is wanted."""
+    """What tables say of the positions of one game; only what is wanted is looked up."""
 
     def __init__(self, tables: chess.syzygy.Tablebase, largest: int, positions: Positions) -> None:
         self._tables, self._positions = tables, positions
         self.in_reach = ~positions.can_castle & (positions.men <= largest)
-        self.wdl, self.dtz = cache(self._wdl), cache(self._dtz)
 
-    def _wdl(self, ply: int) -> int | None:
+    def wdl(self, ply: int) -> int | None:
         """1, 0 or -1 for the mover; what the rule of 50 moves spoils is a draw. None if no table says."""
         if not self.in_reach[ply]:
             return None
         value = self._tables.get_wdl(board_at(self._positions, ply))
         return None if value is None else int(value / 2)
 
-    def _dtz(self, ply: int) -> int | None:
+    def dtz(self, ply: int) -> int | None:
         """Plies to the next capture or move of a pawn in best play, negative for the loser."""
         return self._tables.get_dtz(board_at(self._positions, ply)) if self.in_reach[ply] else None
 
     def best_moves(self, ply: int) -> Moves:
         """The moves that win soonest, else draw, else lose latest, counted to the next capture or move of a pawn."""
         board = board_at(self._positions, ply)
-        ranked = list(self._ranked(board)) if self.in_reach[ply] else []
-        best = max((rank for rank, _ in ranked), default=None)
+        ranked = self._ranked(board) if self.in_reach[ply] else []
+        best = max((rank for rank, _ in ranked), default=0.0)
         turn = _TOP if self._positions.black[ply] else 0
-        chosen = [move for rank, move in ranked if rank is not None and rank == best]
+        chosen = [move for rank, move in ranked if rank == best]
         return Moves(
             np.array([move.from_square ^ turn for move in chosen], np.int8),
             np.array([move.to_square ^ turn for move in chosen], np.int8),
             np.array([_PIECES.index(move.promotion) if move.promotion else 0 for move in chosen], np.int8),
         )
 
-    def _ranked(self, board: chess.Board) -> Iterator[tuple[float, chess.Move]]:
+    def _ranked(self, board: chess.Board) -> list[tuple[float, chess.Move]]:
         """Each move with a rank that is higher for a better one; nothing if one of them leads out of the tables."""
         ranked = []
         for move in list(board.legal_moves):
@@ -133,9 +134,9 @@ class SyzygyProbe:
             rank = _MATE if board.is_checkmate() else self._rank(board, zeroes=zeroes)
             board.pop()
             if rank is None:
-                return
+                return []
             ranked.append((rank, move))
-        yield from ranked
+        return ranked
 
     def _rank(self, board: chess.Board, *, zeroes: bool) -> float | None:
         """1/n for a win that zeroes in n plies, -1/n for a loss; after a zeroing move, n is 1 or, if cursed, 101."""

@@ -28,6 +28,7 @@ FRAME_BYTES = {3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 
 _ONE_VERSION = "a file holds frames of one version, and each chunk is one member of gzip"
 _RAW = ("", ".bin", ".raw")
+_COPY_AGAIN = "copy the file again, or leave it out"
 _LOOKED_AT = 8
 """Chunks that may be unreadable before a file is given up."""
 
@@ -110,7 +111,7 @@ class ChunkSource:
             with self._descriptors.lent(self.path, self._identity) as descriptor:
                 packed = os.pread(descriptor, size, int(place["offset"]))
             if len(packed) < size:
-                raise RecordError("truncated", f"{len(packed):,} of {size:,} bytes are there")
+                raise RecordError("truncated", f"{len(packed):,} of {size:,} bytes are there", _COPY_AGAIN)
         return inflate(packed, where=where) if place["gzip"] else packed
 
     def close(self) -> None:
@@ -139,7 +140,7 @@ def open_chunk_source(
             identity = FileIdentity.of(file.fileno())
             index = _indexed(file.fileno(), kind, path, identity, cache)
         if not len(index.places):
-            raise RecordError(index.problem or "empty", "there is no whole game in it")
+            raise RecordError(index.problem or "empty", "there is no whole game in it", _COPY_AGAIN)
     return ChunkSource(path, index.places, identity, descriptors, skipped=index.skipped, problem=index.problem)
 
 
@@ -172,9 +173,9 @@ def _indexed(descriptor: int, kind: str, path: str, identity: FileIdentity, cach
 
 def _one_chunk(descriptor: int, size: int, *, gzip: bool) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
     if size < (18 if gzip else 4):
-        raise RecordError("empty" if not size else "truncated", f"the file has {size} bytes")
+        raise RecordError("empty" if not size else "truncated", f"the file has {size} bytes", _COPY_AGAIN)
     if size >= 1 << 32:
-        raise RecordError("too large", f"the file has {size:,} bytes, which no game has")
+        raise RecordError("too large", f"the file has {size:,} bytes, which no game has", "name archives .tar")
     inflated = int.from_bytes(os.pread(descriptor, 4, size - 4), "little") if gzip else size
     return np.array([(0, size, 0, 0, gzip)], PLACE), np.array([inflated], np.uint32)
 
@@ -201,8 +202,8 @@ def _version(descriptor: int, places: npt.NDArray[np.void]) -> int:
         found.append(f"version {version}" if len(front) == 4 else "less than a frame")
     told = "frames of the versions 3 to 7 can be read"
     if any(str(each).startswith("version") for each in found):
-        raise RecordError("unknown version", f"{found[0]}; {told}")
-    raise RecordError("damaged gzip", f"{found[0]}")
+        raise RecordError("unknown version", f"{found[0]}; {told}", "convert the file, or leave it out")
+    raise RecordError("damaged gzip", f"{found[0]}", _COPY_AGAIN)
 
 
 @contextmanager

@@ -100,7 +100,7 @@ class Descriptors:
         with self._changed:
             while True:
                 if self._closed:
-                    raise ClosedError("these files were closed")
+                    raise ClosedError("these files were closed", hint="open the sources again")
                 file = self._files.get(key)
                 if file is not None and file.descriptor is not None:
                     file.users += 1

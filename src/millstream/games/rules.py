@@ -41,4 +41,4 @@ def checked(block: FrameBlock, rules: Rules = "moves") -> tuple[Positions, Moves
 def _refuse(faults: Sequence[Fault]) -> None:
     if faults:
         ply, reason, found = faults[0]
-        raise RecordError(reason, f"ply {ply}: {found}")
+        raise RecordError(reason, f"ply {ply}: {found}", hint="leave the game out: it is damaged, or no game of chess")

@@ -82,13 +82,14 @@ class ChunkFilter(MapStage[Game, Game]):
     def _matching(self, game: Game) -> Game:
         for predicate in self.predicates:
             if reason := reason_against(predicate, game):
-                raise RecordError(reason, "a predicate")
+                raise RecordError(reason, "not wanted", hint="change predicates= to keep such games")
         kept = np.ones(len(game.frames), np.bool_)
         for reason, matching in self.match(game.frames.fields).items():
             missed = int((kept & ~matching).sum())
             kept &= matching
             if missed and (self.keep == "games" or not kept.any()):
-                raise RecordError(reason, f"ply {game.frames.origins['ply'][int(matching.argmin())]}")
+                ply = game.frames.origins["ply"][int(matching.argmin())]
+                raise RecordError(reason, f"ply {ply}", hint="change match= to keep such games")
             if missed:
                 self.count(f"frames: {reason}", missed)
         return game if kept.all() else replace(game, frames=game.frames.select(np.flatnonzero(kept)))

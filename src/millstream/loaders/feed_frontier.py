@@ -16,13 +16,13 @@ from millstream.admission import (
     Journal,
     JournaledAdmission,
     JournalReader,
-    Position,
     followed,
     sidecar,
 )
 from millstream.admission.followed import FollowedJournal
 from millstream.admission.journal import START
 from millstream.errors import LoaderError, LossWarning, StateError
+from millstream.store.chained_log import Position
 
 JOURNAL = "admissions.jsonl"
 SIDECARS = "sidecars"
@@ -134,7 +134,7 @@ class Frontier:
         whole = AdmissionState(fields, [*state.blocks, *(cut.block for cut in cuts)])
         named = sidecar.save(self.folder / SIDECARS, whole)
         self._saved.append(named)
-        journal = Position() if self._journal is None else self._journal.position
+        journal = START if self._journal is None else self._journal.position
         return {"sidecar": named, "journal": journal.to_json()}
 
     def load(self, state: Mapping[str, Any], now: float) -> Loaded:

@@ -20,6 +20,7 @@ from millstream.games.rules import Rules
 from millstream.live.hanse import HanseSampling
 from millstream.live.positions import ALIKE, PositionSampling, PositionWeights
 from millstream.live.tensor_maker import Tensors
+from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.origin import RowOrigin
@@ -104,6 +105,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         self.settings, self.task = settings, task
         self._run = SelfPlayRun(task, settings, replay=None if replay is None else Path(replay))
         self._callbacks, self._profile = Callbacks(settings.callbacks), Profile()
+        self._agreement = Agreement(settings.rank, settings.world_size)
         self._backend = backend(settings.framework)
         self._turn = threading.RLock()
         self._closed = False
@@ -144,6 +146,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             if self._closed:
                 raise closed_error()
             run = self._run
+            self._agreement.check(self.plan_fingerprint)
             try:
                 tensors = run.next(size)
                 if tensors is None:
@@ -242,6 +245,12 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         """Name the steps of the present epoch that a game was in, on any rank, given by its number."""
         with self._turn:
             return steps_of(document, source, self._run)
+
+    def plan_fingerprint(self) -> dict[str, Any]:
+        """Say what all ranks must have in common."""
+        shared = ("seed", "batch_size", "world_size")
+        facts = {key: getattr(self.settings, key) for key in shared}
+        return {"loader": self._run.kind, **facts, **self.task.facts, "step": self.step}
 
     # Measuring
 

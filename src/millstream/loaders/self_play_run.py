@@ -264,7 +264,7 @@ class SelfPlayRun:
         with self._guard:
             if self._log is not None:
                 lines = [{**event.to_json(), "epoch": self.epoch} for event in events]
-                self._positions.append((events[-1].draw, self._log.append(*lines)))
+                self._positions.append((events[-1].draw, self._log.write(*lines)))
 
     def _open_files(self) -> None:
         if self.rows is None:

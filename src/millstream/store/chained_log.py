@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from millstream.errors import StateError, StoreError
 from millstream.store import disk
@@ -26,7 +26,9 @@ CHAIN_BYTES = 16
 END = b',"chain":"%s"}\n'
 """How a line ends, with its hash."""
 END_BYTES = len(END % bytes(2 * CHAIN_BYTES))
-OTHER_RUN = "it belongs to another run, or was damaged; one that was put aside lies beside it with .1, .2, … at its end"
+OTHER_RUN = (
+    "it belongs to another run, or was damaged; those that were put aside lie beside it with .1, .2, … at their end"
+)
 FREE_SPACE = "free some space, then go on from the last state"
 
 
@@ -62,13 +64,24 @@ def _ended(body: bytes, before: str) -> tuple[bytes, str]:
     return body[:-1] + END % chain.encode("ascii"), chain
 
 
+def _holds(log: int, position: Position) -> bool:
+    """Whether a position is one of a log: the line before it ends with its hash."""
+    end = os.pread(log, END_BYTES, max(0, position.offset - END_BYTES))
+    return not position.offset or end == END % position.chain.encode()
+
+
+def lock_path(log: Path) -> Path:
+    """What the one who writes a log holds."""
+    return log.with_name(log.name + ".lock")
+
+
 class LogReader:
     """Reads lines one by one, those that are still to be written too."""
 
     def __init__(self, path: str | os.PathLike[str], position: Position) -> None:
         self.path, self.position = Path(path), position
 
-    def next(self) -> dict[str, Any] | None:
+    def read(self) -> dict[str, Any] | None:
         """What the next line says, or None as long as there is none."""
         if not self.path.exists():
             return None
@@ -95,7 +108,7 @@ class LogReader:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All lines that are there."""
-        while (said := self.next()) is not None:
+        while (said := self.read()) is not None:
             yield said
 
 
@@ -120,7 +133,7 @@ class ChainedLog:
         self.path, self._fd, self._format = Path(path), -1, format_name
         with disk.reported(self.path, full=FREE_SPACE):
             disk.make_directory(self.path.parent)
-            self._lock = Lock(self.path.with_name(self.path.name + ".lock"))
+            self._lock = Lock(lock_path(self.path))
             try:
                 if anew:
                     self._put_aside()
@@ -146,23 +159,30 @@ class ChainedLog:
         return reader.position
 
     def go_back(self, position: Position) -> None:
-        """Stand at a position of this log: what was written behind it is cut off."""
-        checked = self._checked(position)
+        """Stand at a position of this log, or of one that was put aside: what was written behind it is cut off."""
         with disk.reported(self.path, full=FREE_SPACE):
-            disk.truncate(self._fd, checked.offset)
+            if not _holds(self._fd, position):
+                self._bring_back(position)
+            disk.truncate(self._fd, position.offset)
             disk.sync(self._fd)
-        self.position = checked
+        self.position = position if position.offset else Position.start(self._format)
 
-    def _checked(self, position: Position) -> Position:
-        """Refuse a position of another log: the line before it must end with its hash."""
-        if position.offset == 0:
-            return Position.start(self._format)
-        end = os.pread(self._fd, END_BYTES, max(0, position.offset - END_BYTES))
-        if end != END % position.chain.encode():
-            raise StateError(f"{self.path}: this is not the journal of the state", hint=OTHER_RUN)
-        return position
+    def _bring_back(self, position: Position) -> None:
+        """Go on with the log of a position, which a run that began without its state has put aside."""
+        for aside in sorted(self.path.parent.glob(f"{self.path.name}.[0-9]*")):
+            with aside.open("rb") as file:
+                found = _holds(file.fileno(), position)
+            if found:
+                self._put_aside()
+                disk.rename(aside, self.path)
+                disk.sync_directory(self.path.parent)
+                before, self._fd = self._fd, disk.reopen(self.path)
+                os.close(before)
+                logger.warning("%s: the journal of the state was brought back from %s", self.path, aside.name)
+                return
+        raise StateError(f"{self.path}: this is not the journal of the state, nor is one beside it", hint=OTHER_RUN)
 
-    def append(self, *said: Mapping[str, Any], sync: bool = True) -> Position:
+    def write(self, *said: Mapping[str, Any], sync: bool = True) -> Position:
         """Write lines down; they are on the disk when this returns, unless nobody waits for that."""
         before, lines = self.position, list[bytes]()
         chain = before.chain
@@ -183,3 +203,9 @@ class ChainedLog:
             os.close(self._fd)
             self._fd = -1
         self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -35,7 +35,8 @@ def convert(block: FrameBlock, positions: Positions, layout: InputFormat, *, hal
         nameless |= (entries[known] < 0).any()
         fields[name] = np.where(known, entries, fields[name])
     if nameless:
-        raise RecordError("move without an entry", "the policy has a move that has no name in the new input format")
+        found = "the policy has a move that has no name in the new input format"
+        raise RecordError("move without an entry", found, hint="leave the game out: it is damaged")
     order = np.lexsort((turned, rows))
     moves, probabilities = turned[order].astype(np.uint16), block.probabilities[order]
     return replace(block, fields=fields, moves=moves, probabilities=probabilities)

@@ -45,7 +45,7 @@ class Rescorer:
         if tables is None and self.settings.syzygy_paths:
             from millstream.games.board import SyzygyTables
 
-            self._tables = SyzygyTables(self.settings.syzygy_paths)
+            self._tables = SyzygyTables.open(self.settings.syzygy_paths)
 
     def rescore(self, game: FrameBlock) -> FrameBlock:
         """The whole game, rescored; a RecordError says why it cannot be.
@@ -53,6 +53,7 @@ class Rescorer:
         >>> Rescorer().rescore(FrameBlock.empty())
         Traceback (most recent call last):
         millstream.errors.RecordError: no frames: ply 0: a game without frames
+        ...
         """
         settings, (positions, moves) = self.settings, checked(game, self.rules)
         half_turn = uses_half_turn(game, moves)
