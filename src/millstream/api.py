@@ -11,7 +11,7 @@ from typing import Any, Literal, Unpack
 from millstream.chats.settings import ChatSettings
 from millstream.compression import LEVEL
 from millstream.errors import RecipeError, SourceError
-from millstream.loaders import ConversationDataLoader, PretrainDataLoader, RolloutDataLoader
+from millstream.loaders import ConversationDataLoader, PretrainDataLoader, RolloutDataLoader, SelfPlayDataLoader
 from millstream.loaders.chat_keywords import ChatKeywords, prepared_chat
 from millstream.loaders.raw import CuttingKeywords, RawSettings
 from millstream.loaders.settings import parse_bytes, positive
@@ -237,11 +237,13 @@ def _to_nobody(progress: object) -> None:
     """Nobody asked how far it is."""
 
 
-def load(path: Any, **settings: Any) -> PretrainDataLoader | ConversationDataLoader | RolloutDataLoader:
-    """Open the loader that fits what `path` holds: a store, raw files, or a feed; settings are those of the loader.
+def load(
+    path: Any, **settings: Any
+) -> PretrainDataLoader | ConversationDataLoader | RolloutDataLoader | SelfPlayDataLoader:
+    """Open the loader that fits what `path` holds: a store, raw files, games, or a feed; settings are the loader's.
 
-    Conversations are told by how a store was made, rollouts by the ending `.rollouts` and by being a feed; both by a
-    keyword that is about them alone, or by the fields of the first row.
+    Conversations are told by how a store was made, rollouts by the ending `.rollouts` and by being a feed, self-play
+    games by what a folder's archives hold; all by a keyword that is about them alone, or by the fields of a first row.
 
     >>> from millstream.loaders.pretrain import example_loader
     >>> with load(example_loader().store, chunk_size=4, framework="numpy") as loader:
@@ -251,4 +253,6 @@ def load(path: Any, **settings: Any) -> PretrainDataLoader | ConversationDataLoa
     kind = kind_of(path, settings)
     if kind == "rollouts":
         return RolloutDataLoader(path, **settings)
+    if kind == "games":
+        return SelfPlayDataLoader(path, **settings)
     return ConversationDataLoader(path, **settings) if kind == "chat" else PretrainDataLoader(path, **settings)

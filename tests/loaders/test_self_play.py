@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from millstream.errors import ClosedError, LoaderError, StateError, UnknownLengt
 from millstream.games import FrameTensors
 from millstream.games.chunk_source import open_chunk_source
 from millstream.loaders.self_play import SelfPlayDataLoader
+from millstream.stages import serve_metrics
 
 LENGTHS = (5, 1, 9, 3, 7, 2, 8, 4)
 """Frames of the games of an archive."""
@@ -304,6 +307,20 @@ def test_close_ends_everything_within_a_second(tmp_path: Path, growing: Path, wa
     assert time.monotonic() - began < 1
     trainer.join()
     wait_for(lambda: threading.active_count() <= before)
+
+
+def test_numbers_of_its_stages_are_served_until_it_is_closed(games: Path) -> None:
+    with loader(games) as run:
+        url = serve_metrics(run).url
+        with urllib.request.urlopen(url) as early:
+            assert early.read() == b"# HELP millstream_seconds_total Seconds since the start.\n" + (
+                b"# TYPE millstream_seconds_total counter\nmillstream_seconds_total 0.0\n"
+            )
+        run.next()
+        with urllib.request.urlopen(url) as answer:
+            assert b'millstream_stage_items_out_total{stage="chunk_reader"}' in answer.read()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(url)
 
 
 def test_an_empty_folder_says_so(tmp_path: Path) -> None:

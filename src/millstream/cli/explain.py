@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from millstream.cli import show
 from millstream.cli.explain_rollouts import explain_rollouts
 from millstream.cli.explain_run import explain_run
+from millstream.cli.games import explain_self_play
 from millstream.cli.inspect import tokenizer_for
 from millstream.cli.loader import Loader, add_run_arguments, open_loader, open_state
 from millstream.cli.rollouts import hold_rollouts, journal_of
 from millstream.errors import LoaderError, StoreError
 from millstream.loaders import RowOrigin, Span
+from millstream.loaders.self_play_explain import RecordedSelfPlay
+from millstream.loaders.told import are_games
 from millstream.parts.raw import RawRecord, raw_record
 from millstream.stats.figures import visible
 from millstream.store import TokenStore
@@ -38,6 +42,7 @@ examples:
   millstream explain rollouts.jsonl --step 41 --batch-size 64         the rollouts of a step
   millstream explain rollouts.jsonl --rollout-id 81-3                 the steps of a rollout
   millstream explain run/ --step 41 --state state.json                of a run over a feed, by its cache_dir
+  millstream explain run/ --step 41                                   of a run over self-play games, by its cache_dir
 """
 
 SHOWN_TOKENS = 40
@@ -48,7 +53,8 @@ SHOWN_CHARACTERS = 2000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this verb."""
     parser.add_argument(
-        "store", help="a store (a folder or a .bin file), files of rollouts, or the cache_dir of a run over a feed"
+        "store",
+        help="a store (a folder or a .bin file), files of rollouts, or the cache_dir of a run over a feed or games",
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--step", type=int, help="the step to explain")
@@ -69,6 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Explain a step, or find the steps of a document."""
     if arguments.step is arguments.document is arguments.state is arguments.rollout_id is None:
         raise LoaderError("there is nothing to explain", hint="pass --step, --document or --state")
+    if RecordedSelfPlay.lies_in(Path(arguments.store)):
+        explain_self_play(Path(arguments.store), arguments)
+        return 0
+    if arguments.dtype is None and are_games(arguments.store):
+        raise LoaderError(
+            f"{arguments.store}: which games a run took depends on when they came",
+            hint="give the folder that the run had as cache_dir: it has written everything down",
+        )
     journal = journal_of(arguments.store)
     if journal is not None:
         explain_run(journal, arguments)

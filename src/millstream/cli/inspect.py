@@ -1,4 +1,4 @@
-"""`millstream inspect`: what a store holds and what it was made from, or what files of rollouts hold."""
+"""`millstream inspect`: what a store holds and what it was made from, or what files of rollouts or games hold."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from millstream.cli import show
+from millstream.cli.games import inspect_games
 from millstream.cli.inspect_rollouts import inspect_rollouts
 from millstream.cli.report import show_report
 from millstream.cli.rollouts import hold_rollouts
 from millstream.errors import StoreError
+from millstream.loaders.told import are_games
 from millstream.parts.report import read_report
 from millstream.store import TokenStore
 from millstream.store.format import token_dtype
 from millstream.tokens import Tokenizer, load_tokenizer
 from millstream.tokens.keep import check_tokenizer, find_tokenizer
 
-SUMMARY = "show what a store holds and what it was made from, or what rollouts hold"
+SUMMARY = "show what a store holds and what it was made from, or what rollouts or games hold"
 DESCRIPTION = """\
 Show counts, document lengths, sources, versions, the report of its making and a sample of a store.
-Of rollouts, in files or in a spool: counts, lengths, rewards, groups, how they ended and who sampled them."""
+Of rollouts, in files or in a spool: counts, lengths, rewards, groups, how they ended and who sampled them.
+Of self-play games, a file or a folder: files, games, positions, versions, input formats, when they were written, and
+files that cannot be used, by reason."""
 EPILOG = """\
 examples:
   millstream inspect corpus
@@ -30,6 +34,7 @@ examples:
   millstream inspect corpus --json | jq .tokens
   millstream inspect rollouts.jsonl                 how many, how long, which rewards
   millstream inspect spool/ --json | jq .groups     what waits in the folder of a feed
+  millstream inspect games/                         how many games and positions, of which versions
 """
 
 MOST_LENGTHS = 20_000
@@ -38,7 +43,9 @@ SAMPLE_TOKENS = 200
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this verb."""
-    parser.add_argument("store", help="a store (a folder or a .bin file), or rollouts (files, a pattern, a spool)")
+    parser.add_argument(
+        "store", help="a store (a folder or a .bin file), rollouts (files, a pattern, a spool), or games"
+    )
     parser.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="for a bare file of ids")
     parser.add_argument("--version", help="an older version, by the first digits of its fingerprint")
     parser.add_argument("--document", type=int, default=0, help="the document to show (default: 0)")
@@ -48,6 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Look into a store, or at rollouts."""
+    if arguments.dtype is arguments.version is None and are_games(arguments.store):
+        inspect_games(arguments.store, as_json=arguments.json)
+        return 0
     if arguments.dtype is arguments.version is None and hold_rollouts(arguments.store, arguments):
         inspect_rollouts(arguments.store, arguments.tokenizer, as_json=arguments.json)
         return 0

@@ -1,16 +1,18 @@
-"""`millstream lint`: what is wrong with files of conversations or of rollouts."""
+"""`millstream lint`: what is wrong with files of conversations, of rollouts or of games."""
 
 from __future__ import annotations
 
 import argparse
+from typing import get_args
 
 from millstream.cli import chats, show
 from millstream.cli.flags import spoken_as_flags
 from millstream.cli.paint import print_shown
 from millstream.cli.progress import shown_progress
+from millstream.games.rules import Rules
 from millstream.stats.styled import Shown, Styled
 
-SUMMARY = "say what is wrong with conversations or rollouts, in plain words"
+SUMMARY = "say what is wrong with conversations, rollouts or games, in plain words"
 DESCRIPTION = """\
 Read files to the end and say what is wrong with them, before a model learns it; the first row tells what they hold.
 Of conversations: rows that cannot be used, by file and line; masks that learn nothing or everything; stop tokens that
@@ -19,6 +21,7 @@ tokens half in what is learned; turns that do not alternate; fields that nothing
 Of rollouts: records that cannot be used; masks that train nothing, the prompt or a tool's words; ids with two contents;
 rewards that are all the same, in a group or everywhere; groups of one; no log-probabilities; versions that are too old
 or from the future; rollouts that are too long or were cut off.
+Of self-play games: files and games that cannot be read, and games that break a rule, by file, game and ply.
 Each with its count, its share, some examples, and what to do.
 Exit code 0: no error (there may be warnings); 1: errors; 2: the files could not be read."""
 EPILOG = f"""\
@@ -29,6 +32,7 @@ examples:
   millstream lint rollouts.jsonl
   millstream lint 'rollouts/*.parquet' --tokenizer model/ --max-tokens 8192 --policy-version 40 --max-staleness 2
   millstream lint spool/ --quiet                                   what waits in the folder of a feed
+  millstream lint games/ --rules legal                             self-play games, move by move
 
 {chats.TEMPLATES}
 """
@@ -38,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this verb."""
     parser.add_argument("source", nargs="+", help="files, folders, patterns or a spool")
     parser.add_argument(
-        "--kind", choices=("chat", "rollouts"), help="what they hold, where the first row does not tell"
+        "--kind", choices=("chat", "rollouts", "games"), help="what they hold, where the first row does not tell"
     )
     parser.add_argument("-t", "--tokenizer", help="the model's; without it tokens are not looked at")
     parser.add_argument("--format", help="messages, sharegpt, alpaca, …: when the fields do not tell")
@@ -49,6 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rollouts.add_argument("--max-tokens", type=int, metavar="N", help="the most tokens that fit (default: any number)")
     rollouts.add_argument("--policy-version", type=int, metavar="V", help="what trains next (default: the youngest)")
     rollouts.add_argument("--max-staleness", type=int, metavar="N", help="how many versions older one may be")
+    games = parser.add_argument_group("of self-play games")
+    games.add_argument("--rules", choices=get_args(Rules), help="how strictly they are looked at (default: moves)")
     chats.add_chat_arguments(parser.add_argument_group("how conversations become tokens"))
 
 
@@ -66,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             max_tokens=arguments.max_tokens,
             policy_version=arguments.policy_version,
             max_staleness=arguments.max_staleness,
+            rules=arguments.rules,
             progress=progress,
             **chats.given_chat_arguments(arguments),
         )

@@ -1,7 +1,7 @@
 """`millstream <verb>`: reads the command line, runs the verb, and turns errors into words and exit codes.
 
-0: done. 1: the answer is no (a damaged store, errors in conversations or rollouts). 2: an error, with a hint. 130:
-stopped with Ctrl-C. Data goes to stdout, everything else to stderr.
+0: done. 1: the answer is no (a damaged store, errors in conversations, rollouts or games). 2: an error, with a hint.
+130: stopped with Ctrl-C. Data goes to stdout, everything else to stderr.
 """
 
 from __future__ import annotations
@@ -50,6 +50,11 @@ and with rollouts, in files or in a spool:
   millstream inspect rollouts.jsonl                       how many, how long, which rewards
   millstream lint rollouts.jsonl --max-tokens 8192        what is wrong with them
   millstream show rollouts.jsonl --tokenizer model/       what is learned of one, and how good it was
+
+and with self-play games:
+  millstream inspect games/                               how many, of which versions, and which files are bad
+  millstream show games/ --game 3 --ply 20                a position, and what the search thought of it
+  millstream lint games/                                  which games break the rules
 
 and with a pipeline that never ends:
   millstream watch mill.yaml                              which stage is busy, which queue is full

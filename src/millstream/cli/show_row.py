@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from millstream.cli import chats, show
+from millstream.cli.games import add_game_arguments, show_game
 from millstream.cli.loader import add_run_arguments, open_loader
 from millstream.cli.paint import print_shown
 from millstream.cli.rollouts import add_rollout_arguments, hold_rollouts, number_of, open_rollouts, refuse
@@ -12,16 +13,18 @@ from millstream.errors import LoaderError
 from millstream.loaders import ConversationDataLoader
 from millstream.loaders.chat_keywords import ChatKeywords
 from millstream.loaders.raw import is_raw
+from millstream.loaders.told import are_games
 from millstream.stats.styled import Shown
 from millstream.store import TokenStore
 
-SUMMARY = "show what is learned of a conversation or a rollout"
+SUMMARY = "show what is learned of a conversation, a rollout or a game"
 DESCRIPTION = """\
 Print a conversation as the tokens that a model gets, decoded. What is learned stands between ⟦ and ⟧, in colour where
 the terminal has any; weights other than 1 are written behind it. Above it: how many tokens are learned, whether the
 conversation was shortened, and tokens that lie half in what is learned.
 Of a rollout, behind each ⟧ stands how good that was, or below each token where that differs: ▲ and △ for better than
-expected, ▼ and ▽ for worse. Then the rewards of its group."""
+expected, ▼ and ▽ for worse. Then the rewards of its group.
+Of a self-play game, a position: the board, the moves that the search liked, and what was thought of it."""
 EPILOG = f"""\
 examples:
   millstream show chats.jsonl --template chatml --tokenizer model/ --row 7
@@ -32,6 +35,7 @@ examples:
   millstream show rollouts.jsonl --row 7 --tokenizer model/               a rollout, its advantage and its group
   millstream show 'rollouts/*.parquet' --rollout-id 81-3 --tokenizer model/ --estimator gae      token by token
   millstream show spool/ --row 0                                          what waits in a spool, as ids
+  millstream show games/ --game 3 --ply 20                                a position of a self-play game
 
 {chats.TEMPLATES}
 """
@@ -39,7 +43,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this verb."""
-    parser.add_argument("source", nargs="+", help="files of conversations or rollouts, a store, or a spool")
+    parser.add_argument("source", nargs="+", help="files of conversations, rollouts or games, a store, or a spool")
     parser.add_argument("--row", type=int, default=0, help="counted from 0; of rollouts, those that can be used")
     parser.add_argument("--rollout-id", metavar="ID", help="of rollouts: the one of this id")
     parser.add_argument("--step", type=int, help="the rows are those of this step's batch (not of files of chats)")
@@ -48,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--file-format", help="jsonl, parquet, …: when the file names do not tell")
     parser.add_argument("--json", action="store_true", help="print the styled parts as JSON")
     add_rollout_arguments(parser.add_argument_group("of rollouts"))
+    add_game_arguments(parser.add_argument_group("of self-play games"))
     chats.add_chat_arguments(parser.add_argument_group("how conversations become tokens (of files)"))
     add_run_arguments(parser.add_argument_group("the run (with --step)"))
 
@@ -55,7 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show a row."""
     source = arguments.source[0] if len(arguments.source) == 1 else arguments.source
-    if hold_rollouts(source, arguments):
+    if are_games(source):
+        shown = show_game(source, arguments.game or 0, arguments.ply or 0)
+    elif arguments.game is not None or arguments.ply is not None:
+        raise LoaderError("--game and --ply are about self-play games, and these are none", hint="leave them out")
+    elif hold_rollouts(source, arguments):
         shown = _of_rollouts(source, arguments)
     else:
         shown = _of_files(source, arguments) if is_raw(source) else _of_store(source, arguments)

@@ -36,6 +36,19 @@ class Event:
         raise StoreError(f"this is no admission: {said}", hint="the journal belongs to something else")
 
 
+def entered(lines: Iterable[Mapping[str, Any]], epoch: int) -> list[Entry]:
+    """Every source that entered in an epoch, by the lines of the journal.
+
+    >>> entered([{"draw": 0, "enter": "a.tar", "chunks": 3, "epoch": 0}], epoch=0)
+    [Entry(name='a.tar', first=0, count=3)]
+    """
+    entries = list[Entry]()
+    for said in lines:
+        if "enter" in said and said.get("epoch") == epoch:
+            entries.append(Entry(said["enter"], entries[-1].stop if entries else 0, said["chunks"]))
+    return entries
+
+
 def apply(window: Window, event: Event) -> list[Entry]:
     """Do to a window what happened; gives the sources that have left it."""
     return window.enter(event.name, event.chunks) if event.kind == "enter" else window.remove(event.name)

@@ -68,6 +68,15 @@ class RowLog:
             disk.truncate(self._files[0], self._rows * ORIGIN.itemsize)
             disk.truncate(self._files[1], steps * STEP.itemsize)
 
+    @classmethod
+    def recorded(cls, folder: Path) -> RowLog:
+        """What a run remembers in a folder, for whoever only looks; the run may go on meanwhile."""
+        rows = cls(None)
+        with disk.reported(folder, full=FREE_SPACE):
+            rows._files = [os.open(folder / name, os.O_RDONLY) for name in ("rows.bin", "rows.idx")]
+        rows._folder, rows._steps = folder, os.fstat(rows._files[1]).st_size // STEP.itemsize
+        return rows
+
     def __len__(self) -> int:
         """How many steps there were."""
         return self._steps

@@ -10,10 +10,13 @@ from typing import Any, Literal, Unpack
 from millstream.chats.lint import LintReport, lint_files
 from millstream.chats.raw_row import show_raw_row
 from millstream.errors import LoaderError, LossWarning
+from millstream.games.lint import lint_games
+from millstream.games.rules import Rules
+from millstream.live.look import open_sources
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings, prepared_chat
 from millstream.loaders.live import is_feed
 from millstream.loaders.raw import RawSettings
-from millstream.loaders.told import are_rollouts, refuse_nothing
+from millstream.loaders.told import are_games, are_rollouts, refuse_nothing
 from millstream.rollouts import RolloutChunk, read_rollouts
 from millstream.rollouts.lint import lint_rollouts
 from millstream.sources import Reading
@@ -55,17 +58,18 @@ def show_chat(
 def lint(
     source: Any,
     *,
-    kind: Literal["chat", "rollouts"] | None = None,
+    kind: Literal["chat", "rollouts", "games"] | None = None,
     tokenizer: object = None,
     max_length: int | None = None,
     file_format: str | None = None,
     max_tokens: int | None = None,
     policy_version: int | None = None,
     max_staleness: int | None = None,
+    rules: Rules | None = None,
     progress: OnProgress | None = None,
     **keywords: Unpack[ChatKeywords],
 ) -> LintReport:
-    """Say what is wrong with files of conversations or of rollouts, before a model learns it.
+    """Say what is wrong with files of conversations, of rollouts or of games, before a model learns it.
 
     Rows that cannot be used, masks that learn nothing or everything, stop tokens that are not learned, duplicates,
     rows that are too long, and more: each in plain words, with counts, examples and what to do. `report.ok` is false if
@@ -74,7 +78,8 @@ def lint(
     Of conversations, `keywords` and `max_length` are those of the loader, and without a tokenizer only what the rows
     say is looked at. Of rollouts, which may also be the folder of a spool, `max_tokens` is the most that fit,
     `policy_version` what trains next (by default the youngest that there is), and `max_staleness` how many versions
-    older a rollout may be.
+    older a rollout may be. Of self-play games, a file or a folder, `rules` is how strictly they are looked at:
+    "values", "moves" (default) or "legal".
 
     >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
     >>> report = lint(chats + chats + [{"messages": []}])
@@ -87,9 +92,13 @@ def lint(
     >>> print(report.findings[0].kind, report.findings[0].examples)
     prompt trained ("rollouts:1: rollout 'a'", "rollouts:2: rollout 'b'")
     """
-    if kind not in (None, "chat", "rollouts"):
-        raise LoaderError(f"kind={kind!r} is unknown", hint='choose "chat" or "rollouts"')
+    if kind not in (None, "chat", "rollouts", "games"):
+        raise LoaderError(f"kind={kind!r} is unknown", hint='choose "chat", "rollouts" or "games"')
     limits = {"max_tokens": max_tokens, "policy_version": policy_version, "max_staleness": max_staleness}
+    if kind == "games" or (kind is None and are_games(source)):
+        _refuse({**keywords, **limits, "max_length": max_length}, about="rows", these="games", kind="chat")
+        return _lint_games(source, rules or "moves", progress or _nobody)
+    _refuse({"rules": rules}, about="games", these="rows", kind="games")
     if kind == "rollouts" or (kind is None and are_rollouts(source, file_format)):
         _refuse({**keywords, "max_length": max_length}, about="conversations", these="rollouts", kind="chat")
         return _lint_rollouts(source, tokenizer, limits, file_format, progress or _nobody)
@@ -133,6 +142,16 @@ def _lint_rollouts(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LossWarning)  # what is lost is among the findings
         return lint_rollouts(chunks(), tokenizer=loaded, **limits)
+
+
+def _lint_games(source: Any, rules: Rules, progress: OnProgress) -> LintReport:
+    opened = open_sources(source)
+    bad = [(each.path, each.reason, each.found) for each in opened.bad]
+
+    def tell(games: int, file: str) -> None:
+        progress(Progress("lint", games, None, "games", file))
+
+    return lint_games(opened.sources, bad, rules=rules, progress=tell)
 
 
 def _nobody(progress: object) -> None:

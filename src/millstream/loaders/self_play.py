@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -108,7 +108,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         self._agreement = Agreement(settings.rank, settings.world_size)
         self._backend = backend(settings.framework)
         self._turn = threading.RLock()
-        self._closed = False
+        self._closed, self._at_close = False, list[Callable[[], None]]()
         self._num_batches: int | None = None
 
     @property
@@ -262,7 +262,16 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
     def statistics(self) -> dict[str, Any]:
         """What each stage does: busy share, rates, drops, the window; see the guide on pipelines."""
         graph = self._run.graph
-        return {} if graph is None else graph.pipeline.statistics()
+        return {**_NOTHING, "window_s": 0.0} if graph is None else graph.pipeline.statistics()
+
+    def counters(self) -> dict[str, Any]:
+        """What went through each stage since it began; `serve_metrics` of `millstream.stages` shows it to others."""
+        graph = self._run.graph
+        return _NOTHING if graph is None else graph.pipeline.counters()
+
+    def on_close(self, call: Callable[[], None]) -> None:
+        """Have something called when the loader is closed, once."""
+        self._at_close.append(call)
 
     def enable_profiling(self) -> None:
         """Start measuring from here."""
@@ -282,6 +291,8 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         """Stop all threads; batches that were delivered stay valid."""
         self._closed = True
         self._run.close()
+        while self._at_close:
+            self._at_close.pop()()
 
     def __repr__(self) -> str:
         return f"SelfPlayDataLoader({self.task.path!r}, epoch {self.epoch}, step {self.step})"
@@ -290,6 +301,8 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         raise no_workers()
 
 
+_NOTHING: dict[str, Any] = {"seconds": 0.0, "stages": {}, "queues": {}}
+"""What is known of stages before they begin."""
 _TIMES = ("busy_s", "input_wait_s", "output_wait_s")
 
 

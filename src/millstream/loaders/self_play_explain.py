@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from millstream.errors import LoaderError
+from millstream.live.events import FORMAT, entered
+from millstream.live.row_log import RowLog
 from millstream.live.window import Entry
 from millstream.loaders.origin import RowOrigin, Span
-from millstream.loaders.self_play_run import SelfPlayRun
+from millstream.loaders.self_play_run import JOURNAL, SelfPlayRun
+from millstream.store.chained_log import LogReader, Position
 
 
 def origins_of(step: int, run: SelfPlayRun) -> list[RowOrigin]:
     """The origin of each row of a rank's batch."""
     rows = run.rows_of(step)
-    entries = run.entries_at(rows.epoch)
+    return _origins(rows.of_rank(run.settings.rank), run.entries_at(rows.epoch), run.task.path)
+
+
+def _origins(rows: npt.NDArray[np.void], entries: Sequence[Entry], folder: str) -> list[RowOrigin]:
     starts = [entry.first for entry in entries]
-    return [
-        _origin(row, entries[bisect_right(starts, int(origin["chunk"])) - 1], origin, run)
-        for row, origin in enumerate(rows.of_rank(run.settings.rank))
-    ]
+    found = [entries[bisect_right(starts, chunk) - 1] for chunk in rows["chunk"].tolist()]
+    return [_origin(row, entry, rows[row], folder) for row, entry in enumerate(found)]
 
 
-def _origin(row: int, entry: Entry, origin: np.void, run: SelfPlayRun) -> RowOrigin:
+def _origin(row: int, entry: Entry, origin: np.void, folder: str) -> RowOrigin:
     chunk, ply = int(origin["chunk"]), int(origin["ply"])
-    span = Span(entry.name, chunk, ply, ply + 1, str(Path(run.task.path, entry.name)))
+    span = Span(entry.name, chunk, ply, ply + 1, str(Path(folder, entry.name)))
     return RowOrigin(row, entry.name, chunk - entry.first, (span,), use=int(origin["use"]))
 
 
@@ -38,3 +44,25 @@ def steps_of(document: int, source: str | None, run: SelfPlayRun) -> list[int]:
             raise LoaderError(f"there is no source {source!r}", hint="sources are files, by their paths in the folder")
         document += entry.first
     return [step for step in run.epoch_steps() if (run.rows_of(step).origins["chunk"] == document).any()]
+
+
+class RecordedSelfPlay:
+    """A run, by what it has written into its `cache_dir`; it may be over, or go on meanwhile."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._rows = folder, RowLog.recorded(folder)
+
+    @staticmethod
+    def lies_in(folder: Path) -> bool:
+        """Whether a folder is the `cache_dir` of such a run."""
+        return (folder / "rows.idx").is_file() and (folder / JOURNAL).is_file()
+
+    def explain(self, step: int, rank: int = 0) -> list[RowOrigin]:
+        """The origin of each row of a rank's batch."""
+        rows = self._rows[step]
+        lines = LogReader(self._folder / JOURNAL, Position.start(FORMAT))
+        return _origins(rows.of_rank(rank), entered(lines, rows.epoch), "")
+
+    def steps_of(self, game: int) -> list[int]:
+        """Every step that a game was in, by its number in the run."""
+        return [step for step in range(len(self._rows)) if (self._rows[step].origins["chunk"] == game).any()]

@@ -26,7 +26,7 @@ from millstream.live.chunk_set import Draw
 from millstream.live.chunk_source_feed import ChunkSourceFeed
 from millstream.live.discovery import Discovery
 from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten, Entrance
-from millstream.live.events import FORMAT, Event
+from millstream.live.events import FORMAT, Event, entered
 from millstream.live.mirror import Mirror
 from millstream.live.row_log import RowLog, StepRows
 from millstream.live.tensor_maker import Tensors
@@ -178,12 +178,7 @@ class SelfPlayRun:
     def entries_at(self, epoch: int) -> list[Entry]:
         """Every source that entered in an epoch."""
         if self._log is not None and self.folder is not None:
-            entries, first = list[Entry](), 0
-            for said in LogReader(self.folder / JOURNAL, Position.start(FORMAT)):
-                if "enter" in said and said.get("epoch") == epoch:
-                    entries.append(Entry(said["enter"], first, said["chunks"]))
-                    first = entries[-1].stop
-            return entries
+            return entered(LogReader(self.folder / JOURNAL, Position.start(FORMAT)), epoch)
         if epoch != self.epoch:
             raise LoaderError(
                 f"the files of epoch {epoch} are forgotten", hint="pass cache_dir=, a folder beside the checkpoints"

@@ -1,16 +1,18 @@
-"""Texts, conversations or rollouts? Told by how a store was made, by what is asked for, or by a first row."""
+"""Texts, conversations, rollouts or games? Told by how a store was made, by what is asked for, or by a first row."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from millstream.errors import RecordError, SourceError
 from millstream.feeds.arrivals import ArrivalLog
 from millstream.feeds.spool import is_spool
+from millstream.games.chunk_source import open_chunk_source
 from millstream.loaders.chat_keywords import ChatKeywords
 from millstream.loaders.live import is_feed
 from millstream.loaders.raw import RawSettings, is_raw
@@ -25,11 +27,14 @@ from millstream.stats.figures import counted
 from millstream.store import TokenStore
 from millstream.store.weights import WEIGHTED
 
-Kind: TypeAlias = Literal["text", "chat", "rollouts"]
+Kind: TypeAlias = Literal["text", "chat", "rollouts", "games"]
 _OF_TEXTS = {"chunk_size", "seq_len", "documents", "streaming", "tail"}
 _OF_CHATS = ChatKeywords.__annotations__.keys() | {"isolation", "accumulation"}
 _OF_ROLLOUTS = {"compute_advantages", "estimator", "advantages", "live"}
 _OF_ROLLOUTS |= {"balance", "keep_groups", "micro_tokens", "micro_multiple", "loss_constant", "cost"}
+_OF_GAMES = {"num_chunks", "positions", "hanse", "shuffle_frames", "rescore", "replay", "position_cache"}
+_GAME_SUFFIXES = (".tar", ".gz")
+_NAMES_LOOKED_AT, _FILES_LOOKED_AT = 1000, 8
 _NOT_OF_TEXTS = {"max_length", "packing", "loss", "pad_to_multiple_of"}
 
 
@@ -43,6 +48,8 @@ def kind_of(path: Any, asked: Mapping[str, Any]) -> Kind:
     >>> kind_of([{"token_ids": [5, 6], "loss_mask": [0, 1], "reward": 1.0}], {"max_length": 8})
     'rollouts'
     """
+    if not _OF_GAMES.isdisjoint(asked):
+        return "games"
     if not _OF_ROLLOUTS.isdisjoint(asked):
         return "rollouts"
     if _is_store(path):
@@ -51,10 +58,35 @@ def kind_of(path: Any, asked: Mapping[str, Any]) -> Kind:
         return "chat"
     if not _OF_TEXTS.isdisjoint(asked):
         return "text"
+    if are_games(path):
+        return "games"
     reading = asked.get("reading") or {}
     if are_rollouts(path, reading.get("format")):
         return "rollouts"
     return "chat" if not _NOT_OF_TEXTS.isdisjoint(asked) or _are_chats(path, reading) else "text"
+
+
+def are_games(path: Any) -> bool:
+    """Whether a folder, or a file, holds self-play games: one of its first archives or packed files is one of frames.
+
+    >>> from millstream.games.example import example_folder
+    >>> are_games(example_folder(1)), are_games("texts/")
+    (True, False)
+    """
+    if not isinstance(path, str | os.PathLike) or is_feed(path):
+        return False
+    place = Path(path)
+    names = islice(place.rglob("*"), _NAMES_LOOKED_AT) if place.is_dir() else iter([place])
+    files = (each for each in names if each.suffix in _GAME_SUFFIXES and each.is_file())
+    return any(_opens_as_games(file) for file in islice(files, _FILES_LOOKED_AT))
+
+
+def _opens_as_games(file: Path) -> bool:
+    try:
+        open_chunk_source(file).close()
+    except RecordError:
+        return False
+    return True
 
 
 def are_rollouts(path: Any, format: str | None = None) -> bool:

@@ -13,9 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
-
-from millstream.stages.pipeline import Pipeline
+from typing import Any, NamedTuple, Protocol
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "millstream"
@@ -57,7 +55,7 @@ _QUEUE = (
 def metrics_text(counters: Mapping[str, Any]) -> str:
     r"""Counters of a pipeline, as Prometheus reads them.
 
-    >>> from millstream.stages import IterableStage
+    >>> from millstream.stages import IterableStage, Pipeline
     >>> text = metrics_text(Pipeline({"numbers": IterableStage([1])}).counters())
     >>> print(text[text.index("# HELP millstream_queue_capacity"):text.index("# HELP millstream_queue_put_total")])
     # HELP millstream_queue_capacity Most items in a queue.
@@ -144,11 +142,26 @@ class MetricsServer:
         self.close()
 
 
-def serve_metrics(pipeline: Pipeline, port: int = 0) -> MetricsServer:
+class Watched(Protocol):
+    """What can be looked at while it runs: a pipeline, or a loader that has one."""
+
+    def counters(self) -> dict[str, Any]:
+        """What went through since the start."""
+
+    def statistics(self) -> dict[str, Any]:
+        """How fast things go."""
+
+    def on_close(self, call: Callable[[], None]) -> None:
+        """Have something called when it is closed."""
+
+
+def serve_metrics(pipeline: Watched, port: int = 0) -> MetricsServer:
     """Show a pipeline's numbers to this machine, and to no other, until it is closed; port 0: any free one.
 
+    A `SelfPlayDataLoader` shows those of its stages.
+
     >>> import urllib.request
-    >>> from millstream.stages import IterableStage
+    >>> from millstream.stages import IterableStage, Pipeline
     >>> with Pipeline({"numbers": IterableStage([1])}) as pipeline:
     ...     with urllib.request.urlopen(serve_metrics(pipeline).url) as answer:
     ...         b'millstream_queue_capacity{queue="numbers"} 16' in answer.read()
@@ -156,7 +169,7 @@ def serve_metrics(pipeline: Pipeline, port: int = 0) -> MetricsServer:
     """
     alive = weakref.ref(pipeline)  # being looked at keeps nothing alive
 
-    def page(show: Callable[[Pipeline], str]) -> Callable[[], str]:
+    def page(show: Callable[[Watched], str]) -> Callable[[], str]:
         return lambda: "" if (pipeline := alive()) is None else show(pipeline)
 
     server = MetricsServer(

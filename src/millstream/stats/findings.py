@@ -88,6 +88,8 @@ class LintReport:
     lengths: dict[int, int] = field(default_factory=dict)
     largest_id: int | None = None
     """Of rollouts: a model needs a larger vocabulary."""
+    noun: str = "row"
+    """What a row is called."""
 
     @property
     def ok(self) -> bool:
@@ -108,9 +110,11 @@ class LintReport:
     def _parts(self) -> Iterator[Styled]:
         formats = ", ".join(f"{name} {number:,}" for name, number in self.formats.items())
         yield Styled(
-            f"{counted(self.rows, 'row')}, {self.usable:,} usable{f' ({formats})' if formats else ''}\n", "heading"
+            f"{counted(self.rows, self.noun)}, {self.usable:,} usable{f' ({formats})' if formats else ''}\n", "heading"
         )
-        if self.tokens is None or self.trained_tokens is None:
+        if self.noun != "row":
+            pass  # it has no tokens
+        elif self.tokens is None or self.trained_tokens is None:
             yield Styled("no tokenizer was given: tokens, masks and lengths were not looked at\n", "note")
         else:
             learned = f"{count(self.trained_tokens)} learned ({share(self.trained_tokens, self.tokens)})"
@@ -121,7 +125,7 @@ class LintReport:
             yield Styled(f"rows by tokens  {spans}\n" if spans else "", "plain")
         for finding in self.findings:
             yield Styled(f"\n{finding.severity}", finding.severity)
-            of_all = f"{counted(finding.rows, 'row')}, {share(finding.rows, self.rows)}"
+            of_all = f"{counted(finding.rows, self.noun)}, {share(finding.rows, self.rows)}"
             yield Styled(f"  {finding.message}  ({of_all})\n", "heading")
             for example in finding.examples:
                 yield Styled(f"    {example}\n", "plain")

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,7 +208,7 @@ class _Linter:
             self._tally.add("duplicate", PROBLEMS["duplicate"], self._address(int(copy), files), found)
         if len(duplicates) > MOST_EXAMPLES:
             self._tally.add("duplicate", PROBLEMS["duplicate"], "", rows=len(duplicates) - MOST_EXAMPLES)
-        known = {"tokens": self.tokens, "trained_tokens": self.trained, "longest": self.longest}
+        known: dict[str, Any] = {"tokens": self.tokens, "trained_tokens": self.trained, "longest": self.longest}
         return LintReport(
             self.rows,
             self.usable,

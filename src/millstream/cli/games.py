@@ -1,0 +1,141 @@
+"""Self-play games on the command line: what a folder of them holds, a position of one, the rows of a step."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from millstream.cli import show
+from millstream.errors import LoaderError, RecordError
+from millstream.games.chunk_source import ChunkSource
+from millstream.games.input_formats import InputFormat
+from millstream.games.shown import show_position
+from millstream.live.look import open_sources
+from millstream.loaders.self_play_explain import RecordedSelfPlay
+from millstream.stats.styled import Shown
+
+MOST_LOOKED_INTO = 1000
+"""Files of which a game is read to say which versions there are."""
+
+
+def add_game_arguments(parser: argparse._ActionsContainer) -> None:
+    """Declare which position is shown."""
+    parser.add_argument("--game", type=int, metavar="N", help="counted from 0 over all files, by their names")
+    parser.add_argument("--ply", type=int, metavar="N", help="the position in the game, counted from 0")
+
+
+def inspect_games(path: str, *, as_json: bool) -> None:
+    """Tell what a folder or a file of games holds; only headers are read, and a game of each of some files."""
+    opened = open_sources(path)
+    lengths = [int(frames) for source in opened.sources for frames in source.frames]
+    looked_at = opened.sources[:: max(1, -(-len(opened.sources) // MOST_LOOKED_INTO))]
+    facts: dict[str, Any] = {
+        "path": path,
+        "kind": "games",
+        "files": len(opened.sources),
+        "bytes": sum(Path(source.path).stat().st_size for source in opened.sources),
+        "games": len(lengths),
+        "frames": sum(lengths),
+        "written": _days(opened.sources),
+        "looked_into": len(looked_at),
+        **_formats(looked_at),
+        "left_out": dict(opened.skipped),
+    }
+    if as_json:
+        show.print_json(facts)
+        return
+    print(show.table(_rows(facts)))
+    if lengths:
+        print(f"\npositions per game:\n{show.histogram(lengths)}")
+    for bad in opened.bad[:10]:
+        print(f"\n{bad.path}: {bad.reason}: {bad.found}", end="")
+    if opened.bad:
+        print()
+
+
+def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    games, frames = facts["games"], facts["frames"]
+    of = "" if facts["looked_into"] == facts["files"] else f"  (of {facts['looked_into']:,} files)"
+    return [
+        ("games", f"{games:,}  ({show.counted(facts['files'], 'file')}, {show.size(facts['bytes'])})"),
+        ("positions", f"{frames:,}  ({frames / max(1, games):.1f} per game)"),
+        ("versions", _shares(facts["versions"]) + of),
+        ("formats", _shares(facts["input_formats"]) + of),
+        ("written", " to ".join(dict.fromkeys(facts["written"]))),
+        ("left out", ", ".join(f"{number:,} {reason}" for reason, number in facts["left_out"].items())),
+    ]
+
+
+def _shares(counts: dict[str, int]) -> str:
+    total = sum(counts.values())
+    return ", ".join(f"{name} {show.share(number, total)}" for name, number in counts.items())
+
+
+def _days(sources: Sequence[ChunkSource]) -> list[str]:
+    """When the first and the last file were written."""
+    times = [Path(source.path).stat().st_mtime for source in sources]
+    return [datetime.fromtimestamp(end(times), UTC).strftime("%Y-%m-%d %H:%M") for end in (min, max) if times]
+
+
+def _formats(sources: Iterable[ChunkSource]) -> dict[str, dict[str, int]]:
+    versions, layouts = Counter[str](), Counter[str]()
+    for source in sources:
+        try:
+            fields = source.read(0).fields
+        except RecordError:
+            continue
+        versions[f"V{fields['version'][0]}"] += 1
+        layouts[InputFormat(fields["input_format"][0]).name.lower()] += 1
+    return {"versions": dict(versions.most_common()), "input_formats": dict(layouts.most_common())}
+
+
+def show_game(path: str, game: int, ply: int) -> Shown:
+    """Show a position of a game."""
+    left = game
+    for source in open_sources(path).sources:
+        if 0 <= left < len(source):
+            frames = source.read(left)
+            if not 0 <= ply < len(frames):
+                raise LoaderError(
+                    f"game {game} has no ply {ply}, only {show.counted(len(frames), 'position')}",
+                    hint="plies count from 0",
+                )
+            return show_position(frames, ply, f"{source.name}, game {left}, ply {ply} of {len(frames)}")
+        left -= len(source)
+    raise LoaderError(f"{path}: there is no game {game}, only {game - left}", hint="games count from 0, over all files")
+
+
+def explain_self_play(folder: Path, arguments: argparse.Namespace) -> None:
+    """Say which positions a step of a run had, or which steps had a game, by what the run has written down."""
+    if arguments.step is None and arguments.document is None:
+        raise LoaderError("there is nothing to explain", hint="pass --step, or --document, the number of a game")
+    run = RecordedSelfPlay(folder)
+    if arguments.document is not None:
+        steps = run.steps_of(arguments.document)
+        if arguments.json:
+            show.print_json({"game": arguments.document, "steps": steps})
+        else:
+            print(f"game {arguments.document} was in {show.counted(len(steps), 'step')}:")
+            print(" ".join(map(str, steps)))
+        return
+    origins = run.explain(arguments.step, arguments.rank)
+    if arguments.row is not None and not 0 <= arguments.row < len(origins):
+        raise LoaderError(
+            f"step {arguments.step} has no row {arguments.row}, only {show.counted(len(origins), 'row')}",
+            hint="rows count from 0; another rank has the others",
+        )
+    rows = [
+        {"row": each.row, "file": each.source, "game": each.sample, "ply": each.spans[0].start, "use": each.use}
+        for each in origins
+        if arguments.row in (None, each.row)
+    ]
+    if arguments.json:
+        show.print_json({"step": arguments.step, "rows": rows})
+        return
+    print(f"step {arguments.step}: {show.counted(len(rows), 'position')}")
+    for row in rows:
+        print(f"row {row['row']:<4} {row['file']}  game {row['game']}  ply {row['ply']}  use {row['use']}")

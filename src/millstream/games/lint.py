@@ -1,0 +1,55 @@
+"""Games -> what is wrong with them, in plain words, before a network learns it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from millstream.errors import RecordError
+from millstream.games.chunk_source import ChunkSource
+from millstream.games.rules import Rules, checked, prepare
+from millstream.stats.findings import LintReport, Problem, Tally
+
+_DROPPED = "loaders and ChunkFilter drop such games with rules={!r}; without rules they are learned"
+_UNREADABLE = "loaders leave it out and count it; copy the file again, or remove it"
+
+
+def lint_games(
+    sources: Iterable[ChunkSource],
+    bad: Iterable[tuple[str, str, str]] = (),
+    *,
+    rules: Rules = "moves",
+    progress: Callable[[int, str], None] = lambda games, file: None,
+) -> LintReport:
+    """Read all games, and say which cannot be read and which break a rule; `bad` are files, why, and what was found.
+
+    >>> lint_games([], bad=[("cut.gz", "truncated", "the file has 3 bytes")]).findings[0].examples
+    ('cut.gz: the file has 3 bytes',)
+    """
+    prepare(rules)
+    tally, formats, games, usable = Tally(), Counter[str](), 0, 0
+    for path, reason, found in bad:
+        tally.add(reason, Problem("error", f"files that cannot be read: {reason}", _UNREADABLE), path, found)
+    for source in sources:
+        for index in range(len(source)):
+            games += 1
+            where = f"{source.path}, game {index}"
+            try:
+                frames = source.read(index)
+            except RecordError as error:
+                advice = error.hint or _UNREADABLE
+                tally.add(
+                    error.reason,
+                    Problem("error", f"games that cannot be read: {error.reason}", advice),
+                    where,
+                    error.found,
+                )
+                continue
+            formats[f"version {frames.fields['version'][0]}"] += 1
+            try:
+                checked(frames, rules)
+                usable += 1
+            except RecordError as error:
+                tally.add(error.reason, Problem("error", error.reason, _DROPPED.format(rules)), where, error.found)
+        progress(games, source.path)
+    return LintReport(games, usable, dict(formats.most_common()), tally.findings(games), noun="game")

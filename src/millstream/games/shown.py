@@ -1,0 +1,101 @@
+"""A position as people look at it: the board, the moves that a search liked, and what was thought of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from millstream.games.block import FrameBlock
+from millstream.games.input_formats import InputFormat
+from millstream.games.moves import Moves, turn_entries
+from millstream.games.policy import FILES, POLICY_MOVES
+from millstream.games.positions import Positions, transforms_of
+from millstream.games.validity import uses_half_turn
+from millstream.stats.styled import Shown, Styled
+
+_LETTERS = "PNBRQKpnbrqk"
+_VALUES = {"root": "search", "best": "best move", "played": "played move", "orig": "network", "result": "result"}
+_MOST_MOVES = 6
+_FLIPPED = str.maketrans("12345678", "87654321")
+
+
+def show_position(game: FrameBlock, ply: int, title: str = "") -> Shown:
+    """Show a position of a whole game, from White's side.
+
+    >>> from millstream.games.example import example_frames
+    >>> show_position(example_frames(), 1)
+    Black moves  (version 7, classical)
+    8  r n b q k b n r
+    7  p p p p p p p p
+    6  . . . . . . . .
+    5  . . . . . . . .
+    4  . . . . . . . .
+    3  . . . . . . . N
+    2  P P P P P P P P
+    1  R N B Q K B . R
+       a b c d e f g h
+    castling KQkq, 1 ply since a capture or a pawn's move
+    <BLANKLINE>
+    policy  b8c6 70.0 %  b8a6 10.0 %  g8f6 10.0 %  g8h6 10.0 %
+    played  b8c6, of 800 visits
+    values  search -0.08  best move -0.08  played move -0.08  network -0.08  result -1.00
+    <BLANKLINE>
+    """
+    return Shown(_parts(game, ply, title))
+
+
+def _parts(game: FrameBlock, ply: int, title: str) -> Iterator[Styled]:
+    positions, frame = Positions.of(game.fields), game.fields[ply]
+    mover = "Black" if positions.black[ply] else "White"
+    layout = InputFormat(frame["input_format"]).name.lower().replace("_", " ")
+    title = f"{title}  " if title else ""
+    yield Styled(f"{title}{mover} moves  (version {frame['version']}, {layout})\n", "heading")
+    yield Styled(draw_board(positions, ply), "plain")
+    quiet = int(positions.rule50[ply])
+    plies = f"{quiet} {'ply' if quiet == 1 else 'plies'} since a capture or a pawn's move"
+    passed = int(positions.en_passant[ply])
+    en_passant = f", en passant on {FILES[passed]}" if passed >= 0 else ""
+    yield Styled(f"castling {_castling(positions, ply)}{en_passant}, {plies}\n\n", "plain")
+    first, last = int(game.starts[ply]), int(game.ends[ply])
+    chances = game.probabilities[first:last]
+    names = move_names(game, positions, ply, game.moves[first:last])
+    liked = np.argsort(-chances, kind="stable")[:_MOST_MOVES]
+    policy = "  ".join(f"{names[each]} {chances[each]:.1%}".replace("%", " %") for each in liked.tolist())
+    yield Styled(f"policy  {policy}\n", "plain")
+    if frame["visits"]:
+        played = move_names(game, positions, ply, np.array([frame["played_idx"]]))[0]
+        yield Styled(f"played  {played}, of {frame['visits']} visits\n", "plain")
+    known = {name: float(frame[f"{which}_q"]) for which, name in _VALUES.items()}
+    yield Styled("values  " + "  ".join(f"{name} {q:+.2f}" for name, q in known.items() if q == q) + "\n", "plain")
+
+
+def draw_board(positions: Positions, ply: int) -> str:
+    """The board as text, White below."""
+    squares = np.full(64, ".")
+    for letter, board in zip(_LETTERS, positions.pieces[ply].tolist(), strict=True):
+        squares[[square for square in range(64) if board >> square & 1]] = letter
+    ranks = squares.reshape(8, 8)
+    if positions.black[ply]:
+        ranks = np.char.swapcase(ranks[::-1])
+    lines = [f"{rank + 1}  {' '.join(ranks[rank])}" for rank in range(7, -1, -1)]
+    return "\n".join([*lines, f"   {' '.join(FILES)}", ""])
+
+
+def move_names(game: FrameBlock, positions: Positions, ply: int, entries: np.ndarray) -> list[str]:
+    """Entries of the policy of a frame as moves on the board; to castle, the king takes its own rook."""
+    how = np.full(len(entries), transforms_of(game.fields)[ply])
+    half_turn = uses_half_turn(game, Moves.between(positions))
+    upright = turn_entries(entries, how, np.zeros_like(how), half_turn=half_turn)
+    names = [POLICY_MOVES[entry] if entry >= 0 else "?" for entry in upright.tolist()]
+    return [name.translate(_FLIPPED) for name in names] if positions.black[ply] else names
+
+
+def _castling(positions: Positions, ply: int) -> str:
+    """The rights as in a FEN, or the files of the rooks where they do not stand in the corners."""
+    files = positions.castling[ply].tolist()
+    own = {("q", 0): "q", ("k", 7): "k"}
+    said = [own.get((side, file), FILES[file]) if file >= 0 else "" for side, file in zip("qkqk", files, strict=True)]
+    mover, other = said[1] + said[0], said[3] + said[2]
+    white, black = (other, mover) if positions.black[ply] else (mover, other)
+    return white.upper() + black or "-"
