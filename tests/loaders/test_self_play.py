@@ -131,6 +131,24 @@ def test_a_run_goes_on_anywhere_with_other_ranks_and_sizes(
     assert before + rest == expected
 
 
+def test_a_transform_that_fails_loses_no_row(games: Path) -> None:
+    failures = iter([True, False, True, False, False])
+
+    def fails(batch: SelfPlayBatch) -> SelfPlayBatch:
+        if next(failures, False):
+            raise ValueError("not now")
+        return batch
+
+    found: list[Row] = []
+    with loader(games, transforms=[fails]) as run:
+        while len(found) < 21:
+            try:
+                found += rows_of(run.next())
+            except ValueError:
+                found += rows_of(run.get_batch(2))
+    assert found == epoch(games)[: len(found)]
+
+
 def test_every_row_is_explained_and_is_what_lies_there(games: Path, tmp_path: Path) -> None:
     with loader(games, cache_dir=tmp_path / "run", seed=9) as run:
         batches = list(run.get_iterator())

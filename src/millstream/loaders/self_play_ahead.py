@@ -41,16 +41,22 @@ class Ahead:
         self._maker: TensorMaker | None = None
 
     def next(self, batch_size: int) -> Tensors | None:
-        """The batch of the next step; None when nothing is left."""
+        """The batch of the next step, until it is `taken`; None when nothing is left.
+
+        Whatever happens to whoever asked, Ctrl-C or a transform that fails: the next one to ask gets the same rows.
+        """
         if self._maker is None or self._maker.batch_size != batch_size:
             self._take_back()
             self._maker = TensorMaker(batch_size, self._rank, self._budget, self._stopping.wait)
         while len(self._made) < 1 + self.depth:
             self._submit(self._maker)
-        tensors = self._result()
-        if tensors is not None:
+        return self._result(self._made[0])
+
+    def taken(self) -> None:
+        """The batch is the trainer's: the one behind it is the next."""
+        self._made.popleft()
+        if self._maker is not None:
             self._submit(self._maker)
-        return tensors
 
     def skip(self, rows: int) -> list[Shuffled]:
         """Go past so many rows of all ranks, which were given out before."""
@@ -71,9 +77,9 @@ class Ahead:
                 raise closed_error()
             self._made.append(self._pool.submit(self._make, maker))
 
-    def _result(self) -> Tensors | None:
+    def _result(self, made: Future[Tensors | None]) -> Tensors | None:
         try:
-            return self._made.popleft().result()
+            return made.result()
         except CancelledError:
             raise closed_error() from None
 
@@ -98,7 +104,8 @@ class Ahead:
     def _take_back(self) -> None:
         """Let what was made ahead be positions again."""
         pieces: list[Shuffled] = []
-        while self._made:
-            tensors = self._result()
+        for made in self._made:
+            tensors = self._result(made)
             pieces += [] if tensors is None else tensors.pieces
+        self._made.clear()
         self._waiting[:0] = pieces

@@ -112,8 +112,11 @@ class SelfPlayRun:
 
     def delivered(self, tensors: Tensors) -> None:
         """The batch of the coming step is the trainer's."""
-        assert self.rows is not None
-        self.rows.append(StepRows(tensors.origins, tensors.batch_size, self.epoch))
+        ahead, rows = self._ahead, self.rows
+        if ahead is None or rows is None:  # somebody has closed it meanwhile
+            raise closed_error()
+        ahead.taken()
+        rows.append(StepRows(tensors.origins, tensors.batch_size, self.epoch))
         self.mirror.follow(tensors.moves)
         self.step += 1
         self.epoch_rows += len(tensors.origins)
