@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from games.archives import varied_game, write_tar
 from millstream.batches.self_play import SelfPlayBatch
-from millstream.errors import ClosedError, LoaderError, StateError, UnknownLength
-from millstream.games import FrameTensors
+from millstream.errors import BudgetError, ClosedError, LoaderError, StateError, UnknownLength
+from millstream.games import FrameTensors, expand
 from millstream.games.chunk_source import open_chunk_source
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.stages import serve_metrics
@@ -129,6 +130,35 @@ def test_a_run_goes_on_anywhere_with_other_ranks_and_sizes(
     for each in runs:
         each.close()
     assert before + rest == expected
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+def test_small_tensors_say_what_large_ones_say(games: Path, framework: str) -> None:
+    with loader(games) as run, loader(games, output="float16", framework=framework) as half:
+        for wide, narrow in zip(run, half, strict=True):
+            for name in ("planes", "policy", "values"):
+                assert np.array_equal(np.asarray(narrow[name]), wide[name].astype(np.float16), equal_nan=True)
+    with loader(games) as run, loader(games, output="boards", framework=framework) as boards:
+        for wide, narrow in zip(run, boards, strict=True):
+            found = narrow.to("numpy")
+            planes = np.ascontiguousarray(found.planes).view(np.uint64).reshape(len(wide), 112)
+            assert np.array_equal(expand(planes, narrow.metadata["rule50"]), wide.planes)
+            assert np.array_equal(found.policy, wide.policy.astype(np.float16))
+            assert np.array_equal(found.values, wide.values.astype(np.float16), equal_nan=True)
+
+
+def test_who_holds_every_buffer_is_told_and_goes_on_when_one_is_free(
+    games: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.loaders.self_play_ahead.HELD_S", 0.1)
+    with loader(games, memory_budget=3 * 7 * 36_200 + 1000) as run:
+        held = [run.next() for _ in range(3)]
+        rows = [row for batch in held for row in rows_of(batch)]
+        with pytest.raises(BudgetError, match="in your hands"):
+            run.next()
+        del held
+        rows += rows_of(run.next())
+    assert rows == epoch(games)[: len(rows)]
 
 
 def test_a_transform_that_fails_loses_no_row(games: Path) -> None:

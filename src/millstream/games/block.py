@@ -19,6 +19,9 @@ def join_records(arrays: Sequence[npt.NDArray[np.void]]) -> npt.NDArray[np.void]
     return joined.view(arrays[0].dtype)
 
 
+_VALUES = ("best", "played", "orig", "root")
+
+
 @dataclass(frozen=True, slots=True)
 class FrameBlock:
     """Frames, the entries of their policies one behind the other, and where each is from.
@@ -121,6 +124,13 @@ class FrameBlock:
         frames = np.repeat(np.arange(len(self)), np.diff(self.ends, prepend=np.uint32(0)))
         dense[frames, self.moves] = self.probabilities
         return dense
+
+    def values(self) -> npt.NDArray[np.float32]:
+        """Result, best, played, original, root and short-term value of each frame, as q, d and plies left."""
+        names = ("result_q", "result_d", "plies_left"), *((f"{name}_q", f"{name}_d", f"{name}_m") for name in _VALUES)
+        found = [[self.fields[name] for name in each] for each in names]
+        found.append([self.fields["q_st"], self.fields["d_st"], np.full(len(self), np.nan, np.float32)])
+        return np.array(found, np.float32).transpose(2, 0, 1)
 
     def of_game(self, chunk: int, use: int) -> FrameBlock:
         """The same frames as those of a game of the run, at its so many-th use; their plies stay."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from millstream._core import Budget
 from millstream.live.frame_shuffler import Shuffled
-from millstream.live.tensor_maker import TensorMaker, Tensors, take_rows
+from millstream.live.tensor_maker import Output, TensorMaker, Tensors, take_rows
 from millstream.stages import MapStage, Queue, Stage
 
 
@@ -33,6 +33,7 @@ class TensorGenerator(MapStage[Shuffled, Tensors]):
         world_size: How many ranks there are.
         drop_last: Leave out a last batch that is not full; it is counted.
         memory_budget: Bytes that batches may take, those in the user's hands too.
+        output: What tensors are made of: `"float32"`, `"float16"`, or `"boards"`, planes as 64 bits each.
         settings: As for every stage.
     """
 
@@ -47,11 +48,12 @@ class TensorGenerator(MapStage[Shuffled, Tensors]):
         world_size: int = 1,
         drop_last: bool = False,
         memory_budget: int | None = None,
+        output: Output = "float32",
         **settings: Any,
     ) -> None:
         super().__init__(input, **{"capacity": 2, **settings, "threads": 1})
         budget = Budget() if memory_budget is None else Budget(memory_budget)
-        self._maker = TensorMaker(batch_size, rank, budget, self.stopping.wait)
+        self._maker = TensorMaker(batch_size, rank, budget, self.stopping.wait, output)
         self._step, self._drop_last = batch_size * world_size, drop_last
         self._waiting: list[Shuffled] = []
         self._rows = 0

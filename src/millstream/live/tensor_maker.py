@@ -2,36 +2,46 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from millstream._core import Budget, BytePool
-from millstream.errors import BudgetError, Stopped
-from millstream.games import FrameBlock, fill_tensors
+from millstream.errors import BudgetError, LoaderError, Stopped
+from millstream.games import FrameBlock, fill_boards, fill_tensors
 from millstream.games.block import join_records
 from millstream.live.frame_shuffler import Moves, Shuffled
 
-SHAPES = ((112, 8, 8), (1858,), (6, 3))
-ROW_FLOATS = [int(np.prod(shape)) for shape in SHAPES]
-ALIGN = 16
-"""Floats: a cache line."""
+Output = Literal["float32", "float16", "boards"]
+_FLOATS = ((112, 8, 8), (1858,), (6, 3))
+LAYOUTS: dict[str, list[tuple[tuple[int, ...], str]]] = {
+    "float32": [(shape, "<f4") for shape in _FLOATS],
+    "float16": [(shape, "<f2") for shape in _FLOATS],
+    "boards": [((112,), "<u8"), ((1858,), "<f2"), ((6, 3), "<f2"), ((), "<f4")],
+}
+"""Planes, policy and values of a row; boards also have what their plane of the rule of 50 moves stands for."""
+ALIGN = 64
+"""Bytes: a cache line."""
 PAUSE_S = 0.002
 """Between two looks for a buffer that came back."""
 SMALL = 32
 """Frames that are copied in less time than a call takes."""
-Floats = npt.NDArray[np.float32]
+Numbers = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Tensors:
     """A batch of one rank, and where all rows of the step are from."""
 
-    planes: Floats
-    policy: Floats
-    values: Floats
+    planes: Numbers
+    policy: Numbers
+    values: Numbers
+    rule50: Numbers | None
+    """Of boards."""
     origins: npt.NDArray[np.void]
     """Where every row of the step is from, on all ranks."""
     rows: tuple[int, int]
@@ -55,36 +65,49 @@ class TensorMaker:
         rank: Whose rows are made.
         budget: Bytes that batches may take, those in the user's hands too.
         stopping: Waits so many seconds, and says whether to wait no longer for a buffer.
+        output: What tensors are made of: numbers of 32 or 16 bits, or planes as boards of 64 bits.
     """
 
-    def __init__(self, batch_size: int, rank: int, budget: Budget, stopping: Callable[[float], bool]) -> None:
+    def __init__(
+        self,
+        batch_size: int,
+        rank: int,
+        budget: Budget,
+        stopping: Callable[[float], bool],
+        output: Output = "float32",
+    ) -> None:
+        if output not in LAYOUTS:
+            raise LoaderError(f"output={output!r} is unknown", hint=f"use one of {', '.join(LAYOUTS)}")
         self.batch_size, self._rank, self._stopping = batch_size, rank, stopping
-        self._offsets = np.cumsum([0, *(-(-size * batch_size // ALIGN) * ALIGN for size in ROW_FLOATS)])
-        self._pool = BytePool(int(self._offsets[-1]) * 4, budget, 4)
+        self._layout = LAYOUTS[output]
+        sizes = [math.prod(shape) * np.dtype(kind).itemsize * batch_size for shape, kind in self._layout]
+        self._offsets = np.cumsum([0, *(-(-size // ALIGN) * ALIGN for size in sizes)]).tolist()
+        self._pool = BytePool(self._offsets[-1], budget, 4)
 
     def make(self, pieces: list[Shuffled]) -> Tensors:
         """The batch of this rank of a step that is made of these positions."""
         blocks = [piece.frames for piece in pieces]
         total = sum(map(len, blocks))
         start, stop = (min(rank * self.batch_size, total) for rank in (self._rank, self._rank + 1))
-        planes, policy, values = arrays = self._arrays(stop - start)
+        arrays = self._arrays(stop - start)
         row = -start
         for block in _joined(blocks):
             _fill(block, row, arrays)
             row += len(block)
         origins = join_records([block.origins for block in blocks])
-        return Tensors(planes, policy, values, origins, (start, stop), self.batch_size, pieces)
+        planes, policy, values, *rule50 = arrays
+        whole = rule50[0] if rule50 else None
+        return Tensors(planes, policy, values, whole, origins, (start, stop), self.batch_size, pieces)
 
-    def _arrays(self, rows: int) -> list[Floats]:
+    def _arrays(self, rows: int) -> list[Numbers]:
         while (buffer := self._pool.take()) is None:
             if not self._pool.out:
                 raise BudgetError("no batch fits into the memory budget", hint="raise memory_budget, or shrink batches")
             if self._stopping(PAUSE_S):
                 raise Stopped("nobody waits for this batch any more", hint="begin again")
-        floats = buffer.view(np.float32)
         return [
-            floats[offset : offset + rows * size].reshape(rows, *shape)
-            for offset, size, shape in zip(self._offsets, ROW_FLOATS, SHAPES, strict=False)
+            buffer[offset:][: rows * math.prod(shape) * np.dtype(kind).itemsize].view(kind).reshape(rows, *shape)
+            for offset, (shape, kind) in zip(self._offsets, self._layout, strict=False)
         ]
 
 
@@ -93,12 +116,22 @@ def _joined(blocks: list[FrameBlock]) -> list[FrameBlock]:
     return [FrameBlock.concat(blocks)] if sum(map(len, blocks)) < SMALL * len(blocks) else blocks
 
 
-def _fill(block: FrameBlock, row: int, arrays: Sequence[Floats]) -> None:
+def _fill(block: FrameBlock, row: int, arrays: Sequence[Numbers]) -> None:
     """Fill the rows from `row` on with those frames of a block that have a row here."""
     first, last = max(0, -row), min(len(block), len(arrays[0]) - row)
     if first < last:
         ours = block if (first, last) == (0, len(block)) else block.part(first, last)
-        fill_tensors(ours, *(array[row + first : row + last] for array in arrays))
+        _fill_all(ours, *(array[row + first : row + last] for array in arrays))
+
+
+def _fill_all(
+    block: FrameBlock, planes: Numbers, policy: Numbers, values: Numbers, rule50: Numbers | None = None
+) -> None:
+    if rule50 is None:
+        fill_tensors(block, planes, policy, values)
+    else:
+        fill_boards(block, planes, rule50)
+        policy[:], values[:] = block.policy(), block.values()
 
 
 def take_rows(waiting: list[Shuffled], rows: int) -> list[Shuffled]:

@@ -19,7 +19,7 @@ from millstream.games.rescore import RescoreSettings
 from millstream.games.rules import Rules
 from millstream.live.hanse import HanseSampling
 from millstream.live.positions import ALIKE, PositionSampling, PositionWeights
-from millstream.live.tensor_maker import Tensors
+from millstream.live.tensor_maker import LAYOUTS, Output, Tensors
 from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.loader import DataLoader
@@ -28,7 +28,7 @@ from millstream.loaders.running import no_workers
 from millstream.loaders.self_play_explain import origins_of, steps_of
 from millstream.loaders.self_play_run import SelfPlayRun
 from millstream.loaders.self_play_task import SelfPlayTask
-from millstream.loaders.settings import SharedKeywords, parse_bytes, positive, resolve
+from millstream.loaders.settings import SharedKeywords, check_choice, parse_bytes, positive, resolve
 from millstream.loaders.transforms import PerRow, transform_batch
 from millstream.stats import Profile
 from millstream.tensors import backend, inside_torch_worker
@@ -56,6 +56,8 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         predicates: Functions of a game that say whether to keep it, or why not.
         rescore: What is changed before games are learned from.
         position_cache: Bytes for positions of games that were read anyway, such as "1GB": pays with a small count.
+        output: Tensors of "float32" or "float16", or "boards": planes as 64 bits each (8 bytes in jax and mlx), with
+            policy and values in 16 bits. `millstream.games.expand` says how to expand them on the accelerator.
         replay: The journal of an earlier run: the same games enter at the same draws.
         poll_s: Look for new files so often; None: be told by the system, where that works.
         shared: Keywords that every loader has, such as `batch_size`, `seed` and `cache_dir`, a folder beside the
@@ -77,6 +79,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         predicates: Sequence[Predicate] = (),
         rescore: RescoreSettings | None = None,
         position_cache: int | str | None = None,
+        output: Output = "float32",
         replay: str | os.PathLike[str] | None = None,
         poll_s: float | None = None,
         **shared: Unpack[SharedKeywords],
@@ -84,6 +87,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         settings = resolve(shared)
         if any(isinstance(transform, PerRow) for transform in settings.transforms):
             raise LoaderError("rows of self-play are no tokens", hint="pass functions batch -> batch")
+        check_choice("output", output, tuple(LAYOUTS))
         filters = {"rules": rules, "match": match, "predicates": tuple(predicates)}
         task = SelfPlayTask(
             str(Path(path).absolute()),
@@ -98,6 +102,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             position_cache=parse_bytes(position_cache) or 0,
             filters=filters if rules is not None or match or predicates else None,
             rescore=rescore,
+            output=output,
             seed=settings.seed,
             threads=settings.threads,
             index_cache=None if settings.cache_dir is None else str(settings.cache_dir / "indices"),
@@ -175,8 +180,12 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             "ply": mine["ply"].astype(np.int64),
             "use": mine["use"].astype(np.int64),
         }
-        share = self._backend.share
-        arrays = [share(array) for array in (tensors.planes, tensors.policy, tensors.values)]
+        if tensors.rule50 is not None:
+            metadata["rule50"] = tensors.rule50
+        planes, share = tensors.planes, self._backend.share
+        if planes.dtype == np.uint64 and self._backend.NAME in ("jax", "mlx"):  # they have no such numbers by default
+            planes = planes.view(np.uint8).reshape(len(planes), -1, 8)
+        arrays = [share(array) for array in (planes, tensors.policy, tensors.values)]
         batch = SelfPlayBatch(*arrays, framework=self._backend.NAME, metadata=metadata)
         for transform in self.settings.transforms:
             batch = transform_batch(transform, batch)

@@ -6,15 +6,19 @@ Positions that were made into tensors of the wrong size are still at hand: they 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
-from millstream.errors import QueueClosed
+from millstream.errors import BudgetError, QueueClosed
 from millstream.live.frame_shuffler import Shuffled
-from millstream.live.tensor_maker import TensorMaker, Tensors, take_rows
+from millstream.live.tensor_maker import Output, TensorMaker, Tensors, take_rows
+
+HELD_S = 2.0
+"""How long the trainer waits for a buffer that only itself can give back."""
 
 
 class Ahead:
@@ -26,12 +30,21 @@ class Ahead:
         world_size: How many ranks there are.
         depth: How many batches are made ahead.
         budget: Bytes that batches may take.
+        output: What tensors are made of.
     """
 
     def __init__(
-        self, receive: Callable[[], Shuffled], *, rank: int, world_size: int, depth: int, budget: Budget
+        self,
+        receive: Callable[[], Shuffled],
+        *,
+        rank: int,
+        world_size: int,
+        depth: int,
+        budget: Budget,
+        output: Output = "float32",
     ) -> None:
         self._receive, self._rank, self._ranks, self._budget = receive, rank, world_size, budget
+        self._output: Output = output
         self.depth = depth
         self._pool = ThreadPoolExecutor(1, "millstream-tensors")
         self._made: deque[Future[Tensors | None]] = deque()
@@ -39,6 +52,8 @@ class Ahead:
         self._ended = False
         self._stopping, self._guard = threading.Event(), threading.Lock()
         self._maker: TensorMaker | None = None
+        self._asked_s: float | None = None
+        """Since when somebody waits for a batch."""
 
     def next(self, batch_size: int) -> Tensors | None:
         """The batch of the next step, until it is `taken`; None when nothing is left.
@@ -47,10 +62,18 @@ class Ahead:
         """
         if self._maker is None or self._maker.batch_size != batch_size:
             self._take_back()
-            self._maker = TensorMaker(batch_size, self._rank, self._budget, self._stopping.wait)
+            self._maker = TensorMaker(batch_size, self._rank, self._budget, self._stopped, self._output)
         while len(self._made) < 1 + self.depth:
             self._submit(self._maker)
-        return self._result(self._made[0])
+        self._asked_s = time.monotonic()
+        try:
+            return self._result(self._made[0])
+        except BaseException:
+            if self._made[0].done():  # it failed, and its positions wait again
+                self._made.popleft()
+            raise
+        finally:
+            self._asked_s = None
 
     def taken(self) -> None:
         """The batch is the trainer's: the one behind it is the next."""
@@ -88,7 +111,21 @@ class Ahead:
         rows = maker.batch_size * self._ranks
         self._wait_for(rows)
         pieces = take_rows(self._waiting, rows)
-        return maker.make(pieces) if any(map(len, pieces)) else None
+        try:
+            return maker.make(pieces) if any(map(len, pieces)) else None
+        except BaseException:
+            self._waiting[:0] = pieces
+            raise
+
+    def _stopped(self, seconds: float) -> bool:
+        """Wait for a buffer; who waits for the batch that it is for may have them all."""
+        asked_s = self._asked_s
+        if asked_s is not None and time.monotonic() - asked_s > HELD_S and not self._made[0].done():
+            raise BudgetError(
+                "every buffer of the memory budget is in your hands",
+                hint="let go of batches (release(), del), copy() what you keep, or raise memory_budget",
+            )
+        return self._stopping.wait(seconds)
 
     def _wait_for(self, rows: int) -> None:
         found = sum(map(len, self._waiting))

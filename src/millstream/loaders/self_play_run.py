@@ -231,6 +231,7 @@ class SelfPlayRun:
             world_size=self._ranks,
             depth=self._depth,
             budget=self.budget,
+            output=self.task.output,
         )
 
     def _restored(self) -> tuple[FrameBlock, int] | None:

@@ -21,6 +21,7 @@ from millstream.live.hanse import HanseSampling
 from millstream.live.place import Place
 from millstream.live.position_cache import PositionCache
 from millstream.live.positions import ALL_POSITIONS, PositionSampling
+from millstream.live.tensor_maker import Output
 from millstream.live.window import Window
 from millstream.stages import Pipeline, Stage
 
@@ -43,6 +44,7 @@ class SelfPlayTask:
     """Bytes for positions of games that were read anyway."""
     filters: dict[str, Any] | None = None
     rescore: Any = None
+    output: Output = "float32"
     seed: int = 0
     threads: int = 1
     index_cache: str | None = None
