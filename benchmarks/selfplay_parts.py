@@ -2,7 +2,7 @@
 
     python benchmarks/selfplay_parts.py [--games 60] [--rounds 7] [--output benchmarks/results/selfplay_parts.md]
 
-One thread, chunks in memory, the best of some rounds. Needs `chess`, which makes the games.
+One thread, chunks in memory, the best of some rounds. Needs what requirements-selfplay.txt lists.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import deflate
 import numpy as np
 
 import machine
@@ -32,6 +33,10 @@ def cpu_seconds(work: Callable[[], object], rounds: int) -> float:
         work()
         best = min(best, time.process_time() - start)
     return best
+
+
+def isize(chunk: bytes) -> int:
+    return int.from_bytes(chunk[-4:], "little")
 
 
 def each(work: Callable[..., object], items: list[bytes] | list[FrameBlock]) -> Callable[[], None]:
@@ -56,7 +61,8 @@ def parts(packed: list[bytes]) -> dict[str, tuple[int, Callable[[], object]]]:
         reservoir.exchange(everything)
     one = np.zeros(1, np.uint32)
     return {
-        "inflate, deflate": (frames, each(inflate, packed)),
+        "inflate, ours": (frames, each(inflate, packed)),
+        "inflate, deflate": (frames, each(lambda chunk: deflate.gzip_decompress(chunk, isize(chunk)), packed)),
         "inflate, zlib": (frames, each(lambda chunk: zlib.decompress(chunk, 31), packed)),
         "read_frames": (frames, each(read_frames, raw)),
         "read_chunk: inflate and read": (frames, each(read_chunk, packed)),

@@ -9,6 +9,7 @@
 #include "bind/module.h"
 #include "core/frames.h"
 #include "core/inflate.h"
+#include "core/plies.h"
 #include "core/reservoir.h"
 #include "core/tensors.h"
 
@@ -129,6 +130,9 @@ void register_games(nb::module_& m) {
     return handed_over(std::move(store));
   }, "raw"_a, "plies"_a.none() = nb::none(),
      "The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).");
+  m.def("plies_at_rate", [](std::uint64_t rounds, std::uint64_t use, std::size_t length, double rate) {
+    return made(plies_at_rate(rounds, use, length, rate));  // microseconds: not worth giving up the lock
+  }, "rounds"_a, "use"_a, "length"_a, "rate"_a, "The positions that a use of a game gives.");
   m.def("gunzip", [](const nb::bytes& packed, std::size_t size) -> std::optional<nb::bytes> {
     auto out = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
     if (!out.is_valid()) throw nb::python_error();

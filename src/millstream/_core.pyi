@@ -589,6 +589,9 @@ def read_frames(raw: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='
     The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).
     """
 
+def plies_at_rate(rounds: int, use: int, length: int, rate: float) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,))]:
+    """The positions that a use of a game gives."""
+
 def gunzip(packed: bytes, size: int) -> bytes | None:
     """
     The bytes of a gzip file of one member that has so many, or None for any other.

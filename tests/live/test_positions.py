@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from millstream.errors import LoaderError
 from millstream.games import FRAME, ORIGIN, FrameBlock
-from millstream.live.positions import PositionSampling, PositionWeights, plies_at_rate, plies_by_count
+from millstream.live.positions import ROUND, PositionSampling, PositionWeights, plies_at_rate, plies_by_count
+from millstream.order.draws import derive_key, draw_uniform
 
 KEYS = st.integers(0, 2**64 - 1)
 
@@ -19,6 +20,26 @@ def test_uses_at_a_rate_give_each_position_once_in_a_round(key: int, length: int
     rate = 1 / parts
     used = np.concatenate([plies_at_rate(key, use, length, rate) for use in range(parts)])
     assert sorted(used) == list(range(length))
+
+
+def _slow_plies_at_rate(key: int, use: int, length: int, rate: float) -> list[int]:
+    carry, absent, taken = rate, np.zeros(length, bool), np.zeros(length, bool)
+    for number in range(use + 2):
+        whole = int((1 - carry) / rate + 1)
+        rest = 1 - (carry + (whole - 1) * rate)
+        thrown = draw_uniform(derive_key(key, ROUND, number), np.arange(length))
+        interval = np.trunc((thrown - carry) / rate + 1).astype(np.int64)
+        interval[thrown < carry] = 0
+        taken |= ~absent & (interval == use)
+        if use < whole:
+            break
+        use, carry, absent = use - whole, rate - rest, ~absent & (interval >= whole)
+    return list(map(int, np.flatnonzero(taken)))
+
+
+@given(KEYS, st.integers(0, 200), st.integers(0, 200), st.floats(0.01, 1))
+def test_uses_at_a_rate_are_those_of_the_formula(key: int, use: int, length: int, rate: float) -> None:
+    assert plies_at_rate(key, use, length, rate).tolist() == _slow_plies_at_rate(key, use, length, rate)
 
 
 @given(KEYS, st.integers(1, 60), st.floats(0.1, 1))

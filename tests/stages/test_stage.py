@@ -36,6 +36,10 @@ class Repeat(MapStage[int, int]):
         return [1000 + sum(self.seen)]
 
 
+class RepeatSeveral(Repeat):
+    together = 4
+
+
 class Evens(FunctionStage[int, int]):
     outputs = ("even", "odd")
 
@@ -50,12 +54,17 @@ def fed(items: Iterable[int], capacity: int = 1000) -> Queue[int]:
     return queue
 
 
-@given(st.lists(st.integers(0, 4), max_size=30), st.integers(1, 5), st.integers(1, 4))
+@given(
+    st.sampled_from([Repeat, RepeatSeveral]),
+    st.lists(st.integers(0, 4), max_size=30),
+    st.integers(1, 5),
+    st.integers(1, 4),
+)
 @examples(30)
 def test_results_leave_in_the_order_of_the_input_whatever_the_threads(
-    items: list[int], threads: int, capacity: int
+    kind: type[Repeat], items: list[int], threads: int, capacity: int
 ) -> None:
-    stage = Repeat(fed(items), threads=threads, capacity=capacity)
+    stage = kind(fed(items), threads=threads, capacity=capacity)
     stage.start()
 
     assert list(stage.output()) == [item for item in items for _ in range(item)] + [1000 + sum(items)]
@@ -164,6 +173,23 @@ def test_stop_ends_a_stage_at_once_in_every_state(state: str, threads: int) -> N
         stage.output().get()
     with pytest.raises(Stopped, match="stage 'function'"):
         stage.start()
+
+
+class Slowly(MapStage[int, int]):
+    together = 1000
+
+    def process(self, item: int) -> Iterable[int]:
+        self.stopping.wait(0.05)
+        return [item]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_items_that_leave_together_do_not_keep_a_stage_from_stopping(threads: int) -> None:
+    stage = Slowly(fed(range(1000)), threads=threads)
+    stage.start()
+    time.sleep(0.1)
+    stage.stop()
+    assert stage.join(1)
 
 
 def test_a_consumer_that_closes_the_output_ends_the_stage_and_those_before_it() -> None:

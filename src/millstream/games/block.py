@@ -22,6 +22,11 @@ def join_records(arrays: Sequence[npt.NDArray[np.void]]) -> npt.NDArray[np.void]
 _VALUES = ("best", "played", "orig", "root")
 
 
+def _records(array: npt.NDArray[np.void], rows: npt.NDArray[np.intp]) -> npt.NDArray[np.void]:
+    """Some records, for the same reason as opaque bytes."""
+    return array.view(np.dtype((np.void, array.dtype.itemsize)))[rows].view(array.dtype)
+
+
 @dataclass(frozen=True, slots=True)
 class FrameBlock:
     """Frames, the entries of their policies one behind the other, and where each is from.
@@ -100,11 +105,11 @@ class FrameBlock:
         ends = np.cumsum(sizes)
         entries = np.repeat(starts - (ends - sizes), sizes) + np.arange(sizes.sum())
         return FrameBlock(
-            self.fields[chosen],
+            _records(self.fields, chosen),
             ends.astype(np.uint32),
             self.moves[entries],
             self.probabilities[entries],
-            self.origins[chosen],
+            _records(self.origins, chosen),
         )
 
     def part(self, start: int, stop: int) -> FrameBlock:

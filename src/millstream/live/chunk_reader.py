@@ -75,8 +75,9 @@ class ChunkReader(MapStage[Draw, Game]):
         plies = None
         if self._choose is not None and not self._choose.takes_all and length:
             plies = self._choose.of(item.chunk, item.use, length).astype(np.uint32)
-        frames = item.source.read(item.index, plies).of_game(item.chunk, item.use)
-        return length, frames, plies is not None
+        frames = item.source.read(item.index, plies)
+        frames.origins["chunk"], frames.origins["use"] = item.chunk, item.use  # nobody else has seen them
+        return length, frames, plies is not None or (self._choose is not None and self._choose.takes_all)
 
     def _note(self, chunk: int, error: RecordError) -> None:
         with self._guard:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from millstream import _core
 from millstream.errors import LoaderError
 from millstream.games import FrameBlock
 from millstream.order.draws import derive_key, draw_uniform
 
-Plies = npt.NDArray[np.intp]
+Plies = npt.NDArray[np.intp] | npt.NDArray[np.uint32]
 Weights = npt.NDArray[np.float64]
 ROUND, KEEP = 1, 2
 """Names of the random numbers of a game: its shuffled rounds, and what is kept of them."""
@@ -136,7 +137,7 @@ class PositionSampling:
 ALL_POSITIONS = PositionSampling()
 
 
-def plies_at_rate(key: int, use: int, length: int, rate: float) -> Plies:
+def plies_at_rate(key: int, use: int, length: int, rate: float) -> npt.NDArray[np.uint32]:
     """The positions of a use at a rate.
 
     A round throws every position onto [0, 1), which is cut into intervals as long as the rate; each use takes the next
@@ -147,19 +148,7 @@ def plies_at_rate(key: int, use: int, length: int, rate: float) -> Plies:
     >>> sorted(sum(used, []))
     [0, 1, 2, 3, 4, 5, 6, 7, 8]
     """
-    carry, absent, taken = rate, np.zeros(length, bool), np.zeros(length, bool)
-    for number in range(use + 2):
-        whole = int((1 - carry) / rate + 1)
-        """Uses that end in this round."""
-        rest = 1 - (carry + (whole - 1) * rate)
-        thrown = draw_uniform(derive_key(key, ROUND, number), np.arange(length))
-        interval = np.trunc((thrown - carry) / rate + 1).astype(np.int64)
-        interval[thrown < carry] = 0
-        taken |= ~absent & (interval == use)
-        if use < whole:
-            break
-        use, carry, absent = use - whole, rate - rest, ~absent & (interval >= whole)
-    return np.flatnonzero(taken)
+    return _core.plies_at_rate(derive_key(key, ROUND), use, length, rate)
 
 
 def plies_by_count(key: int, use: int, length: int, count: int, weights: Weights | None = None) -> Plies:

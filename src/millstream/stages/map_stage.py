@@ -14,7 +14,7 @@ from millstream.stages.stage import Out, Stage
 
 In = TypeVar("In")
 AHEAD = 2
-"""Finished items that wait for a slower one before them, per thread: more would only need memory."""
+"""Finished turns that wait for a slower one before them, per thread: more would only need memory."""
 
 
 class MapStage(Stage[Out], Generic[In, Out]):
@@ -78,28 +78,31 @@ class MapStage(Stage[Out], Generic[In, Out]):
             if self.together == 1:
                 self.send(self.process(items[0]))
             else:
-                self.send([made for item in items if not self.stopping.is_set() for made in self.process(item)])
+                self.send(self._all_of(items))
         self.send(self.finish())
 
     def _among_others(self) -> None:
         while (taken := self._take()) is not None:
-            turn, item = taken
-            self._deliver(turn, list(self.process(item)))
+            turn, items = taken
+            self._deliver(turn, self._all_of(items))
         with self._turns:
             self._working -= 1
             if self._working:
                 return
         self.send(self.finish())
 
-    def _take(self) -> tuple[int, In] | None:
-        """The next item, and its place in the order; None at the end."""
+    def _all_of(self, items: Sequence[In]) -> list[Out]:
+        return [made for item in items if not self.stopping.is_set() for made in self.process(item)]
+
+    def _take(self) -> tuple[int, list[In]] | None:
+        """The next items, and their place in the order; None at the end."""
         with self._clocks.waiting(INPUT), self._taking:
             try:
-                item = self.inputs[0].get()
+                items = self.inputs[0].get_many(self.together)
             except QueueClosed:
                 return None
             self._taken += 1
-            return self._taken - 1, item
+            return self._taken - 1, items
 
     def _deliver(self, turn: int, results: list[Out]) -> None:
         """Lay results down, and send all that are due, unless another thread is about it."""
