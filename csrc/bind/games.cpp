@@ -8,6 +8,7 @@
 
 #include "bind/module.h"
 #include "core/frames.h"
+#include "core/inflate.h"
 #include "core/reservoir.h"
 #include "core/tensors.h"
 
@@ -128,6 +129,18 @@ void register_games(nb::module_& m) {
     return handed_over(std::move(store));
   }, "raw"_a, "plies"_a.none() = nb::none(),
      "The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).");
+  m.def("gunzip", [](const nb::bytes& packed, std::size_t size) -> std::optional<nb::bytes> {
+    auto out = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+    if (!out.is_valid()) throw nb::python_error();
+    const std::span from(reinterpret_cast<const std::uint8_t*>(packed.c_str()), packed.size());
+    const std::span into(reinterpret_cast<std::uint8_t*>(PyBytes_AsString(out.ptr())), size);
+    const bool sound = [&] {
+      nb::gil_scoped_release released;  // nobody else has seen `out`
+      return gunzip(from, into);
+    }();
+    if (!sound) return std::nullopt;
+    return out;
+  }, "packed"_a, "size"_a, "The bytes of a gzip file of one member that has so many, or None for any other.");
   m.def("fill_tensors", &fill<float>, "columns"_a, "planes"_a, "policy"_a, "values"_a, "Write into the bytes of arrays of float32.");
   m.def("fill_half_tensors", &fill<Half>, "columns"_a, "planes"_a, "policy"_a, "values"_a, "Write into the bytes of arrays of float16.");
   m.def("fill_boards", [](const Bytes& fields, const Array<std::uint64_t>& boards, const Array<float>& rule50) {

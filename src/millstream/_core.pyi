@@ -589,6 +589,11 @@ def read_frames(raw: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='
     The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).
     """
 
+def gunzip(packed: bytes, size: int) -> bytes | None:
+    """
+    The bytes of a gzip file of one member that has so many, or None for any other.
+    """
+
 def fill_tensors(columns: tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]], planes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], policy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], values: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
     """Write into the bytes of arrays of float32."""
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from games import reference
 from games.chunks import KINDS, LAYOUTS, Frames, play, zipped
+from millstream._core import gunzip
 from millstream.errors import RecordError
 from millstream.games import FRAME, FrameBlock, InputFormat
 from millstream.games import inflate as inflating
@@ -141,10 +142,10 @@ def test_noise_is_no_chunk(noise: bytes) -> None:
             read(noise)
 
 
-@pytest.fixture(params=["deflate", "zlib"])
+@pytest.fixture(params=["ours", "zlib"])
 def either_library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "zlib":
-        monkeypatch.setattr(inflating, "deflate", None)
+        monkeypatch.setattr(inflating, "gunzip", lambda packed, size: None)
 
 
 @pytest.mark.usefixtures("either_library")
@@ -200,3 +201,43 @@ def test_what_is_unpacked_is_never_more_than_the_limit(raw: bytes, limit: int) -
     else:
         with pytest.raises(RecordError, match="too long"):
             inflate(packed, limit=limit)
+
+
+texts = st.lists(st.tuples(st.binary(min_size=1, max_size=40), st.integers(1, 300)), max_size=30).map(
+    lambda runs: b"".join(run * times for run, times in runs)
+)
+
+
+@given(
+    texts, st.integers(0, 9), st.sampled_from([zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED, zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE])
+)
+def test_we_unpack_whatever_zlib_packs(raw: bytes, level: int, strategy: int) -> None:
+    packer = zlib.compressobj(level, wbits=31, strategy=strategy)
+    packed = packer.compress(raw) + packer.flush()
+    assert gunzip(packed, len(raw)) == gunzip(packed + bytes(9), len(raw)) == raw
+    assert gunzip(packed, len(raw) + 1) is None
+    assert not raw or gunzip(packed, len(raw) - 1) is None
+
+
+@given(
+    texts, st.integers(1, 9), st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(1, 255)), max_size=3), st.data()
+)
+def test_what_is_damaged_is_refused_or_is_what_zlib_finds(
+    raw: bytes, level: int, flips: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    packed = bytearray(zlib.compress(raw, level, wbits=31))
+    for place, bits in flips:
+        packed[place % len(packed)] ^= bits
+    cut = bytes(packed[: data.draw(st.integers(0, len(packed)))])
+    for damaged in (bytes(packed), cut, cut + b"\xff"):
+        found = gunzip(damaged, len(raw))
+        assert found is None or found == zlib.decompressobj(31).decompress(damaged)
+
+
+def test_a_header_may_name_the_file() -> None:
+    raw = b"a game" * 100
+    body = zlib.compress(raw, wbits=31)[10:]
+    for flags, more in ((8, b"name\0"), (16, b"said\0"), (24, b"name\0said\0"), (4, b"\3\0abc"), (12, b"\0\0name\0")):
+        assert gunzip(bytes([31, 139, 8, flags, 0, 0, 0, 0, 0, 3]) + more + body, len(raw)) == raw
+    for flags in (2, 32, 64, 128):
+        assert gunzip(bytes([31, 139, 8, flags, 0, 0, 0, 0, 0, 3]) + body, len(raw)) is None

@@ -13,6 +13,12 @@ from millstream.games.frame import FRAME, ORIGIN, POLICY_SIZE
 Columns = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32], npt.NDArray[np.uint16], npt.NDArray[np.float32]]
 
 
+def join_records(arrays: Sequence[npt.NDArray[np.void]]) -> npt.NDArray[np.void]:
+    """Records one behind the other, as bytes: numpy would copy them field by field."""
+    joined = np.concatenate([np.ascontiguousarray(array).view(np.uint8) for array in arrays])
+    return joined.view(arrays[0].dtype)
+
+
 @dataclass(frozen=True, slots=True)
 class FrameBlock:
     """Frames, the entries of their policies one behind the other, and where each is from.
@@ -49,11 +55,11 @@ class FrameBlock:
         sizes = np.array([len(block.moves) for block in blocks], np.uint32)
         before = np.cumsum(sizes, dtype=np.uint32) - sizes
         return FrameBlock(
-            np.concatenate([block.fields for block in blocks]),
+            join_records([block.fields for block in blocks]),
             np.concatenate([block.ends + first for block, first in zip(blocks, before, strict=True)]),
             np.concatenate([block.moves for block in blocks]),
             np.concatenate([block.probabilities for block in blocks]),
-            np.concatenate([block.origins for block in blocks]),
+            join_records([block.origins for block in blocks]),
         )
 
     def __len__(self) -> int:
@@ -96,6 +102,17 @@ class FrameBlock:
             self.moves[entries],
             self.probabilities[entries],
             self.origins[chosen],
+        )
+
+    def part(self, start: int, stop: int) -> FrameBlock:
+        """The frames from `start` to `stop` - 1, in the memory of this block."""
+        first, last = (int(self.ends[row - 1]) if row else 0 for row in (start, stop))
+        return FrameBlock(
+            self.fields[start:stop],
+            self.ends[start:stop] - np.uint32(first),
+            self.moves[first:last],
+            self.probabilities[first:last],
+            self.origins[start:stop],
         )
 
     def policy(self) -> npt.NDArray[np.float32]:

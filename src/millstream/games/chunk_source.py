@@ -95,24 +95,28 @@ class ChunkSource:
 
     def read(self, index: int, plies: npt.NDArray[np.uint32] | None = None) -> FrameBlock:
         """The frames of a chunk, or those at `plies`; a chunk that cannot be used is a `RecordError`."""
-        raw, where = self.raw(index), self._where(index)
-        block = read_frames(raw, plies, where=where)
-        frames = len(raw) // FRAME_BYTES[int.from_bytes(raw[:4], "little")]
-        if frames != self._places["frames"][index]:
-            expected = f"{self._places['frames'][index]} were expected of its size"
-            raise RecordError("frame count", f"there are {frames} frames; {expected}", _ONE_VERSION, where)
+        try:
+            raw = self._raw(index)
+            block = read_frames(raw, plies)
+            frames = len(raw) // FRAME_BYTES[int.from_bytes(raw[:4], "little")]
+            if frames != (expected := int(self._places["frames"][index])):
+                told = f"there are {frames} frames; {expected} were expected of its size"
+                raise RecordError("frame count", told, _ONE_VERSION)
+        except (RecordError, OSError) as error:
+            raise _placed(error, self._where(index)) from None
         return block
 
     def raw(self, index: int) -> bytes | bytearray:
         """The bytes of a chunk as they were before they were packed."""
-        place, where = self._places[index], self._where(index)
-        size = int(place["size"])
-        with _told(where):
-            with self._descriptors.lent(self.path, self._identity) as descriptor:
-                packed = os.pread(descriptor, size, int(place["offset"]))
-            if len(packed) < size:
-                raise RecordError("truncated", f"{len(packed):,} of {size:,} bytes are there", _COPY_AGAIN)
-        return inflate(packed, where=where) if place["gzip"] else packed
+        with _told(self._where(index)):
+            return self._raw(index)
+
+    def _raw(self, index: int) -> bytes | bytearray:
+        offset, size, _, _, gzip = self._places[index].item()
+        packed = self._descriptors.read(self.path, self._identity, size, offset)
+        if len(packed) < size:
+            raise RecordError("truncated", f"{len(packed):,} of {size:,} bytes are there", _COPY_AGAIN)
+        return inflate(packed) if gzip else packed
 
     def close(self) -> None:
         """Close the file, unless somebody still reads from it; who reads later opens it again."""
@@ -211,9 +215,13 @@ def _told(where: str) -> Iterator[None]:
     """Say where a record is bad; a file that cannot be read is one more reason."""
     try:
         yield
-    except RecordError as error:
-        raise RecordError(error.reason, error.found, error.hint, error.where or where) from None
-    except FileNotFoundError:
-        raise RecordError("gone", "the file is not there any more", None, where) from None
-    except OSError as error:
-        raise RecordError("unreadable", error.strerror or str(error), None, where) from error
+    except (RecordError, OSError) as error:
+        raise _placed(error, where) from None
+
+
+def _placed(error: RecordError | OSError, where: str) -> RecordError:
+    if isinstance(error, RecordError):
+        return RecordError(error.reason, error.found, error.hint, error.where or where)
+    if isinstance(error, FileNotFoundError):
+        return RecordError("gone", "the file is not there any more", None, where)
+    return RecordError("unreadable", error.strerror or str(error), None, where)

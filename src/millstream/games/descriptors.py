@@ -59,17 +59,21 @@ class Descriptors:
     @contextmanager
     def lent(self, path: str, identity: FileIdentity) -> Iterator[int]:
         """The descriptor of a file; another file in its place is an error."""
-        key = (path, identity)
-        file = self._taken(key) or self._opened(key)
+        file = self._taken((path, identity)) or self._opened((path, identity))
         try:
             assert file.descriptor is not None
             yield file.descriptor
         finally:
-            with self._changed:
-                file.users -= 1
-                if self._closed:
-                    self._drop_unused(len(self._files))
-                self._changed.notify_all()
+            self._give_back(file)
+
+    def read(self, path: str, identity: FileIdentity, size: int, offset: int) -> bytes:
+        """Up to so many bytes of a file, from an offset on."""
+        file = self._taken((path, identity)) or self._opened((path, identity))
+        try:
+            assert file.descriptor is not None
+            return os.pread(file.descriptor, size, offset)
+        finally:
+            self._give_back(file)
 
     def forget(self, path: str, identity: FileIdentity) -> None:
         """Close a file that nobody will read again, unless somebody just does."""
@@ -110,6 +114,13 @@ class Descriptors:
                     self._files[key] = _Open()
                     return None
                 self._changed.wait()
+
+    def _give_back(self, file: _Open) -> None:
+        with self._changed:
+            file.users -= 1
+            if self._closed:
+                self._drop_unused(len(self._files))
+            self._changed.notify_all()
 
     def _opened(self, key: tuple[str, FileIdentity]) -> _Open:
         path, identity = key

@@ -32,6 +32,7 @@ class ChunkReader(MapStage[Draw, Game]):
     """
 
     takes, gives = Draw, Game
+    together = 8
 
     def __init__(
         self,

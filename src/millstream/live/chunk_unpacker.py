@@ -26,6 +26,7 @@ class ChunkUnpacker(MapStage[Game, Game]):
     """
 
     takes = gives = Game
+    together = 8
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class ChunkUnpacker(MapStage[Game, Game]):
                 self._cache.put(item.chunk, use, item.length, frames)
             item = replace(item, frames=self._chosen(item, item.use), unpacked=True)
         if item.skip:
-            item = replace(item, frames=item.frames.select(range(item.skip, len(item.frames))))
+            item = replace(item, frames=item.frames.part(min(item.skip, len(item.frames)), len(item.frames)))
         if len(item.frames):
             yield item
         else:

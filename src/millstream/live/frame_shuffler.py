@@ -54,10 +54,7 @@ class Shuffled:
         head, rest = self.moves.split(rows)
         if rows == len(self):
             return self, Shuffled(FrameBlock.empty(), rest)
-        return (
-            Shuffled(self.frames.select(range(rows)), head),
-            Shuffled(self.frames.select(range(rows, len(self))), rest),
-        )
+        return Shuffled(self.frames.part(0, rows), head), Shuffled(self.frames.part(rows, len(self)), rest)
 
 
 class FrameShuffler(MapStage[Game, Shuffled]):
@@ -80,6 +77,7 @@ class FrameShuffler(MapStage[Game, Shuffled]):
     """
 
     takes, gives = Game, Shuffled
+    together = 8
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from millstream._core import Budget, BytePool
 from millstream.errors import BudgetError, Stopped
 from millstream.games import FrameBlock, fill_tensors
+from millstream.games.block import join_records
 from millstream.live.frame_shuffler import Moves, Shuffled
 
 SHAPES = ((112, 8, 8), (1858,), (6, 3))
@@ -19,6 +20,8 @@ ALIGN = 16
 """Floats: a cache line."""
 PAUSE_S = 0.002
 """Between two looks for a buffer that came back."""
+SMALL = 32
+"""Frames that are copied in less time than a call takes."""
 Floats = npt.NDArray[np.float32]
 
 
@@ -66,10 +69,10 @@ class TensorMaker:
         start, stop = (min(rank * self.batch_size, total) for rank in (self._rank, self._rank + 1))
         planes, policy, values = arrays = self._arrays(stop - start)
         row = -start
-        for block in blocks:
+        for block in _joined(blocks):
             _fill(block, row, arrays)
             row += len(block)
-        origins = np.concatenate([block.origins for block in blocks])
+        origins = join_records([block.origins for block in blocks])
         return Tensors(planes, policy, values, origins, (start, stop), self.batch_size, pieces)
 
     def _arrays(self, rows: int) -> list[Floats]:
@@ -85,11 +88,16 @@ class TensorMaker:
         ]
 
 
+def _joined(blocks: list[FrameBlock]) -> list[FrameBlock]:
+    """The same frames in one block, where many small ones would each cost a call."""
+    return [FrameBlock.concat(blocks)] if sum(map(len, blocks)) < SMALL * len(blocks) else blocks
+
+
 def _fill(block: FrameBlock, row: int, arrays: Sequence[Floats]) -> None:
     """Fill the rows from `row` on with those frames of a block that have a row here."""
     first, last = max(0, -row), min(len(block), len(arrays[0]) - row)
     if first < last:
-        ours = block if (first, last) == (0, len(block)) else block.select(range(first, last))
+        ours = block if (first, last) == (0, len(block)) else block.part(first, last)
         fill_tensors(ours, *(array[row + first : row + last] for array in arrays))
 
 

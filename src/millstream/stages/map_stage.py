@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from millstream.errors import LoaderError, QueueClosed
 from millstream.stages.clock import INPUT, OUTPUT
@@ -34,6 +34,9 @@ class MapStage(Stage[Out], Generic[In, Out]):
     >>> list(halves.output()), halves.counters()["drops"]
     ([0, 1, 2, 3], {'odd': 3})
     """
+
+    together: ClassVar[int] = 1
+    """Items whose results leave together, if as many wait: where one takes no time, waking the next stage does."""
 
     def __init__(self, *inputs: Queue[Any] | Stage[Any], **settings: Any) -> None:
         super().__init__(*inputs, **settings)
@@ -69,10 +72,13 @@ class MapStage(Stage[Out], Generic[In, Out]):
         """Results leave as they are made: a stage that makes much of one item never holds all of it."""
         while True:
             try:
-                item = self.inputs[0].get()
+                items = self.inputs[0].get_many(self.together)
             except QueueClosed:
                 break
-            self.send(self.process(item))
+            if self.together == 1:
+                self.send(self.process(items[0]))
+            else:
+                self.send([made for item in items if not self.stopping.is_set() for made in self.process(item)])
         self.send(self.finish())
 
     def _among_others(self) -> None:
