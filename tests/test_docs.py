@@ -156,6 +156,19 @@ def test_every_fate_of_a_rollout_is_explained() -> None:
     assert {REPEATED, LATE, *COMPLAINTS} <= set(re.findall(r"`(\w+)`", " ".join(rows)))
 
 
+def test_every_keyword_of_self_play_is_explained() -> None:
+    keywords = inspect.signature(millstream.SelfPlayDataLoader).parameters.keys() - {"path", "shared"}
+
+    assert sorted(name for name in keywords if not re.search(rf"`{name}[`=(]", page("selfplay.md"))) == []
+
+
+def test_the_recipe_of_the_guide_to_self_play_is_the_one_of_the_examples() -> None:
+    fence = re.search(r"^```yaml\n(.*?)^```$", page("selfplay.md"), re.MULTILINE | re.DOTALL)
+
+    assert fence is not None
+    assert fence[1] == (ROOT / "examples/lc0.yaml").read_text("utf-8")
+
+
 def test_every_header_of_the_core_is_on_the_map() -> None:
     headers = {path.name for path in (ROOT / "csrc/core").glob("*.h")}
 

@@ -8,6 +8,7 @@
 
 `prepare` turns raw files, texts or chats, into a store of tokens. `PretrainDataLoader` turns texts into batches,
 `ConversationDataLoader` chats, whose ids have weights; both take stores and raw files. `MixedDataLoader` mixes.
+`RolloutDataLoader` takes what engines sampled, `SelfPlayDataLoader` games, both also while they come in.
 """
 
 import logging

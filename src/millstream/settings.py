@@ -15,6 +15,7 @@ from millstream.errors import MissingExtra, RecipeError
 
 Parameters = Mapping[str, inspect.Parameter]
 F = TypeVar("F")
+T = TypeVar("T")
 
 
 def parsed_file(path: Path, example: Mapping[str, str]) -> object:
@@ -72,6 +73,24 @@ def check_settings(name: str, settings: Mapping[str, Any], parameters: Parameter
     for setting, parameter in named.items():
         if parameter.default is parameter.empty and setting not in settings:
             raise RecipeError(f"{name}: the setting {setting!r} is missing", hint=f"give it a value: {setting} = …")
+
+
+def made_from(kind: type[T], said: T | Mapping[str, Any] | None, name: str) -> T:
+    """Settings of a kind: as they are, from a mapping of their names, or by default.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Mill:
+    ...     stones: int = 2
+    >>> made_from(Mill, {"stones": 3}, "mill"), made_from(Mill, None, "mill")
+    (Mill(stones=3), Mill(stones=2))
+    """
+    if isinstance(said, kind):
+        return said
+    if said is not None and not isinstance(said, Mapping):
+        raise RecipeError(f"{name}={said!r} does not fit", hint=f"pass a {kind.__name__}, or its settings by name")
+    check_settings(name, said or {}, parameters_of(kind))
+    return kind(**(said or {}))
 
 
 def fits(value: object, wanted: Any) -> bool:

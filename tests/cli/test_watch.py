@@ -14,6 +14,7 @@ import pytest
 
 from command import Run
 from millstream.cli.watch_table import LiveTables, stage_table
+from millstream.games.example import example_folder
 from millstream.stages import Pipeline, serve_metrics
 
 GUIDE = (Path(__file__).parents[2] / "docs/pipelines.md").read_text("utf-8")
@@ -145,3 +146,18 @@ def test_names_that_give_orders_to_a_terminal_are_shown_as_dots_and_live_tables_
     live.show(statistics)
     live.close()
     assert "[red]·[2J 3" in capsys.readouterr().out
+
+
+def test_the_recipe_for_self_play_is_watched(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    example_folder(30, plies=40, folder=tmp_path / "games")
+    small = {"131_072": "64", "16_384": "16", "1024": "8"}
+    recipe = (Path(__file__).parents[2] / "examples/lc0.yaml").read_text("utf-8")
+    for large, little in small.items():
+        recipe = recipe.replace(large, little)
+    (tmp_path / "lc0.yaml").write_text(recipe, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("watch", "lc0.yaml", "--batches", "10", "--json")
+
+    assert (code, err) == (0, "")
+    stages = json.loads(out.splitlines()[-1])["stages"]
+    assert stages["window"]["counters"]["gauges"]["passes"] > 0

@@ -324,3 +324,8 @@ def test_who_stops_while_nobody_takes_what_was_found_is_not_held_up(tmp_path: Pa
     discovery.stop()
     assert discovery.join(1)
     assert discovery.error is None
+
+
+def test_a_file_in_the_place_of_a_folder_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"a\.tar is a file, and no folder"):
+        Discovery(_write(tmp_path / "a.tar"))

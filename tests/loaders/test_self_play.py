@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 
 from games.archives import varied_game, write_tar
 from millstream.batches.self_play import SelfPlayBatch
-from millstream.errors import BudgetError, ClosedError, LoaderError, StateError, UnknownLength
+from millstream.errors import BudgetError, ClosedError, LoaderError, RecipeError, StateError, UnknownLength
 from millstream.games import FrameTensors, expand
 from millstream.games.chunk_source import open_chunk_source
+from millstream.games.rescore import RescoreSettings
+from millstream.live.positions import PositionWeights
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.stages import serve_metrics
 
@@ -369,6 +371,15 @@ def test_numbers_of_its_stages_are_served_until_it_is_closed(games: Path) -> Non
             assert b'millstream_stage_items_out_total{stage="chunk_reader"}' in answer.read()
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(url)
+
+
+def test_settings_may_be_named_one_by_one(games: Path) -> None:
+    named = {"weights": {"q_weight": 6.0}, "rescore": {"st_q_theta": 0.5}, "positions": 1}
+    whole = {"weights": PositionWeights(q_weight=6.0), "rescore": RescoreSettings(st_q_theta=0.5), "positions": 1}
+    with loader(games, **named) as one, loader(games, **whole) as other:
+        assert one.task == other.task
+    with pytest.raises(RecipeError, match="there is no setting 'theta'"):
+        loader(games, rescore={"theta": 0.5})
 
 
 def test_an_empty_folder_says_so(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ class Discovery(SourceStage[Arrival]):
     ) -> None:
         if poll_s is not None and not poll_s > 0:
             raise LoaderError(f"poll_s={poll_s} is no time between two looks", hint="pass seconds, or None")
+        if os.path.isfile(path):
+            raise SourceError(f"{os.fspath(path)} is a file, and no folder", hint="pass the folder that it lies in")
         super().__init__(**{"capacity": 1024, **settings})
         self._root, self._watch, self._poll_s = os.path.abspath(path), watch, poll_s
         self._folder = Folder(self._root, self.count)

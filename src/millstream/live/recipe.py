@@ -12,7 +12,7 @@ Each has the name of its class and takes what the class takes, except for what i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from millstream.errors import RecipeError
 from millstream.games.predicates import Wanted
@@ -30,12 +30,11 @@ from millstream.live.hanse import HanseSampling
 from millstream.live.positions import PositionSampling, PositionWeights
 from millstream.live.splitter import Splitter
 from millstream.live.tensor_generator import TensorGenerator
-from millstream.settings import check_settings, parameters_of
+from millstream.settings import made_from
 from millstream.stages import Queue, register_stage
 
 Input = Queue[Any]
 Settings = dict[str, Any]
-T = TypeVar("T")
 
 
 def chunk_source_feed(
@@ -84,7 +83,7 @@ def chunk_rescorer(
     input: Input, *, rescore: Settings | None = None, rules: Literal["moves", "legal"] = "moves", **settings: Any
 ) -> ChunkRescorer:
     """Rescore games."""
-    return ChunkRescorer(input, rescore=_made(RescoreSettings, "rescore", rescore), rules=rules, **settings)
+    return ChunkRescorer(input, rescore=made_from(RescoreSettings, rescore, "rescore"), rules=rules, **settings)
 
 
 def chunk_unpacker(
@@ -110,12 +109,7 @@ def register_all() -> None:
 
 
 def _weights(said: Settings | None) -> PositionWeights:
-    return _made(PositionWeights, "weights", said)
-
-
-def _made(kind: type[T], name: str, said: Settings | None) -> T:
-    check_settings(name, said or {}, parameters_of(kind))
-    return kind(**(said or {}))
+    return made_from(PositionWeights, said, "weights")
 
 
 def _wanted(name: str, said: Any) -> Wanted:

@@ -18,7 +18,7 @@ from millstream.games.predicates import Predicate, Wanted
 from millstream.games.rescore import RescoreSettings
 from millstream.games.rules import Rules
 from millstream.live.hanse import HanseSampling
-from millstream.live.positions import ALIKE, PositionSampling, PositionWeights
+from millstream.live.positions import PositionSampling, PositionWeights
 from millstream.live.tensor_maker import LAYOUTS, Output, Tensors
 from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
@@ -30,6 +30,7 @@ from millstream.loaders.self_play_run import SelfPlayRun
 from millstream.loaders.self_play_task import SelfPlayTask
 from millstream.loaders.settings import SharedKeywords, check_choice, parse_bytes, positive, resolve
 from millstream.loaders.transforms import PerRow, transform_batch
+from millstream.settings import made_from
 from millstream.stats import Profile
 from millstream.tensors import backend, inside_torch_worker
 
@@ -48,13 +49,13 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         watch: Go on for ever with what comes; False: one pass over what is there is an epoch, and ends.
         positions: How many positions each use of a game gives: a rate below 1, a count of 1 or more, or settings;
             by default all.
-        weights: Prefer positions that the network was wrong about.
+        weights: Prefer positions that the network was wrong about; settings, or their names and values.
         hanse: Use long games more often: an exponent, 1 for positions that are alike.
         shuffle_frames: Positions that are shuffled into each other.
         rules: What games must keep: "values", "moves" or "legal"; None looks at nothing.
         match: Fields of frames and what they must be; games that do not match are left out.
         predicates: Functions of a game that say whether to keep it, or why not.
-        rescore: What is changed before games are learned from.
+        rescore: What is changed before games are learned from; settings, or their names and values.
         position_cache: Bytes for positions of games that were read anyway, such as "1GB": pays with a small count.
         output: Tensors of "float32" or "float16", or "boards": planes as 64 bits each (8 bytes in jax and mlx), with
             policy and values in 16 bits. `millstream.games.expand` says how to expand them on the accelerator.
@@ -71,13 +72,13 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         num_chunks: int | None = None,
         watch: bool = True,
         positions: float | PositionSampling | None = None,
-        weights: PositionWeights | None = None,
+        weights: PositionWeights | Mapping[str, float] | None = None,
         hanse: float | HanseSampling | None = None,
         shuffle_frames: int = 1 << 17,
         rules: Rules | None = None,
         match: Mapping[str, Wanted] | None = None,
         predicates: Sequence[Predicate] = (),
-        rescore: RescoreSettings | None = None,
+        rescore: RescoreSettings | Mapping[str, Any] | None = None,
         position_cache: int | str | None = None,
         output: Output = "float32",
         replay: str | os.PathLike[str] | None = None,
@@ -88,6 +89,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         if any(isinstance(transform, PerRow) for transform in settings.transforms):
             raise LoaderError("rows of self-play are no tokens", hint="pass functions batch -> batch")
         check_choice("output", output, tuple(LAYOUTS))
+        weighted = made_from(PositionWeights, weights, "weights")
         filters = {"rules": rules, "match": match, "predicates": tuple(predicates)}
         task = SelfPlayTask(
             str(Path(path).absolute()),
@@ -97,11 +99,11 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             shuffle_frames=1 if settings.shuffle == "none" else positive("shuffle_frames", shuffle_frames),
             positions=positions
             if isinstance(positions, PositionSampling)
-            else PositionSampling.of(positions, weights or ALIKE),
-            hanse=HanseSampling(hanse, weights or ALIKE) if isinstance(hanse, int | float) else hanse,
+            else PositionSampling.of(positions, weighted),
+            hanse=HanseSampling(hanse, weighted) if isinstance(hanse, int | float) else hanse,
             position_cache=parse_bytes(position_cache) or 0,
             filters=filters if rules is not None or match or predicates else None,
-            rescore=rescore,
+            rescore=None if rescore is None else made_from(RescoreSettings, rescore, "rescore"),
             output=output,
             seed=settings.seed,
             threads=settings.threads,
