@@ -9,7 +9,7 @@ fills the shuffle buffer, is told apart; what is measured comes behind it. "Unpa
 over the same games in memory in the same round: a ratio to it means as many games per CPU second.
 
 The memory is that of a window of 10^6 games in 10^3 archives, as the chunk set and its mirror hold it, while archives
-enter and leave, and of 10^5 frames to shuffle.
+enter and leave, and of 10^5 frames to shuffle, with the mirror's note of where each is from.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ import numpy as np
 
 import machine
 import processes
-from millstream.games import Reservoir, read_frames
+from millstream.games import ORIGIN, Reservoir, read_frames
 from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.games.descriptors import Descriptors, FileIdentity
 from millstream.games.tar import PLACE
+from millstream.live.frame_shuffler import Moves
 from millstream.live.mirror import Mirror
 from millstream.live.window import Window
 from millstream.loaders.self_play import SelfPlayDataLoader
@@ -146,12 +147,13 @@ def reservoir_memory(folder: Path) -> tuple[int, int]:
     source = open_chunk_source(sorted(folder.glob("*.tar"))[0])
     games = [read_frames(source.raw(index)) for index in range(len(source))]
     before = processes.private_bytes()
-    reservoir, slots = Reservoir(FRAMES, seed=1), Mirror(Window(None, 1), FRAMES)
-    slots.origins["ply"] = 1
+    reservoir, mirror = Reservoir(FRAMES, seed=1), Mirror(Window(None, 1), FRAMES)
+    nothing = np.zeros(0, ORIGIN)
+    mirror.follow([Moves(np.ones(FRAMES, ORIGIN), np.zeros(0, np.uint32), nothing, None)])
     while len(reservoir) < FRAMES:
         for game in games:
             reservoir.exchange(game)
-    return reservoir.nbytes, processes.private_bytes() - before
+    return reservoir.nbytes + mirror.origins.nbytes, processes.private_bytes() - before
 
 
 def in_a_process(call: Callable[..., Any], *arguments: object) -> Any:

@@ -7,6 +7,7 @@ position that is prepared ahead of its use is the one that the use will ask for.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -151,6 +152,12 @@ def plies_at_rate(key: int, use: int, length: int, rate: float) -> npt.NDArray[n
     return _core.plies_at_rate(derive_key(key, ROUND), use, length, rate)
 
 
+@lru_cache(maxsize=64)
+def _shuffled_round(key: int, number: int, length: int) -> npt.NDArray[np.intp]:
+    """The positions of a game in the order of a round; the next uses of the game are likely to ask for it again."""
+    return np.argsort(draw_uniform(derive_key(key, ROUND, number), np.arange(length)), kind="stable")
+
+
 def plies_by_count(key: int, use: int, length: int, count: int, weights: Weights | None = None) -> Plies:
     """So many positions of a use, from an endless row of shuffled rounds; weights say who is left out of rounds.
 
@@ -162,7 +169,7 @@ def plies_by_count(key: int, use: int, length: int, count: int, weights: Weights
         number, skipped = divmod(skipped, length)
     chances = None if weights is None or not weights.max() > 0 else weights / weights.max()
     while len(found) < count:
-        order = np.argsort(draw_uniform(derive_key(key, ROUND, number), np.arange(length)), kind="stable")
+        order = _shuffled_round(key, number, length)
         if chances is not None:
             order = order[draw_uniform(derive_key(key, KEEP, number), order) < chances[order]]
         found, skipped = np.concatenate([found, order[skipped:]]), max(0, skipped - len(order))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from millstream.errors import LoaderError, StateError
 from millstream.live.stream_shuffler import StreamShuffler
-from millstream.order.draws import draw_uniform
+from millstream.order.draws import draw_fraction
 from millstream.order.shuffle import source_key
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -235,7 +235,7 @@ class Window:
         if not weight > 0:
             return False
         chance = (weight / self.heaviest) ** self.acceptance.gamma
-        return bool(draw_uniform(self._chance_key, [self.draws])[0] < chance)
+        return bool(draw_fraction(self._chance_key, self.draws) < chance)
 
     def _drop_old(self) -> list[Entry]:
         before = self._left

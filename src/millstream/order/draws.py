@@ -48,6 +48,15 @@ def draw_uniform(key: int, places: npt.ArrayLike) -> npt.NDArray[np.float64]:
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
+def draw_fraction(key: int, place: int) -> float:
+    """The number of `draw_uniform` at one place.
+
+    >>> draw_fraction(7, 1) == float(draw_uniform(7, [1])[0])
+    True
+    """
+    return float(draw_word(key & WORD, place) >> 11) * 2.0**-53
+
+
 def derive_key(key: int, *parts: int) -> int:
     """A key of its own for every part of a thing, and every part of that.
 
