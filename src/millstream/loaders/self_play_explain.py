@@ -15,7 +15,7 @@ from millstream.loaders.self_play_run import SelfPlayRun
 
 def origins_of(step: int, run: SelfPlayRun) -> list[RowOrigin]:
     """The origin of each row of a rank's batch."""
-    rows = run.rows_of(step)
+    rows = run.files.rows_of(step)
     entries = run.entries_at(rows.epoch)
     starts = [entry.first for entry in entries]
     return [
@@ -37,4 +37,17 @@ def steps_of(document: int, source: str | None, run: SelfPlayRun) -> list[int]:
         if entry is None:
             raise LoaderError(f"there is no source {source!r}", hint="sources are files, by their paths in the folder")
         document += entry.first
-    return [step for step in run.epoch_steps() if (run.rows_of(step).origins["chunk"] == document).any()]
+    return [step for step in _epoch_steps(run) if (run.files.rows_of(step).origins["chunk"] == document).any()]
+
+
+def _epoch_steps(run: SelfPlayRun) -> list[int]:
+    """The steps of the present epoch that were made, as far as they are remembered."""
+    steps: list[int] = []
+    for step in range(run.step - 1, -1, -1):
+        try:
+            if run.files.rows_of(step).epoch != run.epoch:
+                break
+        except LoaderError:  # forgotten
+            break
+        steps.append(step)
+    return steps[::-1]

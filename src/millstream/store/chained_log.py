@@ -43,6 +43,15 @@ class Position:
         """The place before the first line of a log of some format."""
         return cls(0, 0, hashlib.blake2b(format_name.encode(), digest_size=CHAIN_BYTES).hexdigest())
 
+    def after(self, *said: Mapping[str, Any]) -> tuple[bytes, Position]:
+        """The lines that say this here, and the place behind them."""
+        lines, chain = list[bytes](), self.chain
+        for each in said:
+            line, chain = _ended(compact(dict(each)), chain)
+            lines.append(line)
+        written = b"".join(lines)
+        return written, Position(self.offset + len(written), self.entries + len(lines), chain)
+
     def to_json(self) -> dict[str, Any]:
         """As a state keeps it."""
         return asdict(self)
@@ -62,6 +71,12 @@ def _ended(body: bytes, before: str) -> tuple[bytes, str]:
     return body[:-1] + END % chain.encode("ascii"), chain
 
 
+def _alike(first: bytes, second: bytes) -> int:
+    """How many bytes both begin with."""
+    shorter = min(len(first), len(second))
+    return next((place for place in range(shorter) if first[place] != second[place]), shorter)
+
+
 class LogReader:
     """Reads lines one by one, those that are still to be written too."""
 
@@ -70,13 +85,18 @@ class LogReader:
 
     def next(self) -> dict[str, Any] | None:
         """What the next line says, or None as long as there is none."""
+        return next(iter(self), None)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """All lines that are there."""
         if not self.path.exists():
-            return None
+            return
         with disk.reported(self.path), self.path.open("rb") as file:
             file.seek(self.position.offset)
-            line = file.readline()
-        if not line.endswith(b"\n"):
-            return None
+            while (line := file.readline()).endswith(b"\n"):
+                yield self._read(line)
+
+    def _read(self, line: bytes) -> dict[str, Any]:
         body = line[:-END_BYTES] + b"}"
         expected, chain = _ended(body, self.position.chain)
         if line != expected:
@@ -93,10 +113,10 @@ class LogReader:
         """The place of the next line, for a message."""
         return f"{self.path}: entry {self.position.entries}, byte {self.position.offset}"
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """All lines that are there."""
-        while (said := self.next()) is not None:
-            yield said
+
+def lock_path(log: Path) -> Path:
+    """What the one who writes a log holds."""
+    return log.with_name(log.name + ".lock")
 
 
 class ChainedLog:
@@ -105,7 +125,8 @@ class ChainedLog:
     Args:
         path: The log's file; it is made if it is not there.
         format_name: What its lines are; a log of another format is taken for a damaged one.
-        position: Go on here, and what was written behind it is cut off; None: behind the last whole line.
+        position: Go on here; None: behind the last whole line. What was written behind it is expected to be said
+            again: it stays as long as that is so, and from the first line that differs on it is cut off.
         anew: A run begins: a log that is there is another run's, and is put aside.
     """
 
@@ -120,7 +141,7 @@ class ChainedLog:
         self.path, self._fd, self._format = Path(path), -1, format_name
         with disk.reported(self.path, full=FREE_SPACE):
             disk.make_directory(self.path.parent)
-            self._lock = Lock(self.path.with_name(self.path.name + ".lock"))
+            self._lock = Lock(lock_path(self.path))
             try:
                 if anew:
                     self._put_aside()
@@ -146,12 +167,16 @@ class ChainedLog:
         return reader.position
 
     def go_back(self, position: Position) -> None:
-        """Stand at a position of this log: what was written behind it is cut off."""
-        checked = self._checked(position)
+        """Stand at a position of this log."""
+        self.position = self._checked(position)
+        self._behind = os.fstat(self._fd).st_size > self.position.offset
+
+    def cut(self) -> None:
+        """What lies behind the position will not be said again."""
         with disk.reported(self.path, full=FREE_SPACE):
-            disk.truncate(self._fd, checked.offset)
+            disk.truncate(self._fd, self.position.offset)
             disk.sync(self._fd)
-        self.position = checked
+        self._behind = False
 
     def _checked(self, position: Position) -> Position:
         """Refuse a position of another log: the line before it must end with its hash."""
@@ -164,18 +189,26 @@ class ChainedLog:
 
     def append(self, *said: Mapping[str, Any], sync: bool = True) -> Position:
         """Write lines down; they are on the disk when this returns, unless nobody waits for that."""
-        before, lines = self.position, list[bytes]()
-        chain = before.chain
-        for each in said:
-            line, chain = _ended(compact(dict(each)), chain)
-            lines.append(line)
-        written = b"".join(lines)
+        offset = self.position.offset
+        written, position = self.position.after(*said)
         with disk.reported(self.path, full=FREE_SPACE):
-            disk.write(self._fd, written, before.offset)
+            there = os.pread(self._fd, len(written), offset) if self._behind else b""
+            if there != written:
+                same = _alike(written, there)
+                if self._behind:
+                    disk.truncate(self._fd, offset + same)
+                self._behind = True  # if it cannot be written whole
+                disk.write(self._fd, written[same:], offset + same)
+                self._behind = False
             if sync:
                 disk.sync(self._fd)
-        self.position = Position(before.offset + len(written), before.entries + len(lines), chain)
-        return self.position
+        self.position = position
+        return position
+
+    def sync(self) -> None:
+        """Wait until all lines are on the disk."""
+        with disk.reported(self.path, full=FREE_SPACE):
+            disk.sync(self._fd)
 
     def close(self) -> None:
         """Let go of the file."""
