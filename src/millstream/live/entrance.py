@@ -120,11 +120,14 @@ class AsItWas(Entrance):
     Args:
         events: What the journal says of the time behind the state.
         then: Decides about everything else; it waits until all that is done.
+        promised: Before this draw nothing else happened.
         differs: Called when something of it cannot happen again: what follows it does not happen again either.
     """
 
-    def __init__(self, events: Iterable[Event], then: Entrance, differs: Callable[[], None] = lambda: None) -> None:
-        self._events, self._then, self._differs = deque(events), then, differs
+    def __init__(
+        self, events: Iterable[Event], then: Entrance, promised: int = 0, differs: Callable[[], None] = lambda: None
+    ) -> None:
+        self._events, self._then, self._promised, self._differs = deque(events), then, promised, differs
         self._came: list[tuple[str, int]] = []
         self._gone: list[str] = []
 
@@ -135,11 +138,12 @@ class AsItWas(Entrance):
             self._differs()
         self._events = deque(again)
         names = {event.name for event in again}
-        news = self._then.first(window, sizes)
+        self._then.promise(self._promised)
+        news = self._then.first(window, {name: size for name, size in sizes.items() if name not in names})
         if not again:
             return news
-        self._then.promise(0)
-        self._came = [(event.name, event.chunks) for event in news if event.kind == "enter" and event.name not in names]
+        self._then.promise(self._promised)
+        self._came = [(event.name, event.chunks) for event in news if event.kind == "enter"]
         return [event for event in news if event.kind == "gone"] + self._due(window, starved=False)
 
     def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:

@@ -1,7 +1,7 @@
-"""Several ranks, one order: the first rank lets sources in and says so, the others do the same at the same draws.
+"""News only at some draws: so a run that is killed knows how far nothing had happened, and other ranks know it, too.
 
-Who leads looks for news only every so many draws, and promises that nothing happens in between: so far the others may
-draw. What it says goes through the journal.
+Who leads looks for news every so many draws, and before it draws it promises that nothing happens until then. What it
+says goes through the journal: a run that is gone on with keeps the promise, and the other ranks draw as far as it says.
 """
 
 from __future__ import annotations
@@ -37,8 +37,12 @@ class Leads(Entrance):
         self._gone: list[str] = []
 
     def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
-        """What enters at first."""
-        return self._promised(window, self._then.first(window, sizes))
+        """What enters at first; where a promise holds, only what is gone is told."""
+        events = self._then.first(window, sizes)
+        if window.draws >= self._until:
+            return self._promised(window, events)
+        self._came = [(event.name, event.chunks) for event in events if event.kind == "enter"]
+        return [event for event in events if event.kind == "gone"]
 
     def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
         """What has come by now, when it is time to look."""
@@ -68,18 +72,25 @@ class AsLed(Entrance):
 
     Args:
         read: Gives the next thing that the leader has said, or None as long as there is none.
+        begun: Says whether the leader has done what it does at first.
+        promised: Before this draw nothing happens.
     """
 
     outlives_input = True
 
-    def __init__(self, read: Callable[[], Event | None]) -> None:
-        self._read, self._until = read, 0
+    def __init__(self, read: Callable[[], Event | None], begun: Callable[[], bool], promised: int = 0) -> None:
+        self._read, self._begun, self._until = read, begun, promised
         self._next: Event | None = None
         self._stopping = threading.Event()
 
     def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
         """What entered at first for the leader, whatever is here."""
-        return self._heard(window, starved=False)
+        while not self._begun():
+            self._pause()
+        events: list[Event] = []
+        while (event := self._peeked()) is not None and event.draw <= window.draws:
+            events.append(self._taken(event))
+        return events + self._heard(window, starved=False)
 
     def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
         """What happened for the leader."""
@@ -93,18 +104,24 @@ class AsLed(Entrance):
         """All that is said for this draw. Without a game to draw, it is the leader's turn to say something."""
         events: list[Event] = []
         while window.draws >= self._until or (starved and not events):
-            event = self._waited_for()
+            while (event := self._peeked()) is None:
+                self._pause()
             if event.draw > window.draws:
                 break
-            self._next = None
-            events.append(event)
-            if event.kind == "until":
-                self._until = event.chunks
+            events.append(self._taken(event))
         return events
 
-    def _waited_for(self) -> Event:
-        while self._next is None:
+    def _peeked(self) -> Event | None:
+        if self._next is None:
             self._next = self._read()
-            if self._next is None and self._stopping.wait(PAUSE_S):
-                raise Stopped("nobody waits for the leader any more", hint="begin again")
         return self._next
+
+    def _taken(self, event: Event) -> Event:
+        self._next = None
+        if event.kind == "until":
+            self._until = event.chunks
+        return event
+
+    def _pause(self) -> None:
+        if self._stopping.wait(PAUSE_S):
+            raise Stopped("nobody waits for the leader any more", hint="begin again")

@@ -39,7 +39,7 @@ class Mirror:
         self.place: Place | None = None
         self._events: deque[Event] = deque()
         self._left: list[Entry] = []
-        """Sources that have left the window while frames of theirs were in the reservoir."""
+        """Sources that have left the window while frames of theirs were in the reservoir, or about to be."""
         self._guard = threading.Lock()
 
     def note(self, events: Sequence[Event]) -> None:
@@ -80,7 +80,9 @@ class Mirror:
                 while self._events and self._events[0].draw < self.place.draw:
                     due.append(self._events.popleft())
             self._left += advance(self.window, self.place.draw, due)
-        chunks = np.unique(self.origins["chunk"])
+        chunks = np.unique(
+            np.append(self.origins["chunk"], np.array([] if self.place is None else [self.place.chunk], np.uint64))
+        )
         needed = [
             entry for entry in self._left if np.searchsorted(chunks, entry.first) < np.searchsorted(chunks, entry.stop)
         ]

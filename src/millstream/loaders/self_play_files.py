@@ -112,6 +112,10 @@ class RunFiles:
         said = None if self._followed is None else self._followed.next()
         return None if said is None else Event.from_json(said)
 
+    def has_begun(self) -> bool:
+        """Whether the first rank has begun a run where this one stands."""
+        return self._followed is not None and self._followed.has_begun()
+
     def catch_up(self, draw: int) -> None:
         """Batches were delivered up to a draw."""
         with self._guard:

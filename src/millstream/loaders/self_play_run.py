@@ -16,7 +16,7 @@ from millstream.batches.engine import closed_error
 from millstream.errors import FingerprintError, LoaderError, MillstreamError
 from millstream.games import FrameBlock
 from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten, Entrance
-from millstream.live.events import Event
+from millstream.live.events import CHANGES, Event
 from millstream.live.led import AsLed, Leads
 from millstream.live.mirror import Mirror
 from millstream.live.row_log import StepRows
@@ -74,9 +74,13 @@ class SelfPlayRun:
         self._entered, self._total = list[Entry](), 0
 
     def _first_entrance(self) -> Entrance:
-        if not self._led:
-            return AsTheyCome()
-        return AsLed(self.files.heard) if self.settings.rank else Leads(AsTheyCome())
+        return self._follows() if self._led and self.settings.rank else self._leads(AsTheyCome())
+
+    def _leads(self, then: Entrance) -> Entrance:
+        return Leads(then) if self.task.watch else then
+
+    def _follows(self, promised: int = 0) -> Entrance:
+        return AsLed(self.files.heard, self.files.has_begun, promised)
 
     def _window(self, epoch: int) -> Window:
         seed, watch = self._epoch_seed(epoch), self.task.watch
@@ -306,20 +310,22 @@ class SelfPlayRun:
         if kept is None:
             self._skip, self._expected_files = rows, state.get("files")
         else:
-            _, self.mirror, events, then = kept
-            if not (self._led and self.settings.rank):
-                self._entrance = AsItWas(events, Leads(then) if self._led else then, self.files.differs)
+            _, self.mirror, self._entrance = kept
         self._committed = dict(state)
 
-    def _kept(self, state: Mapping[str, Any], epoch: int) -> tuple[Position, Mirror, list[Event], AsTheyCome]:
-        """Where the journal stood, the window and the reservoir, what happened then, and what enters besides."""
+    def _kept(self, state: Mapping[str, Any], epoch: int) -> tuple[Position, Mirror, Entrance]:
+        """Where the journal stood, the window and the reservoir, and what enters then."""
         mirror = Mirror(self._window(epoch), self.task.shuffle_frames)
         mirror.load(*self.files.load(state))
         position = Position.from_json(state.get("journal") or {})
         before, behind = self.files.split_at(position, epoch)
-        seen = {event.name: event.kind == "enter" for event in before if event.kind in ("enter", "gone")}
+        promised = max((event.chunks for event in before if event.kind == "until"), default=0)
+        if self._led and self.settings.rank:
+            return position, mirror, self._follows(promised)
+        entered = {event.name: event.kind == "enter" for event in before if event.kind in CHANGES}
         floor = next((event.name for event in before if event.kind == "floor"), "")
-        return position, mirror, behind, AsTheyCome([name for name, entered in seen.items() if entered], floor)
+        then = self._leads(AsTheyCome([name for name, there in entered.items() if there], floor))
+        return position, mirror, AsItWas(behind, then, promised, self.files.differs)
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Let go of what lies before a state."""

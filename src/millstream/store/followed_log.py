@@ -58,16 +58,17 @@ class FollowedLog:
 
     def next(self) -> dict[str, Any] | None:
         """What the next line says, or None as long as there is none."""
-        if not self._has_begun():
+        if not self.has_begun():
             return None
         try:
             return self._reader.next()
         except StoreError as error:
-            if self._has_begun():  # else rank 0 has begun anew meanwhile
+            if self.has_begun():  # else rank 0 has begun anew meanwhile
                 raise StateError(f"rank 0 has gone another way than this rank: {error}", hint=ALIKE) from error
             raise
 
-    def _has_begun(self) -> bool:
+    def has_begun(self) -> bool:
+        """Whether there is a run to follow."""
         try:
             said = json.loads(_beside(self._reader.path).read_bytes())
             run, position = str(said["run"]), Position.from_json(said["position"])
