@@ -130,6 +130,7 @@ class AsItWas(Entrance):
         self._events, self._then, self._promised, self._differs = deque(events), then, promised, differs
         self._came: list[tuple[str, int]] = []
         self._gone: list[str] = []
+        self._starved_at = -1
 
     def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
         """Hold back what is new until all has happened again that can."""
@@ -162,6 +163,11 @@ class AsItWas(Entrance):
             due.append(event := self._events.popleft())
             if event.kind == "until":
                 self._then.promise(event.chunks)
+        if self._events and starved and not due and window.draws == self._starved_at:
+            self._differs()  # later draws are never made: the files of the window are gone
+            self._came[:0] = [(event.name, event.chunks) for event in self._events if event.kind == "enter"]
+            self._events.clear()
+        self._starved_at = window.draws if starved else self._starved_at
         if self._events:
             return due
         came, gone, self._came, self._gone = self._came, self._gone, [], []
