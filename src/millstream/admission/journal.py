@@ -118,6 +118,11 @@ class Journal(ChainedLog):
         """
         super().__init__(path, FORMAT, position, anew=anew)
 
+    def go_back(self, position: Position) -> None:
+        """Stand at a position of this journal: what was written behind it is cut off."""
+        super().go_back(position)
+        self.cut()
+
     def append(self, cut: Cut, received: Mapping[str, Any] | None = None) -> Position:
         """Write a cut down, and wait until it is on the disk."""
         return self.write(Entry.of(cut, received).to_json())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +19,9 @@ from millstream.stages import MapStage, Queue, Stage
 
 MOST_LISTED = 1000
 """Bad games that are remembered for whoever asks; all are counted."""
+
+MOST_KNOWN = 1 << 16
+"""Bad games that are known, so that each is counted once however often it is used."""
 
 
 class ChunkReader(MapStage[Draw, Game]):
@@ -46,7 +49,7 @@ class ChunkReader(MapStage[Draw, Game]):
         super().__init__(input, **settings)
         self._choose = None if sampling is None else Positions(sampling, seed)
         self._cache, self._guard = cache, threading.Lock()
-        self._bad: set[int] = set()
+        self._bad: OrderedDict[int, None] = OrderedDict()
         self.bad: deque[RecordError] = deque(maxlen=MOST_LISTED)
         """The last games that could not be read, and why."""
 
@@ -83,7 +86,9 @@ class ChunkReader(MapStage[Draw, Game]):
         with self._guard:
             if chunk in self._bad:
                 return
-            self._bad.add(chunk)
+            self._bad[chunk] = None
+            if len(self._bad) > MOST_KNOWN:
+                self._bad.popitem(last=False)
             self.bad.append(error)
         self.count(error.reason)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from millstream.errors import QueueClosed, WaitTimeout
-from millstream.games.chunk_source import ChunkSource
+from millstream.errors import LoaderError, QueueClosed, RecordError, WaitTimeout
+from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.live.arrivals import Gone, ScanComplete
 from millstream.live.entrance import AsTheyCome, Entrance
 from millstream.live.events import Event, apply
@@ -60,7 +60,7 @@ class ChunkSet(SourceStage[Draw]):
         entrance: Which sources enter, and when; by default as they come.
         window: Go on with this one.
         last: Begin with this game, of which some positions were given out.
-        journal: Called with what happened, before the next draw is made.
+        journal: Called with what happened, before the next draw is made; at first also if that is nothing.
     """
 
     gives = Draw
@@ -82,6 +82,8 @@ class ChunkSet(SourceStage[Draw]):
     ) -> None:
         super().__init__(input, **settings)
         self._sources: dict[str, ChunkSource] = {}
+        self._arrived: dict[str, ChunkSource] = {}
+        """Sources that wait for their entrance: one of the same name may still be in the window."""
         self._root, self._last, self._journal = PurePath(root), last, journal
         self._entrance = entrance or AsTheyCome()
         self.weights = None if hanse is None else HanseWeights(hanse, self._sources)
@@ -92,12 +94,15 @@ class ChunkSet(SourceStage[Draw]):
 
     def produce(self) -> Iterator[Draw]:
         """Take in what the first scan finds, then give games, for ever or until the pass is over."""
-        self._begin()
+        self._entrance.stop_with(self.stopping)
+        lost = self._begin()
         if (last := self._last) is not None:
-            if (source := self._sources.get(last.source)) is not None:
+            if (source := self._sources.get(last.source)) is not None and last.source not in lost:
                 yield Draw(last.draw, last.chunk, last.use, last.source, last.index, source, last.used)
             else:
                 self.count("gone")
+            self._last = None
+            self._let_go({last.source} - {entry.name for entry in self.window.entries})
         while not self.stopping.is_set():
             self._take(self._news())
             passes, drawn = self.window.passes, self.window.draw()
@@ -106,10 +111,10 @@ class ChunkSet(SourceStage[Draw]):
             if drawn is not None:
                 name = drawn.entry.name
                 yield Draw(drawn.number, drawn.chunk, drawn.use, name, drawn.index, self._sources[name])
-            elif self._input_ended:
+            elif self._input_ended and not self._entrance.outlives_input:
                 return
             else:
-                self._take(self._waited_for())
+                self._take(self._waited_for(), starved=True)
 
     def gauges(self) -> dict[str, float]:
         """Sources and games in the window, passes, how many games were not accepted, and bytes of the index."""
@@ -129,7 +134,8 @@ class ChunkSet(SourceStage[Draw]):
 
     # What comes in
 
-    def _begin(self) -> None:
+    def _begin(self) -> set[str]:
+        """Take in what the first scan finds; gives the sources whose files are gone."""
         while True:
             try:
                 item = self.inputs[0].get()
@@ -138,13 +144,18 @@ class ChunkSet(SourceStage[Draw]):
                 break
             if isinstance(item, ScanComplete):
                 break
-            self._hold(item)
+            if isinstance(item, ChunkSource):
+                self._sources[self._name(item.path)] = item
         sizes = {name: len(source) for name, source in self._sources.items()}
-        self._do(self._entrance.first(self.window, sizes))
+        events = self._entrance.first(self.window, sizes)
+        self._do(events)
+        if not events and self._journal is not None:
+            self._journal(events)
         self._let_go(set(sizes) - {entry.name for entry in self.window.entries})
         missing = (self.window.num_chunks or 0) - len(self.window)
         if missing > 0:
             logger.info("the window lacks %d of %d games", missing, self.window.num_chunks)
+        return {event.name for event in events if event.kind == "gone"}
 
     def _news(self) -> list[Any]:
         news: list[Any] = []
@@ -160,6 +171,8 @@ class ChunkSet(SourceStage[Draw]):
         return news
 
     def _waited_for(self) -> list[Any]:
+        if self._input_ended:
+            return []
         try:
             return self.inputs[0].get_many(1 << 10, PATIENCE_S)
         except QueueClosed:
@@ -168,32 +181,61 @@ class ChunkSet(SourceStage[Draw]):
             pass
         return []
 
-    def _take(self, items: Sequence[Any]) -> None:
-        came = [name for name in map(self._hold, items) if name is not None]
-        gone = [self._name(item.path) for item in items if isinstance(item, Gone)]
-        in_window = {name for name in gone if name in self._sources and name not in came}
-        fresh = [(name, len(self._sources[name])) for name in came]
-        if events := self._entrance.later(self.window, fresh, in_window):
-            self._let_go(self._do(events))
-
-    def _hold(self, item: Any) -> str | None:
-        """Keep a source at hand; gives its name."""
-        if not isinstance(item, ChunkSource):
-            return None
-        name = self._name(item.path)
-        self._sources[name] = item
-        return name
+    def _take(self, items: Sequence[Any], *, starved: bool = False) -> None:
+        gone: set[str] = set()
+        came: dict[str, int] = {}
+        for item in items:
+            if isinstance(item, ChunkSource):
+                name = self._name(item.path)
+                self._arrived[name], came[name] = item, len(item)
+            elif isinstance(item, Gone):
+                name = self._name(item.path)
+                if name in self._sources or name in self._arrived:
+                    gone.add(name)
+                    self._arrived.pop(name, None)
+                    came.pop(name, None)
+        left = self._do(self._entrance.later(self.window, list(came.items()), sorted(gone), starved=starved))
+        if gone:
+            left |= gone - {entry.name for entry in self.window.entries}
+        self._let_go(left)
+        for name in came:
+            if name in self._arrived and not self._entrance.may_need(name):
+                self._arrived.pop(name).close()
 
     def _do(self, events: Sequence[Event]) -> set[str]:
         """Let sources in and out; gives the names of those that have left."""
         left: set[str] = set()
         for event in events:
+            if event.kind == "enter":
+                left.discard(event.name)
+                self._ensure(event)
             left |= {entry.name for entry in apply(self.window, event)}
             if event.kind == "gone":
                 self.count("gone")
         if events and self._journal is not None:
             self._journal(events)
         return left
+
+    def _ensure(self, event: Event) -> None:
+        """Have a source at hand that enters; it may not be found yet here, if another rank says when it enters."""
+        if event.name in self._arrived:
+            self._sources[event.name] = self._arrived.pop(event.name)
+        if event.name in self._sources:
+            return
+        path = str(self._root / event.name)
+        try:
+            source = open_chunk_source(path)
+        except RecordError as error:
+            raise LoaderError(
+                f"{path}: rank 0 lets it in, and here it cannot be read: {error}",
+                hint="ranks read the same folder; keep files as long as they are in the window",
+            ) from error
+        if len(source) != event.chunks:
+            raise LoaderError(
+                f"{path}: it has {len(source)} games here, and {event.chunks} for rank 0",
+                hint="ranks read the same folder; do not change files that are there",
+            )
+        self._sources[event.name] = source
 
     def _let_go(self, names: Iterable[str]) -> None:
         """Close sources that are not in the window; who replays may need them later."""

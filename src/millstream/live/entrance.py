@@ -1,18 +1,23 @@
-"""Which sources enter the window, and when: as they come, or as a journal says they did.
+"""Which sources enter the window, and when: as they come, or as they did when a run was here before.
 
 Names are paths in the folder that is watched; they are sorted by their last part, as those who write games name files.
 """
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
 from pathlib import PurePath
 
 from millstream.errors import StateError
 from millstream.live.events import Event
 from millstream.live.window import Window
+
+Came = Sequence[tuple[str, int]]
+"""Sources by name, and the games that each has."""
 
 
 def sort_key(name: str) -> tuple[str, str]:
@@ -27,17 +32,31 @@ def sort_key(name: str) -> tuple[str, str]:
 class Entrance(ABC):
     """Says what happens to a window."""
 
+    outlives_input = False
+    """Whether sources may enter when no more are found."""
+
     @abstractmethod
     def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
         """What the sources of the first scan do, given by name with their games."""
 
     @abstractmethod
-    def later(self, window: Window, came: Sequence[tuple[str, int]], gone: Collection[str]) -> list[Event]:
-        """What happens before the next draw, when these sources have come and gone since the last one."""
+    def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
+        """What happens before the next draw, when these sources have come and gone since the last one.
+
+        `starved` says that there is no game to draw.
+        """
 
     def may_need(self, name: str) -> bool:
         """Whether a source that is not in the window may still enter."""
         return False
+
+    def promise(self, until: int) -> None:
+        """It was said that nothing new happens before this draw."""
+        return
+
+    def stop_with(self, stopping: threading.Event) -> None:
+        """Whoever waits in here waits no longer than until this is set."""
+        return
 
 
 class AsTheyCome(Entrance):
@@ -49,26 +68,39 @@ class AsTheyCome(Entrance):
     """
 
     def __init__(self, seen: Collection[str] = (), floor: str = "") -> None:
-        self._seen, self.floor = frozenset(seen), floor
+        self._seen, self._floor = frozenset(seen), floor
 
     def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
         """Let the newest in, oldest first; when a run is gone on with, those that came meanwhile."""
         draws, known = window.draws, {entry.name: entry.count for entry in window.entries}
-        lost = [Event(draws, "gone", name) for name, count in known.items() if sizes.get(name) != count]
-        names = sorted((name for name in sizes if name not in known and self._is_new(name)), key=sort_key)
+        lost = {name for name, count in known.items() if sizes.get(name) != count}
+        names = sorted((name for name in sizes if name in lost or self._is_new(name, known)), key=sort_key)
+        events = [Event(draws, "gone", name) for name in known if name in lost]
         if not known and not self._seen:
             kept = _newest(names, sizes, window.num_chunks)
-            self.floor = kept[0] if len(kept) < len(names) else ""
+            if len(kept) < len(names):
+                events.append(Event(draws, "floor", kept[0]))
             names = kept
-        return lost + [Event(draws, "enter", name, sizes[name]) for name in names]
+        self._seen = frozenset()
+        return events + [Event(draws, "enter", name, sizes[name]) for name in names]
 
-    def later(self, window: Window, came: Sequence[tuple[str, int]], gone: Collection[str]) -> list[Event]:
+    def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
         """Let in what has come, in that order."""
         left = [Event(window.draws, "gone", name) for name in gone]
         return left + [Event(window.draws, "enter", name, count) for name, count in came]
 
-    def _is_new(self, name: str) -> bool:
-        return name not in self._seen and (not self.floor or sort_key(name) > sort_key(self.floor))
+    def _is_new(self, name: str, known: Collection[str]) -> bool:
+        if name in known or name in self._seen:
+            return False
+        return not self._floor or sort_key(name) > sort_key(self._floor)
+
+
+def hold_back(held: list[tuple[str, int]], held_gone: list[str], came: Came, gone: Collection[str]) -> None:
+    """Keep what has come and gone for later; what came and is gone by then never enters."""
+    if gone:
+        held[:] = [each for each in held if each[0] not in gone]
+        held_gone += [name for name in gone if name not in held_gone]
+    held += came
 
 
 def _newest(names: list[str], sizes: Mapping[str, int], num_chunks: int | None) -> list[str]:
@@ -88,49 +120,72 @@ class AsItWas(Entrance):
     Args:
         events: What the journal says of the time behind the state.
         then: Decides about everything else; it waits until all that is done.
+        promised: Before this draw nothing else happened.
+        differs: Called when something of it cannot happen again: what follows it does not happen again either.
     """
 
-    def __init__(self, events: Iterable[Event], then: AsTheyCome) -> None:
-        self._events, self._then = deque(events), then
+    def __init__(
+        self, events: Iterable[Event], then: Entrance, promised: int = 0, differs: Callable[[], None] = lambda: None
+    ) -> None:
+        self._events, self._then, self._promised, self._differs = deque(events), then, promised, differs
         self._came: list[tuple[str, int]] = []
-
-    @property
-    def floor(self) -> str:
-        """The oldest source that ever entered."""
-        return self._then.floor
+        self._gone: list[str] = []
+        self._starved_at = -1
 
     def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
-        """Forget what cannot happen again, and hold back what else is new."""
-        self._events = deque(event for event in self._events if _is_possible(event, sizes))
-        again = {event.name for event in self._events}
-        found = self._then.first(window, sizes)
-        self._came = [
-            (event.name, event.chunks) for event in found if event.kind == "enter" and event.name not in again
-        ]
-        return [event for event in found if event.kind == "gone"] + self._due(window)
+        """Hold back what is new until all has happened again that can."""
+        again = _possible(self._events, window, sizes)
+        if len(again) < len(self._events):
+            self._differs()
+        self._events = deque(again)
+        names = {event.name for event in again}
+        self._then.promise(self._promised)
+        news = self._then.first(window, {name: size for name, size in sizes.items() if name not in names})
+        if not again:
+            return news
+        self._then.promise(self._promised)
+        self._came = [(event.name, event.chunks) for event in news if event.kind == "enter"]
+        return [event for event in news if event.kind == "gone"] + self._due(window, starved=False)
 
-    def later(self, window: Window, came: Sequence[tuple[str, int]], gone: Collection[str]) -> list[Event]:
-        """What happened at this draw; when nothing more did, whatever has come."""
-        self._came += came
-        return self._then.later(window, (), gone) + self._due(window)
+    def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
+        """What happened at this draw; when nothing more did, whatever has come and gone."""
+        hold_back(self._came, self._gone, came, gone)
+        return self._due(window, starved=starved)
 
     def may_need(self, name: str) -> bool:
         """Whether it is held back."""
-        return any(event.name == name for event in self._events) or any(name == each for each, _ in self._came)
+        held = any(event.name == name for event in self._events) or any(name == each for each, _ in self._came)
+        return held or self._then.may_need(name)
 
-    def _due(self, window: Window) -> list[Event]:
+    def _due(self, window: Window, *, starved: bool) -> list[Event]:
         due = []
         while self._events and self._events[0].draw <= window.draws:
-            due.append(self._events.popleft())
-        if not self._events:
-            due += self._then.later(window, self._came, ())
-            self._came = []
-        return due
+            due.append(event := self._events.popleft())
+            if event.kind == "until":
+                self._then.promise(event.chunks)
+        if self._events and starved and not due and window.draws == self._starved_at:
+            self._differs()  # later draws are never made: the files of the window are gone
+            self._came[:0] = [(event.name, event.chunks) for event in self._events if event.kind == "enter"]
+            self._events.clear()
+        self._starved_at = window.draws if starved else self._starved_at
+        if self._events:
+            return due
+        came, gone, self._came, self._gone = self._came, self._gone, [], []
+        return due + self._then.later(window, came, gone, starved=starved)
 
 
-def _is_possible(event: Event, sizes: Mapping[str, int]) -> bool:
-    found = sizes.get(event.name)
-    return found == event.chunks if event.kind == "enter" else found is None
+def _possible(events: Iterable[Event], window: Window, sizes: Mapping[str, int]) -> list[Event]:
+    """What can happen again: up to the first file that is gone since, or was gone then and was read until then."""
+    return list(
+        takewhile(
+            lambda event: (
+                event.draw >= window.draws
+                and event.kind != "gone"
+                and (event.kind != "enter" or sizes.get(event.name) == event.chunks)
+            ),
+            events,
+        )
+    )
 
 
 class AsWritten(Entrance):
@@ -146,7 +201,7 @@ class AsWritten(Entrance):
         self._sizes.update(sizes)
         return self._due(window)
 
-    def later(self, window: Window, came: Sequence[tuple[str, int]], gone: Collection[str]) -> list[Event]:
+    def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
         """What the journal says for this draw."""
         self._sizes.update(came)
         return self._due(window)

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from millstream.errors import StoreError
 from millstream.live.window import Entry, Window
 
-FORMAT = "millstream live admissions 1"
+FORMAT = "millstream live admissions 2"
+Kind = Literal["enter", "gone", "floor", "until"]
+CHANGES = ("enter", "gone")
+"""What changes a window."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A source entered the window, or its file is gone, before a draw was made."""
+    """Something that happened before a draw was made.
+
+    enter   a source entered the window
+    gone    its file is gone
+    floor   what is older than this source was left out at first, and stays so
+    until   nothing else happens before another draw, unless the window has no game
+    """
 
     draw: int
-    kind: Literal["enter", "gone"]
+    kind: Kind
     name: str
-    """Its path in the folder that is watched."""
+    """The source: its path in the folder that is watched."""
     chunks: int = 0
+    """Games of a source that enters; of "until", the draw."""
 
     def to_json(self) -> dict[str, Any]:
         """As a line of the journal."""
@@ -29,10 +39,11 @@ class Event:
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Event:
         """Read it back."""
-        for kind in ("enter", "gone"):
+        kind: Kind
+        for kind in get_args(Kind):
             draw, name, chunks = (said.get(key) for key in ("draw", kind, "chunks"))
             if type(draw) is int and isinstance(name, str) and type(chunks) is int and chunks >= 0:
-                return cls(draw, "enter" if kind == "enter" else "gone", name, chunks)
+                return cls(draw, kind, name, chunks)
         raise StoreError(f"this is no admission: {said}", hint="the journal belongs to something else")
 
 
@@ -51,7 +62,9 @@ def entered(lines: Iterable[Mapping[str, Any]], epoch: int) -> list[Entry]:
 
 def apply(window: Window, event: Event) -> list[Entry]:
     """Do to a window what happened; gives the sources that have left it."""
-    return window.enter(event.name, event.chunks) if event.kind == "enter" else window.remove(event.name)
+    if event.kind == "enter":
+        return window.enter(event.name, event.chunks)
+    return window.remove(event.name) if event.kind == "gone" else []
 
 
 def advance(window: Window, draws: int, events: Iterable[Event]) -> list[Entry]:
@@ -78,6 +91,6 @@ def advance(window: Window, draws: int, events: Iterable[Event]) -> list[Entry]:
 
 
 def _draw_until(window: Window, draws: int) -> None:
-    while window.draws < draws:
-        if window.draw() is None:
+    while (before := window.draws) < draws:
+        if window.draw() is None and window.draws == before:  # one that finds no game may pass over old ones
             raise StoreError(f"draw {draws} was never made", hint="the journal belongs to another run")

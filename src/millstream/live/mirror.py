@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from millstream.errors import StateError
 from millstream.games import ORIGIN
-from millstream.live.events import Event, advance
+from millstream.live.events import CHANGES, Event, advance
 from millstream.live.frame_shuffler import Moves
 from millstream.live.place import Place
 from millstream.live.window import Arrays, Entry, Window
@@ -39,13 +39,13 @@ class Mirror:
         self.place: Place | None = None
         self._events: deque[Event] = deque()
         self._left: list[Entry] = []
-        """Sources that have left the window while frames of theirs were in the reservoir."""
+        """Sources that have left the window while frames of theirs were in the reservoir, or about to be."""
         self._guard = threading.Lock()
 
     def note(self, events: Sequence[Event]) -> None:
         """Hear what happens to the window of the chunk set, ahead of what was delivered."""
         with self._guard:
-            self._events.extend(events)
+            self._events.extend(event for event in events if event.kind in CHANGES)
 
     def follow(self, moves: Sequence[Moves]) -> None:
         """A batch was delivered: do what making it did."""
@@ -67,6 +67,11 @@ class Mirror:
         """Where the frames in the slots are from."""
         return self._slots[: self._count]
 
+    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
+        """The frames of the other slots cannot be read again: those behind move up, as in the reservoir."""
+        found = self.origins[kept]
+        self._slots[: len(found)], self._count = found, len(found)
+
     def catch_up(self) -> list[Entry]:
         """Make the draws whose games were delivered; gives the sources that nobody needs any more."""
         if self.place is not None:
@@ -75,18 +80,20 @@ class Mirror:
                 while self._events and self._events[0].draw < self.place.draw:
                     due.append(self._events.popleft())
             self._left += advance(self.window, self.place.draw, due)
-        chunks = np.unique(self.origins["chunk"])
+        chunks = np.unique(
+            np.append(self.origins["chunk"], np.array([] if self.place is None else [self.place.chunk], np.uint64))
+        )
         needed = [
             entry for entry in self._left if np.searchsorted(chunks, entry.first) < np.searchsorted(chunks, entry.stop)
         ]
-        done = [entry for entry in self._left if entry not in needed]
+        done = sorted(set(self._left) - set(needed), key=lambda entry: entry.first)
         self._left = needed
         return done
 
     @property
     def entries(self) -> list[Entry]:
-        """The sources of all that is in the window or in the slots."""
-        return self._left + self.window.entries
+        """The sources of all that is in the window or in the slots, by the numbers of their games."""
+        return sorted(self._left + self.window.entries, key=lambda entry: entry.first)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """All that is needed to begin again: facts as JSON, and arrays of the size of the window."""

@@ -6,7 +6,9 @@ rows.idx      for each step the number of rows up to its end, and a hash of its 
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream._core import xxh64
-from millstream.errors import LoaderError, StateError, StoreError
+from millstream.errors import ClosedError, LoaderError, StoreError
 from millstream.games import ORIGIN
 from millstream.store import disk
 
+logger = logging.getLogger("millstream.live")
 STEP = np.dtype([("end", "<u8"), ("hash", "<u8"), ("batch", "<u4"), ("epoch", "<u4")])
 REMEMBERED = 256
 """Steps that are remembered where there is no folder."""
@@ -56,7 +59,7 @@ class RowLog:
     def __init__(self, folder: Path | None, steps: int = 0) -> None:
         self._recent: OrderedDict[int, StepRows] = OrderedDict()
         self._steps, self._rows, self._files = steps, 0, list[int]()
-        self._folder = folder
+        self._folder, self._guard = folder, threading.Lock()
         if folder is None:
             return
         with disk.reported(folder, full=FREE_SPACE):
@@ -64,7 +67,7 @@ class RowLog:
             for name in ("rows.bin", "rows.idx"):
                 path = folder / name
                 self._files.append(disk.reopen(path) if path.exists() else disk.create(path))
-            self._rows = int(self._step(steps - 1)["end"]) if steps else 0
+            self._rows = self._kept(steps)
             disk.truncate(self._files[0], self._rows * ORIGIN.itemsize)
             disk.truncate(self._files[1], steps * STEP.itemsize)
 
@@ -76,6 +79,25 @@ class RowLog:
             rows._files = [os.open(folder / name, os.O_RDONLY) for name in ("rows.bin", "rows.idx")]
         rows._folder, rows._steps = folder, os.fstat(rows._files[1]).st_size // STEP.itemsize
         return rows
+
+    def _kept(self, steps: int) -> int:
+        """How many rows the first steps have. Without all of these, none is kept: their places are empty then."""
+        last = self._entry(steps - 1) if steps else None
+        if last is not None and os.fstat(self._files[0]).st_size >= int(last["end"]) * ORIGIN.itemsize:
+            return int(last["end"])
+        disk.truncate(self._files[1], 0)
+        if steps:
+            logger.warning(
+                "%s: the rows of the first %d steps are not there; they cannot be explained", self._folder, steps
+            )
+        return 0
+
+    @property
+    def oldest_chunk(self) -> int | None:
+        """Of what is remembered in memory, the oldest game."""
+        return min(
+            (int(step.origins["chunk"].min()) for step in self._recent.values() if len(step.origins)), default=None
+        )
 
     def __len__(self) -> int:
         """How many steps there were."""
@@ -91,7 +113,9 @@ class RowLog:
             data = np.ascontiguousarray(step.origins).view(np.uint8)
             end = self._rows + len(step.origins)
             entry = np.array([(end, xxh64(data), step.batch_size, step.epoch)], STEP)
-            with disk.reported(self._folder, full=FREE_SPACE):
+            with self._guard, disk.reported(self._folder, full=FREE_SPACE):
+                if not self._files:
+                    raise ClosedError("the rows of the run were closed", hint="make another loader")
                 disk.write(self._files[0], data.tobytes(), self._rows * ORIGIN.itemsize)
                 disk.write(self._files[1], entry.tobytes(), self._steps * STEP.itemsize)
             self._rows = end
@@ -107,8 +131,12 @@ class RowLog:
                     hint="pass cache_dir=, a folder beside the checkpoints",
                 )
             return self._recent[step]
-        entry = self._step(step)
-        end, begin = int(entry["end"]), int(self._step(step - 1)["end"]) if step else 0
+        entry, before = self._entry(step), self._entry(step - 1) if step else None
+        if entry is None or not entry["batch"]:
+            raise LoaderError(
+                f"step {step} is forgotten: its rows are not in {self._folder}", hint="keep cache_dir whole"
+            )
+        end, begin = int(entry["end"]), 0 if before is None else int(before["end"])
         data = os.pread(self._files[0], max(0, end - begin) * ORIGIN.itemsize, begin * ORIGIN.itemsize)
         if end < begin or xxh64(np.frombuffer(data, np.uint8)) != int(entry["hash"]):
             where = self._folder / "rows.bin"
@@ -124,14 +152,10 @@ class RowLog:
 
     def close(self) -> None:
         """Let go of the files."""
-        while self._files:
-            os.close(self._files.pop())
+        with self._guard:
+            while self._files:
+                os.close(self._files.pop())
 
-    def _step(self, step: int) -> np.void:
+    def _entry(self, step: int) -> np.void | None:
         found = os.pread(self._files[1], STEP.itemsize, step * STEP.itemsize)
-        if len(found) < STEP.itemsize:
-            raise StateError(
-                f"{self._folder}: the rows of step {step} are missing",
-                hint="take a state that was saved with this folder",
-            )
-        return np.frombuffer(found, STEP)[0]  # type: ignore[no-any-return]
+        return np.frombuffer(found, STEP)[0] if len(found) == STEP.itemsize else None

@@ -27,7 +27,7 @@ from millstream.loaders.origin import RowOrigin
 from millstream.loaders.running import no_workers
 from millstream.loaders.self_play_explain import origins_of, steps_of
 from millstream.loaders.self_play_run import SelfPlayRun
-from millstream.loaders.self_play_task import SelfPlayTask
+from millstream.loaders.self_play_task import SelfPlayTask, count_frames
 from millstream.loaders.settings import SharedKeywords, check_choice, parse_bytes, positive, resolve
 from millstream.loaders.transforms import PerRow, transform_batch
 from millstream.settings import made_from
@@ -201,7 +201,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             raise UnknownLength("how many positions are chosen shows when they are read", hint="iterate once and count")
         if self._num_batches is None:
             step = self.settings.batch_size * self.settings.world_size
-            frames = self._run.count_frames()
+            frames = count_frames(self.task)
             self._num_batches = frames // step if self.settings.drop_last else -(-frames // step)
         return self._num_batches
 

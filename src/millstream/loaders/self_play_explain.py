@@ -14,13 +14,14 @@ from millstream.live.events import FORMAT, entered
 from millstream.live.row_log import RowLog
 from millstream.live.window import Entry
 from millstream.loaders.origin import RowOrigin, Span
-from millstream.loaders.self_play_run import JOURNAL, SelfPlayRun
+from millstream.loaders.self_play_files import JOURNAL
+from millstream.loaders.self_play_run import SelfPlayRun
 from millstream.store.chained_log import LogReader, Position
 
 
 def origins_of(step: int, run: SelfPlayRun) -> list[RowOrigin]:
     """The origin of each row of a rank's batch."""
-    rows = run.rows_of(step)
+    rows = run.files.rows_of(step)
     return _origins(rows.of_rank(run.settings.rank), run.entries_at(rows.epoch), run.task.path)
 
 
@@ -43,7 +44,20 @@ def steps_of(document: int, source: str | None, run: SelfPlayRun) -> list[int]:
         if entry is None:
             raise LoaderError(f"there is no source {source!r}", hint="sources are files, by their paths in the folder")
         document += entry.first
-    return [step for step in run.epoch_steps() if (run.rows_of(step).origins["chunk"] == document).any()]
+    return [step for step in _epoch_steps(run) if (run.files.rows_of(step).origins["chunk"] == document).any()]
+
+
+def _epoch_steps(run: SelfPlayRun) -> list[int]:
+    """The steps of the present epoch that were made, as far as they are remembered."""
+    steps: list[int] = []
+    for step in range(run.step - 1, -1, -1):
+        try:
+            if run.files.rows_of(step).epoch != run.epoch:
+                break
+        except LoaderError:  # forgotten
+            break
+        steps.append(step)
+    return steps[::-1]
 
 
 class RecordedSelfPlay:

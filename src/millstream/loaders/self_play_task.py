@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from millstream.games import FrameBlock, Game
+from millstream.games.chunk_source import ChunkSource
 from millstream.live.chunk_filter import ChunkFilter
 from millstream.live.chunk_reader import ChunkReader
 from millstream.live.chunk_rescorer import ChunkRescorer
@@ -88,7 +91,8 @@ class SelfPlayGraph:
     """The stages from a folder to shuffled positions."""
 
     def __init__(self, task: SelfPlayTask, begin: Begin, *, positions_seed: int) -> None:
-        self.discovery = Discovery(task.path, watch=task.watch, poll_s=task.poll_s)
+        watch = task.watch and not begin.entrance.outlives_input  # else somebody else says what comes
+        self.discovery = Discovery(task.path, watch=watch, poll_s=task.poll_s)
         self.feed = ChunkSourceFeed(self.discovery, cache_dir=task.index_cache)
         self.chunk_set = ChunkSet(
             self.feed,
@@ -134,3 +138,14 @@ class SelfPlayGraph:
         for change in self.changes:
             games = [changed for game in games for changed in change.process(game)]
         return games
+
+
+def count_frames(task: SelfPlayTask) -> int:
+    """How many positions the files have, by their headers."""
+    found = Discovery(task.path, watch=False)
+    sources = ChunkSourceFeed(found, cache_dir=task.index_cache)
+    with Pipeline({"discovery": found, "chunk_source_feed": sources}) as pipeline:
+        opened = sorted((each for each in pipeline if isinstance(each, ChunkSource)), key=lambda each: each.name)
+    counts = [np.zeros(0, np.int64), *(source.frames.astype(np.int64) for source in opened)]
+    newest = np.concatenate(counts)
+    return int(newest[-task.num_chunks :].sum() if task.num_chunks else newest.sum())

@@ -45,6 +45,15 @@ class Position:
         """The place before the first line of a log of some format."""
         return cls(0, 0, hashlib.blake2b(format_name.encode(), digest_size=CHAIN_BYTES).hexdigest())
 
+    def after(self, *said: Mapping[str, Any]) -> tuple[bytes, Position]:
+        """The lines that say this here, and the place behind them."""
+        lines, chain = list[bytes](), self.chain
+        for each in said:
+            line, chain = _ended(compact(dict(each)), chain)
+            lines.append(line)
+        written = b"".join(lines)
+        return written, Position(self.offset + len(written), self.entries + len(lines), chain)
+
     def to_json(self) -> dict[str, Any]:
         """As a state keeps it."""
         return asdict(self)
@@ -75,6 +84,12 @@ def lock_path(log: Path) -> Path:
     return log.with_name(log.name + ".lock")
 
 
+def _alike(first: bytes, second: bytes) -> int:
+    """How many bytes both begin with."""
+    shorter = min(len(first), len(second))
+    return next((place for place in range(shorter) if first[place] != second[place]), shorter)
+
+
 class LogReader:
     """Reads lines one by one, those that are still to be written too."""
 
@@ -83,13 +98,18 @@ class LogReader:
 
     def read(self) -> dict[str, Any] | None:
         """What the next line says, or None as long as there is none."""
+        return next(iter(self), None)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """All lines that are there."""
         if not self.path.exists():
-            return None
+            return
         with disk.reported(self.path), self.path.open("rb") as file:
             file.seek(self.position.offset)
-            line = file.readline()
-        if not line.endswith(b"\n"):
-            return None
+            while (line := file.readline()).endswith(b"\n"):
+                yield self._read(line)
+
+    def _read(self, line: bytes) -> dict[str, Any]:
         body = line[:-END_BYTES] + b"}"
         expected, chain = _ended(body, self.position.chain)
         if line != expected:
@@ -106,11 +126,6 @@ class LogReader:
         """The place of the next line, for a message."""
         return f"{self.path}: entry {self.position.entries}, byte {self.position.offset}"
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """All lines that are there."""
-        while (said := self.read()) is not None:
-            yield said
-
 
 class ChainedLog:
     """Writes lines. One writer at a time.
@@ -118,7 +133,8 @@ class ChainedLog:
     Args:
         path: The log's file; it is made if it is not there.
         format_name: What its lines are; a log of another format is taken for a damaged one.
-        position: Go on here, and what was written behind it is cut off; None: behind the last whole line.
+        position: Go on here; None: behind the last whole line. What was written behind it is expected to be said
+            again: it stays as long as that is so, and from the first line that differs on it is cut off.
         anew: A run begins: a log that is there is another run's, and is put aside.
     """
 
@@ -159,13 +175,20 @@ class ChainedLog:
         return reader.position
 
     def go_back(self, position: Position) -> None:
-        """Stand at a position of this log, or of one that was put aside: what was written behind it is cut off."""
+        """Stand at a position of this log, or of one that was put aside. What lies behind it stays, until it is said
+        otherwise or cut off: if it is said again, nothing is written."""
         with disk.reported(self.path, full=FREE_SPACE):
             if not _holds(self._fd, position):
                 self._bring_back(position)
-            disk.truncate(self._fd, position.offset)
-            disk.sync(self._fd)
         self.position = position if position.offset else Position.start(self._format)
+        self._behind = os.fstat(self._fd).st_size > self.position.offset
+
+    def cut(self) -> None:
+        """What lies behind the position will not be said again."""
+        with disk.reported(self.path, full=FREE_SPACE):
+            disk.truncate(self._fd, self.position.offset)
+            disk.sync(self._fd)
+        self._behind = False
 
     def _bring_back(self, position: Position) -> None:
         """Go on with the log of a position, which a run that began without its state has put aside."""
@@ -184,18 +207,26 @@ class ChainedLog:
 
     def write(self, *said: Mapping[str, Any], sync: bool = True) -> Position:
         """Write lines down; they are on the disk when this returns, unless nobody waits for that."""
-        before, lines = self.position, list[bytes]()
-        chain = before.chain
-        for each in said:
-            line, chain = _ended(compact(dict(each)), chain)
-            lines.append(line)
-        written = b"".join(lines)
+        offset = self.position.offset
+        written, position = self.position.after(*said)
         with disk.reported(self.path, full=FREE_SPACE):
-            disk.write(self._fd, written, before.offset)
+            there = os.pread(self._fd, len(written), offset) if self._behind else b""
+            if there != written:
+                same = _alike(written, there)
+                if self._behind:
+                    disk.truncate(self._fd, offset + same)
+                self._behind = True  # if it cannot be written whole
+                disk.write(self._fd, written[same:], offset + same)
+                self._behind = False
             if sync:
                 disk.sync(self._fd)
-        self.position = Position(before.offset + len(written), before.entries + len(lines), chain)
-        return self.position
+        self.position = position
+        return position
+
+    def sync(self) -> None:
+        """Wait until all lines are on the disk."""
+        with disk.reported(self.path, full=FREE_SPACE):
+            disk.sync(self._fd)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -19,10 +19,17 @@ FREE_SPACE = "free some space: without its sidecar a state cannot be gone on fro
 ELSEWHERE = "keep what a state names beside it; states older than the last committed one are gone: take that one"
 
 
-def save(folder: str | os.PathLike[str], kind: str, parts: Iterable[disk.Bytes]) -> dict[str, Any]:
-    """Write parts into a file of a folder; gives what the state says of it. The same content is the same file."""
+def save(folder: str | os.PathLike[str], kind: str, parts: Iterable[disk.Bytes], *, rank: int = 0) -> dict[str, Any]:
+    """Write parts into a file of a folder; gives what the state says of it. The same content is the same file.
+
+    Ranks may do so at the same time.
+    """
     folder = Path(folder)
-    beside, digest, size = folder / f"{kind}.tmp", hashlib.blake2b(digest_size=NAME_BYTES), 0
+    beside, digest, size = (
+        folder / (f"{kind}.{rank}.tmp" if rank else f"{kind}.tmp"),
+        hashlib.blake2b(digest_size=NAME_BYTES),
+        0,
+    )
     with disk.reported(folder, full=FREE_SPACE):
         disk.make_directory(folder)
         fd = disk.create(beside)

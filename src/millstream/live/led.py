@@ -1,0 +1,127 @@
+"""News only at some draws: so a run that is killed knows how far nothing had happened, and other ranks know it, too.
+
+Who leads looks for news every so many draws, and before it draws it promises that nothing happens until then. What it
+says goes through the journal: a run that is gone on with keeps the promise, and the other ranks draw as far as it says.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+
+from millstream.errors import Stopped
+from millstream.live.entrance import Came, Entrance, hold_back
+from millstream.live.events import Event
+from millstream.live.window import Window
+
+LOOK_EVERY = 64
+"""Draws between two looks for news."""
+PAUSE_S = 0.005
+"""Between two looks at what the leader says."""
+
+
+class Leads(Entrance):
+    """Lets sources in at a few draws only, and says until which draw nothing happens.
+
+    >>> from millstream.live.entrance import AsTheyCome
+    >>> Leads(AsTheyCome()).first(Window(None, 0), {"a.tar": 3})[-1]
+    Event(draw=0, kind='until', name='', chunks=64)
+
+    Args:
+        then: Decides what enters.
+    """
+
+    def __init__(self, then: Entrance) -> None:
+        self._then, self._until = then, 0
+        self._came: list[tuple[str, int]] = []
+        self._gone: list[str] = []
+
+    def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
+        """What enters at first; where a promise holds, only what is gone is told."""
+        events = self._then.first(window, sizes)
+        if window.draws >= self._until:
+            return self._promised(window, events)
+        self._came = [(event.name, event.chunks) for event in events if event.kind == "enter"]
+        return [event for event in events if event.kind == "gone"]
+
+    def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
+        """What has come by now, when it is time to look."""
+        hold_back(self._came, self._gone, came, gone)
+        if window.draws < self._until and not starved:
+            return []
+        came, gone, self._came, self._gone = self._came, self._gone, [], []
+        return self._promised(window, self._then.later(window, came, gone))
+
+    def may_need(self, name: str) -> bool:
+        """Whether it waits for the next look."""
+        return any(name == each for each, _ in self._came) or self._then.may_need(name)
+
+    def promise(self, until: int) -> None:
+        """Look for news at this draw, and not before."""
+        self._until = until
+
+    def _promised(self, window: Window, events: list[Event]) -> list[Event]:
+        if window.draws < self._until:
+            return events
+        self._until = window.draws + LOOK_EVERY
+        return [*events, Event(window.draws, "until", "", self._until)]
+
+
+class AsLed(Entrance):
+    """What the leader says, as soon as it has said enough to make the next draw.
+
+    Args:
+        read: Gives the next thing that the leader has said, or None as long as there is none.
+        begun: Says whether the leader has done what it does at first.
+        promised: Before this draw nothing happens.
+    """
+
+    outlives_input = True
+
+    def __init__(self, read: Callable[[], Event | None], begun: Callable[[], bool], promised: int = 0) -> None:
+        self._read, self._begun, self._until = read, begun, promised
+        self._next: Event | None = None
+        self._stopping = threading.Event()
+
+    def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
+        """What entered at first for the leader, whatever is here."""
+        while not self._begun():
+            self._pause()
+        events: list[Event] = []
+        while (event := self._peeked()) is not None and event.draw <= window.draws:
+            events.append(self._taken(event))
+        return events + self._heard(window, starved=False)
+
+    def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
+        """What happened for the leader."""
+        return self._heard(window, starved=starved)
+
+    def stop_with(self, stopping: threading.Event) -> None:
+        """Wait for the leader no longer than until this is set."""
+        self._stopping = stopping
+
+    def _heard(self, window: Window, *, starved: bool) -> list[Event]:
+        """All that is said for this draw. Without a game to draw, it is the leader's turn to say something."""
+        events: list[Event] = []
+        while window.draws >= self._until or (starved and not events):
+            while (event := self._peeked()) is None:
+                self._pause()
+            if event.draw > window.draws:
+                break
+            events.append(self._taken(event))
+        return events
+
+    def _peeked(self) -> Event | None:
+        if self._next is None:
+            self._next = self._read()
+        return self._next
+
+    def _taken(self, event: Event) -> Event:
+        self._next = None
+        if event.kind == "until":
+            self._until = event.chunks
+        return event
+
+    def _pause(self) -> None:
+        if self._stopping.wait(PAUSE_S):
+            raise Stopped("nobody waits for the leader any more", hint="begin again")

@@ -1,0 +1,215 @@
+"""What a self-play run keeps in a folder: which sources entered when, which rows each step had, and its windows.
+
+admissions.jsonl    what happened to the window, as a chained log
+rows.bin, rows.idx  the origins of all rows
+sidecars/           the window of each state that may still be needed
+
+One rank writes; the others come to the same lines by themselves, so that their states are the same.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.errors import LoaderError, StateError, StoreError
+from millstream.live.events import CHANGES, FORMAT, Event
+from millstream.live.row_log import RowLog, StepRows
+from millstream.live.window import Arrays, Entry
+from millstream.store import sidecars
+from millstream.store.chained_log import OTHER_RUN, ChainedLog, LogReader, Position
+from millstream.store.followed_log import FollowedLog, announce, forget
+
+JOURNAL = "admissions.jsonl"
+SIDECAR = "window"
+START = Position.start(FORMAT)
+MOST_STATES = 1024
+"""States whose windows are kept when an older one is committed."""
+PATIENCE_S = 1.0
+"""How long the first rank waits for others who look whether it is at work."""
+
+
+class RunFiles:
+    """The files of a run, all at the place where its trainer stands.
+
+    Args:
+        folder: Where they lie; None: nothing is written, and the last rows are in memory.
+        rank: 0 writes.
+        led: Whether the other ranks do what the first one does.
+    """
+
+    def __init__(self, folder: Path | None, rank: int, *, led: bool) -> None:
+        self.folder, self._rank, self._led = folder, rank, led
+        self._log: ChainedLog | None = None
+        self.rows: RowLog | None = None
+        self._guard = threading.Lock()
+        self._followed: FollowedLog | None = None
+        self._saved: deque[tuple[int, Mapping[str, Any]]] = deque(maxlen=MOST_STATES)
+        self.stand(START, anew=True)
+
+    # The journal
+
+    def stand(self, position: Position, *, anew: bool = False) -> None:
+        """Stand somewhere, with all files closed; a run that begins anew puts the journal of another one aside."""
+        self.close()
+        self.position, self._anew = position, anew
+        self._written, self._ahead = position, deque[tuple[int, Position]]()
+        self._announced = not (self._led and self._rank == 0)
+        over = None if self._followed is None else self._followed.run
+        if self._led and self.folder is not None:
+            forget(self.folder / JOURNAL)
+            self._followed = FollowedLog(self.folder / JOURNAL, position, over=over) if self._rank else None
+
+    def open(self, step: int) -> None:
+        """Open the files at a step, if they are not."""
+        if self.rows is not None:
+            return
+        writes = self.folder if self._rank == 0 else None
+        if writes is not None:
+            self._log = self._opened(writes / JOURNAL)
+        self.rows = RowLog(writes, step)
+
+    def _opened(self, path: Path) -> ChainedLog:
+        deadline = time.monotonic() + (PATIENCE_S if self._led else 0)
+        while True:
+            try:
+                return ChainedLog(path, FORMAT, None if self._anew else self.position, anew=self._anew)
+            except StoreError as error:
+                if "another writer" not in str(error) or time.monotonic() >= deadline:
+                    raise
+            time.sleep(0.01)
+
+    def write(self, events: Sequence[Event], epoch: int) -> None:
+        """Write down what happens to the window of the stages, ahead of what was delivered."""
+        lines = [{**event.to_json(), "epoch": epoch} for event in events]
+        with self._guard:
+            if self._log is not None and lines:
+                self._log.write(*lines, sync=any(event.kind in CHANGES for event in events))
+            if not self._announced and self.folder is not None:
+                announce(self.folder / JOURNAL, self.position)
+                self._announced = True
+            if lines:
+                self._written = self._written.after(*lines)[1]
+                self._ahead.append((events[-1].draw, self._written))
+
+    def differs(self) -> None:
+        """What the journal says behind the present place will not happen."""
+        with self._guard:
+            if self._log is not None:
+                self._log.cut()
+
+    def heard(self) -> Event | None:
+        """What the first rank has written next, if it has."""
+        said = None if self._followed is None else self._followed.next()
+        return None if said is None else Event.from_json(said)
+
+    def has_begun(self) -> bool:
+        """Whether the first rank has begun a run where this one stands."""
+        return self._followed is not None and self._followed.has_begun()
+
+    def catch_up(self, draw: int) -> None:
+        """Batches were delivered up to a draw."""
+        with self._guard:
+            while self._ahead and self._ahead[0][0] < draw:
+                self.position = self._ahead.popleft()[1]
+
+    def events(self, epoch: int) -> list[Event]:
+        """All that happened in an epoch."""
+        return [] if self.folder is None else read_events(self.folder / JOURNAL, epoch)
+
+    def split_at(self, position: Position, epoch: int) -> tuple[list[Event], list[Event]]:
+        """What had happened in an epoch when a state was saved there, and what happened then."""
+        assert self.folder is not None
+        reader = LogReader(self.folder / JOURNAL, START)
+        before, behind, met = list[Event](), list[Event](), position == START
+        for said in reader:
+            if said.get("epoch") == epoch:
+                (behind if reader.position.entries > position.entries else before).append(Event.from_json(said))
+            met = met or reader.position == position
+        if not met:
+            raise StateError(f"{reader.path}: this is not the journal of the state", hint=OTHER_RUN)
+        return before, behind
+
+    def entries(self, epoch: int) -> list[Entry]:
+        """Every source that entered in an epoch."""
+        entries, first = list[Entry](), 0
+        for event in self.events(epoch):
+            if event.kind == "enter":
+                entries.append(Entry(event.name, first, event.chunks))
+                first += event.chunks
+        return entries
+
+    # Rows
+
+    def rows_of(self, step: int) -> StepRows:
+        """The rows of a step that was made."""
+        if self.rows is None:
+            raise LoaderError(f"step {step} was not made yet", hint="steps can be explained when they were made")
+        return self.rows[step]
+
+    # Windows
+
+    def save(self, step: int, facts: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
+        """Keep the window of a state; gives what the state says of it."""
+        assert self.folder is not None
+        if self.rows is not None:
+            self.rows.sync()
+        if self._log is not None:
+            self._log.sync()
+        named = sidecars.save(self.folder / "sidecars", SIDECAR, [_packed(facts, arrays)], rank=self._rank)
+        self._saved.append((step, named))
+        return {"sidecar": named, "journal": self.position.to_json()}
+
+    def load(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
+        """The window of a state."""
+        if self.folder is None:
+            raise LoaderError("the state names files beside it", hint="pass the cache_dir= it was saved with")
+        return _unpacked(sidecars.load(self.folder / "sidecars", SIDECAR, state["sidecar"]))
+
+    def release(self, state: Mapping[str, Any]) -> None:
+        """Let go of the windows of all states before this one."""
+        while self._saved and self._saved[0][0] < state["step"]:
+            self._saved.popleft()
+        if self.folder is not None and self._rank == 0 and isinstance(state.get("sidecar"), Mapping):
+            needed = [state["sidecar"], *(named for _, named in self._saved)]
+            sidecars.release(self.folder / "sidecars", SIDECAR, needed)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+        if self.rows is not None:
+            self.rows.close()
+            self.rows = None
+
+
+def read_events(journal: Path, epoch: int) -> list[Event]:
+    """All that a journal says of an epoch."""
+    return [Event.from_json(said) for said in LogReader(journal, START) if said.get("epoch") == epoch]
+
+
+def _packed(facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    file = io.BytesIO()
+    said = np.frombuffer(json.dumps(facts, sort_keys=True).encode(), np.uint8)
+    np.savez(file, allow_pickle=False, facts=said, **dict(arrays))
+    return file.getvalue()
+
+
+def _unpacked(data: bytes) -> tuple[dict[str, Any], Arrays]:
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as found:
+            arrays = {name: found[name] for name in found.files}
+        facts = json.loads(arrays.pop("facts").tobytes())
+        return dict(facts), arrays
+    except (ValueError, KeyError, OSError) as error:
+        raise StateError(f"the sidecar of the state cannot be read: {error}", hint="take another state") from None

@@ -1,0 +1,106 @@
+"""The frames that lay in a reservoir, read again from their files when a run is gone on with."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.batches.engine import closed_error
+from millstream.errors import RecordError
+from millstream.games import FrameBlock
+from millstream.games.chunk_source import ChunkSource, open_chunk_source
+from millstream.games.descriptors import Descriptors
+from millstream.games.index_cache import IndexCache
+from millstream.live.chunk_set import Draw
+from millstream.live.entrance import AsTheyCome
+from millstream.live.window import Entry, Window
+from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
+
+AT_ONCE = 64
+"""Games that are in memory at the same time."""
+
+
+class Reread:
+    """Reads each game once, whole, and keeps the frames that are asked for.
+
+    Args:
+        task: What is done to games.
+        entries: The sources, by the numbers of their games.
+        seed: Of the choice of positions.
+        stopping: Says whether nobody waits any more.
+    """
+
+    def __init__(
+        self, task: SelfPlayTask, entries: Sequence[Entry], seed: int, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._task, self._stopping = task, stopping
+        self._entries, self._firsts = list(entries), [entry.first for entry in entries]
+        self._descriptors = Descriptors()
+        self._cache = None if task.index_cache is None else IndexCache(task.index_cache)
+        self._graph = SelfPlayGraph(task, Begin(Window(None, 0), AsTheyCome()), positions_seed=seed)
+        self._opened: tuple[Entry | None, ChunkSource | None] = (None, None)
+
+    def frames(self, origins: npt.NDArray[np.void]) -> tuple[FrameBlock, npt.NDArray[np.bool_]]:
+        """The frames of these origins, in this order, without those that cannot be read, and which can."""
+        order = np.lexsort([origins[key] for key in ("ply", "use", "chunk")])
+        by_game = origins[order]
+        uses = by_game[["chunk", "use"]]
+        begins = np.flatnonzero(np.r_[True, uses[1:] != uses[:-1]]) if len(uses) else np.zeros(0, np.int64)
+        kept, blocks = np.zeros(len(origins), bool), [FrameBlock.empty()]
+        for first in range(0, len(begins), AT_ONCE):
+            bounds = [*begins[first : first + AT_ONCE + 1].tolist(), len(origins)][: AT_ONCE + 1]
+            spans = list(pairwise(bounds))
+            for (start, stop), game in zip(spans, self._games(by_game, spans), strict=True):
+                found, there = _selected(game, by_game["ply"][start:stop])
+                kept[order[start:stop]] = there
+                blocks.append(found)
+        places = np.empty(len(origins), np.int64)
+        places[order] = np.cumsum(kept[order]) - 1
+        self._descriptors.close()
+        return FrameBlock.concat(blocks).select(places[kept]), kept
+
+    def _games(self, by_game: npt.NDArray[np.void], spans: list[tuple[int, int]]) -> Iterator[FrameBlock | None]:
+        if self._stopping():
+            raise closed_error()
+        draws = [self._draw(by_game[start]) for start, _ in spans]
+        with ThreadPoolExecutor(self._task.threads) as pool:
+            yield from pool.map(self._game, draws)
+
+    def _draw(self, origin: np.void) -> Draw | None:
+        chunk = int(origin["chunk"])
+        place = bisect_right(self._firsts, chunk) - 1
+        entry = self._entries[place] if place >= 0 else None
+        if entry is None or chunk >= entry.stop or (source := self._source(entry)) is None:
+            return None
+        return Draw(0, chunk, int(origin["use"]), entry.name, chunk - entry.first, source)
+
+    def _source(self, entry: Entry) -> ChunkSource | None:
+        """The source of an entry; games are asked for in order, so the last one is enough to remember."""
+        if self._opened[0] != entry:
+            try:
+                source = open_chunk_source(Path(self._task.path, entry.name), self._descriptors, self._cache)
+                self._opened = entry, source if len(source) == entry.count else None
+            except RecordError:
+                self._opened = entry, None
+        return self._opened[1]
+
+    def _game(self, draw: Draw | None) -> FrameBlock | None:
+        games = [] if draw is None or self._stopping() else self._graph.reread(draw)
+        return games[0].frames if games else None
+
+
+def _selected(game: FrameBlock | None, plies: npt.NDArray[np.uint32]) -> tuple[FrameBlock, npt.NDArray[np.bool_]]:
+    """The frames of a game at these plies, and which of them it has."""
+    if game is None or not len(game):
+        return FrameBlock.empty(), np.zeros(len(plies), bool)
+    order = np.argsort(game.origins["ply"], kind="stable")
+    there = game.origins["ply"][order]
+    rows = np.minimum(np.searchsorted(there, plies), len(there) - 1)
+    found = there[rows] == plies
+    return game.select(order[rows[found]]), found

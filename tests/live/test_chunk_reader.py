@@ -1,0 +1,56 @@
+"""Games come in the order in which they were drawn; bad ones are left out, each is counted once, and few are listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from games.archives import packed_game, write_tar
+from millstream.games.chunk_source import open_chunk_source
+from millstream.live import chunk_reader
+from millstream.live.chunk_reader import ChunkReader
+from millstream.live.chunk_set import Draw
+from millstream.stages import Queue
+
+
+def draws(path: Path, games: list[bytes], uses: int = 2) -> list[Draw]:
+    source = open_chunk_source(write_tar(path, [(f"{index}.gz", game) for index, game in enumerate(games)]))
+    count = len(games)
+    return [Draw(n, n % count, n // count, path.name, n % count, source) for n in range(uses * count)]
+
+
+def read(given: list[Draw], **settings: Any) -> tuple[ChunkReader, list[tuple[int, int]]]:
+    queue: Queue[Draw] = Queue(capacity=1000)
+    stage = ChunkReader(queue, **settings)
+    stage.start()
+    with queue.producer() as producer:
+        producer.put_many(given)
+    return stage, [(game.chunk, game.use) for game in stage.output()]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_games_come_in_order_and_a_bad_one_is_counted_once(tmp_path: Path, threads: int) -> None:
+    games = [packed_game(2, mark=mark) for mark in range(6)]
+    games[3] = games[3][:30] + bytes(20) + games[3][50:]
+    stage, found = read(draws(tmp_path / "a.tar", games), threads=threads)
+    assert found == [(chunk, use) for use in range(2) for chunk in (0, 1, 2, 4, 5)]
+    assert sum(stage.counters()["drops"].values()) == 1 == len(stage.bad)
+
+
+def test_a_file_that_is_gone_costs_its_games(tmp_path: Path) -> None:
+    given = draws(tmp_path / "a.tar", [packed_game(2)] * 3)
+    (tmp_path / "a.tar").unlink()
+    stage, found = read(given)
+    assert not found
+    assert stage.counters()["drops"] == {"gone": 3}
+
+
+def test_bad_games_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_reader, "MOST_KNOWN", 10)
+    given = draws(tmp_path / "a.tar", [packed_game(1)] * 50, uses=1)
+    (tmp_path / "a.tar").unlink()
+    stage, _ = read(given)
+    assert stage.counters()["drops"] == {"gone": 50}
+    assert len(stage._bad) == 10

@@ -1,0 +1,112 @@
+"""The chunk set gives the games of the sources that are there, and holds none that it does not need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from games.archives import write_games
+from millstream.errors import StageError
+from millstream.games.chunk_source import open_chunk_source
+from millstream.live.arrivals import Gone, ScanComplete
+from millstream.live.chunk_set import ChunkSet
+from millstream.live.entrance import AsWritten
+from millstream.live.events import Event
+from millstream.live.hanse import HanseSampling
+from millstream.stages import Queue
+
+
+@contextmanager
+def started(folder: Path, *given: Any, **settings: Any) -> Iterator[tuple[ChunkSet, Any]]:
+    """A chunk set, and what puts more into it."""
+    queue: Queue[Any] = Queue(capacity=1000)
+    stage = ChunkSet(queue, root=str(folder), **{"capacity": 1, **settings})
+    stage.start()
+    with queue.producer() as producer:
+        producer.put_many(list(given))
+        yield stage, producer.put
+        stage.stop()
+    assert stage.join(timeout_s=5)
+
+
+def source(folder: Path, name: str, games: int = 3) -> Any:
+    return open_chunk_source(write_games(folder / name, games))
+
+
+def names_of(stage: ChunkSet, draws: int) -> list[tuple[str, int]]:
+    return [(draw.name, draw.index) for draw in islice(stage.output(), draws)]
+
+
+def test_one_pass_gives_each_game_once_and_ends(tmp_path: Path) -> None:
+    given = [source(tmp_path, "a.tar"), source(tmp_path, "b.tar"), ScanComplete()]
+    queue: Queue[Any] = Queue(capacity=10)
+    stage = ChunkSet(queue, root=str(tmp_path), endless=False)
+    stage.start()
+    with queue.producer() as producer:
+        producer.put_many(given)
+    assert sorted((draw.name, draw.index) for draw in stage.output()) == [
+        (n, i) for n in ("a.tar", "b.tar") for i in range(3)
+    ]
+
+
+def test_a_file_that_was_replaced_is_read_anew_and_one_that_is_gone_no_more(tmp_path: Path) -> None:
+    first, other = source(tmp_path, "a.tar"), source(tmp_path, "b.tar")
+    with started(tmp_path, first, other, ScanComplete()) as (stage, put):
+        names_of(stage, 6)
+        second = source(tmp_path, "a.tar", games=5)
+        put(Gone(first.path))
+        put(second)
+        names_of(stage, 10)
+        found = [draw for draw in islice(stage.output(), 20) if draw.name == "a.tar"]
+        assert {draw.source for draw in found} == {second}
+        assert {draw.index for draw in found} == set(range(5))
+        put(Gone(other.path))
+        names_of(stage, 10)
+        assert {name for name, _ in names_of(stage, 20)} == {"a.tar"}
+        assert stage.source_of("b.tar") is None
+
+
+def test_an_empty_window_waits_for_games(tmp_path: Path) -> None:
+    with started(tmp_path, ScanComplete()) as (stage, put):
+        put(source(tmp_path, "a.tar"))
+        assert len(names_of(stage, 3)) == 3
+
+
+def test_sources_that_left_are_let_go_of_with_their_weights(tmp_path: Path) -> None:
+    sources = [source(tmp_path, f"{number:03d}.tar") for number in range(30)]
+    told: list[Event] = []
+    with started(tmp_path, sources[0], ScanComplete(), num_chunks=6, hanse=HanseSampling(), journal=told.extend) as (
+        stage,
+        put,
+    ):
+        for each in sources[1:]:
+            put(each)
+            names_of(stage, 4)
+        assert len(stage._sources) <= 4
+        assert not stage._arrived
+    assert [event.name for event in told if event.kind == "enter"] == [f"{number:03d}.tar" for number in range(30)]
+
+
+def test_a_source_that_another_rank_lets_in_is_opened_or_it_is_said_that_it_cannot_be(tmp_path: Path) -> None:
+    write_games(tmp_path / "a.tar", 3)
+
+    class Told(AsWritten):
+        def first(self, window: Any, sizes: Any) -> list[Event]:
+            return [Event(0, "enter", "a.tar", 3)]
+
+        def later(self, window: Any, *_: Any, **__: Any) -> list[Event]:
+            return [Event(window.draws, "enter", "b.tar", 3)] if window.draws >= 6 else []
+
+    queue: Queue[Any] = Queue()
+    stage = ChunkSet(queue, root=str(tmp_path), entrance=Told([]))
+    stage.start()
+    with queue.producer() as producer:
+        producer.put(ScanComplete())
+        assert {name for name, _ in names_of(stage, 6)} == {"a.tar"}
+        with pytest.raises(StageError, match=r"b\.tar: rank 0 lets it in"):
+            names_of(stage, 9)

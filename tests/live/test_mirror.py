@@ -1,0 +1,90 @@
+"""The mirror stands where the reservoir stands, without any frame, and holds no more than the window and the slots."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from live.games import a_game
+from millstream.errors import StateError
+from millstream.games import ORIGIN
+from millstream.live.events import Event
+from millstream.live.frame_shuffler import FrameShuffler, Moves
+from millstream.live.mirror import Mirror
+from millstream.live.place import Place
+from millstream.live.window import Window
+from millstream.stages import Queue
+
+NOTHING = np.zeros(0, ORIGIN)
+
+
+def origins(*chunks: int) -> np.ndarray:
+    found = np.zeros(len(chunks), ORIGIN)
+    found["chunk"] = chunks
+    return found
+
+
+def entered(chunk: int, draw: int) -> Moves:
+    """A game of one position goes into a free slot."""
+    return Moves(origins(chunk), np.zeros(0, np.uint32), NOTHING, Place(draw, chunk, 0, "a", chunk, 1))
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 30), st.booleans())
+def test_its_slots_are_those_of_the_reservoir(plies: list[int], frames: int, drains: bool) -> None:
+    shuffler, mirror = FrameShuffler(Queue(), frames=frames, seed=3), Mirror(Window(None, 0), frames)
+    for chunk, count in enumerate(plies):
+        mirror.follow([piece.moves for piece in shuffler.process(a_game(chunk, plies=count))])
+    left = shuffler.finish()
+    if drains:
+        mirror.follow([piece.moves for piece in left])
+        assert not len(mirror.origins)
+    else:
+        rest = np.concatenate([NOTHING, *(piece.frames.origins for piece in left)])
+        assert sorted(rest.tolist()) == sorted(mirror.origins.tolist())
+
+
+def test_sources_are_known_as_long_as_the_window_the_slots_or_the_place_need_them() -> None:
+    mirror = Mirror(Window(2, 0), 4)
+    mirror.note(
+        [Event(0, "floor", "a"), Event(0, "enter", "a", 2), Event(2, "enter", "b", 2), Event(3, "until", "", 9)]
+    )
+    mirror.follow([entered(0, 1)])
+    assert mirror.catch_up() == []
+    mirror.follow([entered(2, 3)])
+    assert mirror.catch_up() == []
+    assert [entry.name for entry in mirror.entries] == ["a", "b"]  # a's frame is in a slot
+    mirror.keep(np.array([False, True]))
+    assert [entry.name for entry in mirror.catch_up()] == ["a"]
+    assert mirror.origins["chunk"].tolist() == [2]
+
+
+def test_a_state_of_a_larger_reservoir_is_refused() -> None:
+    mirror = Mirror(Window(2, 0), 4)
+    mirror.note([Event(0, "enter", "a", 2)])
+    mirror.follow([entered(0, 1), entered(1, 2)])
+    state = mirror.state()
+    again = Mirror(Window(2, 0), 4)
+    again.load(*state)
+    assert again.state()[0] == state[0]
+    with pytest.raises(StateError, match="shuffle_frames"):
+        Mirror(Window(2, 0), 1).load(*state)
+
+
+def test_it_does_not_grow_with_a_run() -> None:
+    mirror, window = Mirror(Window(8, 0), 4), Window(8, 0)
+    for number in range(500):
+        event = Event(window.draws, "enter", f"{number}.tar", 4)
+        window.enter(event.name, event.chunks)
+        mirror.note([event, Event(window.draws, "until", "", 9)])
+        game = window.draw()
+        assert game is not None
+        full = number >= 4
+        slots = np.array([number % 4] if full else [], np.uint32)
+        here, none = origins(game.chunk), NOTHING
+        place = Place(game.number, game.chunk, game.use, game.entry.name, game.index, 1)
+        mirror.follow([Moves(none if full else here, slots, here if full else none, place)])
+        mirror.catch_up()
+    assert len(mirror._events) <= 1
+    assert len(mirror.entries) <= 2 + 4 + 1

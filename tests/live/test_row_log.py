@@ -1,0 +1,68 @@
+"""The rows of every step can be looked up; what is damaged or missing is said, and costs only itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from millstream.errors import ClosedError, LoaderError, StoreError
+from millstream.games import ORIGIN
+from millstream.live.row_log import REMEMBERED, RowLog, StepRows
+
+
+def step(number: int, rows: int = 3) -> StepRows:
+    origins = np.zeros(rows, ORIGIN)
+    origins["chunk"] = number
+    return StepRows(origins, batch_size=2, epoch=number // 4)
+
+
+def filled(folder: Path | None, steps: int) -> RowLog:
+    log = RowLog(folder)
+    for number in range(steps):
+        log.append(step(number, 1 + number % 3))
+    return log
+
+
+def test_steps_are_found_again_by_the_next_process(tmp_path: Path) -> None:
+    filled(tmp_path, 6).close()
+    log = RowLog(tmp_path, 4)
+    assert len(log) == 4
+    log.append(step(9))
+    assert [int(log[number].origins["chunk"][0]) for number in range(5)] == [0, 1, 2, 3, 9]
+    assert (log[3].epoch, log[4].epoch, log[4].of_rank(1)["chunk"].tolist()) == (0, 2, [9])
+    with pytest.raises(LoaderError, match="not made yet"):
+        log[5]
+    log.close()
+    with pytest.raises(ClosedError):
+        log.append(step(5))
+
+
+@pytest.mark.parametrize("name", ["rows.bin", "rows.idx"])
+def test_a_log_that_is_shorter_than_the_state_begins_anew_there(tmp_path: Path, name: str) -> None:
+    filled(tmp_path, 6).close()
+    with (tmp_path / name).open("r+b") as file:
+        file.truncate(20)
+    log = RowLog(tmp_path, 5)
+    log.append(step(5))
+    assert log[5].origins["chunk"].tolist() == [5, 5, 5]
+    with pytest.raises(LoaderError, match="forgotten"):
+        log[2]
+
+
+def test_damaged_rows_are_not_believed(tmp_path: Path) -> None:
+    log = filled(tmp_path, 3)
+    data = bytearray((tmp_path / "rows.bin").read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "rows.bin").write_bytes(data)
+    assert log[1].origins["chunk"][0] == 1
+    with pytest.raises(StoreError, match="step 2 are damaged"):
+        log[2]
+
+
+def test_without_a_folder_only_the_last_steps_are_remembered() -> None:
+    log = filled(None, REMEMBERED + 5)
+    assert log.oldest_chunk == 5
+    with pytest.raises(LoaderError, match="forgotten"):
+        log[4]

@@ -1,0 +1,50 @@
+"""A folder of games that grows, and a run over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from games.archives import varied_game, write_tar
+from millstream.batches.self_play import SelfPlayBatch
+from millstream.loaders.self_play import SelfPlayDataLoader
+
+LENGTHS = (5, 1, 9, 3, 7, 2, 8, 4)
+"""Frames of the games of an archive."""
+Row = tuple[int, int, int, bytes]
+
+
+def add(folder: Path, number: int, lengths: tuple[int, ...] = LENGTHS, *, seed: int | None = None) -> Path:
+    """An archive of games, which appears whole."""
+    first = 100 * number if seed is None else seed
+    games = [varied_game(length, first + index) for index, length in enumerate(lengths)]
+    beside, path = folder / f".{number}", folder / f"training-{number:04d}.tar"
+    write_tar(beside, [(f"games/{index}.gz", game) for index, game in enumerate(games)])
+    beside.rename(path)
+    return path
+
+
+def loader(folder: Path, **keywords: Any) -> SelfPlayDataLoader:
+    how = {"watch": False, "framework": "numpy", "shuffle_frames": 16, "batch_size": 7, "seed": 5}
+    return SelfPlayDataLoader(folder, **{**how, **keywords})
+
+
+def live(folder: Path, run: Path, **keywords: Any) -> SelfPlayDataLoader:
+    """A run over a folder that is looked at often, and a window of two archives."""
+    how = {"watch": True, "cache_dir": run, "poll_s": 0.05, "num_chunks": 16}
+    return loader(folder, **{**how, **keywords})
+
+
+def rows_of(batch: SelfPlayBatch) -> list[Row]:
+    """Each row: its game, its ply, the use, and everything in its tensors."""
+    facts = zip(*(batch.metadata[key].tolist() for key in ("chunk", "ply", "use")), strict=True)
+    return [
+        (*fact, b"".join(batch[name][row].tobytes() for name in ("planes", "policy", "values")))
+        for row, fact in enumerate(facts)
+    ]
+
+
+def chunks_of(run: SelfPlayDataLoader) -> int:
+    """How many games have entered so far."""
+    assert run._run.graph is not None
+    return run._run.graph.chunk_set.window.total

@@ -1,0 +1,307 @@
+"""Self-play training over a folder that somebody fills and empties, killed again and again, and what became of it.
+
+A trainer writes a checkpoint every few steps and leaves a trail of what it trained on, one file for each of its lives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loaders.growing_games import LENGTHS, add, live
+from millstream.batches.self_play import SelfPlayBatch
+from millstream.games import ORIGIN
+from millstream.live.mirror import Mirror
+from millstream.live.window import Window
+from millstream.loaders.self_play import SelfPlayDataLoader
+from millstream.loaders.self_play_files import RunFiles
+from millstream.store import disk
+
+STOCK = 12
+"""Archives that differ; those that come are links to them."""
+HEAD = np.dtype([("step", "<u8"), ("digest", "V16"), ("rows", "<u8")])
+LONGEST_S = 60.0
+"""What takes longer than this hangs."""
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["loaders.self_play_siege"])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Training as it is meant to go."""
+
+    folder: Path
+    num_chunks: int = 40
+    batch_size: int = 16
+    shuffle_frames: int = 64
+    commit_every: int = 25
+    """Steps."""
+    pause_s: float = 0.03
+    """Between two archives."""
+    early: float = 0.0
+    """How likely it is that the newest archive but one is deleted, though it is still needed."""
+    threads: int = 2
+
+    @property
+    def games(self) -> Path:
+        return self.folder / "games"
+
+    @property
+    def cache_dir(self) -> Path:
+        return self.folder / "run"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint.json"
+
+    @property
+    def needed(self) -> Path:
+        """Says which archive is the oldest that the last checkpoint needs: those before it are deleted."""
+        return self.folder / "needed"
+
+    @property
+    def over(self) -> Path:
+        """When this is there, the trainer ends at its next checkpoint."""
+        return self.folder / "over"
+
+    def name(self, number: int) -> Path:
+        return self.games / f"training-{number:06d}.tar"
+
+    def stock(self, number: int) -> Path:
+        return self.folder / "stock" / f"training-{number % STOCK:04d}.tar"
+
+    def open(self, **keywords: Any) -> SelfPlayDataLoader:
+        sizes = {"num_chunks": self.num_chunks, "shuffle_frames": self.shuffle_frames, "batch_size": self.batch_size}
+        return live(self.games, self.cache_dir, **{**sizes, "threads": self.threads, **keywords})
+
+
+def prepare(plan: Plan) -> None:
+    """Fill the stock, and put the first archives into the folder."""
+    plan.games.mkdir(parents=True)
+    (plan.folder / "stock").mkdir()
+    for number in range(STOCK):
+        add(plan.folder / "stock", number)
+    for number in range(4):
+        os.link(plan.stock(number), plan.name(number))
+
+
+def keep_coming(plan: Plan) -> None:
+    """A process: archives come, and old ones are deleted."""
+    chance, number, oldest = random.Random(1), 4, 0
+    while not plan.over.exists():
+        os.link(plan.stock(number), plan.name(number))
+        if chance.random() < plan.early:
+            plan.name(number - 1).unlink(missing_ok=True)
+        for old in range(oldest, needed := int(plan.needed.read_text() if plan.needed.exists() else 0)):
+            plan.name(old).unlink(missing_ok=True)
+        number, oldest = number + 1, needed
+        time.sleep(plan.pause_s)
+
+
+def train(plan: Plan, life: int) -> None:
+    """A process: goes on at the last checkpoint, and says what it trained on."""
+    with plan.open() as run, (plan.folder / f"trail-{life:05d}.bin").open("ab", buffering=0) as trail:
+        if plan.checkpoint.exists():
+            run.load_state_dict(json.loads(plan.checkpoint.read_bytes()))
+        else:
+            disk.publish(plan.checkpoint, json.dumps(run.state_dict()).encode())
+        while True:
+            step = run.step
+            trail.write(record(step, run.next()))
+            if run.step % plan.commit_every == 0:
+                over = plan.over.exists()
+                state = run.state_dict()
+                disk.publish(plan.checkpoint, json.dumps(state).encode())
+                run.commit(state)
+                oldest = run._run.mirror.entries[0].name
+                disk.publish(plan.needed, str(number_of(oldest)).encode())
+                (plan.folder / f"memory-{life:05d}.txt").open("a").write(f"{resident()}\n")
+                if over:
+                    return
+
+
+def number_of(name: str) -> int:
+    """The number of an archive."""
+    return int(Path(name).stem.rpartition("-")[2])
+
+
+def record(step: int, batch: SelfPlayBatch) -> bytes:
+    """What is written of a step: a hash of all that was in the batch, and where its rows are from."""
+    origins = np.zeros(len(batch), ORIGIN)
+    digest = hashlib.blake2b(digest_size=16)
+    for name in ("planes", "policy", "values"):
+        digest.update(batch[name].tobytes())
+    for key in ("chunk", "ply", "use"):
+        origins[key] = batch.metadata[key]
+    return np.array([(step, digest.digest(), len(origins))], HEAD).tobytes() + origins.tobytes()
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass
+class Outcome:
+    """What the training came to."""
+
+    kills: int = 0
+    steps: int = 0
+    made_again: int = 0
+    """Steps that were made more than once."""
+    changed: list[int] = field(default_factory=list)
+    """Steps that were not made again as they were."""
+    missing: list[int] = field(default_factory=list)
+    """Steps that are in no trail."""
+    twice: int = 0
+    """Positions that came twice in one use of their game."""
+    lost: list[tuple[int, int]] = field(default_factory=list)
+    """Uses of games of which positions never came, though they are not waiting in the reservoir."""
+    passed_over: list[int] = field(default_factory=list)
+    """Games whose uses have a gap."""
+    left: list[str] = field(default_factory=list)
+    """Files that nobody needs."""
+    memory: list[list[int]] = field(default_factory=list)
+    """Bytes of each life, at each checkpoint."""
+
+    @property
+    def exact(self) -> bool:
+        return not (self.changed or self.missing or self.twice or self.lost or self.passed_over or self.left)
+
+
+class Siege:
+    """Training, and somebody who kills."""
+
+    def __init__(self, plan: Plan, seed: int = 0) -> None:
+        self.plan, self.outcome, self._chance = plan, Outcome(), random.Random(seed)
+        prepare(plan)
+        self._life = 0
+        self._keeper = _started(keep_coming, plan)
+        self._trainer = _started(train, plan, 0)
+
+    def run(self, longest_s: float, go_on: Callable[[Outcome], bool]) -> Outcome:
+        """Kill after at most so long, as often as is asked for, then let the trainer finish."""
+        try:
+            while go_on(self.outcome):
+                self._wait_for_steps()
+                time.sleep(self._chance.uniform(0, longest_s))
+                assert self._trainer.exitcode is None, f"it ended by itself, with {self._trainer.exitcode}"
+                self._trainer.kill()
+                self._trainer.join()
+                self.outcome.kills += 1
+                self._life += 1
+                self._trainer = _started(train, self.plan, self._life)
+            self._wait_for_steps()
+            self.plan.over.touch()
+            for process in (self._trainer, self._keeper):
+                process.join(LONGEST_S)
+                assert process.exitcode == 0, f"{process.name}: {process.exitcode}"
+        finally:
+            for process in (self._trainer, self._keeper):
+                process.kill()
+                process.join()
+        return self.outcome
+
+    def _wait_for_steps(self) -> None:
+        """Now and then a life is shorter than its first step."""
+        trail, deadline = self.plan.folder / f"trail-{self._life:05d}.bin", time.monotonic() + LONGEST_S
+        patient = self._life == 0 or self._chance.random() < 0.8
+        while patient and not (trail.exists() and trail.stat().st_size) and self._trainer.exitcode is None:
+            assert time.monotonic() < deadline, "the trainer does nothing"
+            time.sleep(0.005)
+
+
+def _started(work: Callable[..., None], *arguments: Any) -> BaseProcess:
+    process = _context.Process(target=work, args=arguments, daemon=True)
+    process.start()
+    return process
+
+
+Trail = dict[int, tuple[bytes, npt.NDArray[np.void]]]
+
+
+def read_trail(path: Path) -> Trail:
+    """The steps of a life, but for one that was being written."""
+    data, offset, steps = path.read_bytes(), 0, Trail()
+    while offset + HEAD.itemsize <= len(data):
+        head = np.frombuffer(data, HEAD, 1, offset)[0]
+        offset += HEAD.itemsize
+        size = int(head["rows"]) * ORIGIN.itemsize
+        if offset + size <= len(data):
+            steps[int(head["step"])] = bytes(head["digest"]), np.frombuffer(data[offset : offset + size], ORIGIN)
+        offset += size
+    return steps
+
+
+def judge(plan: Plan, outcome: Outcome) -> Trail:
+    """Compare the lives with each other and with the last checkpoint; gives the steps as they stand."""
+    state, history = json.loads(plan.checkpoint.read_bytes()), Trail()
+    for path in sorted(plan.folder.glob("trail-*.bin")):
+        for step, (digest, origins) in read_trail(path).items():
+            if step in history:
+                outcome.made_again += 1
+                if history[step][0] != digest or (history[step][1] != origins).any():
+                    outcome.changed.append(step)
+            history[step] = digest, origins
+    outcome.steps = state["step"]
+    outcome.missing = [step for step in range(outcome.steps) if step not in history]
+    _judge_games(plan, state, [history[step][1] for step in range(outcome.steps) if step in history], outcome)
+    expected = {"admissions.jsonl", "rows.bin", "rows.idx", f"sidecars/{state['sidecar']['file']}"}
+    found = {path.relative_to(plan.cache_dir).as_posix() for path in plan.cache_dir.rglob("*") if path.is_file()}
+    outcome.left = sorted(name for name in found ^ expected if not name.startswith("indices/"))
+    for path in sorted(plan.folder.glob("memory-*.txt")):
+        outcome.memory.append([int(line) for line in path.read_text().split()])
+    return history
+
+
+def _judge_games(plan: Plan, state: dict[str, Any], delivered: list[npt.NDArray[np.void]], outcome: Outcome) -> None:
+    """Each use of a game gives each of its positions once; those of the last ones may still be in the reservoir."""
+    mirror = Mirror(Window(plan.num_chunks, 0), plan.shuffle_frames)
+    mirror.load(*RunFiles(plan.cache_dir, 0, led=False).load(state))
+    rows = np.concatenate([*delivered, mirror.origins])
+    uses, counts = np.unique(rows[["chunk", "use"]], return_counts=True)
+    outcome.twice = len(rows) - len(np.unique(rows))
+    place, used = mirror.place, defaultdict[int, list[int]](list)
+    for (chunk, use), count in zip(uses.tolist(), counts.tolist(), strict=True):
+        used[chunk].append(use)
+        expected = LENGTHS[chunk % len(LENGTHS)]
+        if place is not None and (place.chunk, place.use) == (chunk, use):
+            expected = place.used
+        if count != expected:
+            outcome.lost.append((chunk, use))
+    outcome.passed_over = [chunk for chunk, found in used.items() if sorted(found) != list(range(len(found)))]
+
+
+def replayed(plan: Plan, steps: int) -> Trail:
+    """The first steps once more, from the journal alone, over all the files that ever were."""
+    journal = plan.cache_dir / "admissions.jsonl"
+    last = max(json.loads(line)["enter"] for line in journal.read_text().splitlines() if '"enter"' in line)
+    for number in range(number_of(last) + 1):
+        if not plan.name(number).exists():
+            os.link(plan.stock(number), plan.name(number))
+    found = Trail()
+    with plan.open(cache_dir=plan.folder / "again", replay=journal, threads=3) as run:
+        for step in range(steps):
+            data = record(step, run.next())
+            found[step] = data[8:24], np.frombuffer(data[HEAD.itemsize :], ORIGIN)
+    return found
+
+
+def differences(first: Trail, second: Trail) -> list[int]:
+    """Steps of both that are not the same."""
+    both = sorted(first.keys() & second.keys())
+    return [step for step in both if first[step][0] != second[step][0] or (first[step][1] != second[step][1]).any()]

@@ -1,0 +1,106 @@
+"""Ranks that watch a folder see the same games at the same steps: the first one says what enters."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaders.growing_games import Row, add, chunks_of, live, rows_of
+from millstream.errors import ClosedError, LoaderError
+from millstream.loaders.self_play import SelfPlayDataLoader
+
+
+def ranks_of(folder: Path, run: Path, ranks: int, **keywords: Any) -> list[SelfPlayDataLoader]:
+    return [live(folder, run, rank=rank, world_size=ranks, **keywords) for rank in range(ranks)]
+
+
+def trained(runs: Sequence[SelfPlayDataLoader], steps: int) -> list[Row]:
+    """Steps of all ranks at the same time; gives the rows of all, in the order of the run."""
+    with ThreadPoolExecutor(len(runs)) as pool:
+        batches = list(pool.map(lambda run: [rows_of(run.next()) for _ in range(steps)], runs, timeout=30))
+    return [row for step in zip(*batches, strict=True) for rows in step for row in rows]
+
+
+def closed(runs: Sequence[SelfPlayDataLoader]) -> None:
+    for run in runs:
+        run.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    where = tmp_path / "games"
+    where.mkdir()
+    for number in range(3):
+        add(where, number)
+    return where
+
+
+def test_all_ranks_take_in_what_the_first_one_does_and_another_number_of_them_goes_on(
+    folder: Path, tmp_path: Path
+) -> None:
+    runs = ranks_of(folder, tmp_path / "run", 3, batch_size=3)
+    rows = trained(runs, 10)
+    for number in (3, 4):
+        add(folder, number)
+        total = chunks_of(runs[0])
+        while any(chunks_of(run) <= total for run in runs):
+            rows += trained(runs, 5)
+    states = [run.state_dict() for run in runs]
+    behind = trained(runs, 20)
+    assert states[0] == states[1] == states[2]
+    closed(runs)
+
+    pair = ranks_of(folder, tmp_path / "run", 2, batch_size=5)
+    for run in pair:
+        run.load_state_dict(states[0])
+    again = trained(pair, 18)
+    closed(pair)
+    assert again == behind
+
+    journal = tmp_path / "run" / "admissions.jsonl"
+    with live(folder, tmp_path / "alone", replay=journal, batch_size=9) as alone:
+        found = list[Row]()
+        while len(found) < len(rows + behind):
+            found += rows_of(alone.next())
+    assert found == rows + behind
+
+
+def test_a_rank_that_follows_may_come_first_and_follows_no_run_that_is_over(folder: Path, tmp_path: Path) -> None:
+    old = ranks_of(folder, tmp_path / "run", 2)
+    trained(old, 3)
+    closed(old)
+    shutil.rmtree(folder)
+    folder.mkdir()
+    add(folder, 7)
+    runs = ranks_of(folder, tmp_path / "run", 2)
+    found = list[list[Row]]()
+    early = threading.Thread(target=lambda: found.append(rows_of(runs[1].next())))
+    early.start()
+    early.join(0.3)
+    assert early.is_alive()
+    mine = rows_of(runs[0].next())
+    early.join(20)
+    assert len(mine) == len(found[0]) == 7
+    assert not {row[:2] for row in mine} & {row[:2] for row in found[0]}
+    closed(runs)
+
+
+def test_a_rank_that_waits_for_the_first_one_can_be_closed(folder: Path, tmp_path: Path) -> None:
+    (run,) = ranks_of(folder, tmp_path / "run", 2)[1:]
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(run.next)
+        threading.Event().wait(0.2)
+        run.close()
+        with pytest.raises(ClosedError):
+            waiting.result(2)
+
+
+def test_ranks_that_watch_need_a_folder_that_they_share(folder: Path) -> None:
+    with pytest.raises(LoaderError, match="cache_dir"):
+        SelfPlayDataLoader(folder, rank=0, world_size=2)

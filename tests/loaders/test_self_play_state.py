@@ -1,0 +1,237 @@
+"""A state is enough to go on, whatever happened since: to files, to the disk, to the state, to other runs."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of
+from millstream.errors import ClosedError, MillstreamError, StateError, StoreError
+from millstream.games import Game
+from millstream.live import led
+from millstream.live.chunk_set import Draw
+from millstream.loaders.self_play import SelfPlayDataLoader
+from millstream.loaders.self_play_task import SelfPlayGraph
+from millstream.store import disk
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    where = tmp_path / "games"
+    where.mkdir()
+    for number in range(3):
+        add(where, number)
+    return where
+
+
+def steps(run: SelfPlayDataLoader, count: int) -> list[list[Row]]:
+    return [rows_of(run.next()) for _ in range(count)]
+
+
+def resumed(folder: Path, run: Path, state: dict[str, Any], count: int, **keywords: Any) -> list[list[Row]]:
+    with live(folder, run, **keywords) as loader:
+        loader.load_state_dict(state)
+        return steps(loader, count)
+
+
+def known(rows: list[list[Row]]) -> list[tuple[int, int, int]]:
+    return [row[:3] for step in rows for row in step]
+
+
+@pytest.mark.parametrize(
+    "keywords", [{}, {"hanse": 1.0}, {"positions": 0.5}, {"position_cache": "1MB", "positions": 2}]
+)
+def test_a_state_goes_on_where_it_was_also_the_second_time_and_before_the_first_batch(
+    folder: Path, tmp_path: Path, keywords: dict[str, Any]
+) -> None:
+    cache = tmp_path / "run"
+    with live(folder, cache, **keywords) as run:
+        begin = run.state_dict()
+        rows = steps(run, 8)
+        middle = run.state_dict()
+        rows += steps(run, 8)
+        run.load_state_dict(middle)
+        run.load_state_dict(middle)
+        assert steps(run, 8) == rows[8:]
+    add(folder, 3)
+    for _ in range(2):  # a run that ends before it said everything again loses nothing
+        assert resumed(folder, cache, begin, 2, **keywords) == rows[:2]
+    assert resumed(folder, cache, begin, 16, **keywords) == rows
+
+
+def test_a_state_of_a_later_epoch_goes_on_with_and_without_a_folder(folder: Path, tmp_path: Path) -> None:
+    for cache in (None, tmp_path / "run"):
+        with loader(folder, cache_dir=cache) as run:
+            for _ in run:
+                pass
+            steps(run, 3)
+            state = run.state_dict()
+            rest = [rows_of(batch) for batch in run]
+        assert state["epoch"] == 1
+        with loader(folder, cache_dir=cache) as run:
+            run.load_state_dict(state)
+            assert [rows_of(batch) for batch in run] == rest
+            assert run.epoch == 2
+
+
+def test_files_that_are_gone_or_others_cost_their_own_positions_only(folder: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "run"
+    with live(folder, cache) as run:
+        rows = steps(run, 12)
+        state = run.state_dict()
+        held = run._run.mirror.origins["chunk"].tolist()
+    (folder / "training-0001.tar").unlink()  # games 0 to 7
+    add(folder, 2, (6, 6), seed=9)  # games 8 to 15 are others now
+    with live(folder, cache) as run:
+        run.load_state_dict(state)
+        again = steps(run, 8)
+        assert run.losses["gone from the reservoir"] == len(held)
+        assert min(chunk for chunk, _, _ in known(again)) >= 16
+        second = run.state_dict()
+        again += steps(run, 5)
+        assert {origin.spans[0].file for origin in run.explain(run.step - 1)} == {str(folder / "training-0002.tar")}
+    assert resumed(folder, cache, second, 5) == again[8:]
+    assert len(set(known(rows + again))) == len(known(rows + again))
+
+
+def test_one_file_less_leaves_the_other_positions_of_the_reservoir(folder: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "run"
+    with live(folder, cache) as run:
+        rows = steps(run, 12)
+        state = run.state_dict()
+        origins = run._run.mirror.origins.copy()
+    (folder / "training-0001.tar").unlink()
+    with live(folder, cache) as run:
+        run.load_state_dict(state)
+        again = steps(run, 20)
+    kept = [tuple(origin)[0:2] for origin in origins.tolist() if origin[0] >= len(LENGTHS)]
+    assert kept
+    assert set(kept) <= {row[:2] for row in known(again)}
+    assert len(set(known(rows + again))) == len(known(rows + again))
+
+
+def test_a_second_run_in_the_same_folder_is_refused_and_harms_nothing(folder: Path, tmp_path: Path) -> None:
+    with live(folder, tmp_path / "run") as run:
+        steps(run, 4)
+        explained = run.explain(2)
+        with live(folder, tmp_path / "run") as other, pytest.raises(StoreError, match="another writer"):
+            other.next()
+        assert run.explain(2) == explained
+        steps(run, 1)
+
+
+def test_committing_an_older_state_keeps_the_newer_ones(folder: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "run"
+    with live(folder, cache) as run:
+        states = []
+        for _ in range(3):
+            steps(run, 2)
+            states.append(run.state_dict())
+        expected = steps(run, 3)
+        run.commit(states[1])
+        with pytest.raises(StateError, match="sidecar"):
+            run.load_state_dict(states[0])
+        assert steps(run, 1)  # nothing was changed
+        run.load_state_dict(states[2])
+        assert steps(run, 3) == expected
+        run.commit(states[2])
+    assert [path.name for path in (cache / "sidecars").iterdir()] == [states[2]["sidecar"]["file"]]
+
+
+@pytest.mark.parametrize("part", ["rows", "admissions"])
+def test_a_full_disk_is_named_and_the_run_goes_on_from_its_state(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    cache, write = tmp_path / "run", disk.write
+    monkeypatch.setattr(led, "LOOK_EVERY", 8)
+    with live(folder, cache) as run:
+        steps(run, 4)
+        state = run.state_dict()
+        expected = steps(run, 6)
+
+        def full(fd: int, data: Any, offset: int) -> None:
+            if part in str(Path(f"/proc/self/fd/{fd}").readlink()):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            write(fd, data, offset)
+
+        monkeypatch.setattr(disk, "write", full)
+        for _ in range(2):
+            with pytest.raises(MillstreamError, match="No space left"):
+                steps(run, 200)
+        monkeypatch.setattr(disk, "write", write)
+        run.load_state_dict(state)
+        assert steps(run, 6) == expected
+
+
+def test_a_journal_that_was_torn_or_is_another_ones_is_noticed(folder: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "run"
+    with live(folder, cache) as run:
+        steps(run, 4)
+        state = run.state_dict()
+        expected = steps(run, 4)
+    journal = cache / "admissions.jsonl"
+    with journal.open("ab") as file:
+        file.write(b'{"draw": 99, "en')
+    assert resumed(folder, cache, state, 4) == expected
+    journal.write_bytes(journal.read_bytes()[:50])
+    with live(folder, cache) as run, pytest.raises(StateError, match="not the journal of the state"):
+        run.load_state_dict(state)
+
+
+def test_close_does_not_wait_for_a_reservoir_that_is_read_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with live(folder, tmp_path / "run", shuffle_frames=60) as run:
+        steps(run, 4)
+        state = run.state_dict()
+    read = SelfPlayGraph.reread
+
+    def slowly(graph: SelfPlayGraph, draw: Draw) -> list[Game]:
+        time.sleep(0.2)
+        return read(graph, draw)
+
+    monkeypatch.setattr(SelfPlayGraph, "reread", slowly)
+    run = live(folder, tmp_path / "run", shuffle_frames=60)
+    run.load_state_dict(state)
+    closing = threading.Timer(0.1, run.close)
+    closing.start()
+    began = time.monotonic()
+    with pytest.raises(ClosedError):
+        run.next()
+    closing.join()
+    assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_run_over_data_that_grows_holds_no_more_than_its_window(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps: bool
+) -> None:
+    monkeypatch.setattr(led, "LOOK_EVERY", 12)
+    monkeypatch.setattr("millstream.loaders.self_play_run.CATCH_UP", 8)
+    monkeypatch.setattr("millstream.live.row_log.REMEMBERED", 16)
+    with live(folder, tmp_path / "run", hanse=0.5, poll_s=0.01, **({} if keeps else {"cache_dir": None})) as run:
+        steps(run, 1)
+        for number in range(3, 40):
+            total = chunks_of(run)
+            add(folder, number)
+            while chunks_of(run) == total:
+                steps(run, 1)
+            (folder / f"training-{number - 3:04d}.tar").unlink()
+        steps(run, 16)
+        inside, graph = run._run, run._run.graph
+        assert graph is not None
+        assert graph.chunk_set.weights is not None
+        held = {
+            "entered": len(inside._entered),
+            "sources": len(graph.chunk_set._sources) + len(graph.chunk_set._arrived),
+            "weights": len(graph.chunk_set.weights._known),
+            "events": len(inside.mirror._events),
+            "entries": len(inside.mirror.entries),
+            "positions": len(inside.files._ahead),
+        }
+    assert max(held.values()) < 20, held

@@ -1,0 +1,120 @@
+"""A chained log holds what was said, whatever was torn; what is said again is not written again."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millstream.errors import StateError, StoreError
+from millstream.store import disk
+from millstream.store.chained_log import ChainedLog, LogReader, Position
+from millstream.store.followed_log import FollowedLog, announce, forget
+
+FORMAT = "test 1"
+START = Position.start(FORMAT)
+
+
+def said(path: Path) -> list[int]:
+    return [line["n"] for line in LogReader(path, START)]
+
+
+def written(path: Path, *numbers: int) -> list[Position]:
+    log = ChainedLog(path, FORMAT)
+    positions = [START, *(log.write({"n": number}) for number in numbers)]
+    log.close()
+    return positions
+
+
+@given(st.lists(st.integers(0, 2), max_size=6), st.integers(0, 6), st.lists(st.integers(0, 2), min_size=1, max_size=6))
+def test_what_is_said_again_stays_and_from_the_first_difference_on_it_is_cut_off(
+    tmp_path_factory: pytest.TempPathFactory, first: list[int], back: int, second: list[int]
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log.jsonl"
+    positions = written(path, *first)
+    back = min(back, len(first))
+    log = ChainedLog(path, FORMAT, positions[back])
+    assert said(path) == first  # nothing is lost before something else is said
+    for number, each in enumerate(second):
+        position = log.write({"n": each})
+        told, rest = first[:back] + second[: number + 1], first[back + number + 1 :]
+        alike = first[: len(told)] == told
+        assert said(path) == (told + rest if alike else told)
+        if alike and len(told) < len(positions):
+            assert position == positions[len(told)]
+    log.cut()
+    assert said(path) == first[:back] + second
+    log.close()
+
+
+@pytest.mark.parametrize("torn", range(1, 40, 7))
+def test_a_line_that_was_being_written_is_written_again(tmp_path: Path, torn: int) -> None:
+    path = tmp_path / "log.jsonl"
+    positions = written(path, 1, 2)
+    data = path.read_bytes()
+    path.write_bytes(data[:-torn])
+    assert said(path) == [1]
+    log = ChainedLog(path, FORMAT, positions[1])
+    log.write({"n": 2})
+    log.close()
+    assert path.read_bytes() == data
+
+
+def test_a_full_disk_is_named_and_the_log_goes_on_when_there_is_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, write = tmp_path / "log.jsonl", disk.write
+    log = ChainedLog(path, FORMAT)
+    log.write({"n": 1})
+
+    def full(fd: int, data: Any, offset: int) -> None:
+        write(fd, data[:20], offset)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(disk, "write", full)
+    with pytest.raises(StoreError, match=r"log\.jsonl: No space left"):
+        log.write({"n": 2, "long": "x" * 50})
+    monkeypatch.setattr(disk, "write", write)
+    log.write({"n": 3})
+    log.close()
+    assert said(path) == [1, 3]
+
+
+def test_a_position_of_another_log_and_a_second_writer_are_refused(tmp_path: Path) -> None:
+    position = written(tmp_path / "a.jsonl", 1)[1]
+    written(tmp_path / "b.jsonl", 2)
+    with pytest.raises(StateError, match="not the journal of the state"):
+        ChainedLog(tmp_path / "b.jsonl", FORMAT, position)
+    log = ChainedLog(tmp_path / "a.jsonl", FORMAT)
+    with pytest.raises(StoreError, match="another writer"):
+        ChainedLog(tmp_path / "a.jsonl", FORMAT)
+    log.close()
+
+
+def test_who_follows_waits_for_the_run_that_begins_where_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    positions = written(path, 1, 2)
+    announce(path, START)
+    forget(path)  # whoever wrote it is gone
+    follower = FollowedLog(path, positions[1])
+    assert follower.next() is None
+    log = ChainedLog(path, FORMAT, positions[1])
+    announce(path, START)
+    assert not follower.has_begun()
+    announce(path, positions[1])
+    forget(path)  # it is being written
+    assert follower.next() == {"n": 2}
+    assert follower.next() is None
+    log.write({"n": 3})
+    with pytest.raises(StateError, match="another way"):
+        log.write({"n": 4}, {"n": 5}, {"n": 6})
+        follower.next()
+    announce(path, START)
+    with pytest.raises(StateError, match="begun anew"):
+        follower.next()
+    assert FollowedLog(path, START, over=None).has_begun()
+    log.close()
