@@ -216,7 +216,7 @@ def test_a_run_over_data_that_grows_holds_no_more_than_its_window(
     monkeypatch.setattr("millstream.live.row_log.REMEMBERED", 16)
     with live(folder, tmp_path / "run", hanse=0.5, poll_s=0.01, **({} if keeps else {"cache_dir": None})) as run:
         steps(run, 1)
-        for number in range(3, 40):
+        for number in range(3, 28):
             total = chunks_of(run)
             add(folder, number)
             while chunks_of(run) == total:

@@ -15,9 +15,8 @@ from millstream._core import Budget
 from millstream.batches.engine import closed_error
 from millstream.errors import FingerprintError, LoaderError, MillstreamError
 from millstream.games import FrameBlock
-from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten, Entrance
-from millstream.live.events import CHANGES, Event
-from millstream.live.led import AsLed, Leads
+from millstream.live.entrance import AsWritten, Entrance
+from millstream.live.events import Event
 from millstream.live.mirror import Mirror
 from millstream.live.row_log import StepRows
 from millstream.live.tensor_maker import Tensors
@@ -25,6 +24,7 @@ from millstream.live.window import Entry, Window
 from millstream.loaders import state as states
 from millstream.loaders.phases import read_count
 from millstream.loaders.self_play_ahead import Ahead
+from millstream.loaders.self_play_entrance import Entrances
 from millstream.loaders.self_play_files import START, RunFiles, read_events
 from millstream.loaders.self_play_reread import Reread
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
@@ -43,13 +43,14 @@ class SelfPlayRun:
 
     def __init__(self, task: SelfPlayTask, settings: LoaderSettings, *, replay: Path | None = None) -> None:
         self.task, self.settings, self._replay = task, settings, replay
-        self._led = task.watch and settings.world_size > 1 and replay is None
-        if self._led and settings.cache_dir is None:
+        led = task.watch and settings.world_size > 1 and replay is None
+        if led and settings.cache_dir is None:
             raise LoaderError(
                 "ranks that watch a folder each for itself would not see the same games",
                 hint="pass cache_dir=, a folder that all ranks share: there the first one says what enters",
             )
-        self.files = RunFiles(settings.cache_dir, settings.rank, led=self._led)
+        self.files = RunFiles(settings.cache_dir, settings.rank, led=led)
+        self._entrances = Entrances(self.files, watch=task.watch, follows=led and settings.rank > 0)
         memory = settings.memory_budget
         self.budget = Budget() if memory is None else Budget(memory)
         self.graph: SelfPlayGraph | None = None
@@ -68,19 +69,10 @@ class SelfPlayRun:
     def _begin_epoch(self, epoch: int) -> None:
         self.epoch, self.epoch_rows, self._skip = epoch, 0, 0
         self.mirror = Mirror(self._window(epoch), self.task.shuffle_frames)
-        self._entrance = self._first_entrance()
+        self._entrance = self._entrances.first()
         self._first_files: str | None = None
         self._expected_files: str | None = None
         self._entered, self._total = list[Entry](), 0
-
-    def _first_entrance(self) -> Entrance:
-        return self._follows() if self._led and self.settings.rank else self._leads(AsTheyCome())
-
-    def _leads(self, then: Entrance) -> Entrance:
-        return Leads(then) if self.task.watch else then
-
-    def _follows(self, promised: int = 0) -> Entrance:
-        return AsLed(self.files.heard, self.files.has_begun, promised)
 
     def _window(self, epoch: int) -> Window:
         seed, watch = self._epoch_seed(epoch), self.task.watch
@@ -138,15 +130,12 @@ class SelfPlayRun:
     def losses(self) -> dict[str, int]:
         """What was left out so far, by reason."""
         graph = self.graph
-        return dict(self._losses if graph is None else self._losses + _drops(graph))
+        return dict(self._losses if graph is None else self._losses + graph.drops())
 
     @property
     def memory(self) -> dict[str, int]:
         """Bytes of the window and of the reservoir."""
-        if self.graph is None:
-            return {}
-        window, reservoir = self.graph.chunk_set.gauges(), self.graph.shuffler.gauges()
-        return {"window": int(window["index_bytes"]), "reservoir": int(reservoir["bytes"])}
+        return {} if self.graph is None else self.graph.memory()
 
     def prefetch(self, batches: int) -> None:
         """Make so many batches ahead."""
@@ -254,7 +243,7 @@ class SelfPlayRun:
             graph, ahead = self.graph, self._ahead
             self.graph = self._ahead = None
         if graph is not None:
-            self._losses += _drops(graph)
+            self._losses += graph.drops()
             graph.pipeline.close()
         if ahead is not None:
             ahead.close()
@@ -319,23 +308,10 @@ class SelfPlayRun:
         mirror.load(*self.files.load(state))
         position = Position.from_json(state.get("journal") or {})
         before, behind = self.files.split_at(position, epoch)
-        promised = max((event.chunks for event in before if event.kind == "until"), default=0)
-        if self._led and self.settings.rank:
-            return position, mirror, self._follows(promised)
-        entered = {event.name: event.kind == "enter" for event in before if event.kind in CHANGES}
-        floor = next((event.name for event in before if event.kind == "floor"), "")
-        then = self._leads(AsTheyCome([name for name, there in entered.items() if there], floor))
-        return position, mirror, AsItWas(behind, then, promised, self.files.differs)
+        return position, mirror, self._entrances.again(before, behind)
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Let go of what lies before a state."""
         self.check(state)
         self.files.release(state)
         self._committed = dict(state)
-
-
-def _drops(graph: SelfPlayGraph) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for stage in graph.pipeline.counters()["stages"].values():
-        found.update(stage["drops"])
-    return found

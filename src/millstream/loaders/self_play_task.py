@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -138,6 +139,18 @@ class SelfPlayGraph:
         for change in self.changes:
             games = [changed for game in games for changed in change.process(game)]
         return games
+
+    def drops(self) -> Counter[str]:
+        """What the stages left out, by reason."""
+        found: Counter[str] = Counter()
+        for stage in self.pipeline.counters()["stages"].values():
+            found.update(stage["drops"])
+        return found
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of the window and of the reservoir."""
+        window, reservoir = self.chunk_set.gauges(), self.shuffler.gauges()
+        return {"window": int(window["index_bytes"]), "reservoir": int(reservoir["bytes"])}
 
 
 def count_frames(task: SelfPlayTask) -> int:

@@ -1,0 +1,43 @@
+"""Who decides which games enter a run: the folder, or the first rank; and what it does when a run is gone on with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from millstream.live.entrance import AsItWas, AsTheyCome, Entrance
+from millstream.live.events import CHANGES, Event
+from millstream.live.led import AsLed, Leads
+from millstream.loaders.self_play_files import RunFiles
+
+
+class Entrances:
+    """The entrances of a run.
+
+    Args:
+        files: Where it is written down what entered.
+        watch: Whether sources come while it runs.
+        follows: Whether another rank decides.
+    """
+
+    def __init__(self, files: RunFiles, *, watch: bool, follows: bool) -> None:
+        self._files, self._watch, self._follows = files, watch, follows
+
+    def first(self) -> Entrance:
+        """When a run or an epoch begins."""
+        return self._led() if self._follows else self._promising(AsTheyCome())
+
+    def again(self, before: Sequence[Event], behind: Sequence[Event]) -> Entrance:
+        """When a run is gone on with: what had happened at its state, and what happened then."""
+        promised = max((event.chunks for event in before if event.kind == "until"), default=0)
+        if self._follows:
+            return self._led(promised)
+        entered = {event.name: event.kind == "enter" for event in before if event.kind in CHANGES}
+        floor = next((event.name for event in before if event.kind == "floor"), "")
+        then = self._promising(AsTheyCome([name for name, there in entered.items() if there], floor))
+        return AsItWas(behind, then, promised, self._files.differs)
+
+    def _promising(self, then: Entrance) -> Entrance:
+        return Leads(then) if self._watch else then
+
+    def _led(self, promised: int = 0) -> Entrance:
+        return AsLed(self._files.heard, self._files.has_begun, promised)
