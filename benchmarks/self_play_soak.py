@@ -50,7 +50,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        plan, began = Plan(Path(name) / "soak", early=asked.early), time.monotonic()
+        plan, began = (
+            Plan(Path(name) / "soak", early=asked.early, pause_s=0.1 if asked.early else 0.03),
+            time.monotonic(),
+        )
         end = began + 60 * asked.minutes
         outcome = Siege(plan, asked.seed).run(asked.kill_every, lambda _: time.monotonic() < end)
         history = judge(plan, outcome)

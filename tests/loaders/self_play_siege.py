@@ -53,7 +53,7 @@ class Plan:
     pause_s: float = 0.03
     """Between two archives."""
     early: float = 0.0
-    """How likely it is that the newest archive but one is deleted, though it is still needed."""
+    """How likely it is that an archive is deleted that has just entered the window."""
     threads: int = 2
 
     @property
@@ -105,7 +105,7 @@ def keep_coming(plan: Plan) -> None:
     while not plan.over.exists():
         os.link(plan.stock(number), plan.name(number))
         if chance.random() < plan.early:
-            plan.name(number - 1).unlink(missing_ok=True)
+            plan.name(number - 3).unlink(missing_ok=True)
         for old in range(oldest, needed := int(plan.needed.read_text() if plan.needed.exists() else 0)):
             plan.name(old).unlink(missing_ok=True)
         number, oldest = number + 1, needed
