@@ -4,6 +4,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include "bind/module.h"
+#include "core/durable.h"
 #include "core/hash.h"
 #include "core/narrow.h"
 #include "core/packed.h"
@@ -63,9 +64,60 @@ void weigh_documents(Array<const std::uint32_t> tokens, Array<const std::int64_t
   millstream::weigh_documents(view(tokens), view(ends), view(words));
 }
 
+// The buffers of Python objects, held for as long as this lives.
+class Buffers {
+ public:
+  explicit Buffers(const nb::sequence& objects) {
+    views_.reserve(nb::len(objects));
+    for (const auto object : objects) {
+      if (PyObject_GetBuffer(object.ptr(), &views_.emplace_back(), PyBUF_SIMPLE) == 0) continue;
+      views_.pop_back();
+      release();
+      throw nb::python_error();
+    }
+  }
+  ~Buffers() { release(); }
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+
+  std::vector<iovec> parts() const {
+    std::vector<iovec> found;
+    for (const auto& view : views_) found.push_back({view.buf, static_cast<std::size_t>(view.len)});
+    return found;
+  }
+
+ private:
+  void release() {
+    for (auto& view : views_) PyBuffer_Release(&view);
+    views_.clear();
+  }
+
+  std::vector<Py_buffer> views_;
+};
+
+void write_parts(int file, const nb::sequence& objects) {
+  const Buffers buffers(objects);
+  auto parts = buffers.parts();
+  int failure = 0;
+  {
+    nb::gil_scoped_release released;
+    try {
+      millstream::write_synced(file, parts);
+    } catch (const std::system_error& error) {
+      failure = error.code().value();
+    }
+  }
+  if (!failure) return;
+  errno = failure;
+  PyErr_SetFromErrno(PyExc_OSError);
+  throw nb::python_error();
+}
+
 }  // namespace
 
 void register_store(nb::module_& m) {
+  m.def("write_synced", &write_parts, "file"_a, "parts"_a, nb::sig("def write_synced(file: int, parts: Sequence[bytes | memoryview]) -> None"),
+        "Write parts end to end from the beginning of a file, and wait until they are on the disk.");
   m.def("xxh64", [](Array<const std::uint8_t> data, std::uint64_t seed) {
     nb::gil_scoped_release unlocked;  // the argument keeps its buffer alive
     return millstream::xxh64(std::as_bytes(view(data)), seed);

@@ -187,6 +187,11 @@ def scan_returns(ends: Annotated[NDArray[numpy.int64], dict(shape=(None,), order
     Scan each rollout from its end; give the first one with something that is not a finite number, or -1.
     """
 
+def write_synced(file: int, parts: Sequence[bytes | memoryview]) -> None:
+    """
+    Write parts end to end from the beginning of a file, and wait until they are on the disk.
+    """
+
 def xxh64(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], seed: int = 0) -> int:
     """XXH64 of an array of bytes."""
 

@@ -85,15 +85,15 @@ def test_a_damaged_shard_is_put_aside_and_counted(damage: str, tmp_path: Path) -
 def test_a_full_disk_is_said_and_later_puts_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = True
 
-    def write(fd: int, parts: Sequence[disk.Bytes], offset: int) -> None:
+    def write(fd: int, parts: Sequence[disk.Bytes]) -> None:
         data = b"".join(parts)
-        os.pwrite(fd, data[: len(data) // 2 if full else len(data)], offset)
+        os.pwrite(fd, data[: len(data) // 2 if full else len(data)], 0)
         if full:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     feed = SpoolFeed(tmp_path)
     source = SpoolSource(tmp_path, gather=Gather(most_rollouts=2, seconds=60))
-    monkeypatch.setattr(disk, "write_parts", write)
+    monkeypatch.setattr(disk, "write_synced", write)
     source.put(records([0, 1]))
     for _ in range(2):
         with pytest.raises(StoreError, match="No space left"):

@@ -7,7 +7,7 @@ worst form: bytes that were not synced are gone, and so is every name whose dire
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +37,15 @@ class FailingDisk:
                 self.content[path.stat().st_ino] = path.read_bytes()
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        for name in ("create", "write", "write_parts", "truncate", "rename", "remove", "remove_tree"):
+        for name in ("create", "write", "truncate", "rename", "remove", "remove_tree"):
             patch.setattr(disk, name, self._counted(getattr(disk, name)))
         patch.setattr(disk, "sync", self._sync)
+        patch.setattr(disk, "write_synced", self._write_synced)
+
+    def _write_synced(self, fd: int, parts: Sequence[disk.Bytes]) -> None:
+        """Both steps of it: who dies in between has written, and nothing of it lasts."""
+        disk.write(fd, b"".join(parts), 0)
+        disk.sync(fd)
 
     def _step(self) -> None:
         self.count += 1
@@ -48,10 +54,9 @@ class FailingDisk:
 
     def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def act(*arguments: Any) -> Any:
-            if real.__name__ in ("write", "write_parts") and self.count + 1 == self.limit:
-                fd, given, offset = arguments
-                data = given if real.__name__ == "write" else b"".join(given)
-                os.pwrite(fd, memoryview(data)[: len(data) // 2], offset)  # killed in mid-write
+            if real.__name__ == "write" and self.count + 1 == self.limit:
+                fd, data, offset = arguments
+                real(fd, memoryview(data)[: len(data) // 2], offset)  # killed in mid-write
             self._step()
             if real.__name__ == "rename" and arguments[0].is_dir():
                 self._moved(*arguments)

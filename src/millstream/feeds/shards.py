@@ -157,8 +157,7 @@ class ProducerFolder:
         try:
             fd = disk.create(beside)
             try:
-                disk.write_parts(fd, parts, 0)
-                disk.sync(fd)
+                disk.write_synced(fd, parts)
             finally:
                 os.close(fd)
             disk.rename(beside, path)

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from millstream import _core
 from millstream.errors import StoreError
 
 Bytes = bytes | memoryview
-_MOST_PARTS = os.sysconf("SC_IOV_MAX")
 
 
 def create(path: Path) -> int:
@@ -36,17 +36,12 @@ def write(fd: int, data: Bytes, offset: int) -> None:
         view, offset = view[done:], offset + done
 
 
-def write_parts(fd: int, parts: Sequence[Bytes], offset: int) -> None:
-    """Write all of the parts end to end, at `offset`: one call for many, however small each is."""
-    views, first = [memoryview(part) for part in parts if len(part)], 0
-    while first < len(views):
-        done = os.pwritev(fd, views[first : first + _MOST_PARTS], offset)
-        offset += done
-        while first < len(views) and done >= len(views[first]):
-            done -= len(views[first])
-            first += 1
-        if done:
-            views[first] = views[first][done:]
+def write_synced(fd: int, parts: Sequence[Bytes]) -> None:
+    """Write all of the parts end to end into a new file, and wait until they are on the disk: one call for many.
+
+    Other threads go on meanwhile; nobody has to wait for them in between.
+    """
+    _core.write_synced(fd, [part for part in parts if len(part)])
 
 
 def truncate(fd: int, size: int) -> None:
