@@ -34,7 +34,7 @@ std::span<const T> records(const Bytes& bytes) {
 
 FrameColumns columns_of(const Columns& arrays) {
   const auto& [fields, ends, moves, probabilities] = arrays;
-  const FrameColumns columns{records<Frame>(fields), view(ends), view(moves), view(probabilities)};
+  const FrameColumns columns{records<GameFrame>(fields), view(ends), view(moves), view(probabilities)};
   columns.check();
   return columns;
 }
@@ -48,7 +48,7 @@ Made<To> owned(std::unique_ptr<From[]> values, std::size_t size) {
 
 MadeColumns handed_over(FrameStore&& store) {
   const auto entries = store.entries();
-  return {owned<std::uint8_t>(std::move(store.fields), store.size() * sizeof(Frame)), made(std::move(store.ends)),
+  return {owned<std::uint8_t>(std::move(store.fields), store.size() * sizeof(GameFrame)), made(std::move(store.ends)),
           owned<std::uint16_t>(std::move(store.moves), entries), owned<float>(std::move(store.probabilities), entries)};
 }
 
@@ -149,7 +149,7 @@ void register_games(nb::module_& m) {
   m.def("fill_half_tensors", &fill<Half>, "columns"_a, "planes"_a, "policy"_a, "values"_a, "Write into the bytes of arrays of float16.");
   m.def("fill_boards", [](const Bytes& fields, const Array<std::uint64_t>& boards, const Array<float>& rule50) {
     nb::gil_scoped_release released;
-    fill_boards(records<Frame>(fields), view(boards), view(rule50));
+    fill_boards(records<GameFrame>(fields), view(boards), view(rule50));
   }, "fields"_a, "boards"_a, "rule50"_a, "Write the planes as boards of 64 bits, and what plane 109 stands for.");
   bind_reservoir(m);
 }

@@ -1,6 +1,6 @@
 // core/frames.h: frames of self-play games as files hold them -> the same frames in columns.
 //
-// Versions 3 to 7 are read, all as version 7 without its policy (`Frame`); `version` stays that of the file. What an older
+// Versions 3 to 7 are read, all as version 7 without its policy (`GameFrame`); `version` stays that of the file. What an older
 // version does not say:
 //   before 7: the averages of the short term are 0 (6 has one of them), the next moves `unknown_move`.
 //   before 6: the result is one byte, -1, 0 or 1. The network's own values are NaN; moves, visits and the rest are 0.
@@ -31,7 +31,7 @@ inline constexpr std::size_t policy_size = 1858;
 inline constexpr std::uint16_t unknown_move = 65535;
 
 // The same bytes as `FRAME` of millstream.games; they may lie at any address.
-struct [[gnu::packed]] Frame {
+struct [[gnu::packed]] GameFrame {
   std::uint32_t version, input_format;
   std::uint64_t planes[104];
   std::uint8_t castling_us_ooo, castling_us_oo, castling_them_ooo, castling_them_oo;
@@ -47,7 +47,7 @@ struct [[gnu::packed]] Frame {
   float reserved[8];
   std::uint32_t padding;
 };
-static_assert(sizeof(Frame) == 968);
+static_assert(sizeof(GameFrame) == 968);
 
 // A chunk that cannot be used. `reason` is one of a few, to be counted; `what` says more.
 class FrameError : public std::runtime_error {
@@ -57,7 +57,7 @@ class FrameError : public std::runtime_error {
 
 // Frames in columns: where the entries of each one's policy end, and those entries.
 struct FrameColumns {
-  std::span<const Frame> fields;
+  std::span<const GameFrame> fields;
   std::span<const std::uint32_t> ends;
   std::span<const std::uint16_t> moves;
   std::span<const float> probabilities;
@@ -82,7 +82,7 @@ struct FrameColumns {
 class FrameStore {
  public:
   explicit FrameStore(std::size_t frames)
-      : fields(std::make_unique_for_overwrite<Frame[]>(frames)), size_(frames), room_(frames * likely_moves + policy_size) {
+      : fields(std::make_unique_for_overwrite<GameFrame[]>(frames)), size_(frames), room_(frames * likely_moves + policy_size) {
     ends.reserve(frames);
     moves = std::make_unique_for_overwrite<std::uint16_t[]>(room_);
     probabilities = std::make_unique_for_overwrite<float[]>(room_);
@@ -102,7 +102,7 @@ class FrameStore {
   std::size_t size() const { return size_; }
   std::size_t entries() const { return ends.empty() ? 0 : ends.back(); }
 
-  std::unique_ptr<Frame[]> fields;
+  std::unique_ptr<GameFrame[]> fields;
   std::vector<std::uint32_t> ends;
   std::unique_ptr<std::uint16_t[]> moves;
   std::unique_ptr<float[]> probabilities;
@@ -164,7 +164,7 @@ inline std::size_t compact_policy(const std::uint8_t* from, std::uint16_t* moves
 inline bool is_input_format(std::uint32_t format) { return (format >= 1 && format <= 5) || format == 132 || format == 133; }
 
 // Fills in what versions before 7 do not say; `left`: frames from this one to the last.
-inline void upgrade(Frame& frame, std::size_t left) {
+inline void upgrade(GameFrame& frame, std::size_t left) {
   if (frame.version < 7) frame.opp_played_idx = frame.next_played_idx = unknown_move;
   if (frame.version < 6) {
     const auto result = static_cast<std::int8_t>(frame.dummy);
@@ -181,8 +181,8 @@ inline void upgrade(Frame& frame, std::size_t left) {
   }
 }
 
-inline Frame read_fields(const std::uint8_t* from, const Layout& layout, std::size_t left) {
-  Frame frame{};
+inline GameFrame read_fields(const std::uint8_t* from, const Layout& layout, std::size_t left) {
+  GameFrame frame{};
   std::memcpy(&frame, from, layout.head);
   std::memcpy(frame.planes, from + layout.policy_end(), layout.tail);
   if (frame.version != layout.version)

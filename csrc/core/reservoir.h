@@ -103,7 +103,7 @@ class Reservoir {
   static constexpr std::size_t ahead = 4;            // a slot is 22 lines, and far away
 
   struct Slot {
-    Frame fields;
+    GameFrame fields;
     Origin origin;
     std::uint32_t entries;
     std::uint16_t moves[inline_entries];

@@ -67,15 +67,15 @@ constexpr std::uint64_t ones_if(bool condition) { return condition ? full : 0; }
 // The files that two bytes name, on our first rank and on theirs.
 constexpr std::uint64_t on_first_ranks(std::uint8_t ours, std::uint8_t theirs) { return reversed(ours) | reversed(theirs) << 56; }
 
-inline void check_format(const Frame& frame) {
+inline void check_format(const GameFrame& frame) {
   if (!frames::is_input_format(frame.input_format))
     throw std::invalid_argument("tensors: there is no input format " + std::to_string(frame.input_format));
 }
 
-inline float rule50(const Frame& frame) { return static_cast<float>(frame.rule50_count) / (frame.input_format >= 4 ? 100.0F : 99.0F); }
+inline float rule50(const GameFrame& frame) { return static_cast<float>(frame.rule50_count) / (frame.input_format >= 4 ? 100.0F : 99.0F); }
 
 // out[0..112) = the planes of a frame as boards.
-inline void put_boards(const Frame& frame, std::uint64_t* out) {
+inline void put_boards(const GameFrame& frame, std::uint64_t* out) {
   const auto format = frame.input_format;
   std::memcpy(out, frame.planes, sizeof frame.planes);
   if (format == 1) {
@@ -99,7 +99,7 @@ inline void unpack(std::span<const std::uint64_t> boards, float* out) { unpack_b
 inline void unpack(std::span<const std::uint64_t> boards, Half* out) { unpack_boards(boards.data(), boards.size(), &out->bits); }
 
 template <typename Real>
-void put_planes(const Frame& frame, Real* out) {
+void put_planes(const GameFrame& frame, Real* out) {
   std::array<std::uint64_t, input_planes> boards;
   put_boards(frame, boards.data());
   const auto all = std::span<const std::uint64_t>(boards);
@@ -125,7 +125,7 @@ class PolicyRow {
 };
 
 template <typename Real>
-void put_values(const Frame& frame, Real* out) {
+void put_values(const GameFrame& frame, Real* out) {
   const float values[value_rows * value_columns] = {
       frame.result_q, frame.result_d, frame.plies_left, frame.best_q, frame.best_d, frame.best_m,
       frame.played_q, frame.played_d, frame.played_m,   frame.orig_q, frame.orig_d, frame.orig_m,
@@ -156,7 +156,7 @@ void fill_tensors(const FrameColumns& columns, std::span<Real> planes, std::span
 }
 
 // The planes as boards (n, 112), and what plane 109 is to be multiplied by (n).
-inline void fill_boards(std::span<const Frame> fields, std::span<std::uint64_t> boards, std::span<float> rule50) {
+inline void fill_boards(std::span<const GameFrame> fields, std::span<std::uint64_t> boards, std::span<float> rule50) {
   if (boards.size() != fields.size() * input_planes || rule50.size() != fields.size())
     throw std::invalid_argument("tensors: an output has another number of rows than there are frames");
   for (std::size_t row = 0; row < fields.size(); ++row) {

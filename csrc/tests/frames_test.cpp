@@ -138,7 +138,7 @@ void noise_is_refused_or_has_tensors() {
 }
 
 void columns_that_contradict_themselves_are_refused() {
-  const std::vector<Frame> fields(2);
+  const std::vector<GameFrame> fields(2);
   const auto refused = [&](std::vector<std::uint32_t> ends, std::vector<std::uint16_t> moves, std::size_t probabilities) {
     const std::vector<float> shares(probabilities);
     CHECK_THROWS((FrameColumns{fields, ends, moves, shares}.check()), std::invalid_argument);

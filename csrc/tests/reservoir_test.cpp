@@ -12,7 +12,7 @@ using namespace millstream;
 namespace {
 
 struct Block {
-  std::vector<Frame> fields;
+  std::vector<GameFrame> fields;
   std::vector<std::uint32_t> ends;
   std::vector<std::uint16_t> moves;
   std::vector<float> probabilities;
@@ -21,7 +21,7 @@ struct Block {
   FrameColumns columns() const { return {fields, ends, moves, probabilities}; }
 };
 
-// Frame `number` has `number` * 37 % 300 entries, each worth `number`.
+// GameFrame `number` has `number` * 37 % 300 entries, each worth `number`.
 Block block(std::uint32_t first, std::uint32_t count) {
   Block made;
   for (auto number = first; number < first + count; ++number) {

@@ -13,7 +13,7 @@ from typing import Any
 
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
-from millstream.errors import FingerprintError, LoaderError, MillstreamError
+from millstream.errors import FingerprintError, LoaderError
 from millstream.games import FrameBlock
 from millstream.live.entrance import AsWritten, Entrance
 from millstream.live.events import Event
@@ -57,7 +57,6 @@ class SelfPlayRun:
         self._ahead: Ahead | None = None
         self._guard, self._switch = threading.Lock(), threading.RLock()
         self.closed = False
-        self._failure: MillstreamError | None = None
         self._committed: dict[str, Any] | None = None
         self._losses: Counter[str] = Counter()
         self._depth = settings.prefetch or 2
@@ -162,8 +161,6 @@ class SelfPlayRun:
         with self._switch:
             if self.closed:
                 raise closed_error()
-            if self._failure is not None:
-                raise self._failure
             if self._ahead is None:
                 self._start()
             assert self._ahead is not None
@@ -263,7 +260,7 @@ class SelfPlayRun:
             return
         self._halt()
         self.files.stand(START, anew=True)
-        self.step, self._failure = 0, None
+        self.step = 0
         self._begin_epoch(0)
 
     def state(self) -> dict[str, Any]:
@@ -295,7 +292,7 @@ class SelfPlayRun:
         self._halt()
         self.files.stand(START if kept is None else kept[0])
         self._begin_epoch(epoch)
-        self.step, self.epoch_rows, self._failure = step, rows, None
+        self.step, self.epoch_rows = step, rows
         if kept is None:
             self._skip, self._expected_files = rows, state.get("files")
         else:
