@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -52,6 +54,19 @@ def test_one_pass_gives_each_game_once_and_ends(tmp_path: Path) -> None:
     assert sorted((draw.name, draw.index) for draw in stage.output()) == [
         (n, i) for n in ("a.tar", "b.tar") for i in range(3)
     ]
+
+
+def test_the_ages_of_the_oldest_and_the_newest_file_are_told(tmp_path: Path) -> None:
+    for name, age in (("a.tar", 300), ("b.tar", 200), ("c.tar", 100)):
+        write_games(tmp_path / name, 2)
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    given = [open_chunk_source(tmp_path / name) for name in ("a.tar", "b.tar", "c.tar")]
+    with started(tmp_path, *given, ScanComplete(), num_chunks=4) as (stage, _):
+        names_of(stage, 1)
+        ages = stage.gauges()
+    assert ages["oldest_s"] == pytest.approx(200, abs=30)
+    assert ages["newest_s"] == pytest.approx(100, abs=30)
+    assert ages["span_s"] == pytest.approx(100, abs=1)
 
 
 def test_a_file_that_was_replaced_is_read_anew_and_one_that_is_gone_no_more(tmp_path: Path) -> None:

@@ -70,6 +70,11 @@ class ChunkSource:
         return len(self._places)
 
     @property
+    def changed_ns(self) -> int:
+        """When the file was last written."""
+        return self._identity.changed_ns
+
+    @property
     def frames(self) -> npt.NDArray[np.uint32]:
         """How many frames each chunk has; 0 for one whose size fits no number of them."""
         frames: npt.NDArray[np.uint32] = self._places["frames"]

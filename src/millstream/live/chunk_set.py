@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -15,7 +16,7 @@ from millstream.live.entrance import AsTheyCome, Entrance
 from millstream.live.events import Event, apply
 from millstream.live.hanse import HanseSampling, HanseWeights
 from millstream.live.place import Place
-from millstream.live.window import Acceptance, Window
+from millstream.live.window import Acceptance, Entry, Window
 from millstream.stages import Queue, SourceStage, Stage
 
 logger = logging.getLogger("millstream.live")
@@ -117,16 +118,27 @@ class ChunkSet(SourceStage[Draw]):
                 self._take(self._waited_for(), starved=True)
 
     def gauges(self) -> dict[str, float]:
-        """Sources and games in the window, passes, how many games were not accepted, and bytes of the index."""
-        window = self.window
+        """Sources and games in the window, passes, games that were not accepted, bytes of the index, and how old the
+        oldest and the newest file are."""
+        window, entries = self.window, self.window.entries
         return {
-            "sources": len(window.entries),
+            **self._ages(entries),
+            "sources": len(entries),
             "chunks": len(window),
             "chunks_total": window.total,
             "passes": window.passes,
             "rejected": window.rejected,
             "index_bytes": window.nbytes + sum(source.nbytes for source in list(self._sources.values())),
         }
+
+    def _ages(self, entries: Sequence[Entry]) -> dict[str, float]:
+        found = [self._sources.get(entry.name) for entry in (*entries[:1], *entries[-1:])]
+        changed = [source.changed_ns for source in found if source is not None]
+        if not changed:
+            return {}
+        now = time.time_ns()
+        oldest_s, newest_s = (now - min(changed)) / 1e9, (now - max(changed)) / 1e9
+        return {"oldest_s": oldest_s, "newest_s": newest_s, "span_s": oldest_s - newest_s}
 
     def source_of(self, name: str) -> ChunkSource | None:
         """A source in the window."""
