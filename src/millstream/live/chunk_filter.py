@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,11 +12,11 @@ from millstream.errors import RecipeError, RecordError
 from millstream.games.game import Game
 from millstream.games.predicates import FieldMatch, Predicate, Wanted, reason_against
 from millstream.games.rules import Rules, checked, prepare
-from millstream.live.rejections import Rejection, Rejections
-from millstream.stages import MapStage, Queue, Stage
+from millstream.live.game_stage import GameStage
+from millstream.stages import Queue, Stage
 
 
-class ChunkFilter(MapStage[Game, Game]):
+class ChunkFilter(GameStage):
     """Drops games that break a rule or that nobody wants; each is counted by its reason, and the last ones are listed.
 
     A game that was unpacked passes: it was looked at when it came.
@@ -40,8 +40,6 @@ class ChunkFilter(MapStage[Game, Game]):
         settings: As for any stage: `threads`, `name`, `capacity`, `overflow`.
     """
 
-    takes = gives = Game
-
     def __init__(
         self,
         input: Queue[Game] | Stage[Game],
@@ -59,25 +57,12 @@ class ChunkFilter(MapStage[Game, Game]):
         super().__init__(input, **settings)
         self.rules, self.keep = rules, keep
         self.match, self.predicates = FieldMatch(match or {}), tuple(predicates)
-        self._rejections = Rejections()
 
-    @property
-    def rejections(self) -> list[Rejection]:
-        """The last games that were dropped, oldest first."""
-        return self._rejections.last()
-
-    def process(self, item: Game) -> Iterable[Game]:
+    def changed(self, game: Game) -> Game:
         """The game, or what is left of it, if it is wanted."""
-        if item.unpacked:
-            return [item]
-        try:
-            if self.rules is not None:
-                checked(item.frames, self.rules)
-            return [self._matching(item)]
-        except RecordError as error:
-            self.count(error.reason)
-            self._rejections.add(item, error.reason, error.found)
-            return []
+        if self.rules is not None:
+            checked(game.frames, self.rules)
+        return self._matching(game)
 
     def _matching(self, game: Game) -> Game:
         for predicate in self.predicates:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal
 
-from millstream.errors import RecipeError, RecordError
+from millstream.errors import RecipeError
 from millstream.games.game import Game
 from millstream.games.rescore import Rescorer, RescoreSettings
-from millstream.live.rejections import Rejection, Rejections
-from millstream.stages import MapStage, Queue, Stage
+from millstream.live.game_stage import GameStage
+from millstream.stages import Queue, Stage
 
 
-class ChunkRescorer(MapStage[Game, Game]):
+class ChunkRescorer(GameStage):
     """Rescores games; one that cannot be is dropped, counted by its reason, and listed.
 
     A game that was unpacked passes: it was rescored when it came.
@@ -34,8 +33,6 @@ class ChunkRescorer(MapStage[Game, Game]):
         settings: As for any stage, `threads`, `name`, `capacity`, `overflow`; and those of `RescoreSettings`.
     """
 
-    takes = gives = Game
-
     def __init__(
         self,
         input: Queue[Game] | Stage[Game],
@@ -49,23 +46,10 @@ class ChunkRescorer(MapStage[Game, Game]):
             raise RecipeError(f"rescore= is given, and {', '.join(named)} too", hint="pass all in one place")
         super().__init__(input, **settings)
         self._rescorer = Rescorer(rescore or RescoreSettings(**named), rules=rules)
-        self._rejections = Rejections()
 
-    @property
-    def rejections(self) -> list[Rejection]:
-        """The last games that were dropped, oldest first."""
-        return self._rejections.last()
-
-    def process(self, item: Game) -> Iterable[Game]:
+    def changed(self, game: Game) -> Game:
         """The game, rescored."""
-        if item.unpacked:
-            return [item]
-        try:
-            return [replace(item, frames=self._rescorer.rescore(item.frames))]
-        except RecordError as error:
-            self.count(error.reason)
-            self._rejections.add(item, error.reason, error.found)
-            return []
+        return replace(game, frames=self._rescorer.rescore(game.frames))
 
     def join(self, timeout_s: float | None = None) -> bool:
         """As of any stage; then the tables are closed."""
