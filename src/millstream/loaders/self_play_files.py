@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.errors import LoaderError, StateError, StoreError
+from millstream.errors import BusyError, LoaderError, StateError
 from millstream.live.events import CHANGES, FORMAT, Event
 from millstream.live.row_log import RowLog, StepRows
 from millstream.live.window import Arrays, Entry
@@ -83,8 +83,8 @@ class RunFiles:
         while True:
             try:
                 return ChainedLog(path, FORMAT, None if self._anew else self.position, anew=self._anew)
-            except StoreError as error:
-                if "another writer" not in str(error) or time.monotonic() >= deadline:
+            except BusyError:
+                if time.monotonic() >= deadline:
                     raise
             time.sleep(0.01)
 

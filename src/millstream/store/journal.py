@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from millstream.errors import StoreError
+from millstream.errors import BusyError, StoreError
 from millstream.store import disk
 from millstream.store.column import START_AGAIN
 from millstream.store.format import DTYPES, index_kind, read_frame
@@ -120,7 +120,7 @@ class Lock:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             let_go(fd)
-            raise StoreError(f"{self._path}: another writer is at work here", hint="wait for it to end") from None
+            raise BusyError(f"{self._path}: another writer is at work here", hint="wait for it to end") from None
         # The file may have been removed by its last holder between our open and our flock.
         if self._path.exists() and os.path.samestat(os.fstat(fd), self._path.stat()):
             return fd
