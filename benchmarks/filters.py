@@ -14,7 +14,6 @@ import argparse
 import hashlib
 import importlib
 import tempfile
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,6 +33,7 @@ from millstream.records import (
 )
 from millstream.records.processor import DataProcessor
 from millstream.sources import RecordBlock
+from processes import best_cpu_seconds
 from prose import documents, records
 
 FILTERS = "datatrove.pipeline.filters"
@@ -43,17 +43,8 @@ RULES: tuple[tuple[DataProcessor, str, str], ...] = (
     (GopherRepetition(), f"{FILTERS}.gopher_repetition_filter", "GopherRepetitionFilter"),
     (FineWebQuality(), f"{FILTERS}.fineweb_quality_filter", "FineWebQualityFilter"),
 )
+
 BLOCK = 512
-
-
-def cpu_seconds(work: Callable[[], object], rounds: int) -> float:
-    """The best of some rounds: other work on the machine only adds."""
-    best = float("inf")
-    for _ in range(rounds):
-        start = time.process_time()
-        work()
-        best = min(best, time.process_time() - start)
-    return best
 
 
 def blocks(texts: list[str]) -> list[RecordBlock]:
@@ -99,13 +90,13 @@ def row(name: str, steps: list[DataProcessor], peers: list[tuple[str, str]], tex
     given = blocks(texts)
     modules = [importlib.import_module(module) for module, _ in peers]
     filters = [getattr(module, cls)() for module, (_, cls) in zip(modules, peers, strict=True)]
-    fast = cpu_seconds(ours(steps, given, dedup=dedup), 5)
-    whole = cpu_seconds(theirs(filters, texts, dedup=dedup), 1)
+    fast = best_cpu_seconds(ours(steps, given, dedup=dedup), 5)
+    whole = best_cpu_seconds(theirs(filters, texts, dedup=dedup), 1)
     with ExitStack() as patched:
         for module in modules:
             if hasattr(module, "split_into_words"):
                 patched.enter_context(patch.object(module, "split_into_words", lambda text, _: words(text)))
-        rules = cpu_seconds(theirs(filters, texts, dedup=dedup), 1)
+        rules = best_cpu_seconds(theirs(filters, texts, dedup=dedup), 1)
     compared = [f"{size / slow:.2f} | {slow / fast:.0f}" for slow in (whole, rules)]
     return f"| {name} | {size / fast:.0f} | {' | '.join(compared)} |"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,19 +19,10 @@ import numpy as np
 import machine
 from millstream.games import FrameBlock, FrameTensors, Reservoir, fill_boards, fill_tensors, read_chunk, read_frames
 from millstream.games.inflate import inflate
+from processes import best_cpu_seconds
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 BATCH = 1024
-
-
-def cpu_seconds(work: Callable[[], object], rounds: int) -> float:
-    """The best of some rounds: other work on the machine only adds."""
-    best = float("inf")
-    for _ in range(rounds):
-        start = time.process_time()
-        work()
-        best = min(best, time.process_time() - start)
-    return best
 
 
 def isize(chunk: bytes) -> int:
@@ -94,7 +84,7 @@ def main() -> None:
         "|---|---:|",
     ]
     for name, (frames, work) in parts(packed).items():
-        lines.append(f"| {name} | {frames / cpu_seconds(work, given.rounds) / 1e3:.1f} |")
+        lines.append(f"| {name} | {frames / best_cpu_seconds(work, given.rounds) / 1e3:.1f} |")
         print(lines[-1], flush=True)
     given.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

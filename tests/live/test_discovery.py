@@ -261,7 +261,8 @@ def test_when_the_system_has_no_more_watches_the_folder_is_polled(
     with _watched(tmp_path) as watched:
         watched.until("complete")
         _write(tmp_path / "a.tar")
-        watched.until("a.tar")
+        assert "a.tar" in watched.until("a.tar")
+        assert watched.discovery.gauges()["watching"] == 0
 
 
 def test_what_the_system_does_not_tell_is_found_by_looking_at_everything(
@@ -272,9 +273,10 @@ def test_what_the_system_does_not_tell_is_found_by_looking_at_everything(
     with _watched(tmp_path) as watched:
         watched.until("complete")
         _write(tmp_path / "a.tar")
-        watched.until("a.tar")
+        assert "a.tar" in watched.until("a.tar")
         (tmp_path / "a.tar").unlink()
-        watched.until("-a.tar")
+        assert "-a.tar" in watched.until("-a.tar")
+        assert watched.discovery.gauges()["watching"] == 1  # and still nobody told
 
 
 def test_too_many_notifications_are_as_good_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,6 +305,10 @@ def test_another_folder_of_the_same_name_is_watched_in_its_place(tmp_path: Path)
 def test_a_long_pause_between_two_looks_does_not_hold_up_who_stops(tmp_path: Path) -> None:
     with _watched(tmp_path, poll_s=3600) as watched:
         watched.until("complete")
+        began = time.monotonic()
+        watched.discovery.stop()
+        assert watched.discovery.join(5)
+        assert time.monotonic() - began < 1
 
 
 def test_a_missing_folder_that_is_not_watched_is_an_error(tmp_path: Path) -> None:

@@ -24,6 +24,14 @@ def add(folder: Path, number: int, lengths: tuple[int, ...] = LENGTHS, *, seed: 
     return path
 
 
+def three_archives(folder: Path) -> Path:
+    """A new folder with the first archives."""
+    folder.mkdir()
+    for number in range(3):
+        add(folder, number)
+    return folder
+
+
 def loader(folder: Path, **keywords: Any) -> SelfPlayDataLoader:
     how = {"watch": False, "framework": "numpy", "shuffle_frames": 16, "batch_size": 7, "seed": 5}
     return SelfPlayDataLoader(folder, **{**how, **keywords})

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loaders.growing_games import Row, add, chunks_of, live, rows_of
+from loaders.growing_games import Row, add, chunks_of, live, rows_of, three_archives
 from millstream.errors import ClosedError, LoaderError
 from millstream.loaders.self_play import SelfPlayDataLoader
 
@@ -34,11 +34,7 @@ def closed(runs: Sequence[SelfPlayDataLoader]) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    where = tmp_path / "games"
-    where.mkdir()
-    for number in range(3):
-        add(where, number)
-    return where
+    return three_archives(tmp_path / "games")
 
 
 def test_all_ranks_take_in_what_the_first_one_does_and_another_number_of_them_goes_on(

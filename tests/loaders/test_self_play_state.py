@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of
+from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of, three_archives
 from millstream.errors import ClosedError, MillstreamError, StateError, StoreError
 from millstream.games import Game
 from millstream.live import led
@@ -22,11 +22,7 @@ from millstream.store import disk
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    where = tmp_path / "games"
-    where.mkdir()
-    for number in range(3):
-        add(where, number)
-    return where
+    return three_archives(tmp_path / "games")
 
 
 def steps(run: SelfPlayDataLoader, count: int) -> list[list[Row]]:

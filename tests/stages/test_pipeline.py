@@ -231,10 +231,12 @@ def test_a_pipeline_that_is_forgotten_leaves_no_thread() -> None:
     pipeline = Pipeline(stages)
     pipeline.start()
     pipeline.get()
+    assert alive()
     del pipeline, stages
     gc.collect()
 
     until(lambda: not alive())
+    assert alive() == set()
 
 
 def test_a_get_that_waits_hears_of_a_failure_and_of_a_close() -> None:

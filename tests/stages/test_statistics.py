@@ -119,7 +119,9 @@ def test_being_looked_at_keeps_no_pipeline_alive() -> None:
     pipeline = Pipeline({"waits": Waits()})
     pipeline.start()
     serve_metrics(pipeline)
+    assert alive()
     del pipeline
     gc.collect()
 
     until(lambda: not alive())
+    assert alive() == set()

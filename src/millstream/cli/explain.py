@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.document is not None:
             return _document(loader, store, arguments)
         step = loader.step if arguments.step is None else arguments.step
-        origins = _wanted(loader.explain(step), step, arguments.row)
+        origins = show.wanted_rows(loader.explain(step), step, arguments.row)
         tokenizer = tokenizer_for(store, arguments.store, arguments.tokenizer)
         most = SHOWN_TOKENS if arguments.row is None else None
         rows = [_described(origin, store, tokenizer, most) for origin in origins]
@@ -111,16 +111,6 @@ def run(arguments: argparse.Namespace) -> int:
             file = f"{span['file']}{_line(span['origin'])}"
             print(f"row {row['row']:<4} {file}  document {span['document']}  tokens {tokens}  {_preview(span)}")
     return 0
-
-
-def _wanted(origins: list[RowOrigin], step: int, row: int | None) -> list[RowOrigin]:
-    """All rows, or the one that was asked for."""
-    if row is None:
-        return origins
-    if not 0 <= row < len(origins):
-        hint = f"rows count from 0 to {len(origins) - 1}" if origins else "this rank has no rows in it; pass --rank"
-        raise LoaderError(f"step {step} has no row {row}, only {show.counted(len(origins), 'row')}", hint=hint)
-    return [origins[row]]
 
 
 def _described(origin: RowOrigin, store: TokenStore, tokenizer: Tokenizer | None, most: int | None) -> dict[str, Any]:

@@ -37,17 +37,8 @@ def _steps(loader: RolloutDataLoader, number: int, *, as_json: bool) -> None:
 
 
 def _step(loader: RolloutDataLoader, step: int, row: int | None, *, as_json: bool) -> None:
-    origins = loader.explain(step)
-    if row is not None and not 0 <= row < len(origins):
-        raise LoaderError(
-            f"step {step} has no row {row}, only {show.counted(len(origins), 'row')}",
-            hint="rows count from 0; another rank has the others",
-        )
-    rows = [
-        {"row": origin.row, **_described(loader, origin.sample), "text": origin.text}
-        for origin in origins
-        if row in (None, origin.row)
-    ]
+    origins = show.wanted_rows(loader.explain(step), step, row)
+    rows = [{"row": origin.row, **_described(loader, origin.sample), "text": origin.text} for origin in origins]
     if as_json:
         show.print_json({"step": step, "rows": rows})
         return

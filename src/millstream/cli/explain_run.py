@@ -11,7 +11,7 @@ from typing import Any
 from millstream.cli import show
 from millstream.cli.loader import read_state
 from millstream.cli.rollouts import refuse
-from millstream.errors import LoaderError, StateError
+from millstream.errors import StateError
 from millstream.loaders.feed_explain import RecordedRun
 from millstream.loaders.feed_run import FeedRun
 from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace
@@ -74,12 +74,7 @@ def _steps(run: RecordedRun, rollout: str, *, as_json: bool) -> None:
 
 def _step(run: RecordedRun, step: int, row: int | None, *, as_json: bool) -> None:
     place, batch = run.batch_of(step)
-    origins = run.explain(step)
-    if row is not None and not 0 <= row < len(origins):
-        raise LoaderError(
-            f"step {step} has no row {row}, only {show.counted(len(origins), 'row')}",
-            hint="rows count from 0; another rank has the others",
-        )
+    origins = show.wanted_rows(run.explain(step), step, row)
     rows = [
         {
             "row": origin.row,
@@ -88,7 +83,6 @@ def _step(run: RecordedRun, step: int, row: int | None, *, as_json: bool) -> Non
             "tokens": int(batch.tokens[origin.sample]),
         }
         for origin in origins
-        if row in (None, origin.row)
     ]
     facts = {"rollout_batch": place.batch, "pass": place.number, "policy_version": batch.policy_version}
     if as_json:

@@ -122,16 +122,10 @@ def explain_self_play(folder: Path, arguments: argparse.Namespace) -> None:
             print(f"game {arguments.document} was in {show.counted(len(steps), 'step')}:")
             print(" ".join(map(str, steps)))
         return
-    origins = run.explain(arguments.step, arguments.rank)
-    if arguments.row is not None and not 0 <= arguments.row < len(origins):
-        raise LoaderError(
-            f"step {arguments.step} has no row {arguments.row}, only {show.counted(len(origins), 'row')}",
-            hint="rows count from 0; another rank has the others",
-        )
+    origins = show.wanted_rows(run.explain(arguments.step, arguments.rank), arguments.step, arguments.row)
     rows = [
         {"row": each.row, "file": each.source, "game": each.sample, "ply": each.spans[0].start, "use": each.use}
         for each in origins
-        if arguments.row in (None, each.row)
     ]
     if arguments.json:
         show.print_json({"step": arguments.step, "rows": rows})

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from millstream.errors import LoaderError
+from millstream.loaders.origin import RowOrigin
 from millstream.stats.figures import bit_span, count, counted, duration, share, size, visible
 
 __all__ = [
@@ -119,3 +121,13 @@ def one_line(text: str, width: int = 72) -> str:
     flat = text.replace("\r\n", "\n").replace("\n", "↵").replace("\t", " ")
     flat = visible(flat)
     return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+def wanted_rows(origins: list[RowOrigin], step: int, row: int | None) -> list[RowOrigin]:
+    """All rows, or the one that was asked for."""
+    if row is None:
+        return origins
+    if not 0 <= row < len(origins):
+        hint = f"rows count from 0 to {len(origins) - 1}" if origins else "this rank has no rows in it; pass --rank"
+        raise LoaderError(f"step {step} has no row {row}, only {counted(len(origins), 'row')}", hint=hint)
+    return [origins[row]]
