@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -43,28 +44,50 @@ inline std::uint32_t update(std::uint32_t state, Bytes bytes) {
 }
 
 #if defined(__x86_64__)
-// x * (the polynomials that move both halves of x over the next bytes) + next
-__attribute__((target("pclmul"))) inline __m128i fold(__m128i x, __m128i over, __m128i next) {
-  const auto low = _mm_clmulepi64_si128(x, over, 0x00), high = _mm_clmulepi64_si128(x, over, 0x11);
-  return _mm_xor_si128(_mm_xor_si128(low, high), next);
+// x^n modulo the polynomial, which moves a half of a lane over n bits; the lowest bit is that of the highest power.
+constexpr long long over(unsigned n) {
+  std::uint32_t power = 1U << 31;
+  for (; n > 0; --n) power = power >> 1 ^ (power & 1 ? 0xEDB88320U : 0U);
+  return static_cast<long long>(power) << 1;
 }
 
-// Four lanes of 16 bytes are folded over the next 64 bytes, then into each other: what is left has the same checksum. After
-// Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction".
-__attribute__((target("pclmul"))) inline std::uint32_t update_folding(std::uint32_t state, Bytes bytes) {
-  const auto load = [](const std::uint8_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); };
-  const auto over_64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4), over_16 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
-  const auto* at = bytes.data();
-  __m128i lanes[4];
-  for (int lane = 0; lane < 4; ++lane) lanes[lane] = load(at + 16 * lane);
-  lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi32_si128(static_cast<int>(state)));
-  const auto* end = at + bytes.size();
-  for (at += 64; end - at >= 64; at += 64)
-    for (int lane = 0; lane < 4; ++lane) lanes[lane] = fold(lanes[lane], over_64, load(at + 16 * lane));
-  for (int lane = 1; lane < 4; ++lane) lanes[lane] = fold(lanes[lane - 1], over_16, lanes[lane]);
-  std::uint8_t left[16];
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(left), lanes[3]);
-  return update(update(0, left), {at, end});
+// x * (the polynomials that move both halves of x over the next bytes) + next
+[[gnu::target("pclmul")]] inline void fold(__m128i& x, __m128i by, const __m128i& next) {
+  x = _mm_clmulepi64_si128(x, by, 0x00) ^ _mm_clmulepi64_si128(x, by, 0x11) ^ next;
+}
+[[gnu::target("vpclmulqdq,avx2")]] inline void fold(__m256i& x, __m128i by, const __m256i& next) {
+  const auto both = _mm256_broadcastsi128_si256(by);
+  x = _mm256_clmulepi64_epi128(x, both, 0x00) ^ _mm256_clmulepi64_epi128(x, both, 0x11) ^ next;
+}
+
+// Four lanes are folded over the next four, then into each other: what is left has the same checksum. After Gopal et al.,
+// "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction".
+template <typename Lane>
+[[gnu::always_inline]] inline std::uint32_t update_in_lanes(std::uint32_t state, Bytes bytes) {
+  using AnywhereLane [[gnu::aligned(1), gnu::may_alias]] = Lane;
+  constexpr unsigned bits = 8 * sizeof(Lane);
+  const auto over_four = _mm_set_epi64x(over(4 * bits - 32), over(4 * bits + 32));
+  const auto over_one = _mm_set_epi64x(over(bits - 32), over(bits + 32));
+  const auto* next = reinterpret_cast<const AnywhereLane*>(bytes.data());
+  const auto* end = next + bytes.size() / (4 * sizeof(Lane)) * 4;
+  Lane lanes[4] = {next[0], next[1], next[2], next[3]};
+  lanes[0][0] ^= state;
+  for (next += 4; next < end; next += 4)
+    for (int lane = 0; lane < 4; ++lane) fold(lanes[lane], over_four, next[lane]);
+  for (int lane = 0; lane < 3; ++lane) {
+    fold(lanes[lane], over_one, lanes[lane + 1]);
+    lanes[lane + 1] = lanes[lane];
+  }
+  std::uint8_t left[sizeof(Lane)];
+  std::memcpy(left, &lanes[3], sizeof left);
+  return update(update(0, left), bytes.last(bytes.size() % (4 * sizeof(Lane))));
+}
+
+[[gnu::target("pclmul")]] inline std::uint32_t update_in_16s(std::uint32_t state, Bytes bytes) {
+  return update_in_lanes<__m128i>(state, bytes);
+}
+[[gnu::target("vpclmulqdq,avx2,pclmul")]] inline std::uint32_t update_in_32s(std::uint32_t state, Bytes bytes) {
+  return update_in_lanes<__m256i>(state, bytes);
 }
 #endif
 
@@ -72,8 +95,10 @@ __attribute__((target("pclmul"))) inline std::uint32_t update_folding(std::uint3
 
 inline std::uint32_t crc32(std::span<const std::uint8_t> bytes) {
 #if defined(__x86_64__)
-  static const bool folds = __builtin_cpu_supports("pclmul");
-  if (folds && bytes.size() >= 64) return ~crc32s::update_folding(~0U, bytes);
+  static const bool in_32s = __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2");
+  static const bool in_16s = __builtin_cpu_supports("pclmul");
+  if (in_32s && bytes.size() >= 4 * 32) return ~crc32s::update_in_32s(~0U, bytes);
+  if (in_16s && bytes.size() >= 4 * 16) return ~crc32s::update_in_16s(~0U, bytes);
 #endif
   return ~crc32s::update(~0U, bytes);
 }

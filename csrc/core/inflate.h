@@ -1,12 +1,15 @@
 // core/inflate.h: a packed chunk of games -> its bytes.
 //
 // Six bytes of seven in a chunk are -1.0, again and again, which DEFLATE says as copies from 4 bytes before: general libraries
-// read each word back right after they wrote it, and wait for it. Here a short pattern is written without being read again.
+// read each word back right after they wrote it, and wait for it. Here such a run is written without being read again, all
+// copies are made in whole strides whose number hardly depends on their length, so that no branch is guessed wrong for it,
+// and the next code is looked up before the last copy is made.
 // Files of one member that are sound are unpacked; whatever else there is, the caller asks a library, which has the last word.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -33,18 +36,23 @@ class Bits {
 
   // At least 56 bits are at hand.
   void refill() {
-    if (end_ - at_ >= 8) {
-      word_ |= load<std::uint64_t>(at_) << count_;
-      at_ += (63 - count_) >> 3;
-      count_ |= 56;
-      return;
-    }
+    if (end_ - at_ >= 8) return refill_within();
     for (; count_ < 56; count_ += 8) {
       if (at_ < end_)
         word_ |= static_cast<std::uint64_t>(*at_++) << count_;
       else
         ++missing_;
     }
+  }
+
+  // Whether `refill_within` may be called twice.
+  bool ample() const { return end_ - at_ >= 16; }
+
+  // The same far from the end.
+  void refill_within() {
+    word_ |= load<std::uint64_t>(at_) << count_;
+    at_ += (63 - count_) >> 3;
+    count_ |= 56;
   }
 
   std::uint64_t peek() const { return word_; }
@@ -66,13 +74,17 @@ class Bits {
   unsigned count_ = 0, missing_ = 0;
 };
 
-// What a code stands for: [0, 8) its bits, [8, 13) bits that follow it, [13, 16) its kind, [16, 32) a value. 0 is no code.
+// What a code stands for: [0, 6) its bits and those of the number behind it, [8, 13) its own bits alone, [13, 16) its kind,
+// [16, 32) a value, to which that number is added. 0 is no code.
 using Entry = std::uint32_t;
 inline constexpr Entry literal = 1U << 13, end_of_block = 1U << 14, longer = 1U << 15;
 
-constexpr unsigned bits_of(Entry entry) { return entry & 0xFF; }
-constexpr unsigned extra_of(Entry entry) { return entry >> 8 & 0x1F; }
+constexpr unsigned bits_of(Entry entry) { return entry & 63; }
 constexpr std::uint32_t value_of(Entry entry) { return entry >> 16; }
+constexpr std::uint32_t number_of(Entry entry, std::uint64_t bits) {
+  const auto all = static_cast<std::uint32_t>(bits & ((std::uint64_t{1} << bits_of(entry)) - 1));
+  return value_of(entry) + (all >> (entry >> 8 & 31));
+}
 
 inline constexpr unsigned most_bits = 15;
 
@@ -80,7 +92,7 @@ inline constexpr unsigned most_bits = 15;
 template <unsigned Width, std::size_t Symbols>
 class Codes {
  public:
-  // `meanings` are entries without their bits. False for lengths that no code has.
+  // `meanings` are entries with the bits behind the code alone. False for lengths that no code has.
   bool build(std::span<const std::uint8_t> lengths, std::span<const Entry> meanings) {
     std::array<std::uint32_t, most_bits + 2> next{};
     for (const auto length : lengths) ++next[length + 1U];
@@ -114,11 +126,12 @@ class Codes {
   }
 
   void put(std::uint32_t code, unsigned length, Entry meaning) {
+    const Entry entry = (meaning + length) | length << 8;
     std::size_t first = 0, room = std::size_t{1} << Width, step = std::size_t{1} << length;
     if (length > Width) {
       first = second_look(table_[code & (room - 1)]), room = longer_room, step >>= Width, code >>= Width;
     }
-    for (std::size_t at = code; at < room; at += step) table_[first + at] = meaning | length;
+    for (std::size_t at = code; at < room; at += step) table_[first + at] = entry;
   }
 
   std::size_t second_look(Entry& front) {
@@ -142,7 +155,7 @@ inline constexpr auto length_meanings = [] {
   Entry base = 3;
   for (Entry symbol = 257; symbol < 285; ++symbol) {
     const Entry extra = symbol < 265 ? 0 : (symbol - 261) / 4;
-    made[symbol] = extra << 8 | base << 16;
+    made[symbol] = extra | base << 16;
     base += 1U << extra;
   }
   made[285] = 258U << 16;
@@ -154,7 +167,7 @@ inline constexpr auto distance_meanings = [] {
   Entry base = 1;
   for (Entry symbol = 0; symbol < 30; ++symbol) {
     const Entry extra = symbol < 4 ? 0 : symbol / 2 - 1;
-    made[symbol] = extra << 8 | base << 16;
+    made[symbol] = extra | base << 16;
     base += 1U << extra;
   }
   return made;
@@ -178,17 +191,28 @@ class Output {
 
   // Writes the bytes from `distance` before once more; there are as many, and there is room.
   void repeat(std::size_t length, std::size_t distance) {
-    const auto* from = at_ - distance;
+    for (const auto* from = at_ - distance; length > 0; --length) *at_++ = *from++;
+  }
+
+  // Whether there is room for two bytes and for any copy in whole strides.
+  bool ample() const { return room() >= 2 + most_strides * stride; }
+
+  // The same, and whatever behind it.
+  void repeat_in_strides(std::size_t length, std::size_t distance) {
     auto* to = at_;
+    const auto* from = to - distance;
     at_ += length;
-    if (static_cast<std::size_t>(end_ - at_) < stride) {  // whole strides might not fit
-      while (to < at_) *to++ = *from++;
-    } else if (distance >= stride) {
-      for (; to < at_; to += stride, from += stride) std::memcpy(to, from, stride);
+    if (distance >= stride) {
+      for (unsigned i = 0; i < 2; ++i) std::memcpy(to + i * stride, from + i * stride, stride);
+      if (length <= 2 * stride) return;
+      for (unsigned i = 2; i < most_strides; ++i) std::memcpy(to + i * stride, from + i * stride, stride);
     } else if (distance == 4) {
-      write_word(to, load<std::uint32_t>(from) * 0x1'0000'0001ULL);
+      if (to != run_end_) run_ = load<std::uint32_t>(from);
+      fill(to, run_ * 0x1'0000'0001ULL);
+      run_ = std::rotr(run_, static_cast<int>(length % 4 * 8));
+      run_end_ = at_;
     } else if (distance == 1) {
-      write_word(to, *from * 0x0101'0101'0101'0101ULL);
+      fill(to, *from * 0x0101'0101'0101'0101ULL);
     } else if (distance >= 8) {
       for (; to < at_; to += 8, from += 8) std::memcpy(to, from, 8);
     } else {
@@ -197,19 +221,28 @@ class Output {
   }
 
  private:
-  static constexpr std::size_t stride = 32;
+  static constexpr std::size_t stride = 32, most_strides = 9;  // of a copy, which has at most 258 bytes
 
-  void write_word(std::uint8_t* to, std::uint64_t word) const {
-    std::array<std::uint64_t, stride / sizeof word> pattern;
-    pattern.fill(word);
-    for (; to < at_; to += stride) std::memcpy(to, pattern.data(), stride);
+  static void fill(std::uint8_t* to, std::uint64_t word) {
+    using Words [[gnu::vector_size(stride)]] = std::uint64_t;
+    const Words words{word, word, word, word};
+    for (unsigned i = 0; i < most_strides; ++i) std::memcpy(to + i * stride, &words, stride);
   }
 
   std::uint8_t *begin_, *at_, *end_;
+  const std::uint8_t* run_end_ = nullptr;  // where the last run of a word ended, and the word that goes on from there:
+  std::uint32_t run_ = 0;                  // to read it back would wait for all of the strides
 };
 
 class Inflater {
  public:
+#if defined(__x86_64__)
+  static bool can_be_wide() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"); }
+#else
+  static bool can_be_wide() { return false; }
+#endif
+  explicit Inflater(bool wide = can_be_wide()) : wide_(wide) {}
+
   // Unpacks all blocks into all of `out`; gives what lies behind them, or nothing if they are not sound.
   std::optional<std::span<const std::uint8_t>> run(std::span<const std::uint8_t> packed, std::span<std::uint8_t> into) {
     Bits bits(packed);
@@ -281,9 +314,58 @@ class Inflater {
   }
 
   bool block(Bits& bits, Output& out) const {
+    const auto ended = wide_ ? far_from_ends_wide(bits, out) : far_from_ends(bits, out);
+    return ended ? *ended : near_an_end(bits, out);
+  }
+
+#if defined(__x86_64__)
+  [[gnu::target("avx2,bmi2")]]
+#endif
+  std::optional<bool> far_from_ends_wide(Bits& bits, Output& out) const { return far_from_ends(bits, out); }
+
+  // Codes as long as nobody needs to look where the file or the chunk ends: whether the block is sound, if it ended.
+  [[gnu::always_inline]] inline std::optional<bool> far_from_ends(Bits& bits_left, Output& output) const {
+    if (!bits_left.ample()) return {};
+    auto bits = bits_left;  // of this function alone, so that no byte that is written could be theirs
+    auto out = output;
+    bits.refill_within();
+    auto entry = lengths_.find(bits.peek());
+    const auto put_literal = [&] {
+      out.put(static_cast<std::uint8_t>(value_of(entry)));
+      bits.drop(bits_of(entry));
+      entry = lengths_.find(bits.peek());
+    };
+    std::optional<bool> ended;
+    while (!ended && bits.ample() && out.ample()) {
+      if (entry & literal) {
+        put_literal();
+        if (entry & literal) put_literal();
+        bits.refill_within();
+        if (entry & literal) continue;
+      }
+      const std::size_t length = number_of(entry, bits.peek());
+      bits.drop(bits_of(entry));
+      if (entry & end_of_block) {
+        ended = true;
+        break;
+      }
+      entry = distances_.find(bits.peek());
+      const std::size_t distance = number_of(entry, bits.peek());
+      bits.drop(bits_of(entry));
+      if (!is_copy(length, distance, out)) return false;
+      bits.refill_within();
+      entry = lengths_.find(bits.peek());
+      out.repeat_in_strides(length, distance);
+    }
+    bits_left = bits, output = out;
+    return ended;
+  }
+
+  bool near_an_end(Bits& bits, Output& out) const {
     while (true) {
       bits.refill();
       auto entry = lengths_.find(bits.peek());
+      const std::size_t length = number_of(entry, bits.peek());
       bits.drop(bits_of(entry));
       if (entry & literal) {
         if (out.room() == 0) return false;
@@ -291,15 +373,19 @@ class Inflater {
         continue;
       }
       if (entry & end_of_block) return true;
-      const std::size_t length = value_of(entry) + bits.take(extra_of(entry));
       entry = distances_.find(bits.peek());
+      const std::size_t distance = number_of(entry, bits.peek());
       bits.drop(bits_of(entry));
-      const std::size_t distance = value_of(entry) + bits.take(extra_of(entry));
-      if (length > out.room() || length < 3 || distance > out.written() || distance == 0) return false;
+      if (length > out.room() || !is_copy(length, distance, out)) return false;
       out.repeat(length, distance);
     }
   }
 
+  static bool is_copy(std::size_t length, std::size_t distance, const Output& out) {
+    return length >= 3 && distance != 0 && distance <= out.written();
+  }
+
+  bool wide_;
   Codes<11, 288> lengths_;
   Codes<9, 32> distances_;
   Codes<7, 19> plain_;

@@ -51,12 +51,24 @@ void checksums_are_those_of_everybody() {
   const auto raw = plain();
   for (std::size_t size = 0; size < 300; ++size)
     CHECK(crc32({raw.data() + size % 7, size}) == ~crc32s::update(~0U, {raw.data() + size % 7, size}));
+#if defined(__x86_64__)
+  for (std::size_t size = 64; size < 300 && __builtin_cpu_supports("pclmul"); ++size)
+    CHECK(crc32s::update_in_16s(5, {raw.data() + size % 7, size}) == crc32s::update(5, {raw.data() + size % 7, size}));
+#endif
 }
 
 void a_sound_file_is_unpacked() {
   const auto raw = plain();
   Raw out(raw.size());
   CHECK(gunzip(packed, out) && out == raw);
+}
+
+void any_processor_unpacks_the_same() {
+  const auto raw = plain();
+  Raw out(raw.size());
+  const auto body = inflating::behind_header(packed);
+  const auto rest = inflating::Inflater(false).run(*body, out);
+  CHECK(rest && rest->size() == 8 && out == raw);
 }
 
 void another_size_is_refused() {
@@ -99,6 +111,7 @@ void noise_is_refused() {
 int main() {
   checksums_are_those_of_everybody();
   a_sound_file_is_unpacked();
+  any_processor_unpacks_the_same();
   another_size_is_refused();
   a_file_that_is_cut_is_refused();
   damage_is_refused();
