@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 import threading
 import time
 import urllib.error
 import urllib.request
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,10 @@ from games.archives import varied_game
 from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of
 from millstream.batches.self_play import SelfPlayBatch
 from millstream.errors import BudgetError, ClosedError, LoaderError, RecipeError, StateError, UnknownLength
-from millstream.games import FrameTensors, expand
+from millstream.games import FrameTensors, Reservoir, expand
 from millstream.games.chunk_source import open_chunk_source
 from millstream.games.rescore import RescoreSettings
+from millstream.live import frame_shuffler
 from millstream.live.positions import PositionWeights
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.stages import serve_metrics
@@ -320,6 +323,41 @@ def test_close_ends_everything_within_a_second(tmp_path: Path, growing: Path, wa
     assert time.monotonic() - began < 1
     trainer.join()
     wait_for(lambda: threading.active_count() <= before)
+
+
+def test_no_epoch_and_no_state_leaves_files_open_or_a_reservoir_behind(
+    games: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if the collector never comes by."""
+    made: list[weakref.ref[Reservoir]] = []
+
+    def noted(*how: Any) -> Reservoir:
+        reservoir = Reservoir(*how)
+        made.append(weakref.ref(reservoir))
+        return reservoir
+
+    monkeypatch.setattr(frame_shuffler, "Reservoir", noted)
+
+    def left() -> tuple[int, int]:
+        targets = [file.readlink() for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+        return sum(target.is_relative_to(games) for target in targets), sum(each() is not None for each in made)
+
+    gc.disable()
+    try:
+        with loader(games, batch_size=16) as run:
+            state = run.state_dict()
+            for _ in range(3):
+                all_rows(iter(run))
+                assert left() == (0, 0)
+            run.next()
+            run.load_state_dict(state)
+            run.next()
+            assert left()[1] == 1
+            run.reset()
+        assert left() == (0, 0)
+        assert len(made) == 5
+    finally:
+        gc.enable()
 
 
 def test_numbers_of_its_stages_are_served_until_it_is_closed(games: Path) -> None:

@@ -6,6 +6,7 @@ import gc
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -336,3 +337,20 @@ def test_calls_out_of_order_are_refused() -> None:
         pipeline.get()
     with pipeline, pytest.raises(LoaderError, match="started before"):
         pipeline.start()
+
+
+def test_a_closed_pipeline_is_gone_with_its_stages_when_nobody_holds_it() -> None:
+    """Windows and reservoirs are large, and the collector may not come by for hours."""
+    numbers = IterableStage(range(1000))
+    pairs = Pairs(numbers, capacity=1)
+    pipeline = Pipeline({"numbers": numbers, "pairs": pairs})
+    gc.disable()
+    try:
+        with pipeline:
+            pipeline.get()
+            pipeline.statistics()
+        parts = [weakref.ref(part) for part in (pipeline, numbers, pairs, numbers.output())]
+        del pipeline, numbers, pairs
+        assert [part() for part in parts] == [None] * 4
+    finally:
+        gc.enable()

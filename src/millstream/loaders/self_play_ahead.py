@@ -63,22 +63,23 @@ class Ahead:
         if self._maker is None or self._maker.batch_size != batch_size:
             self._take_back()
             self._maker = TensorMaker(batch_size, self._rank, self._budget, self._stopped, self._output)
-        while len(self._made) < 1 + self.depth:
+        made = self._made  # as it is now: who closes this in the middle takes it away
+        while len(made) < 1 + self.depth:
             self._submit(self._maker)
         self._asked_s = time.monotonic()
         try:
-            return self._result(self._made[0])
+            return self._result(made[0])
         except BaseException:
-            if self._made[0].done():  # it failed, and its positions wait again
-                self._made.popleft()
+            if made[0].done():  # it failed, and its positions wait again
+                made.popleft()
             raise
         finally:
             self._asked_s = None
 
     def taken(self) -> None:
         """The batch is the trainer's: the one behind it is the next."""
-        self._made.popleft()
-        if self._maker is not None:
+        if self._maker is not None:  # else it is closed
+            self._made.popleft()
             self._submit(self._maker)
 
     def skip(self, rows: int) -> list[Shuffled]:
@@ -93,6 +94,7 @@ class Ahead:
             self._stopping.set()
             self._pool.shutdown(wait=False, cancel_futures=True)
         self._pool.shutdown()
+        self._maker, self._made = None, deque()  # they know this one, which would wait for the collector
 
     def _submit(self, maker: TensorMaker) -> None:
         with self._guard:

@@ -132,6 +132,7 @@ class SelfPlayGraph:
         unpacker = ChunkUnpacker(last, sampling=task.positions, seed=positions_seed, cache=cache, prefetch=prefetch)
         self.shuffler = FrameShuffler(unpacker, frames=task.shuffle_frames, seed=task.seed, restore=begin.restore)
         self.pipeline = Pipeline({**stages, "chunk_unpacker": unpacker, "frame_shuffler": self.shuffler})
+        self.pipeline.on_close(self.feed.descriptors.close)
 
     def reread(self, draw: Draw) -> list[Game]:
         """What the stages make of a game before its positions are chosen."""

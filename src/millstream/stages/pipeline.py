@@ -48,7 +48,7 @@ class Pipeline:
             stage.name, stage.on_failure = name, run.fail
         for name, queue in self._queues.items():
             queue.name = name
-        self._history = History(self.counters)
+        self._history = History()
         self._began: float | None = None
         self._ended: float | None = None
         # When it is forgotten without being closed, and when the interpreter goes.
@@ -93,7 +93,7 @@ class Pipeline:
         """
         if self._began is None and self._ended is None:
             raise LoaderError("this pipeline was not started", hint="write `with pipeline:`, or call start()")
-        self._history.look_if_due()
+        self._history.look_if_due(self.counters)
         queue = self._outputs[self._name(output)]
         try:
             if self.error is not None:
@@ -149,7 +149,7 @@ class Pipeline:
         >>> sorted(statistics), sorted(statistics["stages"]["numbers"]["last"])
         (['queues', 'seconds', 'stages', 'window_s'], ['busy', 'in_per_s', 'out_per_s'])
         """
-        return self._history.statistics()
+        return self._history.statistics(self.counters())
 
     def __enter__(self) -> Self:
         self.start()
@@ -194,6 +194,8 @@ class _Run:
 
     def close(self) -> None:
         self.stop()
+        for stage in self.stages.values():
+            stage.on_failure = None  # which knows all stages: one that is held would hold the others
         while self.at_close:
             self.at_close.pop()()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -59,8 +60,7 @@ class Queue(Generic[T]):
         if overflow not in get_args(Overflow):
             raise LoaderError(f"there is no overflow={overflow!r}", hint=f"one of {', '.join(get_args(Overflow))}")
         self.capacity, self.overflow, self.name, self.budget_bytes = capacity, overflow, name, budget_bytes
-        self.maker: Any = None
-        """The stage whose output this is, if it is one."""
+        self._maker: Callable[[], Any] = _nobody
         self._weigh = weigh
         # Reentrant, since a forgotten producer may be collected, and so closed, in the middle of anything.
         self._lock = threading.RLock()
@@ -74,6 +74,15 @@ class Queue(Generic[T]):
         self._putters, self._getters = Waits(), Waits()
         self._made = self._changed_at = time.perf_counter()
         self._item_seconds = 0.0
+
+    @property
+    def maker(self) -> Any:
+        """The stage whose output this is, if it is one, and there still is."""
+        return self._maker()
+
+    @maker.setter
+    def maker(self, stage: Any) -> None:
+        self._maker = weakref.ref(stage)  # who holds the queue: both go as soon as nobody needs them
 
     def producer(self) -> Producer[T]:
         """A token to put items with; when the last one is closed, or forgotten, the queue closes."""
@@ -322,3 +331,7 @@ class Queue(Generic[T]):
 def stopped(what: object) -> Stopped:
     """The error of whoever waits at something that was stopped."""
     return Stopped(f"{what} was stopped", hint="this is how its threads end; start another pipeline to go on")
+
+
+def _nobody() -> None:
+    return None

@@ -69,7 +69,7 @@ class Stage(ABC, Generic[Out]):
         self.on_failure: Callable[[StageError], None] | None = None
         """Called once, by the thread that failed."""
         self._clocks = Clocks()
-        self.inputs = tuple(Intake(self, each.output() if isinstance(each, Stage) else each) for each in inputs)
+        self.inputs = tuple(Intake(self._clocks, each.output() if isinstance(each, Stage) else each) for each in inputs)
         self._queues: dict[str, Queue[Out]] = {each: Queue(capacity, overflow) for each in self.outputs}
         for queue in self._queues.values():
             queue.maker = self
@@ -215,16 +215,17 @@ class Stage(ABC, Generic[Out]):
         for intake in self.inputs:
             intake.queue.stop()
         self.wake()
-        if self.on_failure is not None:
-            self.on_failure(self.error)
+        if (tell := self.on_failure) is not None:
+            tell(self.error)
 
 
 class Intake(Generic[T]):
     """An input as its stage sees it: a queue at which the stage's threads are known to wait."""
 
-    def __init__(self, stage: Stage[Any], queue: Queue[T]) -> None:
+    def __init__(self, clocks: Clocks, queue: Queue[T]) -> None:
         self.queue = queue
-        self._stage = stage
+        self.maker = queue.maker  # which is there as long as somebody takes from it
+        self._clocks = clocks
 
     def get(self, timeout_s: float | None = None) -> T:
         """As `Queue.get`."""
@@ -234,7 +235,7 @@ class Intake(Generic[T]):
         """As `Queue.get_many`."""
         if items := self.queue.get_now(most):
             return items
-        with self._stage._clocks.waiting(INPUT):
+        with self._clocks.waiting(INPUT):
             return self.queue.get_many(most, timeout_s)
 
     def try_get(self) -> T | None:

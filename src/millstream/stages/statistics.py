@@ -17,21 +17,20 @@ _NOTHING: dict[str, Any] = {}
 class History:
     """Remembers the counters of the last second or so, whenever somebody looks."""
 
-    def __init__(self, counters: Callable[[], dict[str, Any]]) -> None:
-        self._counters = counters
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._looks: deque[tuple[float, dict[str, Any]]] = deque()
 
-    def look_if_due(self) -> None:
+    def look_if_due(self, counters: Callable[[], dict[str, Any]]) -> None:
         """Remember the counters, unless that was done just now."""
         with self._lock:
             if self._is_due():
-                self._remember(self._counters())
+                self._remember(counters())
 
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self, now: dict[str, Any]) -> dict[str, Any]:
         """The counters, with what they were a second ago, or at the last look before, taken into account."""
         with self._lock:
-            now, before = self._counters(), self._looks[0][1] if self._looks else {"seconds": 0.0}
+            before = self._looks[0][1] if self._looks else {"seconds": 0.0}
             if self._is_due():
                 self._remember(now)
             return between(before, now)
