@@ -24,7 +24,7 @@ using MadeBytes = Made<std::uint8_t>;
 using Columns = std::tuple<Bytes, Array<const std::uint32_t>, Array<const std::uint16_t>, Array<const float>>;
 using MadeColumns = std::tuple<MadeBytes, Made<std::uint32_t>, Made<std::uint16_t>, Made<float>>;
 // Columns, origins, slots, and the origins of what is there now.
-using MadeEmitted = std::tuple<MadeColumns, MadeBytes, Made<std::uint32_t>, MadeBytes>;
+using MadeEmitted = std::tuple<MadeColumns, MadeBytes, Made<std::uint32_t>>;
 
 template <typename T>
 std::span<const T> records(const Bytes& bytes) {
@@ -59,8 +59,7 @@ MadeBytes handed_over(std::vector<Origin>&& origins) {
 }
 
 MadeEmitted handed_over(Reservoir::Emitted&& out) {
-  return {handed_over(std::move(out.frames)), handed_over(std::move(out.origins)), made(std::move(out.slots)),
-          handed_over(std::move(out.replaced))};
+  return {handed_over(std::move(out.frames)), handed_over(std::move(out.origins)), made(std::move(out.slots))};
 }
 
 template <typename Real>

@@ -36,12 +36,11 @@ static_assert(sizeof(Origin) == 16);
 
 class Reservoir {
  public:
-  // Frames that left, from which slots, and what is there now.
+  // Frames that left, and from which slots.
   struct Emitted {
     FrameStore frames;
     std::vector<Origin> origins;
     std::vector<std::uint32_t> slots;
-    std::vector<Origin> replaced;
   };
 
   Reservoir(std::size_t capacity, std::uint64_t seed) : capacity_(checked(capacity)), seed_(seed) {
@@ -64,20 +63,18 @@ class Reservoir {
       const auto slot = keyed_below(seed_, counter_, capacity_);
       emit(slot, row - free, out);
       put(slot, in, row, origins[row]);
-      out.replaced.push_back(origins[row]);
     }
     return out;
   }
 
-  // Gives up to so many of the frames that are left, in random order. A last slot that is drawn is replaced by itself.
+  // Gives up to so many of the frames that are left, in random order; the last one moves into each free slot.
   Emitted drain(std::size_t most) {
     const auto count = std::min(most, size_);
     auto out = room_for(count);
     for (std::size_t row = 0; row < count; ++row, ++counter_) {
       const auto slot = keyed_below(seed_, counter_, size_);
       emit(slot, row, out);
-      out.replaced.push_back(slots_[--size_].origin);
-      if (slot != size_) move(size_, slot);
+      if (slot != --size_) move(size_, slot);
       else forget_overflow(slot);
     }
     return out;
@@ -121,8 +118,8 @@ class Reservoir {
   }
 
   static Emitted room_for(std::size_t rows) {
-    Emitted out{FrameStore(rows), {}, {}, {}};
-    out.origins.reserve(rows), out.slots.reserve(rows), out.replaced.reserve(rows);
+    Emitted out{FrameStore(rows), {}, {}};
+    out.origins.reserve(rows), out.slots.reserve(rows);
     return out;
   }
 

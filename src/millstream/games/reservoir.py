@@ -19,9 +19,7 @@ class Emitted:
 
     frames: FrameBlock
     slots: npt.NDArray[np.uint32]
-    """Where each was."""
-    replaced: npt.NDArray[np.void]
-    """Where what is there now is from (`ORIGIN`); for a slot that was drained as the last one, the frame itself."""
+    """Where each was. What is there now came in for it; when nothing did, it is what was in the last slot."""
 
 
 class Reservoir:
@@ -80,7 +78,5 @@ def _bytes_of(origins: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(origins).view(np.uint8)
 
 
-def _emitted(
-    columns: Columns, origins: npt.NDArray[np.uint8], slots: npt.NDArray[np.uint32], replaced: npt.NDArray[np.uint8]
-) -> Emitted:
-    return Emitted(FrameBlock.of_columns(columns, origins.view(ORIGIN)), slots, replaced.view(ORIGIN))
+def _emitted(columns: Columns, origins: npt.NDArray[np.uint8], slots: npt.NDArray[np.uint32]) -> Emitted:
+    return Emitted(FrameBlock.of_columns(columns, origins.view(ORIGIN)), slots)
