@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import takewhile
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -56,19 +55,18 @@ class Ranks:
             self.processes[rank] = _context.Process(target=_train, args=arguments, daemon=True)
             self.processes[rank].start()
 
-    def steps(self, rank: int) -> list[Rows]:
-        """The rows of each step that a rank has made."""
+    def made(self, rank: int) -> int:
+        """How many steps a rank has made."""
+        return self._trail(rank).count("\n")
+
+    def _trail(self, rank: int) -> str:
         trail = self.trails / f"{rank}.jsonl"
-        text = trail.read_text() if trail.exists() else ""
-        return [
-            json.loads(line) for line in takewhile(lambda line: line.endswith("\n"), text.splitlines(keepends=True))
-        ]
+        return trail.read_text() if trail.exists() else ""
 
     def rows(self) -> Rows:
         """The rows of all ranks together, as far as all have come, in the order of the run."""
-        return [
-            row for step in zip(*map(self.steps, range(self.number)), strict=False) for rows in step for row in rows
-        ]
+        trails = [self._trail(rank).split("\n")[:-1] for rank in range(self.number)]
+        return [row for step in zip(*trails, strict=False) for line in step for row in json.loads(line)]
 
     def state(self, rank: int) -> dict[str, Any]:
         """What a rank saved."""
@@ -84,13 +82,13 @@ class Ranks:
         while not what():
             ended = [rank for rank, process in self.processes.items() if process.exitcode is not None]
             assert not ended, f"ended: {ended}"
-            assert time.monotonic() < deadline, {rank: len(self.steps(rank)) for rank in self.processes}
+            assert time.monotonic() < deadline, {rank: self.made(rank) for rank in self.processes}
             time.sleep(0.01)
 
     def wait_for_steps(self, more: int) -> None:
         """Wait until every rank has made so many more."""
-        wanted = max(len(self.steps(rank)) for rank in self.processes) + more
-        self.wait_for(lambda: all(len(self.steps(rank)) >= wanted for rank in self.processes))
+        wanted = max(map(self.made, self.processes)) + more
+        self.wait_for(lambda: all(self.made(rank) >= wanted for rank in self.processes))
 
     def kill(self, *ranks: int) -> None:
         for rank in ranks:
@@ -121,6 +119,6 @@ def _train(folder: Path, run: Path, trails: Path, batch_size: int, save_at: int,
                 trail.flush()
                 if loader.step == save_at:
                     disk.publish(mine.with_suffix(".state"), json.dumps(loader.state_dict()).encode())
-                time.sleep(0.005)  # a trainer has more to do
+                time.sleep(0.01)  # a trainer has more to do
     except MillstreamError as error:
         mine.with_suffix(".error").write_text(str(error))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loaders.growing_games import add, live, three_archives
-from loaders.rank_processes import Ranks, Rows, facts_of
+from loaders.rank_processes import LONGEST_S, Ranks, Rows, facts_of
 
 multiprocessing.util.get_temp_dir()  # made now: the folder of this run's tests is gone before its last deeds
 
@@ -35,7 +35,7 @@ def test_ranks_together_have_the_rows_of_one_whichever_comes_first(
     with Ranks(folder, tmp_path / "run", tmp_path / "trails", number=2, batch_size=7) as ranks:
         ranks.start(order[0])
         time.sleep(0.2)
-        assert order[0] == 0 or not ranks.steps(1)
+        assert order[0] == 0 or not ranks.made(1)
         ranks.start(order[1])
         ranks.wait_for_steps(3)
         add(folder, 3)
@@ -71,7 +71,7 @@ def test_when_the_first_rank_is_killed_the_others_end_with_an_error_and_do_not_w
         ranks.wait_for_steps(3)
         ranks.kill(0)
         for rank, process in ranks.processes.items():
-            process.join(10)
+            process.join(LONGEST_S)
             assert process.exitcode == 0, "it waits"
             assert "rank 0 has ended, and this rank waits for what it says" in ranks.error(rank)
             assert "load the last state" in ranks.error(rank)
