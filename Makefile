@@ -82,7 +82,7 @@ bench: $(PEERS)/stamp  ## Compare with the machine's limit and with other loader
 
 oracles: $(ORACLES)/stamp  ## Compare with what other libraries themselves say (installs them)
 	MILLSTREAM_ORACLES=1 $(ORACLES)/bin/python -m pytest -q -m oracle tests/oracles -W 'ignore::UserWarning' -W 'ignore::DeprecationWarning'
-	MILLSTREAM_ORACLES=1 $(ORACLES)/bin/python -m pytest -q tests/games/test_rescore_tables.py  # with the real endgame tables
+	MILLSTREAM_ORACLES=1 $(ORACLES)/bin/python -m pytest -q -m '' tests/games/test_rescore_tables.py tests/games/test_rescore_mates.py  # with the real endgame tables
 
 build: $(VENV)/dev.stamp  ## Build a wheel into dist/
 	$(BIN)/pip wheel --no-deps -w dist .

@@ -14,6 +14,8 @@ class Known:
     repeated: bool
     wdl: int | None
     dtz: int | None
+    mate: int | None = None
+    """Plies to it; 0 in a draw."""
 
 
 def spoiled(game: Sequence[Known], ply: int) -> bool:
@@ -46,7 +48,7 @@ def slow_results(results: Sequence[int], game: Sequence[Known]) -> list[int]:
 
 
 def slow_plies_left(plies_left: Sequence[float], game: Sequence[Known], bare: Sequence[bool]) -> list[float]:
-    """`bare`: at most three pieces, and no pawn."""
+    """`bare`: at most three pieces, no pawn, and no table of mates."""
     count = len(game)
     new = [left or count - ply for ply, left in enumerate(plies_left)]
     for ply in range(1, count):
@@ -57,6 +59,21 @@ def slow_plies_left(plies_left: Sequence[float], game: Sequence[Known], bare: Se
         if now.rule50 == 0:
             for earlier in range(ply):
                 new[earlier] = abs(now.dtz) + ply - earlier
+    return new
+
+
+def slow_ways_to_mate(plies_left: Sequence[float], results: Sequence[int], game: Sequence[Known]) -> list[float]:
+    """After `slow_plies_left`."""
+    new, hits = list(plies_left), set[int]()
+    for ply in range(1, len(game)):
+        mate, rule50 = game[ply].mate, game[ply].rule50
+        if results[ply] == 0 or not mate or spoiled(game, ply) or (mate + rule50 > 99 and mate <= new[ply]):
+            continue
+        at = ply
+        while at >= 0 and at not in hits:
+            new[at] = mate + ply - at
+            at -= 1
+        hits.add(ply)
     return new
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
 import chess
 import chess.syzygy
@@ -16,74 +15,19 @@ from games import endgame_tables
 from games.blocks import block_of, game
 from games.chunks import play
 from games.endgame_tables import tables
+from games.endgames import ENDGAMES, Invented, bare_positions, endgame, knowledge, signs
 from games.positions import move_index
 from games.slow_rescore import Known, slow_plies_left, slow_results
 from laws import examples
 from millstream.errors import RecipeError, RecordError
-from millstream.games.block import FrameBlock
 from millstream.games.frame import FRAME
 from millstream.games.input_formats import InputFormat
-from millstream.games.moves import Moves
 from millstream.games.positions import Positions
 from millstream.games.rescore import Rescorer, RescoreSettings
 from millstream.games.rescore.plies_left import count_plies_left, shorten_to_mates
 from millstream.games.rescore.results import rescore_results
 
-ENDGAMES = (
-    "8/8/4k3/8/2KR4/8/8/8 w - - 0 1",
-    "8/8/3k4/8/2KQ4/8/8/8 b - - 3 1",
-    "8/4P3/3k4/8/8/2K5/8/8 w - - 0 1",
-    "8/8/3k4/3r4/2KR4/8/8/8 w - - 0 1",
-    "8/8/3k4/3p4/2K5/8/1Q6/8 w - - 0 1",
-    "8/2p5/3k4/8/2KP4/8/8/8 w - - 0 1",
-    "8/8/3k4/2b1n3/8/2K5/8/8 b - - 0 1",
-)
-
-
 MATE_OR_CAPTURE = "k7/8/1K6/8/8/8/8/2R4b w - - 0 1"
-
-
-@dataclass
-class Invented:
-    """Tables that say what a test wants."""
-
-    known: list[Known]
-
-    @property
-    def in_reach(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return np.array([now.wdl is not None for now in self.known])
-
-    def wdl(self, ply: int) -> int | None:
-        return self.known[ply].wdl
-
-    def dtz(self, ply: int) -> int | None:
-        return self.known[ply].dtz
-
-    def best_moves(self, ply: int) -> Moves:
-        return Moves(*np.zeros((3, 0), np.int8))
-
-
-def bare_positions(known: list[Known]) -> Positions:
-    count = len(known)
-    positions = Positions(
-        np.zeros((count, 12), np.uint64),
-        np.full((count, 4), -1, np.int8),
-        np.full(count, -1, np.int8),
-        np.array([now.rule50 for now in known]),
-        np.arange(count) % 2 == 1,
-    )
-    vars(positions)["repeats"] = [int(now.repeated) for now in known]
-    return positions
-
-
-signs = st.sampled_from([-1, 0, 1])
-knowledge = st.builds(
-    Known,
-    rule50=st.sampled_from([0, 0, 1, 2, 3, 60, 97]),
-    repeated=st.sampled_from([False, False, False, True]),
-    wdl=st.none() | signs,
-    dtz=st.none() | st.sampled_from([-60, -40, -39, -2, -1, 0, 1, 2, 3, 4, 5, 38, 39, 41, 42]),
-)
 
 
 @given(st.lists(st.tuples(knowledge, signs, st.sampled_from([0, 0, 7])), min_size=1, max_size=12))
@@ -131,31 +75,6 @@ def test_a_repetition_since_the_last_zeroing_move_spoils_a_proof_and_one_before_
         fields = np.zeros(4, FRAME)
         rescore_results(fields, bare_positions(known), Invented(known))
         assert fields["result_q"].tolist() == [0, 0, 0, new]
-
-
-def endgame(
-    seed: int, fen: str, layout: InputFormat = InputFormat.CLASSICAL
-) -> tuple[FrameBlock, list[Known], list[bool]]:
-    """A random endgame with a random result, and what real tables know of it, straight from its boards."""
-    rng = random.Random(seed)
-    frames, fens = play(rng, 6, layout, 30, fen)
-    block = block_of(frames)
-    result, sides = rng.choice([-1, 0, 1]), (-1) ** np.arange(len(frames))
-    block.fields["result_q"] = result * sides
-    block.fields["result_d"] = result == 0
-    block.fields["plies_left"] *= rng.choice([0, 1])
-    known, bare, seen = [], [], list[str]()
-    base = endgame_tables.tablebase()
-    for text in fens:
-        board = chess.Board(text)
-        key = board.epd(en_passant="legal")
-        few = chess.popcount(board.occupied) <= 4
-        wdl = base.probe_wdl(board) if few else None
-        fair = None if wdl is None else {-2: -1, 2: 1}.get(wdl, 0)
-        known.append(Known(board.halfmove_clock, key in seen, fair, base.probe_dtz(board) if few else None))
-        bare.append(chess.popcount(board.occupied) <= 3 and not board.pawns)
-        seen.append(key)
-    return block, known, bare
 
 
 @pytest.mark.parametrize("fen", ENDGAMES)

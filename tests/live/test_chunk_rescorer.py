@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from games import blocks
+from games.mates import write_table
 from live.games import a_game, through
-from millstream.errors import MissingExtra, RecipeError
+from millstream.errors import MissingExtra, RecipeError, StageError
 from millstream.games import Game
 from millstream.games.rescore import Rescorer, RescoreSettings
 from millstream.live import ChunkFilter, ChunkRescorer
@@ -52,9 +55,32 @@ def test_without_the_chess_library_only_what_needs_it_is_missing(monkeypatch: py
     queue = Queue[Game](4)
     stage = ChunkRescorer(queue, new_input_format=5, deblunder_threshold=0.1, deblunder_width=0.06)
     assert len(through(stage, queue, [a_game(1)])) == 1
+    monkeypatch.delitem(sys.modules, "millstream.games.gaviota", raising=False)
     with pytest.raises(MissingExtra, match="chess"):
         ChunkRescorer(Queue[Game](), syzygy_paths=["tables"])
+    with pytest.raises(MissingExtra, match="chess"):
+        ChunkRescorer(Queue[Game](), gaviota_paths=["tables"])
     with pytest.raises(MissingExtra, match="chess"):
         ChunkFilter(Queue[Game](), rules="legal")
     with pytest.raises(MissingExtra, match="chess"):
         ChunkRescorer(Queue[Game](), rules="legal")
+
+
+def test_it_says_how_many_tables_of_mates_there_are(tmp_path: Path) -> None:
+    write_table(tmp_path, "r")
+    stage = ChunkRescorer(Queue[Game](), gaviota_paths=[str(tmp_path)])
+    assert stage.gauges() == {"gaviota_tables_3": 1, "gaviota_tables_4": 0, "gaviota_tables_5": 0}
+    assert ChunkRescorer(Queue[Game]()).gauges() == {}
+
+
+def test_a_damaged_table_stops_the_stage_and_is_no_fault_of_a_game(tmp_path: Path) -> None:
+    table = write_table(tmp_path, "r")
+    table.write_bytes(table.read_bytes()[:60] + bytes(table.stat().st_size - 60))
+    block = blocks.game(0, fen="8/8/4k3/8/2KR4/8/8/8 w - - 0 1")
+    block.fields["result_q"], block.fields["result_d"] = 1, 0
+    queue = Queue[Game](4)
+    stage = ChunkRescorer(queue, gaviota_paths=[str(tmp_path)])
+    with pytest.raises(StageError, match=r"krk\.gtb\.cp4: this Gaviota table cannot be read"):
+        through(stage, queue, [replace(a_game(1), frames=block)])
+    assert stage.join(timeout_s=10)
+    assert stage.counters()["drops"] == {}

@@ -87,6 +87,17 @@ def test_a_rank_that_follows_may_come_first_and_follows_no_run_that_is_over(fold
     closed(runs)
 
 
+def test_a_rank_that_lags_behind_has_all_steps_that_the_first_one_made_before_it_ended(
+    folder: Path, tmp_path: Path
+) -> None:
+    first, second = ranks_of(folder, tmp_path / "run", 2)
+    trained([second, first], 1)
+    trained([first], 30)
+    first.close()
+    assert len(trained([second], 30)) == 30 * 7
+    second.close()
+
+
 def test_a_rank_that_waits_for_the_first_one_can_be_closed(folder: Path, tmp_path: Path) -> None:
     (run,) = ranks_of(folder, tmp_path / "run", 2)[1:]
     with ThreadPoolExecutor(1) as pool:

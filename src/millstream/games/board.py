@@ -1,4 +1,4 @@
-"""Positions on a real board: legal moves, and endgame tables. The one place that knows the package `chess`."""
+"""Positions on a real board: legal moves, and Syzygy tables. Only this and `gaviota.py` know the package `chess`."""
 
 from __future__ import annotations
 
@@ -62,6 +62,14 @@ def legality_faults(positions: Positions, moves: Moves) -> list[Fault]:
     return []
 
 
+def folders_of(paths: Sequence[str | Path], kind: str) -> list[str]:
+    """The paths of tables, all of which must be folders."""
+    for path in paths:
+        if not Path(path).is_dir():
+            raise RecipeError(f"{path}: there is no such folder of tables", hint=f"give the folder of {kind} files")
+    return list(map(str, paths))
+
+
 class SyzygyTables:
     """Syzygy endgame tables.
 
@@ -77,10 +85,8 @@ class SyzygyTables:
     def open(cls, paths: Sequence[str | Path]) -> SyzygyTables:
         """The tables in some folders."""
         tables = chess.syzygy.Tablebase()
-        for path in paths:
-            if not Path(path).is_dir():
-                raise RecipeError(f"{path}: there is no such folder of tables", hint="give the folder of .rtbw files")
-            tables.add_directory(str(path))
+        for folder in folders_of(paths, ".rtbw"):
+            tables.add_directory(folder)
         if not tables.wdl:
             raise RecipeError(f"there are no Syzygy tables in {list(map(str, paths))}", hint="look for .rtbw files")
         return cls(tables, max(len(name) - 1 for name in tables.wdl))

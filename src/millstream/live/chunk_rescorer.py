@@ -51,6 +51,10 @@ class ChunkRescorer(GameStage):
         """The game, rescored."""
         return replace(game, frames=self._rescorer.rescore(game.frames))
 
+    def gauges(self) -> dict[str, float]:
+        """How many Gaviota tables there are, by their number of pieces."""
+        return {f"gaviota_tables_{men}": found for men, (found, _) in self._rescorer.mate_coverage.items()}
+
     def join(self, timeout_s: float | None = None) -> bool:
         """As of any stage; then the tables are closed."""
         ended = super().join(timeout_s)

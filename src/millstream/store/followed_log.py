@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from millstream.errors import StateError, StoreError
+from millstream.errors import LoaderError, StateError, StoreError
 from millstream.store import disk
 from millstream.store.chained_log import FREE_SPACE, LogReader, Position, lock_path
 from millstream.store.journal import Lock
 from millstream.store.manifest import compact
+from millstream.store.presence import Presence
 
 ALIKE = "load the same state on all ranks, or reset all of them"
+GONE = "end all ranks together; after a crash start all of them again, and load the last state"
 
 
 def announce(log: Path, position: Position) -> None:
@@ -53,6 +55,7 @@ class FollowedLog:
 
     def __init__(self, path: str | os.PathLike[str], position: Position, *, over: str | None = None) -> None:
         self._reader, self._first, self._over = LogReader(path, position), position, over
+        self._writer = Presence(lock_path(Path(path)))
         self.run: str | None = None
         """The run that is followed, as soon as there is one."""
 
@@ -61,11 +64,14 @@ class FollowedLog:
         if not self.has_begun():
             return None
         try:
-            return self._reader.read()
+            said = self._reader.read()
         except StoreError as error:
             if self.has_begun():  # else rank 0 has begun anew meanwhile
                 raise StateError(f"rank 0 has gone another way than this rank: {error}", hint=ALIKE) from error
             raise
+        if self._writer.is_missed(silent=said is None):
+            raise LoaderError(f"{self._reader.path}: rank 0 has ended, and this rank waits for what it says", hint=GONE)
+        return said
 
     def has_begun(self) -> bool:
         """Whether there is a run to follow."""

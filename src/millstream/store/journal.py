@@ -133,3 +133,18 @@ class Lock:
             self._path.unlink(missing_ok=True)
             let_go(self._fd)
             self._fd = -1
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody holds the lock of a file, as far as one can tell."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False

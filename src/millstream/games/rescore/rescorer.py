@@ -11,11 +11,11 @@ from millstream.games.input_formats import InputFormat
 from millstream.games.rescore.averages import VERSION, add_averages, name_next_moves
 from millstream.games.rescore.convert import convert
 from millstream.games.rescore.deblunder import deblunder
-from millstream.games.rescore.plies_left import count_plies_left, shorten_to_mates
+from millstream.games.rescore.plies_left import count_plies_left, count_to_mates, shorten_to_mates
 from millstream.games.rescore.policies import adjust_policies
 from millstream.games.rescore.results import rescore_results
 from millstream.games.rescore.settings import RescoreSettings
-from millstream.games.rescore.tables import TableProbe, Tables
+from millstream.games.rescore.tables import MateTables, TableProbe, Tables
 from millstream.games.rules import checked, prepare
 from millstream.games.validity import uses_half_turn
 
@@ -27,6 +27,7 @@ class Rescorer:
         settings: What to do.
         rules: What a game must keep to be rescored: `moves` or `legal` (`Rules`).
         tables: Endgame tables; by default those of `settings.syzygy_paths`.
+        mates: Tables of mates; by default those of `settings.gaviota_paths`.
     """
 
     def __init__(
@@ -35,17 +36,22 @@ class Rescorer:
         *,
         rules: Literal["moves", "legal"] = "moves",
         tables: Tables | None = None,
+        mates: MateTables | None = None,
     ) -> None:
         if rules not in ("moves", "legal"):
             raise RecipeError(f"a game cannot be rescored by rules {rules!r}", hint="pass 'moves' or 'legal'")
         prepare(rules)
         self.settings = settings or RescoreSettings()
         self.rules = rules
-        self._tables = tables
+        self._tables, self._mates = tables, mates
         if tables is None and self.settings.syzygy_paths:
             from millstream.games.board import SyzygyTables
 
             self._tables = SyzygyTables.open(self.settings.syzygy_paths)
+        if mates is None and self.settings.gaviota_paths:
+            from millstream.games.gaviota import GaviotaTables
+
+            self._mates = GaviotaTables.open(self.settings.gaviota_paths)
 
     def rescore(self, game: FrameBlock) -> FrameBlock:
         """The whole game, rescored; a RecordError says why it cannot be.
@@ -58,13 +64,16 @@ class Rescorer:
         settings, (positions, moves) = self.settings, checked(game, self.rules)
         half_turn = uses_half_turn(game, moves)
         probe = self._tables.of(positions) if self._tables else None
+        mates = self._mates.of(positions) if self._mates else None
         block = replace(game, fields=game.fields.copy())
         if probe is not None:
             rescore_results(block.fields, positions, probe)
         block = adjust_policies(block, settings, probe, half_turn=half_turn)
         count_plies_left(block.fields)
         if probe is not None:
-            shorten_to_mates(block.fields, positions, probe)
+            shorten_to_mates(block.fields, positions, probe, mates)
+        if mates is not None:
+            count_to_mates(block.fields, positions, mates)
         if settings.deblunder_threshold is not None and settings.deblunder_width is not None:
             threshold, width, last = settings.deblunder_threshold, settings.deblunder_width, _last_without(probe)
             deblunder(block.fields, threshold, width, last=last, own_result=settings.deblunder_own_result)
@@ -75,10 +84,16 @@ class Rescorer:
         add_averages(block.fields, settings.st_q_theta)
         return block
 
+    @property
+    def mate_coverage(self) -> dict[int, tuple[int, int]]:
+        """For each number of pieces, how many tables of mates there are, and how many there could be."""
+        return self._mates.coverage if self._mates else {}
+
     def close(self) -> None:
         """Close the files of the tables."""
-        if self._tables:
-            self._tables.close()
+        for tables in (self._tables, self._mates):
+            if tables:
+                tables.close()
 
     def __enter__(self) -> Self:
         return self

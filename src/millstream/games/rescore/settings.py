@@ -15,6 +15,7 @@ class RescoreSettings:
 
     Args:
         syzygy_paths: Folders of Syzygy tables; needs the extra `chess`.
+        gaviota_paths: Folders of Gaviota tables (`.gtb.cp4`), for moves left; needs the extra `chess`.
         dist_temp: Temperature of policies: each probability is raised to its inverse.
         dist_offset: Added to every probability before that.
         dtz_boost: Shared by the best moves by the tables, added to their probabilities before that.
@@ -32,6 +33,7 @@ class RescoreSettings:
     """
 
     syzygy_paths: Sequence[str] = ()
+    gaviota_paths: Sequence[str] = ()
     dist_temp: float = 1.0
     dist_offset: float = 0.0
     dtz_boost: float = 0.0
@@ -42,8 +44,9 @@ class RescoreSettings:
     st_q_theta: float = 5 / 6
 
     def __post_init__(self) -> None:
-        if isinstance(self.syzygy_paths, str):
-            object.__setattr__(self, "syzygy_paths", tuple(self.syzygy_paths.split(":")))
+        for name in ("syzygy_paths", "gaviota_paths"):
+            if isinstance(paths := getattr(self, name), str):
+                object.__setattr__(self, name, tuple(paths.split(":")))
         if not self.dist_temp > 0:
             raise RecipeError(f"dist_temp is {self.dist_temp}", hint="a temperature is more than 0; 1 changes nothing")
         if self.dtz_boost and not self.syzygy_paths:

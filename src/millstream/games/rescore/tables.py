@@ -36,3 +36,28 @@ class Tables(Protocol):
 
     def close(self) -> None:
         """Close their files."""
+
+
+class MateProbe(Protocol):
+    """What tables of mates say of the positions of one game."""
+
+    @property
+    def in_reach(self) -> npt.NDArray[np.bool_]:
+        """Which positions there is a table for."""
+
+    def plies_to_mate(self, ply: int) -> int | None:
+        """Plies to mate in best play, whoever gives it; 0 in a draw. None if no table says."""
+
+
+class MateTables(Protocol):
+    """Tables of mates."""
+
+    @property
+    def coverage(self) -> dict[int, tuple[int, int]]:
+        """For each number of pieces, how many tables there are, and how many there could be."""
+
+    def of(self, positions: Positions) -> MateProbe:
+        """What they say of the positions of a game."""
+
+    def close(self) -> None:
+        """Close their files."""
