@@ -16,13 +16,12 @@ from millstream.admission import (
     Journal,
     JournaledAdmission,
     JournalReader,
-    followed,
     sidecar,
 )
-from millstream.admission.followed import FollowedJournal
-from millstream.admission.journal import START
+from millstream.admission.journal import START, FollowedJournal
 from millstream.errors import LoaderError, LossWarning, StateError
 from millstream.store.chained_log import Position
+from millstream.store.followed_log import FollowedLog, announce, announced, forget
 
 JOURNAL = "admissions.jsonl"
 SIDECARS = "sidecars"
@@ -59,7 +58,7 @@ class Frontier:
         """The sidecars of states that somebody may have, oldest first."""
         self._reader: JournalReader | None = None
         if self.journal_path is not None and not self._follows:
-            followed.forget(self.journal_path)
+            forget(self.journal_path)
 
     @property
     def saved(self) -> bool:
@@ -84,8 +83,9 @@ class Frontier:
         if self.replays:
             return JournalReader(self.journal_path, position, whole=True)
         before = self._reader
-        over = before.run or before.over if isinstance(before, FollowedJournal) else None
-        return FollowedJournal(self.journal_path, position, over=over)
+        if isinstance(before, FollowedJournal):
+            return FollowedJournal(before.log.anew(position))
+        return FollowedJournal(FollowedLog(self.journal_path, position))
 
     def start(self) -> None:
         """The run begins, without a state."""
@@ -93,8 +93,7 @@ class Frontier:
             self._warn_of_what_waits()
             journal = Journal(self.journal_path, anew=True)
             try:
-                followed.prepare(self.journal_path, journal.position)
-                followed.begin(self.journal_path)
+                announce(self.journal_path, journal.position)
             except BaseException:  # the next try takes the lock again
                 journal.close()
                 raise
@@ -164,12 +163,11 @@ class Frontier:
             self._reader = loaded.reader
             return
         assert self.journal_path is not None
-        followed.prepare(self.journal_path, loaded.position)
-        if self._journal is None:
-            self._journal = Journal(self.journal_path, loaded.position)
-        else:
-            self._journal.go_back(loaded.position)
-        followed.begin(self.journal_path)
+        with announced(self.journal_path, loaded.position):
+            if self._journal is None:
+                self._journal = Journal(self.journal_path, loaded.position)
+            else:
+                self._journal.go_back(loaded.position)
         self._saved, self._is_ended = [loaded.sidecar], False
 
     def release(self, state: Mapping[str, Any]) -> None:

@@ -98,10 +98,13 @@ class LogReader:
 
     def read(self) -> dict[str, Any] | None:
         """What the next line says, or None as long as there is none."""
-        return next(iter(self), None)
+        return next(self._lines(), None)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All lines that are there."""
+        return self._lines()
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
         if not self.path.exists():
             return
         with disk.reported(self.path), self.path.open("rb") as file:
