@@ -130,15 +130,17 @@ class FollowedJournal(JournalReader):
 class Journal(ChainedLog):
     """Writes entries. One writer at a time; a line is on the disk when `append` returns."""
 
-    def __init__(self, path: str | os.PathLike[str], position: Position | None = None, *, anew: bool = False) -> None:
-        """Go on behind the last whole entry; or at a position, and what was written behind it is cut off.
-
-        With `anew` a run begins: a journal that is there is another run's, and is put aside.
-        """
-        super().__init__(path, FORMAT, position, anew=anew)
+    def __init__(self, path: str | os.PathLike[str], position: Position | None = None) -> None:
+        """Go on behind the last whole entry, or at a position."""
+        super().__init__(path, FORMAT, position)
 
     def go_back(self, position: Position) -> None:
-        """Stand at a position of this journal: what was written behind it is cut off."""
+        """Stand at a position of this journal, or of one that was put aside: what was written behind it is cut off.
+
+        At the very beginning nothing tells whose journal it is: it is put aside.
+        """
+        if not position.offset:
+            self.put_aside()
         super().go_back(position)
         self.cut()
 

@@ -91,9 +91,9 @@ class Frontier:
         """The run begins, without a state."""
         if not self._follows and self.journal_path is not None:
             self._warn_of_what_waits()
-            journal = Journal(self.journal_path, anew=True)
+            journal = Journal(self.journal_path, START)
             try:
-                announce(self.journal_path, journal.position)
+                announce(self.journal_path, START)
             except BaseException:  # the next try takes the lock again
                 journal.close()
                 raise
@@ -158,7 +158,7 @@ class Frontier:
         return Loaded(Admission.load(saved, self._rules, self._seed, now), cuts, named, position)
 
     def go_on(self, loaded: Loaded) -> None:
-        """Stand where a state was saved: what was written behind it is cut off the journal."""
+        """Stand where a state was saved, and the journal with it."""
         if self._follows:
             self._reader = loaded.reader
             return
