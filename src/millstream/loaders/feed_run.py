@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from millstream.admission import Admission, Cut, JournaledAdmission
 from millstream.errors import ClosedError, LoaderError, MillstreamError, StateError, WaitTimeout
-from millstream.feeds import Arrival, Control, Feed, MemoryFeed
-from millstream.feeds.feed import Cursor
+from millstream.feeds import Control, Feed, MemoryFeed
 from millstream.loaders import state as states
 from millstream.loaders.feed_frontier import Frontier
+from millstream.loaders.feed_line import FeedLine
 from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, RolloutBatch, resized
 from millstream.loaders.phases import read_count
 from millstream.loaders.rollout_run import StepSamples
 from millstream.loaders.settings import LoaderSettings
+from millstream.loaders.uninterrupted import uninterrupted
 from millstream.rollouts import Id
 
 logger = logging.getLogger("millstream.loaders")
@@ -79,9 +79,7 @@ class FeedRun:
         self.present: RolloutBatch | None = None
         self._cut: Cut | None = None
         self._is_written = False
-        self._waiting: deque[Arrival] = deque()
-        self._is_lining_up = False
-        self._cursor: Cursor = self.feed.cursor
+        self._line = FeedLine(self.feed)
         self._decide: Admission | JournaledAdmission = self.frontier.begin()
 
     @property
@@ -124,50 +122,52 @@ class FeedRun:
 
     def advance(self) -> None:
         """The coming step was delivered."""
-        self.step, self.place = self.step + 1, self.place.after(self.phases[-1].rows, self._total, self.passes)
-        if self.place.begins_batch:
-            self.present = self._cut = None
-            if not self._was_told:
-                self.policy_version += 1
+        place = self.place.after(self.phases[-1].rows, self._total, self.passes)
+        version = self.policy_version + (place.begins_batch and not self._was_told)
+        if place.begins_batch:
             try:
-                self._tell()
+                self._tell(version)
             except MillstreamError as error:  # the step is delivered all the same
-                logger.warning("producers could not be told of version %d: %s", self.policy_version, error.message)
+                logger.warning("producers could not be told of version %d: %s", version, error.message)
+        with uninterrupted():
+            self.step, self.place, self.policy_version = self.step + 1, place, version
+            if place.begins_batch:
+                self.present = self._cut = None
 
     def _written_cut(self) -> Cut:
         """The present rollout batch, which is written down before it is trained on.
 
         Admission has let go of it: where that fails it is kept, and tried again.
         """
-        if self._cut is None:
-            self._cut, self._is_written = self._next_cut(), False
+        cut = self._next_cut() if self._cut is None else self._cut
         if not self._is_written:
-            self.frontier.write(self._cut, self._cursor)
-            self._is_written = True
-        return self._cut
+            self._keep_up()
+            with uninterrupted():
+                self.frontier.write(cut, self._line.cursor)
+                self._is_written = True
+        return cut
 
     def _begin(self) -> None:
         if not self._begun:
-            self.frontier.start()
-            self._begun = True
+            with uninterrupted():
+                self.frontier.start()
+                self._begun = True
 
     def _next_cut(self) -> Cut:
         """Wait until a rollout batch can be cut."""
         self._begin()
-        if self._is_lining_up:  # who interrupted that, and goes on, gets it again
-            self._waiting.clear()
-            self.feed.seek(self._cursor)
-            self._is_lining_up = False
         self._tell()
         began = time.monotonic()
         while not self.closed:
-            now, ended = time.monotonic(), not self._waiting and self.feed.ended
-            cut = self._decide.cut(self.place.batch, self.policy_version, now, ended=ended)
+            now, ended = time.monotonic(), self._line.ended
+            with uninterrupted():
+                cut = self._decide.cut(self.place.batch, self.policy_version, now, ended=ended)
+                self._cut, self._is_written = cut, False
             if cut is not None:
-                self._keep_up()
                 return cut
             if isinstance(self._decide, Admission) and ended:
-                self.frontier.end(self.place.batch, self.policy_version)
+                with uninterrupted():
+                    self.frontier.end(self.place.batch, self.policy_version)
             if ended if isinstance(self._decide, Admission) else self._decide.ended:
                 raise FeedEnded(
                     "the feed has ended: its producers closed it, and everything was trained on",
@@ -183,46 +183,38 @@ class FeedRun:
         raise ClosedError("this loader was closed", hint="make a new one and load the last committed state")
 
     def _receive(self) -> None:
-        """Let in what has come. What is refused stays first in line: the state is that before it."""
+        """Let in what has come."""
         if isinstance(self._decide, JournaledAdmission) and self._decide.full:
             time.sleep(FOLLOW_S)
             return
-        if not self._waiting:
-            self._line_up(PATIENCE_S)
-        while self._waiting and not self._decide.full:
+        if not self._line:
+            self._line.receive(PATIENCE_S)
+        while self._line and not self._decide.full:
             self._let_in()
         if isinstance(self.feed, MemoryFeed) and not self.frontier.saved:
-            self.feed.release(self._cursor)  # nobody has a state that could ask for it again
-
-    def _line_up(self, timeout_s: float) -> None:
-        """Put what has come in line."""
-        self._is_lining_up = True
-        self._waiting.extend(self.feed.receive(timeout_s))
-        self._is_lining_up = False
+            self.feed.release(self._line.cursor)  # nobody has a state that could ask for it again
 
     def _let_in(self) -> None:
-        """Let in what is first in line."""
-        self._decide.arrive(self._waiting[0].block, time.monotonic())
-        self._cursor = self._waiting.popleft().cursor
+        self._line.let_in(lambda block: self._decide.arrive(block, time.monotonic()))
 
     def _keep_up(self) -> None:
         """Let in what the rank that leads had let in: the feed may let go of it when a state behind it is committed."""
         if not isinstance(self._decide, JournaledAdmission) or self.frontier.replays or not self._decide.received:
             return
-        while self._cursor != self._decide.received:
-            if not self._waiting:
-                self._line_up(0)
-            if not self._waiting:
+        while self._line.cursor != self._decide.received:
+            if not self._line:
+                self._line.receive(0)
+            if not self._line:
                 return
             self._let_in()
 
-    def _tell(self) -> None:
+    def _tell(self, version: int | None = None) -> None:
         """Tell producers what is wanted, if they have not heard it: at once of a new version, else now and then."""
         if not isinstance(self._decide, Admission):
             return
         wanted, now = self._decide.wanted(), time.monotonic()
         until = None if wanted is None else self._decide.begun + wanted
-        word = Control(self.policy_version, wanted, until, closed=self.closed)
+        word = Control(self.policy_version if version is None else version, wanted, until, closed=self.closed)
         before, again = self._told
         news = word.policy_version != before.policy_version or word.closed
         if word == before or (now < again and not news):
@@ -280,7 +272,7 @@ class FeedRun:
             return {**state, **({"replay": True} if self.frontier.replays else {"follower": self.settings.rank})}
         self._begin()
         present = [] if self._cut is None else [self._written_cut()]
-        return {**state, "feed": dict(self._cursor), **self.frontier.save(self._decide.state(), present)}
+        return {**state, "feed": dict(self._line.cursor), **self.frontier.save(self._decide.state(), present)}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing."""
@@ -303,9 +295,8 @@ class FeedRun:
         except BaseException:
             self.feed.seek(before)
             raise
-        self._cursor, self._committed = cursor, dict(state)
-        self._waiting.clear()
-        self._is_lining_up = False
+        self._committed = dict(state)
+        self._line.stand(cursor)
         self.step, self.place, self.phases = step, place, phases
         self.policy_version, self._was_told = version, state.get("version_was_told") is True
         self._decide, self._begun = loaded.decide, True
