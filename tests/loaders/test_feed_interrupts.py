@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from loaders.test_rollout_feed import filled, ids, opened
 from millstream.admission import JournalReader
 from millstream.loaders.feed_frontier import JOURNAL
-from millstream.loaders.feed_run import FeedRun
+from millstream.loaders.feed_intake import Intake
 from millstream.loaders.uninterrupted import uninterrupted
 
 MOST_LINES = 1600
@@ -29,7 +29,7 @@ READS = ("/admission/", "/loaders/feed_", "/store/chained_log.py")
 def interrupted_at(line: int) -> Iterator[None]:
     """Ctrl-C at a line, counted from the moment at which a rollout batch is waited for, and until it is there."""
     left, before, within = line, sys.gettrace(), False
-    begins = FeedRun._written_cut.__code__
+    begins = Intake.cut.__code__
 
     def local(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal left, within

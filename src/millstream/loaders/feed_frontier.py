@@ -32,7 +32,7 @@ class Loaded:
     """What a state and its sidecar say."""
 
     decide: Admission | JournaledAdmission
-    cuts: list[Cut]
+    cut: Cut | None
     """The rollout batch that was trained on, if there was one."""
     sidecar: dict[str, Any]
     position: Position
@@ -150,12 +150,12 @@ class Frontier:
         waiting = len(blocks) - len(present)
         saved = AdmissionState(held, blocks[:waiting])
         cuts = [Cut.from_json(each, block) for each, block in zip(present, blocks[waiting:], strict=True)]
-        position = Position.from_json(state.get("journal") or {})
+        cut, position = next(iter(cuts), None), Position.from_json(state.get("journal") or {})
         if self._follows:
             reader = self._followed(position)
             follower = JournaledAdmission.load(saved, reader, self._rules, self._seed)
-            return Loaded(follower, cuts, named, position, reader)
-        return Loaded(Admission.load(saved, self._rules, self._seed, now), cuts, named, position)
+            return Loaded(follower, cut, named, position, reader)
+        return Loaded(Admission.load(saved, self._rules, self._seed, now), cut, named, position)
 
     def go_on(self, loaded: Loaded) -> None:
         """Stand where a state was saved, and the journal with it."""

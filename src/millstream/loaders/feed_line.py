@@ -12,15 +12,10 @@ from millstream.rollouts import RolloutBlock
 
 
 class FeedLine:
-    """Arrivals of a feed, first in first out."""
+    """Arrivals of a feed that stands at a place, first in first out."""
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
-        self.stand(feed.cursor)
-
-    def stand(self, cursor: Cursor) -> None:
-        """Begin with what the feed brings now, at a place of it."""
-        self.cursor = cursor
+    def __init__(self, feed: Feed, cursor: Cursor) -> None:
+        self._feed, self.cursor = feed, cursor
         """The place in the feed behind everything that was let in."""
         self._waiting: deque[Arrival] = deque()
         self._is_receiving = False
