@@ -26,7 +26,8 @@ import redis
 
 import machine
 from millstream.feeds import Feed, Gather, RolloutSource, SpoolFeed, SpoolSource
-from millstream.feeds.redis import RedisFeed, RedisSource
+from millstream.feeds.redis import RedisSource
+from millstream.feeds.redis_feed import RedisFeed
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.parse import block_of
 

@@ -325,8 +325,14 @@ def test_a_run_over_a_feed_is_explained_from_its_journal_while_it_goes_on(
     assert "the journal does not know step 9" in run("explain", cache, "--step", 9)[2]
     assert "step 0 has no row 9" in run("explain", cache, "--step", 0, "--row", 9)[2]
     assert "leave out --document" in run("explain", cache, "--document", 1)[2]
-    for verb in ("inspect", "show"):
-        assert "this is the journal of a run over a feed" in run(verb, cache)[2]
+    for verb in ("inspect", "show", "lint"):
+        for place in (cache, cache / "admissions.jsonl"):
+            code, _, err = run(verb, place)
+            assert code == 2 and "this is the journal of a run over a feed" in err and "files, a spool, or" in err
+    if not how and "passes" not in live:
+        SpoolSource(cache, producer="one").close()  # a folder may be both
+        assert "nothing has come yet" in run("lint", cache)[2]
+        assert run("lint", "-q", "--kind", "chat", cache / "admissions.jsonl")[0] == 1  # it is what it is said to be
 
 
 def test_explaining_a_run_says_what_was_dropped(run: Run, tmp_path: Path) -> None:

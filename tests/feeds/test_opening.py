@@ -9,7 +9,8 @@ import pytest
 from feeds.redis_server import RedisServer
 from millstream.errors import LoaderError
 from millstream.feeds import HttpFeed, HttpSource, MemoryFeed, SpoolFeed, SpoolSource, open_feed, open_source
-from millstream.feeds.redis import RedisFeed, RedisSource
+from millstream.feeds.redis import RedisSource
+from millstream.feeds.redis_feed import RedisFeed
 
 
 def test_an_address_says_which_way_it_is(tmp_path: Path, redis_server: RedisServer) -> None:

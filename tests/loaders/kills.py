@@ -22,7 +22,7 @@ LONGEST_S = 120.0
 """What takes longer than this hangs."""
 
 _context = multiprocessing.get_context("forkserver")  # many processes, each begun in milliseconds, without our threads
-_context.set_forkserver_preload(["loaders.killed", "millstream.loaders.rollout", "millstream.feeds.redis"])
+_context.set_forkserver_preload(["loaders.killed", "millstream.loaders.rollout", "millstream.feeds.redis_feed"])
 
 
 def plan_over(transport: str, folder: Path, server: RedisServer) -> Plan:

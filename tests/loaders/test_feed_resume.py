@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from loaders.test_rollout_feed import filled, ids, opened, spooled
-from millstream import BusyError, LoaderError, StateError, StoreError, WaitTimeout
+from millstream import BusyError, LoaderError, LossWarning, StateError, StoreError, WaitTimeout
 from millstream.admission import JournalReader
 from millstream.feeds import SpoolFeed
 from millstream.loaders import feed_run, rollout_feed
@@ -90,6 +90,31 @@ def test_the_journal_of_another_run_is_put_aside_even_if_the_first_deed_is_a_sta
     with opened(tmp_path / "spool", **how) as loader:
         loader.load_state_dict(loader.state_dict())
     assert len(list(JournalReader(tmp_path / "cache" / f"{JOURNAL}.1"))) == 4  # and the end
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_state_from_before_the_first_cut_puts_aside_whatever_journal_it_finds(
+    tmp_path: Path, how: dict[str, Any], again: bool
+) -> None:
+    def entries(name: str) -> int:
+        return len(list(JournalReader(tmp_path / "cache" / name)))
+
+    with opened(tmp_path / "spool", **how) as loader:
+        first = loader.state_dict()
+        steps = [ids(loader.next()) for _ in range(3)]
+        later = loader.state_dict()
+        if again:
+            loader.load_state_dict(first)  # in the same process
+            assert (entries(f"{JOURNAL}.1"), entries(JOURNAL)) == (2, 0)
+            loader.load_state_dict(later)  # its journal is brought back
+            assert entries(JOURNAL) == 2
+        steps += [ids(batch) for batch in loader]
+    with opened(filled(), **how) as foreign, pytest.warns(LossWarning):
+        foreign.next()
+    with opened(tmp_path / "spool", **how) as resumed:
+        resumed.load_state_dict(first)
+        assert [ids(batch) for batch in resumed] == steps
+    assert [entries(f"{JOURNAL}{aside}") for aside in (".1", ".2", "")] == [4, 1, 4]  # with the ends
 
 
 def test_a_state_that_is_refused_changes_nothing(tmp_path: Path, how: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from millstream import MemoryFeed, RecordError, RolloutDataLoader, WaitTimeout
 from millstream.feeds import SpoolSource
+from millstream.loaders import rollout_set
 
 LIVE = {"groups_per_batch": 2, "group_size": 2, "timeout_s": 20}
 
@@ -121,6 +122,26 @@ def test_a_rollout_above_the_cap_of_a_fixed_set_is_an_error() -> None:
         fixed([*GOOD, long, record(5)], max_length=8)
     with pytest.raises(RecordError, match="and 8 fit"):
         fixed([*GOOD, long, record(5)], micro_tokens=8)
+
+
+def test_what_is_left_alone_by_what_was_left_out_is_left_out_and_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout_set, "AT_A_TIME", 3)
+    baseline = record(9, group_id="g2", kind="baseline")
+    records = [GOOD[0], record(4), baseline, *GOOD[1:], record(5, reward=float("inf")), record(6, reward=None)]
+    with pytest.raises(RecordError, match="not finite"):
+        fixed(records)
+    with fixed(records, on_bad="skip") as loader:
+        assert seen(loader) == ["r0", "r1", "r2", "r3", "r6"]
+        assert loader.losses == {
+            "left_out:rollouts:not finite": 1,
+            "left_out:rollouts:group of one": 2,
+            "unscored:rollouts": 1,
+        }
+        assert [loader.rollouts.origin(number) for number in range(5)] == [f"rollouts:{row}" for row in (1, 4, 5, 6, 8)]
+    with fixed(records, on_bad="skip", advantages={"allow_singleton": True}) as loader:
+        assert "r4" in seen(loader)
+    with pytest.raises(RecordError, match="group of one: group 'g0' has one rollout, 'r0', and 1 more groups"):
+        fixed(GOOD[::2], on_bad="skip")
 
 
 def test_a_producer_that_dies_in_the_middle_of_a_record_leaves_what_was_whole(tmp_path: Path) -> None:

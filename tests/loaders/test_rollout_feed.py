@@ -268,7 +268,7 @@ def test_a_rank_that_follows_lets_in_what_the_first_has_let_in_and_no_more(tmp_p
     with opened(tmp_path / "spool", rank=0, **how) as first, opened(tmp_path / "spool", rank=1, **how) as second:
         for _ in range(5):
             assert len(set(ids(first.next()) + ids(second.next()))) == 4
-            assert second._run._decide.held == first._run._decide.held <= 5
+            assert second._run.intake.decide.held == first._run.intake.decide.held <= 5
             first.commit(first.state_dict())  # what the second has not let in would be gone
 
 

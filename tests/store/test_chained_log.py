@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from millstream.errors import StateError, StoreError
 from millstream.store import disk
 from millstream.store.chained_log import ChainedLog, LogReader, Position
-from millstream.store.followed_log import FollowedLog, announce, forget
 
 FORMAT = "test 1"
 START = Position.start(FORMAT)
@@ -92,29 +91,4 @@ def test_a_position_of_another_log_and_a_second_writer_are_refused(tmp_path: Pat
     log = ChainedLog(tmp_path / "a.jsonl", FORMAT)
     with pytest.raises(StoreError, match="another writer"):
         ChainedLog(tmp_path / "a.jsonl", FORMAT)
-    log.close()
-
-
-def test_who_follows_waits_for_the_run_that_begins_where_it_stands(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    positions = written(path, 1, 2)
-    announce(path, START)
-    forget(path)  # whoever wrote it is gone
-    follower = FollowedLog(path, positions[1])
-    assert follower.next() is None
-    log = ChainedLog(path, FORMAT, positions[1])
-    announce(path, START)
-    assert not follower.has_begun()
-    announce(path, positions[1])
-    forget(path)  # it is being written
-    assert follower.next() == {"n": 2}
-    assert follower.next() is None
-    log.write({"n": 3})
-    with pytest.raises(StateError, match="another way"):
-        log.write({"n": 4}, {"n": 5}, {"n": 6})
-        follower.next()
-    announce(path, START)
-    with pytest.raises(StateError, match="begun anew"):
-        follower.next()
-    assert FollowedLog(path, START, over=None).has_begun()
     log.close()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from millstream.admission.cut import Cut
@@ -16,6 +15,7 @@ from millstream.admission.identity import Drop, Name, drop_from_json, drop_to_js
 from millstream.errors import StoreError
 from millstream.rollouts import Id
 from millstream.store.chained_log import OTHER_RUN, ChainedLog, LogReader, Position
+from millstream.store.followed_log import FollowedLog
 
 FORMAT = "millstream admissions 1"
 
@@ -81,18 +81,17 @@ class JournalReader:
     """Reads entries one by one, those that are still to be written too, unless the journal is `whole`."""
 
     def __init__(self, path: str | os.PathLike[str], position: Position = START, *, whole: bool = False) -> None:
-        self.path, self.position, self.whole = Path(path), position, whole
+        self._log, self.whole = LogReader(path, position), whole
 
     def next(self) -> Entry | None:
         """The next entry, or None as long as there is none."""
-        log = LogReader(self.path, self.position)
-        where, said = log.where, log.read()
+        where, before = self._log.where, self._log.position
+        said = self._log.read()
         try:
-            entry = None if said is None else Entry.from_json(said)
+            return None if said is None else Entry.from_json(said)
         except (ValueError, KeyError, TypeError) as error:
+            self._log.position = before
             raise StoreError(f"{where}: this is not a cut: {error}", hint=OTHER_RUN) from None
-        self.position = log.position
-        return entry
 
     def takes_back(self) -> bool:
         """Whether the last entry is not to be followed any more."""
@@ -100,7 +99,7 @@ class JournalReader:
 
     def waiting_for(self) -> str:
         """What is waited for, in words."""
-        return f"{self.path}: the next cut is not written yet"
+        return f"{self._log.path}: the next cut is not written yet"
 
     def __iter__(self) -> Iterator[Entry]:
         """All entries that are there."""
@@ -108,18 +107,40 @@ class JournalReader:
             yield entry
 
 
+class FollowedJournal(JournalReader):
+    """Reads the entries of a run that another process decides."""
+
+    def __init__(self, log: FollowedLog) -> None:
+        super().__init__(log.path)
+        self._log = self.log = log
+
+    def takes_back(self) -> bool:
+        """Whether the last entry is none of the run's: another one has begun meanwhile."""
+        return self.log.takes_back()
+
+    def waiting_for(self) -> str:
+        """What is waited for, in words."""
+        return (
+            super().waiting_for()
+            if self.log.run
+            else f"{self.log.path}: rank 0 has begun no run where this rank stands"
+        )
+
+
 class Journal(ChainedLog):
     """Writes entries. One writer at a time; a line is on the disk when `append` returns."""
 
-    def __init__(self, path: str | os.PathLike[str], position: Position | None = None, *, anew: bool = False) -> None:
-        """Go on behind the last whole entry; or at a position, and what was written behind it is cut off.
-
-        With `anew` a run begins: a journal that is there is another run's, and is put aside.
-        """
-        super().__init__(path, FORMAT, position, anew=anew)
+    def __init__(self, path: str | os.PathLike[str], position: Position | None = None) -> None:
+        """Go on behind the last whole entry, or at a position."""
+        super().__init__(path, FORMAT, position)
 
     def go_back(self, position: Position) -> None:
-        """Stand at a position of this journal: what was written behind it is cut off."""
+        """Stand at a position of this journal, or of one that was put aside: what was written behind it is cut off.
+
+        At the very beginning nothing tells whose journal it is: it is put aside.
+        """
+        if not position.offset:
+            self.put_aside()
         super().go_back(position)
         self.cut()
 

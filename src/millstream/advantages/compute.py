@@ -45,6 +45,8 @@ class Advantages:
     """For each group, whether its task rewards are all equal (or not scored): it teaches a group estimator nothing."""
     loss_mask: Mask | None
     """The mask to train with, where it is not the block's."""
+    alone: Numbers
+    """Rollouts that have nobody to be compared with."""
     facts: Facts
     """Numbers to report."""
 
@@ -102,6 +104,7 @@ def compute_advantages(block: RolloutBlock, settings: AdvantageSettings | None =
         groups,
         task.flat,
         None if trained is policy else trained,
+        alone,
         {
             **_facts(task, counted, ~samples & parts.heads),
             "groups_of_one": len(alone),

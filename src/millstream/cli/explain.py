@@ -13,11 +13,11 @@ from millstream.cli.explain_run import explain_run
 from millstream.cli.games import explain_self_play
 from millstream.cli.inspect import tokenizer_for
 from millstream.cli.loader import Loader, add_run_arguments, open_loader, open_state
-from millstream.cli.rollouts import hold_rollouts, journal_of
+from millstream.cli.rollouts import hold_rollouts
 from millstream.errors import LoaderError, StoreError
 from millstream.loaders import RowOrigin, Span
 from millstream.loaders.self_play_explain import RecordedSelfPlay
-from millstream.loaders.told import are_games
+from millstream.loaders.told import are_games, journal_of
 from millstream.parts.raw import RawRecord, raw_record
 from millstream.stats.figures import visible
 from millstream.store import TokenStore

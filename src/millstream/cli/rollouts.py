@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from millstream.errors import LoaderError
 from millstream.loaders import RolloutDataLoader
-from millstream.loaders.feed_frontier import JOURNAL
 from millstream.loaders.live import FEED_SCHEMES
-from millstream.loaders.told import are_rollouts, refuse_nothing
+from millstream.loaders.told import are_rollouts, refuse_journal, refuse_nothing
 from millstream.rollouts.reads import find_rollouts
 from millstream.sources import FoundFile
 
@@ -29,21 +27,9 @@ def add_rollout_arguments(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--whole", action="store_true", help="show long prompts and outputs of tools to the end")
 
 
-def journal_of(path: str) -> Path | None:
-    """The journal of a run, given by its folder (`cache_dir=`) or by itself; None: this is something else."""
-    place = Path(path)
-    if (place / JOURNAL).is_file():
-        return place / JOURNAL
-    return place if place.is_file() and place.name.startswith(JOURNAL) else None
-
-
 def hold_rollouts(source: Any, arguments: argparse.Namespace) -> bool:
     """Whether files hold rollouts; if not, what is only asked of rollouts is refused. There must be something."""
-    if isinstance(source, str) and journal_of(source) is not None:
-        raise LoaderError(
-            f"{source}: this is the journal of a run over a feed, not rollouts",
-            hint="`millstream explain` says what its steps trained on; `cache_dir` has no rollouts that can be shown",
-        )
+    refuse_journal(source)
     refuse_nothing(source)
     if are_rollouts(source):
         return True

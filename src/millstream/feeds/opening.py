@@ -34,7 +34,7 @@ def open_feed(where: Where | Feed, **settings: Any) -> Feed:
         return where
     scheme = _scheme(where)
     if scheme == "redis":
-        from millstream.feeds.redis import RedisFeed
+        from millstream.feeds.redis_feed import RedisFeed
 
         return RedisFeed(str(where), **settings)
     if scheme == "http":

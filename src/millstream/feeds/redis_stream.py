@@ -1,4 +1,16 @@
-"""A stream on a Redis server, and the server's absence: the one place that knows redis-py."""
+"""A stream on a Redis server, and the server's absence: the one place that knows redis-py.
+
+    NAME                 the stream; an entry: producer, number, blocks of rollouts one behind the other
+    NAME:id              of this stream: a server that lost its memory has another one
+    NAME:producers       of each whether it is open
+    NAME:held            how many entries were received and are not released
+    NAME:received        the last entry that was received: other ranks go no further
+    NAME:released        the last entry that was released
+    NAME:control         the trainer's word
+
+The server must not evict keys (`maxmemory-policy noeviction`, the default). What it forgets when it dies without
+persistence is lost, and counted as `begun_anew`.
+"""
 
 from __future__ import annotations
 

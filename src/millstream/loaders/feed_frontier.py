@@ -16,13 +16,12 @@ from millstream.admission import (
     Journal,
     JournaledAdmission,
     JournalReader,
-    followed,
     sidecar,
 )
-from millstream.admission.followed import FollowedJournal
-from millstream.admission.journal import START
+from millstream.admission.journal import START, FollowedJournal
 from millstream.errors import LoaderError, LossWarning, StateError
 from millstream.store.chained_log import Position
+from millstream.store.followed_log import FollowedLog, announce, announced, forget
 
 JOURNAL = "admissions.jsonl"
 SIDECARS = "sidecars"
@@ -33,7 +32,7 @@ class Loaded:
     """What a state and its sidecar say."""
 
     decide: Admission | JournaledAdmission
-    cuts: list[Cut]
+    cut: Cut | None
     """The rollout batch that was trained on, if there was one."""
     sidecar: dict[str, Any]
     position: Position
@@ -59,7 +58,7 @@ class Frontier:
         """The sidecars of states that somebody may have, oldest first."""
         self._reader: JournalReader | None = None
         if self.journal_path is not None and not self._follows:
-            followed.forget(self.journal_path)
+            forget(self.journal_path)
 
     @property
     def saved(self) -> bool:
@@ -84,17 +83,17 @@ class Frontier:
         if self.replays:
             return JournalReader(self.journal_path, position, whole=True)
         before = self._reader
-        over = before.run or before.over if isinstance(before, FollowedJournal) else None
-        return FollowedJournal(self.journal_path, position, over=over)
+        if isinstance(before, FollowedJournal):
+            return FollowedJournal(before.log.anew(position))
+        return FollowedJournal(FollowedLog(self.journal_path, position))
 
     def start(self) -> None:
         """The run begins, without a state."""
         if not self._follows and self.journal_path is not None:
             self._warn_of_what_waits()
-            journal = Journal(self.journal_path, anew=True)
+            journal = Journal(self.journal_path, START)
             try:
-                followed.prepare(self.journal_path, journal.position)
-                followed.begin(self.journal_path)
+                announce(self.journal_path, START)
             except BaseException:  # the next try takes the lock again
                 journal.close()
                 raise
@@ -151,25 +150,24 @@ class Frontier:
         waiting = len(blocks) - len(present)
         saved = AdmissionState(held, blocks[:waiting])
         cuts = [Cut.from_json(each, block) for each, block in zip(present, blocks[waiting:], strict=True)]
-        position = Position.from_json(state.get("journal") or {})
+        cut, position = next(iter(cuts), None), Position.from_json(state.get("journal") or {})
         if self._follows:
             reader = self._followed(position)
             follower = JournaledAdmission.load(saved, reader, self._rules, self._seed)
-            return Loaded(follower, cuts, named, position, reader)
-        return Loaded(Admission.load(saved, self._rules, self._seed, now), cuts, named, position)
+            return Loaded(follower, cut, named, position, reader)
+        return Loaded(Admission.load(saved, self._rules, self._seed, now), cut, named, position)
 
     def go_on(self, loaded: Loaded) -> None:
-        """Stand where a state was saved: what was written behind it is cut off the journal."""
+        """Stand where a state was saved, and the journal with it."""
         if self._follows:
             self._reader = loaded.reader
             return
         assert self.journal_path is not None
-        followed.prepare(self.journal_path, loaded.position)
-        if self._journal is None:
-            self._journal = Journal(self.journal_path, loaded.position)
-        else:
-            self._journal.go_back(loaded.position)
-        followed.begin(self.journal_path)
+        with announced(self.journal_path, loaded.position):
+            if self._journal is None:
+                self._journal = Journal(self.journal_path, loaded.position)
+            else:
+                self._journal.go_back(loaded.position)
         self._saved, self._is_ended = [loaded.sidecar], False
 
     def release(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Where a run over a feed stands: which rollouts it trains on now, how far it is in them, and what waits behind them.
+"""Where a run over a feed stands: which rollouts it trains on now, and how far it is in them.
 
 What admission cuts is a rollout batch. It is gone through some times (passes), each in an order of its own, and a pass
 is cut into steps. State, feed, journal and sidecar stand at one frontier: what the state does not hold, the feed gives
@@ -9,30 +9,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
-from millstream.admission import Admission, Cut, JournaledAdmission
-from millstream.errors import ClosedError, LoaderError, MillstreamError, StateError, WaitTimeout
-from millstream.feeds import Arrival, Control, Feed, MemoryFeed
-from millstream.feeds.feed import Cursor
+from millstream.admission import Admission, Cut
+from millstream.errors import LoaderError, MillstreamError, StateError
+from millstream.feeds import Feed
 from millstream.loaders import state as states
 from millstream.loaders.feed_frontier import Frontier
+from millstream.loaders.feed_intake import Intake
 from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, RolloutBatch, resized
 from millstream.loaders.phases import read_count
 from millstream.loaders.rollout_run import StepSamples
 from millstream.loaders.settings import LoaderSettings
+from millstream.loaders.uninterrupted import uninterrupted
 from millstream.rollouts import Id
 
 logger = logging.getLogger("millstream.loaders")
-PATIENCE_S = 0.5
-"""How long a feed is waited for at a time: who closes the loader meanwhile waits as long."""
-TELL_AGAIN_S = 0.2
-"""Between two words to producers about the same version."""
-FOLLOW_S = 0.01
-"""Between two looks for what the rank that leads has written."""
 MOST_PHASES = 64
 """How many changes of a step's size a state remembers: steps before them cannot be explained."""
 LEADER = 0
@@ -61,14 +54,9 @@ class FeedRun:
         self.feed, self.frontier, self.settings, self.name = feed, frontier, settings, name
         self.order = FeedOrder(name, settings.seed, settings.shuffle, settings.rank, settings.world_size, passes)
         self.passes, self._keep_groups, self._first_version = passes, keep_groups, policy_version
-        self._timeout_s, self._make = timeout_s, make
+        self.intake, self._make = Intake(feed, frontier, timeout_s), make
         self._row_facts = {**row_facts, "passes": passes}
-        self._begun = False
-        self._told = Control(-1), 0.0
-        """The last word to producers, and when the next one may follow."""
         self._committed: dict[str, Any] | None = None
-        self.closed = False
-        self._first = dict(feed.cursor)
         self._stand()
 
     def _stand(self) -> None:
@@ -77,12 +65,6 @@ class FeedRun:
         self.policy_version, self._was_told = self._first_version, False
         self.phases = [FeedPhase(0, self.place, self.settings.batch_size * ranks, ranks)]
         self.present: RolloutBatch | None = None
-        self._cut: Cut | None = None
-        self._is_written = False
-        self._waiting: deque[Arrival] = deque()
-        self._is_lining_up = False
-        self._cursor: Cursor = self.feed.cursor
-        self._decide: Admission | JournaledAdmission = self.frontier.begin()
 
     @property
     def leads(self) -> bool:
@@ -102,15 +84,14 @@ class FeedRun:
                 hint="versions only grow; to go back, load the state that was saved then",
             )
         self.policy_version, self._was_told = version, True
-        if self._begun:
-            self._tell()
+        self.intake.tell(version)
 
     # Steps
 
     def coming(self, batch_size: int) -> StepSamples:
         """The samples of the coming step, when they are there."""
         if self.present is None:
-            self.present = self._make(self._written_cut())
+            self.present = self._make(self.intake.cut(self.place.batch, self.policy_version))
         ranks = self.settings.world_size
         fresh = FeedPhase(self.step, self.place, batch_size * ranks, ranks)
         self.phases = resized(self.phases, fresh)[-MOST_PHASES:]
@@ -124,135 +105,28 @@ class FeedRun:
 
     def advance(self) -> None:
         """The coming step was delivered."""
-        self.step, self.place = self.step + 1, self.place.after(self.phases[-1].rows, self._total, self.passes)
-        if self.place.begins_batch:
-            self.present = self._cut = None
-            if not self._was_told:
-                self.policy_version += 1
+        place = self.place.after(self.phases[-1].rows, self._total, self.passes)
+        version = self.policy_version + (place.begins_batch and not self._was_told)
+        if place.begins_batch:
             try:
-                self._tell()
+                self.intake.tell(version)
             except MillstreamError as error:  # the step is delivered all the same
-                logger.warning("producers could not be told of version %d: %s", self.policy_version, error.message)
-
-    def _written_cut(self) -> Cut:
-        """The present rollout batch, which is written down before it is trained on.
-
-        Admission has let go of it: where that fails it is kept, and tried again.
-        """
-        if self._cut is None:
-            self._cut, self._is_written = self._next_cut(), False
-        if not self._is_written:
-            self.frontier.write(self._cut, self._cursor)
-            self._is_written = True
-        return self._cut
-
-    def _begin(self) -> None:
-        if not self._begun:
-            self.frontier.start()
-            self._begun = True
-
-    def _next_cut(self) -> Cut:
-        """Wait until a rollout batch can be cut."""
-        self._begin()
-        if self._is_lining_up:  # who interrupted that, and goes on, gets it again
-            self._waiting.clear()
-            self.feed.seek(self._cursor)
-            self._is_lining_up = False
-        self._tell()
-        began = time.monotonic()
-        while not self.closed:
-            now, ended = time.monotonic(), not self._waiting and self.feed.ended
-            cut = self._decide.cut(self.place.batch, self.policy_version, now, ended=ended)
-            if cut is not None:
-                self._keep_up()
-                return cut
-            if isinstance(self._decide, Admission) and ended:
-                self.frontier.end(self.place.batch, self.policy_version)
-            if ended if isinstance(self._decide, Admission) else self._decide.ended:
-                raise FeedEnded(
-                    "the feed has ended: its producers closed it, and everything was trained on",
-                    hint="`for batch in loader` ends here by itself",
-                )
-            if self._timeout_s is not None and now - began > self._timeout_s:
-                raise WaitTimeout(
-                    f"no rollout batch came in {self._timeout_s:g} s: {self._decide.waiting_for()}",
-                    hint="see whether producers live; group_timeout_s lets incomplete groups go",
-                )
-            self._receive()
-            self._tell()
-        raise ClosedError("this loader was closed", hint="make a new one and load the last committed state")
-
-    def _receive(self) -> None:
-        """Let in what has come. What is refused stays first in line: the state is that before it."""
-        if isinstance(self._decide, JournaledAdmission) and self._decide.full:
-            time.sleep(FOLLOW_S)
-            return
-        if not self._waiting:
-            self._line_up(PATIENCE_S)
-        while self._waiting and not self._decide.full:
-            self._let_in()
-        if isinstance(self.feed, MemoryFeed) and not self.frontier.saved:
-            self.feed.release(self._cursor)  # nobody has a state that could ask for it again
-
-    def _line_up(self, timeout_s: float) -> None:
-        """Put what has come in line."""
-        self._is_lining_up = True
-        self._waiting.extend(self.feed.receive(timeout_s))
-        self._is_lining_up = False
-
-    def _let_in(self) -> None:
-        """Let in what is first in line."""
-        self._decide.arrive(self._waiting[0].block, time.monotonic())
-        self._cursor = self._waiting.popleft().cursor
-
-    def _keep_up(self) -> None:
-        """Let in what the rank that leads had let in: the feed may let go of it when a state behind it is committed."""
-        if not isinstance(self._decide, JournaledAdmission) or self.frontier.replays or not self._decide.received:
-            return
-        while self._cursor != self._decide.received:
-            if not self._waiting:
-                self._line_up(0)
-            if not self._waiting:
-                return
-            self._let_in()
-
-    def _tell(self) -> None:
-        """Tell producers what is wanted, if they have not heard it: at once of a new version, else now and then."""
-        if not isinstance(self._decide, Admission):
-            return
-        wanted, now = self._decide.wanted(), time.monotonic()
-        until = None if wanted is None else self._decide.begun + wanted
-        word = Control(self.policy_version, wanted, until, closed=self.closed)
-        before, again = self._told
-        news = word.policy_version != before.policy_version or word.closed
-        if word == before or (now < again and not news):
-            return
-        self.feed.tell(word)
-        self._told = word, now + TELL_AGAIN_S
+                logger.warning("producers could not be told of version %d: %s", version, error.message)
+        with uninterrupted():
+            self.step, self.place, self.policy_version = self.step + 1, place, version
+            if place.begins_batch:
+                self.present = None
+                self.intake.used_up()
 
     @property
     def odd_group(self) -> tuple[Id, str, int] | None:
         """The first group of another size than was said, if this rank decides."""
-        return self._decide.odd_group if isinstance(self._decide, Admission) else None
-
-    @property
-    def counters(self) -> dict[str, int]:
-        """What became of everything that came in."""
-        feed = {f"feed_{name}": count for name, count in self.feed.counters().items()}
-        return {**feed, **(self._decide.counters if isinstance(self._decide, Admission) else {})}
+        decide = self.intake.decide
+        return decide.odd_group if isinstance(decide, Admission) else None
 
     def close(self) -> None:
         """Wait no longer, tell producers, and let go of the feed and the journal."""
-        already, self.closed = self.closed, True
-        if already:
-            return
-        try:
-            with suppress(MillstreamError):  # who closes cannot mend a feed that is gone
-                if self._begun:
-                    self._tell()
-        finally:
-            self.feed.close()
-            self.frontier.close()
+        self.intake.close(self.policy_version)
 
     # State
 
@@ -261,10 +135,7 @@ class FeedRun:
         if self._committed is not None:
             self.resume(self._committed)
             return
-        if self._begun:
-            self.feed.seek(self._first)
-            self.frontier.close()
-        self._begun = False
+        self.intake.restart()
         self._stand()
 
     def state(self) -> dict[str, Any]:
@@ -276,11 +147,10 @@ class FeedRun:
             "version_was_told": self._was_told,
             "phases": [phase.to_json() for phase in self.phases],
         }
-        if not isinstance(self._decide, Admission):
-            return {**state, **({"replay": True} if self.frontier.replays else {"follower": self.settings.rank})}
-        self._begin()
-        present = [] if self._cut is None else [self._written_cut()]
-        return {**state, "feed": dict(self._cursor), **self.frontier.save(self._decide.state(), present)}
+        decide = self.intake.decide
+        if isinstance(decide, Admission):
+            return {**state, **self.intake.save(decide)}
+        return {**state, **({"replay": True} if self.frontier.replays else {"follower": self.settings.rank})}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing."""
@@ -294,23 +164,12 @@ class FeedRun:
                 "the state does not say where its feed stood", hint="it is damaged; use another checkpoint"
             )
         loaded = self.frontier.load(state, time.monotonic())
-        cut = loaded.cuts[0] if loaded.cuts else None
-        present = None if cut is None else self._make(cut)
-        before = self.feed.cursor
-        self.feed.seek(cursor)
-        try:
-            self.frontier.go_on(loaded)
-        except BaseException:
-            self.feed.seek(before)
-            raise
-        self._cursor, self._committed = cursor, dict(state)
-        self._waiting.clear()
-        self._is_lining_up = False
-        self.step, self.place, self.phases = step, place, phases
-        self.policy_version, self._was_told = version, state.get("version_was_told") is True
-        self._decide, self._begun = loaded.decide, True
-        self._told = Control(-1), 0.0
-        self._cut, self.present, self._is_written = cut, present, True
+        present = None if loaded.cut is None else self._make(loaded.cut)
+        with uninterrupted():
+            self.intake.resume(loaded, cursor)
+            self._committed, self.present = dict(state), present
+            self.step, self.place, self.phases = step, place, phases
+            self.policy_version, self._was_told = version, state.get("version_was_told") is True
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
@@ -334,7 +193,3 @@ class FeedRun:
             self.feed.release(state["feed"])
             self.frontier.release(state)
         self._committed = dict(state)
-
-
-class FeedEnded(ClosedError):  # noqa: N818 - reads as a claim
-    """A feed has ended, and everything in it was trained on."""

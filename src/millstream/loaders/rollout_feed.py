@@ -16,7 +16,8 @@ from millstream.errors import LoaderError, LossWarning, UnknownLength
 from millstream.feeds import Feed
 from millstream.loaders.feed_explain import RecordedRun
 from millstream.loaders.feed_frontier import Frontier
-from millstream.loaders.feed_run import FeedEnded, FeedRun
+from millstream.loaders.feed_intake import FeedEnded
+from millstream.loaders.feed_run import FeedRun
 from millstream.loaders.feed_steps import RolloutBatch
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.rollout_loader import Made, RolloutLoader
@@ -229,7 +230,7 @@ class RolloutFeedDataLoader(RolloutLoader):
     @property
     def losses(self) -> dict[str, int]:
         """What became of everything that came in, by reason: see docs/rollouts.md."""
-        return self._run.counters
+        return self._run.intake.counters
 
     def get_profiling_results(self) -> dict[str, Any]:
         """Say what every loader says, and in `mean_lengths` the tokens per rollout of what was cut and was dropped."""

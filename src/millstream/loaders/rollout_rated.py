@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from millstream.advantages import Advantages, AdvantageSettings, compute_advantages
+from millstream.advantages.estimators import find_estimator
 from millstream.rollouts import KINDS, RolloutBlock
 
 
@@ -48,6 +49,14 @@ def rate(block: RolloutBlock, settings: AdvantageSettings | None) -> Rated:
         trained = np.flatnonzero(rows["kind"] == KINDS.index("sample"))
         whole = whole.select(trained)
     return Rated(whole, facts, trained)
+
+
+def comparable(block: RolloutBlock, settings: AdvantageSettings | None) -> npt.NDArray[np.int64]:
+    """The rollouts that can be rated: where groups are compared, those of groups of one cannot."""
+    if settings is None or settings.allow_singleton or not find_estimator(settings).groups:
+        return np.arange(len(block), dtype=np.int64)
+    found = compute_advantages(block, replace(settings, allow_singleton=True))
+    return np.flatnonzero(~np.isin(found.groups, found.groups[found.alone]))
 
 
 def _add(

@@ -16,13 +16,15 @@ from millstream.advantages.groups import group_codes
 from millstream.advantages.ragged import masked_counts
 from millstream.errors import LoaderError, RecordError
 from millstream.loaders.rollout_gathering import Gathering
-from millstream.loaders.rollout_rated import Rated, rate
+from millstream.loaders.rollout_rated import Rated, comparable, rate
 from millstream.loaders.rollout_task import RolloutTask
 from millstream.rollouts import RolloutBlock, content_hash
 from millstream.rollouts.files import read_rollouts
 from millstream.rollouts.parse import OnBad
 
 Numbers = npt.NDArray[np.int64]
+AT_A_TIME = 1024
+"""Rollouts that are copied at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +102,22 @@ def read_set(source: Any, task: RolloutTask, on_bad: OnBad) -> RolloutSet:
             raise LoaderError(f"there are no rollouts{reasons and f': {reasons}'}", hint="give at least one")
         raise LoaderError(f"there are no rollouts: {reasons}, the first at {first_bad.message}", hint=first_bad.hint)
     gathered = gathering.gathered()
+    chosen = np.arange(len(gathered)) if on_bad == "error" else comparable(gathered, task.rating)
+    if 0 < len(chosen) < len(gathered):  # where nothing is left, rating says why
+        left_out["group of one"] = len(gathered) - len(chosen)
+        gathered = _selected(gathered, chosen, task)
     rated = rate(gathered, task.rating)
     if not len(rated.block):
         raise LoaderError("there are only baselines, nothing to train on", hint="give rollouts of kind 'sample', too")
     idle = int(np.sum(masked_counts(gathered["loss_mask"], gathered.ends)[rated.rows] == 0))
-    where = np.concatenate(numbers)[rated.rows], np.concatenate(rows)[rated.rows]
+    chosen = chosen[rated.rows]
+    where = np.concatenate(numbers)[chosen], np.concatenate(rows)[chosen]
     return RolloutSet(rated, list(files), *where, +left_out, +changed, idle)
+
+
+def _selected(block: RolloutBlock, chosen: Numbers, task: RolloutTask) -> RolloutBlock:
+    """Some rollouts, in the memory that there is for all."""
+    gathering = Gathering(task.settings.memory_budget, task.settings.cache_dir)
+    for first in range(0, len(chosen), AT_A_TIME):
+        gathering.add(block.select(chosen[first : first + AT_A_TIME]))
+    return gathering.gathered()

@@ -64,10 +64,11 @@ class RunFiles:
         self.position, self._anew = position, anew
         self._written, self._ahead = position, deque[tuple[int, Position]]()
         self._announced = not (self._led and self._rank == 0)
-        over = None if self._followed is None else self._followed.run
         if self._led and self.folder is not None:
-            forget(self.folder / JOURNAL)
-            self._followed = FollowedLog(self.folder / JOURNAL, position, over=over) if self._rank else None
+            journal = self.folder / JOURNAL
+            forget(journal)
+            if self._rank:
+                self._followed = self._followed.anew(position) if self._followed else FollowedLog(journal, position)
 
     def open(self, step: int) -> None:
         """Open the files at a step, if they are not."""
@@ -109,7 +110,7 @@ class RunFiles:
 
     def heard(self) -> Event | None:
         """What the first rank has written next, if it has."""
-        said = None if self._followed is None else self._followed.next()
+        said = None if self._followed is None else self._followed.read()
         return None if said is None else Event.from_json(said)
 
     def has_begun(self) -> bool:

@@ -9,11 +9,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from millstream.errors import RecordError, SourceError
+from millstream.errors import LoaderError, RecordError, SourceError
 from millstream.feeds.arrivals import ArrivalLog
 from millstream.feeds.spool import is_spool
 from millstream.games.chunk_source import open_chunk_source
 from millstream.loaders.chat_keywords import ChatKeywords
+from millstream.loaders.feed_frontier import JOURNAL
 from millstream.loaders.live import is_feed
 from millstream.loaders.raw import RawSettings, is_raw
 from millstream.records.chat.block import format_of_rows
@@ -108,6 +109,26 @@ def are_rollouts(path: Any, format: str | None = None) -> bool:
     except SourceError:  # whoever reads it says what is missing
         return False
     return files[0].format in OWN_SUFFIXES.values() or _is_rollout(_first_row(files[0]))
+
+
+def journal_of(path: Any) -> Path | None:
+    """The journal of a run, given by its folder (`cache_dir=`) or by itself; None: this is something else."""
+    if not isinstance(path, str | os.PathLike):
+        return None
+    place = Path(path)
+    if (place / JOURNAL).is_file():
+        return place / JOURNAL
+    return place if place.is_file() and place.name.startswith(JOURNAL) else None
+
+
+def refuse_journal(path: Any) -> None:
+    """Refuse the folder in which a run writes down what it does, unless that is where its feed lies, too."""
+    if journal_of(path) is not None and not is_feed(path):
+        raise LoaderError(
+            f"{path}: this is the journal of a run over a feed or games, and holds none of them",
+            hint="give what the run reads: files, a spool, or the folder of games; `millstream explain` says what its "
+            "steps trained on",
+        )
 
 
 def refuse_nothing(path: Any) -> None:

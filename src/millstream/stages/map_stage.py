@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from millstream.errors import LoaderError, QueueClosed
 from millstream.stages.clock import INPUT, OUTPUT
-from millstream.stages.queue import Queue, stopped
+from millstream.stages.ending import stopped
+from millstream.stages.queue import Queue
 from millstream.stages.stage import Out, Stage
 
 In = TypeVar("In")

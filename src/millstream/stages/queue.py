@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from types import TracebackType
-from typing import Any, Generic, Literal, NoReturn, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar, get_args
 
-from millstream.errors import BudgetError, ClosedError, LoaderError, QueueClosed, Stopped
+from millstream.errors import BudgetError, LoaderError, QueueClosed
+from millstream.stages.ending import Ending
 from millstream.stages.producer import Producer
 from millstream.stages.waiting import Waits
 
@@ -67,9 +67,7 @@ class Queue(Generic[T]):
         self._not_empty, self._not_full = threading.Condition(self._lock), threading.Condition(self._lock)
         self._items: deque[tuple[T, int]] = deque()
         self._producers = 0
-        self._closed = self._stopped = False
-        self._error: BaseException | None = None
-        self._traceback: TracebackType | None = None
+        self._end = Ending()
         self._bytes = self._put_count = self._got = self._dropped = 0
         self._putters, self._getters = Waits(), Waits()
         self._made = self._changed_at = time.perf_counter()
@@ -87,7 +85,7 @@ class Queue(Generic[T]):
     def producer(self) -> Producer[T]:
         """A token to put items with; when the last one is closed, or forgotten, the queue closes."""
         with self._lock:
-            self._refuse_if_over()
+            self._end.refuse(self)
             self._producers += 1
         return Producer(self)
 
@@ -134,7 +132,7 @@ class Queue(Generic[T]):
     @property
     def closed(self) -> bool:
         """Whether nothing more goes in; there may still be items inside."""
-        return self._closed
+        return self._end.closed
 
     def close(self, error: BaseException | None = None) -> None:
         """Let nothing more in and wake everybody who waits. The first call counts; later ones change nothing.
@@ -143,15 +141,13 @@ class Queue(Generic[T]):
             error: What went wrong in the producer; consumers get it when they have taken everything else.
         """
         with self._lock:
-            if not self._closed:
-                self._closed, self._error = True, error
-                self._traceback = None if error is None else error.__traceback__
+            self._end.close(error)
             self._wake_all()
 
     def stop(self) -> None:
         """Give up: every call that waits, and every later one, raises Stopped. What is inside stays there."""
         with self._lock:
-            self._stopped = True
+            self._end.stop()
             self._wake_all()
 
     def clear(self) -> int:
@@ -201,24 +197,24 @@ class Queue(Generic[T]):
         """Put each item in, as many as fit under one lock."""
         weighed = self._weighed(items)
         with self._lock:
-            self._refuse_if_over()
+            self._end.refuse(self)
             done = self._put_some(weighed, 0)
             while done < len(weighed):
                 size = weighed[done][1]
                 self._putters.until(partial(self._takes, size), self._not_full, timeout_s, f"room in {self}")
-                self._refuse_if_over()
+                self._end.refuse(self)
                 done = self._put_some(weighed, done)
 
     def _put_now(self, items: Sequence[T]) -> int:
         weighed = self._weighed(items)
         with self._lock:
-            self._refuse_if_over()
+            self._end.refuse(self)
             return self._put_some(weighed, 0)
 
     def _try_put(self, item: T) -> bool:
         weighed = self._weighed((item,))
         with self._lock:
-            self._refuse_if_over()
+            self._end.refuse(self)
             return self._fits(weighed[0][1]) and self._put_some(weighed, 0) == 1
 
     def _put_some(self, weighed: Sequence[tuple[T, int]], done: int) -> int:
@@ -250,8 +246,8 @@ class Queue(Generic[T]):
 
     def _take(self, most: int) -> list[T]:
         """Take what is there; raise the end if there is nothing."""
-        if self._stopped or not self._items:
-            self._raise_the_end()
+        if self._end.stopped or not self._items:
+            self._end.tell(self)
         self._look()
         taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
         self._got += len(taken)
@@ -283,10 +279,10 @@ class Queue(Generic[T]):
 
     def _takes(self, size: int) -> bool:
         """Whether a producer need not wait: there is room, or there never will be."""
-        return self._closed or self._stopped or self._fits(size)
+        return self._end.over or self._fits(size)
 
     def _gives(self) -> bool:
-        return self._closed or self._stopped or bool(self._items)
+        return self._end.over or bool(self._items)
 
     def _look(self) -> None:
         """Count how long the queue was as full as it is, before that changes."""
@@ -298,39 +294,11 @@ class Queue(Generic[T]):
         self._not_empty.notify_all()
         self._not_full.notify_all()
 
-    def _refuse_if_over(self) -> None:
-        if self._stopped:
-            raise stopped(self)
-        if self._closed:
-            raise ClosedError(
-                f"{self} was closed and takes no more", hint="end the producer, or make a new queue"
-            ) from self._error
-
-    def _raise_the_end(self) -> NoReturn:
-        if self._stopped:
-            raise stopped(self)
-        if isinstance(self._error, Exception):
-            raise self._error.with_traceback(self._traceback)  # as it was: each consumer would lengthen it
-        if self._error is not None:  # Ctrl-C there is no Ctrl-C here, but no regular end either
-            raise ClosedError(
-                f"this queue was closed by {type(self._error).__name__}",
-                hint="its producer was stopped: start it again",
-            ) from self._error
-        raise QueueClosed(
-            "this queue was closed, and everything in it was taken",
-            hint="iterate over the queue, which ends here, or make a new one",
-        )
-
     def _leave(self, error: BaseException | None) -> None:
         with self._lock:
             self._producers -= 1
             if error is not None or self._producers == 0:
                 self.close(error)
-
-
-def stopped(what: object) -> Stopped:
-    """The error of whoever waits at something that was stopped."""
-    return Stopped(f"{what} was stopped", hint="this is how its threads end; start another pipeline to go on")
 
 
 def _nobody() -> None:

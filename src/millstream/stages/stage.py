@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from millstream.errors import ClosedError, LoaderError, MillstreamError, QueueClosed, StageError, Stopped
 from millstream.stages.clock import INPUT, OUTPUT, Clocks
+from millstream.stages.ending import stopped
 from millstream.stages.producer import Producer
-from millstream.stages.queue import Overflow, Queue, stopped
+from millstream.stages.queue import Overflow, Queue
 
 T = TypeVar("T")
 Out = TypeVar("Out")

@@ -98,10 +98,13 @@ class LogReader:
 
     def read(self) -> dict[str, Any] | None:
         """What the next line says, or None as long as there is none."""
-        return next(iter(self), None)
+        return next(self._lines(), None)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All lines that are there."""
+        return self._lines()
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
         if not self.path.exists():
             return
         with disk.reported(self.path), self.path.open("rb") as file:
@@ -153,9 +156,8 @@ class ChainedLog:
             try:
                 if anew:
                     self._put_aside()
-                self._fd = disk.reopen(self.path) if self.path.exists() else disk.create(self.path)
+                self._open()
                 self.go_back(self._end() if position is None else position)
-                disk.sync_directory(self.path.parent)
             except BaseException:
                 self.close()
                 raise
@@ -166,7 +168,20 @@ class ChainedLog:
         numbered = (self.path.with_name(f"{self.path.name}.{number}") for number in count(1))
         aside = next(path for path in numbered if not path.exists())
         disk.rename(self.path, aside)
-        logger.warning("%s: the journal of another run was put aside as %s", self.path, aside.name)
+        logger.warning("%s: the journal of an earlier run was put aside as %s", self.path, aside.name)
+
+    def _open(self) -> None:
+        """Go on with the file that has the name now."""
+        before, self._fd = self._fd, disk.reopen(self.path) if self.path.exists() else disk.create(self.path)
+        if before >= 0:
+            os.close(before)
+        disk.sync_directory(self.path.parent)
+
+    def put_aside(self) -> None:
+        """Go on with an empty log, and leave what is there beside it."""
+        with disk.reported(self.path, full=FREE_SPACE):
+            self._put_aside()
+            self._open()
 
     def _end(self) -> Position:
         reader = LogReader(self.path, Position.start(self._format))
@@ -198,9 +213,7 @@ class ChainedLog:
             if found:
                 self._put_aside()
                 disk.rename(aside, self.path)
-                disk.sync_directory(self.path.parent)
-                before, self._fd = self._fd, disk.reopen(self.path)
-                os.close(before)
+                self._open()
                 logger.warning("%s: the journal of the state was brought back from %s", self.path, aside.name)
                 return
         raise StateError(f"{self.path}: this is not the journal of the state, nor is one beside it", hint=OTHER_RUN)

@@ -2,15 +2,17 @@
 
     admissions.jsonl.run    an id that no other beginning has, and where in the log that run begins
 
-Who writes says so when a run begins, behind what was cut off; who follows reads no line before that, so a log that lies
-there from a run that was killed is not taken for the one that is about to begin.
+Who writes says so when a run begins, behind what was cut off; who follows asks before it reads a line and again behind
+that, so neither a log that lies there from a run that was killed, nor one that begins anew meanwhile, is taken for the
+run that is followed.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,10 +28,24 @@ ALIKE = "load the same state on all ranks, or reset all of them"
 GONE = "end all ranks together; after a crash start all of them again, and load the last state"
 
 
+@contextmanager
+def announced(log: Path, position: Position) -> Iterator[None]:
+    """Say that a run begins at a position, when what has to be done before is done.
+
+    A disk that is full says so before that.
+    """
+    prepared = log.with_name(log.name + ".run.next")
+    with disk.reported(log, full=FREE_SPACE):
+        disk.publish(prepared, compact({"run": uuid4().hex, "position": position.to_json()}))
+    yield
+    with disk.reported(log, full=FREE_SPACE):
+        disk.rename(prepared, _beside(log))
+
+
 def announce(log: Path, position: Position) -> None:
     """Say that a run begins at a position of the log."""
-    with disk.reported(log, full=FREE_SPACE):
-        disk.publish(_beside(log), compact({"run": uuid4().hex, "position": position.to_json()}))
+    with announced(log, position):
+        pass
 
 
 def forget(log: Path) -> None:
@@ -44,7 +60,7 @@ def forget(log: Path) -> None:
             lock.release()
 
 
-class FollowedLog:
+class FollowedLog(LogReader):
     """Reads the lines of a run that begins at a position, as they are written.
 
     Args:
@@ -54,37 +70,60 @@ class FollowedLog:
     """
 
     def __init__(self, path: str | os.PathLike[str], position: Position, *, over: str | None = None) -> None:
-        self._reader, self._first, self._over = LogReader(path, position), position, over
-        self._writer = Presence(lock_path(Path(path)))
+        super().__init__(path, position)
+        self._first, self._before, self._over = position, position, over
+        self._writer = Presence(lock_path(self.path))
         self.run: str | None = None
         """The run that is followed, as soon as there is one."""
 
-    def next(self) -> dict[str, Any] | None:
-        """What the next line says, or None as long as there is none."""
+    def anew(self, position: Position) -> FollowedLog:
+        """Follow from a position on, and another run than before."""
+        return FollowedLog(self.path, position, over=self.run or self._over)
+
+    def read(self) -> dict[str, Any] | None:
+        """What the next line of the run says, or None as long as there is none."""
+        self._before = self.position
         if not self.has_begun():
             return None
         try:
-            said = self._reader.read()
+            said = super().read()
         except StoreError as error:
-            if self.has_begun():  # else rank 0 has begun anew meanwhile
-                raise StateError(f"rank 0 has gone another way than this rank: {error}", hint=ALIKE) from error
-            raise
+            if self.takes_back():
+                return None
+            raise StateError(f"rank 0 has gone another way than this rank: {error}", hint=ALIKE) from error
+        if self.takes_back():
+            return None
         if self._writer.is_missed(silent=said is None):
-            raise LoaderError(f"{self._reader.path}: rank 0 has ended, and this rank waits for what it says", hint=GONE)
+            raise LoaderError(f"{self.path}: rank 0 has ended, and this rank waits for what it says", hint=GONE)
         return said
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """All lines of the run that are there."""
+        return iter(self.read, None)
+
+    def takes_back(self) -> bool:
+        """Whether the line that was read last is none of the run's, and is unread: another one has begun meanwhile."""
+        followed, last = self.run, self.position
+        self.position = self._before
+        if not self.has_begun() or self.run != followed:
+            return True
+        self.position = last
+        return False
+
     def has_begun(self) -> bool:
-        """Whether there is a run to follow."""
+        """Whether there is a run to follow: who has read nothing yet takes the last one that began where it stands."""
         try:
-            said = json.loads(_beside(self._reader.path).read_bytes())
-            run, position = str(said["run"]), Position.from_json(said["position"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return self.run is not None
-        if self.run is None and run != self._over and position == self._first:
+            said = json.loads(_beside(self.path).read_bytes())
+            run, begins = str(said["run"]), Position.from_json(dict(said["position"]))
+        except (OSError, ValueError, KeyError, TypeError, StateError):
+            return False
+        if run == self.run:
+            return True
+        if self.run is not None and self.position != self._first:
+            raise StateError(f"{self.where}: rank 0 has begun anew, and this rank stands in the run before", hint=ALIKE)
+        if run != self._over and begins == self._first:
             self.run = run
-        if self.run not in (None, run):
-            raise StateError(f"{self._reader.path}: rank 0 has begun anew, and this rank has not", hint=ALIKE)
-        return self.run is not None
+        return run == self.run
 
 
 def _beside(log: Path) -> Path:

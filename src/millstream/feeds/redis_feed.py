@@ -1,0 +1,251 @@
+"""RedisFeed: the trainer reads a Redis stream (`XREAD`), and trims it when a state is committed (`XTRIM`)."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Literal, TypeAlias
+from uuid import uuid4
+
+from millstream.errors import BusyError, MillstreamError, StateError, StoreError
+from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
+from millstream.feeds.gathering import log
+from millstream.feeds.redis_stream import RedisStream
+from millstream.rollouts import RolloutBlock
+from millstream.rollouts.codec import iter_blocks
+
+Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
+BEGIN = "0-0"
+MOST_BYTES = 64 << 20
+"""About how many bytes are received at once."""
+_SLICE_S = 0.25
+_FOLLOW_S = 0.02
+_GONE_S = 1.0
+
+
+class RedisFeed:
+    """Where the trainer takes rollouts out of a Redis stream.
+
+    Args:
+        url: `redis://host:port/name`.
+        follow: Only follow the one consumer, for the other ranks of a run: what it has received, and nothing is
+            released or told.
+        patience_s: How long the server may be away before that is an error.
+        on_bad: An entry that cannot be read is counted and left out ("skip"), or an error ("error").
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        follow: bool = False,
+        patience_s: float = 3600.0,
+        on_bad: Literal["skip", "error"] = "skip",
+    ) -> None:
+        self._stream = RedisStream(url, patience_s, consumes=not follow)
+        self._follow, self._on_bad = follow, on_bad
+        self._is_only = follow
+        self._id: str | None = None
+        self._last, self._blocks = BEGIN, 0
+        self._held: deque[str] = deque()
+        self._numbers: dict[bytes, int] = {}
+        self._entry_bytes = 8 << 20
+        self._counts = {"received": 0, "repeated": 0, "damaged": 0, "begun_anew": 0}
+
+    @property
+    def cursor(self) -> Cursor:
+        """The last entry that was received, and of which stream."""
+        if self._id is None:
+            self._stream.ask_until(time.monotonic(), self._start)
+        return self._cursor(self._last, self._blocks)
+
+    @property
+    def ended(self) -> bool:
+        """Whether every producer has said that nothing more comes, and all of it was received."""
+        return self._stream.ask_until(time.monotonic(), self._is_ended) or False
+
+    def receive(self, timeout_s: float) -> list[Arrival]:
+        """Give the next rollouts of the stream; waits so long for something, then gives nothing."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            entries = self._stream.ask_until(deadline, lambda: self._read(deadline - time.monotonic()))
+            if entries and (arrivals := self._told_others(entries)):
+                return arrivals
+            if time.monotonic() >= deadline or (not entries and self.ended):
+                return []
+
+    def seek(self, cursor: Cursor) -> None:
+        """Go on behind a place where a state was saved; if the server lost its memory since, at its new beginning."""
+        place = _order(cursor["entry"]) if cursor["stream"] == self._id else (0, 0)
+        self._held = deque(entry for entry in self._held if _order(entry) <= place)
+        self._id, self._last, self._blocks = cursor["stream"], cursor["entry"], int(cursor["blocks"])
+        self._numbers.clear()
+
+    def release(self, cursor: Cursor) -> None:
+        """Remove entries up to a place: its state is committed."""
+        if self._follow or cursor["stream"] != self._id or cursor["entry"] == BEGIN:
+            return
+        milliseconds, number = _order(cursor["entry"])
+
+        def trim() -> None:
+            pipeline = self._stream.commands(together=True)
+            pipeline.set(self._stream.key("released"), cursor["entry"])
+            pipeline.xtrim(self._stream.name, minid=f"{milliseconds}-{number + 1}", approximate=False).execute()
+
+        self._stream.ask(trim)
+        while self._held and _order(self._held[0]) <= (milliseconds, number):
+            self._held.popleft()
+
+    def tell(self, control: Control) -> None:
+        """Tell producers what is wanted."""
+        if not self._follow:
+            self._stream.ask(lambda: self._stream.client.set(self._stream.key("control"), control.to_json()))
+
+    def counters(self) -> dict[str, int]:
+        """`received` rollouts; entries that were `repeated` or `damaged`; how often the server came back, and how often
+        with nothing of what it had."""
+        return {**self._counts, "reconnected": self._stream.reconnected}
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.client.close()
+
+    def _cursor(self, entry: str, blocks: int = 0) -> Cursor:
+        return {"stream": self._id, "entry": entry, "blocks": blocks}
+
+    def _is_ended(self) -> bool:
+        pipeline = self._stream.commands()
+        pipeline.hvals(self._stream.key("producers")).xread({self._stream.name: self._last}, count=1)
+        producers, further = pipeline.execute()
+        return bool(producers) and all(each == b"closed" for each in producers) and not further
+
+    def _read(self, timeout_s: float) -> Entries:
+        """The entries behind the last; waits a little for them, so that it is noticed when there will be none."""
+        self._be_only()
+        if self._id is None:
+            self._start()
+        pipeline = self._stream.commands() if self._follow else self._note_received()
+        pipeline.set(self._stream.key("id"), uuid4().hex, nx=True).get(self._stream.key("id"))
+        pipeline.get(self._stream.key("released"))
+        if self._follow:
+            pipeline.get(self._stream.key("received"))
+        else:
+            block = max(1, int(1000 * min(timeout_s, _SLICE_S)))
+            pipeline.xread({self._stream.name: self._last}, count=self._at_once, block=block)
+        *_, found, released, further = pipeline.execute()
+        if not self._is_known(found.decode()):
+            return []
+        if released is not None and _order(self._last) < _order(released.decode()):
+            raise StateError(
+                f"Redis: {self._stream.name}: entries behind {self._last} were released, up to {released.decode()}",
+                hint="resume from the last committed state",
+            )
+        if self._follow:
+            return self._up_to((further or BEGIN.encode()).decode(), timeout_s)
+        entries: Entries = further[0][1] if further else []
+        return entries
+
+    def _up_to(self, received: str, timeout_s: float) -> Entries:
+        """The entries that the consumer which is followed has received; waits a little where there are none."""
+        if _order(received) <= _order(self._last):
+            time.sleep(max(0.0, min(timeout_s, _FOLLOW_S)))
+            return []
+        entries: Entries = self._stream.client.xrange(
+            self._stream.name, min=f"({self._last}", max=received, count=self._at_once
+        )
+        return entries
+
+    @property
+    def _at_once(self) -> int:
+        return max(1, MOST_BYTES // self._entry_bytes)
+
+    def _told_others(self, entries: Entries) -> list[Arrival]:
+        """What was received, when other ranks may receive it, too; else nothing was."""
+        before, arrivals = self._cursor(self._last, self._blocks), self._received(entries)
+        if not self._follow:
+            try:
+                self._stream.ask(lambda: self._note_received().execute())
+            except BaseException:
+                self.seek(before)
+                raise
+        return arrivals
+
+    def _note_received(self) -> Any:
+        """The commands that say how far this consumer is."""
+        pipeline = self._stream.commands()
+        pipeline.set(self._stream.key("held"), len(self._held))
+        return pipeline.set(self._stream.key("received"), self._last)
+
+    def _be_only(self) -> None:
+        """Refuse to take what somebody else takes, too; who has just ended may take a moment to be gone."""
+        deadline = time.monotonic() + _GONE_S
+        while not self._is_only and self._stream.has_other_consumer():
+            if time.monotonic() >= deadline:
+                self.close()  # of two that come at once, one may go on
+                raise BusyError(
+                    f"Redis: {self._stream.name}: another consumer takes from this stream",
+                    hint="wait for it to end, or close it; other ranks of the same run pass follow=True",
+                )
+            time.sleep(_FOLLOW_S)
+        self._is_only = True
+
+    def _start(self) -> None:
+        """Begin at the oldest entry that is kept."""
+        self._be_only()
+        pipeline = self._stream.commands()
+        pipeline.set(self._stream.key("id"), uuid4().hex, nx=True)
+        _, found, released = pipeline.get(self._stream.key("id")).get(self._stream.key("released")).execute()
+        self._id, self._last = found.decode(), BEGIN if released is None else released.decode()
+
+    def _is_known(self, stream: str) -> bool:
+        known = self._id == stream
+        if not known:
+            log.warning("Redis: %s is not the stream that it was; what it held is lost", self._stream.name)
+            self._counts["begun_anew"] += 1
+            self._last, self._blocks = BEGIN, 0
+            self._held.clear()
+        self._id = stream
+        return known
+
+    def _received(self, entries: Entries) -> list[Arrival]:
+        arrivals: list[Arrival] = []
+        last, skipped, numbers = self._last, self._blocks, dict(self._numbers)
+        for name, fields in entries:
+            try:
+                blocks = self._blocks_of(name, fields, numbers)
+            except StoreError:
+                if arrivals:  # they come first
+                    break
+                raise
+            before, last = self._cursor(last), name.decode()
+            arrivals += arrivals_of(blocks, skipped=skipped, before=before, behind=self._cursor(last))
+            skipped = 0
+            if not self._follow:
+                self._held.append(last)
+        self._entry_bytes = max(1, *(sum(map(len, fields.values())) for _, fields in entries))
+        self._counts["received"] += sum(len(arrival.block) for arrival in arrivals)
+        self._last, self._blocks, self._numbers = last, skipped, numbers
+        return arrivals
+
+    def _blocks_of(self, name: bytes, fields: dict[bytes, bytes], numbers: dict[bytes, int]) -> list[RolloutBlock]:
+        """The blocks of an entry; none if it was here before, or is none of ours. Notes its producer's number."""
+        try:
+            producer, number = fields[b"producer"], int(fields[b"number"])
+            blocks = [block for block, _ in iter_blocks(fields[b"blocks"])]
+        except (MillstreamError, KeyError, ValueError) as error:
+            said = f"Redis: {self._stream.name}: entry {name.decode()} is damaged: {error}"
+            if self._on_bad == "error":
+                raise StoreError(said, hint='on_bad="skip" counts damaged entries and goes on') from error
+            log.warning("%s; left out", said)
+            self._counts["damaged"] += 1
+            return []
+        if number <= numbers.get(producer, -1):
+            self._counts["repeated"] += 1
+            return []
+        numbers[producer] = number
+        return blocks
+
+
+def _order(entry: str) -> tuple[int, int]:
+    milliseconds, _, number = entry.partition("-")
+    return int(milliseconds), int(number or 0)
