@@ -11,6 +11,7 @@ import numpy as np
 
 from millstream.games import FrameBlock, Game
 from millstream.games.chunk_source import ChunkSource
+from millstream.games.predicates import filter_facts
 from millstream.live.chunk_filter import ChunkFilter
 from millstream.live.chunk_reader import ChunkReader
 from millstream.live.chunk_rescorer import ChunkRescorer
@@ -62,8 +63,8 @@ class SelfPlayTask:
             "shuffle_frames": self.shuffle_frames,
             "positions": repr(self.positions),
             "hanse": repr(self.hanse),
-            "filters": repr(self.filters),
             "rescore": repr(self.rescore),
+            **filter_facts(**self.filters or {"rules": None, "match": None, "predicates": ()}),
         }
 
     @property
