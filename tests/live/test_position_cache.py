@@ -15,7 +15,7 @@ from millstream.stages import Queue
 
 
 def origins(game: Game) -> list[Any]:
-    return game.frames.origins.tolist()
+    return list(game.frames.origins.tolist())
 
 
 @pytest.mark.parametrize("sampling", [PositionSampling(), PositionSampling(count=2), PositionSampling(rate=0.5)])
