@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import tarfile
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from games.archives import packed_game, raw_game, write_games, write_tar
-from millstream.errors import RecordError
+from millstream.errors import RecordError, SourceError
 from millstream.games.chunk_source import FRAME_BYTES, ChunkSource, open_chunk_source
 from millstream.games.descriptors import Descriptors
 from millstream.games.index_cache import IndexCache
@@ -169,6 +170,34 @@ def test_a_file_that_shrinks_is_a_bad_record(tmp_path: Path) -> None:
     os.truncate(path, 600)
     with pytest.raises(RecordError, match="truncated"):
         source.raw(2)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_machine_without_files_or_memory_is_no_bad_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    path = write_games(tmp_path / "a.tar", 3)
+    source = open_chunk_source(path)
+
+    def exhausted(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "open", exhausted)
+    with pytest.raises(SourceError, match=os.strerror(code)) as error:
+        source.read(1)
+    assert not isinstance(error.value, RecordError)
+    assert error.value.hint
+
+
+def test_a_disk_that_fails_costs_the_games_that_lie_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_chunk_source(write_games(tmp_path / "a.tar", 3))
+
+    def fails(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "pread", fails)
+    with pytest.raises(RecordError, match="chunk 1: unreadable: Input/output error"):
+        source.read(1)
 
 
 class TestKeptIndex:

@@ -7,6 +7,7 @@ looked at; one that no game can have is not believed. `read` checks both for the
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from pathlib import PurePath
 import numpy as np
 import numpy.typing as npt
 
-from millstream.errors import RecordError
+from millstream.errors import RecordError, SourceError
 from millstream.games.block import FrameBlock
 from millstream.games.descriptors import Descriptors, FileIdentity
 from millstream.games.index_cache import IndexCache
@@ -30,6 +31,12 @@ FRAME_BYTES = {3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 _ONE_MEMBER = "each chunk is one member of gzip, which says at its end how long it is"
 _RAW = ("", ".bin", ".raw")
 _COPY_AGAIN = "copy the file again, or leave it out"
+_EXHAUSTED = {
+    errno.EMFILE: "this process has too many files open: close some, or allow more (ulimit -n)",
+    errno.ENFILE: "all processes together have too many files open: close some, or allow more (fs.file-max)",
+    errno.ENOMEM: "there is no memory left: shrink the reservoir, the window or caches",
+}
+"""What a machine lacks, and what helps; an error of a disk (EIO) is one of the file that lies there."""
 _LOOKED_AT = 8
 """Chunks that may be unreadable before a file is given up."""
 
@@ -228,16 +235,20 @@ def _version(descriptor: int, place: np.void) -> int | str:
 
 @contextmanager
 def _told(where: str) -> Iterator[None]:
-    """Say where a record is bad; a file that cannot be read is one more reason."""
+    """Say where a record is bad."""
     try:
         yield
     except (RecordError, OSError) as error:
         raise _placed(error, where) from None
 
 
-def _placed(error: RecordError | OSError, where: str) -> RecordError:
+def _placed(error: RecordError | OSError, where: str) -> SourceError:
+    """What is wrong with a record, and where; a file that cannot be read is one more reason. A machine without files or
+    memory to give says nothing about a record: a good game must not be taken for a bad one."""
     if isinstance(error, RecordError):
         return RecordError(error.reason, error.found, error.hint, error.where or where)
+    if error.errno in _EXHAUSTED:
+        return SourceError(f"{where}: {error.strerror}", hint=_EXHAUSTED[error.errno])
     if isinstance(error, FileNotFoundError):
         return RecordError("gone", "the file is not there any more", None, where)
     return RecordError("unreadable", error.strerror or str(error), None, where)
