@@ -88,6 +88,11 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         settings = resolve(shared)
         if any(isinstance(transform, PerRow) for transform in settings.transforms):
             raise LoaderError("rows of self-play are no tokens", hint="pass functions batch -> batch")
+        if settings.pad_last:
+            raise LoaderError(
+                "pad_last=True: there is no position without loss to fill a batch up with",
+                hint="leave it out: the last batch of an epoch is short; drop_last=True leaves it out",
+            )
         check_choice("output", output, tuple(LAYOUTS))
         weighted = made_from(PositionWeights, weights, "weights")
         filters = {"rules": rules, "match": match, "predicates": tuple(predicates)}
@@ -96,6 +101,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             num_chunks=None if num_chunks is None else positive("num_chunks", num_chunks),
             watch=watch,
             poll_s=poll_s,
+            shuffle=settings.shuffle != "none",
             shuffle_frames=1 if settings.shuffle == "none" else positive("shuffle_frames", shuffle_frames),
             positions=positions
             if isinstance(positions, PositionSampling)

@@ -42,6 +42,8 @@ class SelfPlayTask:
     num_chunks: int | None = None
     watch: bool = True
     poll_s: float | None = None
+    shuffle: bool = True
+    """False: games in the order of their files, and positions in that of their games."""
     shuffle_frames: int = 1 << 17
     positions: PositionSampling = ALL_POSITIONS
     hanse: HanseSampling | None = None
@@ -60,6 +62,7 @@ class SelfPlayTask:
         return {
             "num_chunks": self.num_chunks,
             "watch": self.watch,
+            "shuffle": self.shuffle,
             "shuffle_frames": self.shuffle_frames,
             "positions": repr(self.positions),
             "hanse": repr(self.hanse),

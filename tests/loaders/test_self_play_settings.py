@@ -1,0 +1,56 @@
+"""Every setting of a self-play run does what it says, or is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from games.archives import varied_game
+from loaders.growing_games import LENGTHS, Row, add, loader, rows_of
+from millstream.batches.self_play import SelfPlayBatch
+from millstream.errors import LoaderError
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("games")
+    for number in range(3):
+        add(folder, number)
+    (folder / "single.gz").write_bytes(varied_game(6, 999))
+    return folder
+
+
+def all_rows(batches: Iterator[SelfPlayBatch]) -> list[Row]:
+    return [row for batch in batches for row in rows_of(batch)]
+
+
+def epoch(folder: Path, **keywords: Any) -> list[Row]:
+    with loader(folder, **keywords) as run:
+        return all_rows(run.get_iterator())
+
+
+def test_without_shuffling_positions_come_as_they_lie_in_the_files(games: Path, tmp_path: Path) -> None:
+    names, threads = ["single.gz", "training-0000.tar", "training-0001.tar", "training-0002.tar"], 3
+    lengths = [6, *LENGTHS * 3]
+    with loader(games, shuffle=False, threads=threads, cache_dir=tmp_path / "run") as run:
+        rows = all_rows(run.get_iterator())
+        files = [Path(origin.spans[0].file).name for step in range(run.step) for origin in run.explain(step)]
+        again = rows_of(run.next())
+    assert [row[:2] for row in rows] == [(chunk, ply) for chunk, length in enumerate(lengths) for ply in range(length)]
+    assert list(dict.fromkeys(files)) == names
+    assert [row[:2] for row in again] == [row[:2] for row in rows[:7]]
+    with pytest.raises(LoaderError, match="pad_last=True"):
+        loader(games, pad_last=True)
+
+
+def test_a_run_without_shuffling_goes_on_at_its_state(games: Path, tmp_path: Path) -> None:
+    expected = epoch(games, shuffle=False)
+    with loader(games, shuffle=False, cache_dir=tmp_path / "run") as run:
+        before = [row for _ in range(5) for row in rows_of(run.next())]
+        state = run.state_dict()
+    with loader(games, shuffle=False, cache_dir=tmp_path / "run", batch_size=4) as run:
+        run.load_state_dict(state)
+        assert before + all_rows(run.get_iterator()) == expected
