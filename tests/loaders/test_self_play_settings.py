@@ -11,7 +11,8 @@ import pytest
 from games.archives import varied_game
 from loaders.growing_games import LENGTHS, Row, add, loader, rows_of
 from millstream.batches.self_play import SelfPlayBatch
-from millstream.errors import LoaderError
+from millstream.errors import LoaderError, UnknownLength
+from millstream.loaders.self_play import SelfPlayDataLoader
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +55,48 @@ def test_a_run_without_shuffling_goes_on_at_its_state(games: Path, tmp_path: Pat
     with loader(games, shuffle=False, cache_dir=tmp_path / "run", batch_size=4) as run:
         run.load_state_dict(state)
         assert before + all_rows(run.get_iterator()) == expected
+
+
+# How many batches
+
+
+def counted(run: SelfPlayDataLoader) -> tuple[int, int]:
+    """What an epoch says that it has, and what it has."""
+    return run.get_num_batches(), sum(1 for _ in run.get_iterator())
+
+
+@pytest.mark.parametrize("num_chunks", [None, 1, 5, 8, 20])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_batches_are_counted_anew_in_each_epoch(tmp_path: Path, num_chunks: int | None, drop_last: bool) -> None:
+    for number in range(2):
+        add(tmp_path, number)
+    with loader(tmp_path, num_chunks=num_chunks, drop_last=drop_last, batch_size=4) as run:
+        said, found = counted(run)
+        assert said == found
+        add(tmp_path, 2, (3, 5))
+        run.next()
+        said = run.get_num_batches()
+        add(tmp_path, 3)  # too late for this epoch
+        assert run.get_num_batches() == said == 1 + sum(1 for _ in run.get_iterator())
+        said, found = counted(run)
+        assert said == found
+
+
+@pytest.mark.parametrize("keywords", [{"rescore": {}}, {"positions": 1}, {"hanse": 1.0}, {"rules": "values"}])
+def test_batches_are_not_counted_where_nobody_can_know_them(games: Path, keywords: dict[str, Any]) -> None:
+    with loader(games, **keywords) as run, pytest.raises(UnknownLength, match="shows when they are read"):
+        run.get_num_batches()
+
+
+def test_batches_are_not_counted_once_a_game_could_not_be_read(tmp_path: Path) -> None:
+    add(tmp_path, 0)
+    broken = bytearray(add(tmp_path, 1).read_bytes())
+    broken[1100:1110] = b"damage here"[:10]
+    (tmp_path / "training-0001.tar").write_bytes(broken)
+    with loader(tmp_path) as run:
+        list(run.get_iterator())
+        with pytest.raises(UnknownLength, match="some games cannot be read"):
+            run.get_num_batches()
+        list(run.get_iterator())
+        with pytest.raises(UnknownLength, match="some games cannot be read"):
+            run.get_num_batches()

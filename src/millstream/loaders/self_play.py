@@ -13,7 +13,7 @@ import numpy as np
 
 from millstream.batches.engine import Counters, closed_error
 from millstream.batches.self_play import SelfPlayBatch
-from millstream.errors import LoaderError, UnknownLength
+from millstream.errors import LoaderError
 from millstream.games.predicates import Predicate, Wanted
 from millstream.games.rescore import RescoreSettings
 from millstream.games.rules import Rules
@@ -26,8 +26,9 @@ from millstream.loaders.loader import DataLoader
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.running import no_workers
 from millstream.loaders.self_play_explain import origins_of, steps_of
+from millstream.loaders.self_play_length import EpochLength
 from millstream.loaders.self_play_run import SelfPlayRun
-from millstream.loaders.self_play_task import SelfPlayTask, count_frames
+from millstream.loaders.self_play_task import SelfPlayTask
 from millstream.loaders.settings import SharedKeywords, check_choice, parse_bytes, positive, resolve
 from millstream.loaders.transforms import PerRow, transform_batch
 from millstream.settings import made_from
@@ -117,12 +118,12 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         )
         self.settings, self.task = settings, task
         self._run = SelfPlayRun(task, settings, replay=None if replay is None else Path(replay))
+        self._length = EpochLength(self._run)
         self._callbacks, self._profile = Callbacks(settings.callbacks), Profile()
         self._agreement = Agreement(settings.rank, settings.world_size)
         self._backend = backend(settings.framework)
         self._turn = threading.RLock()
         self._closed, self._at_close = False, list[Callable[[], None]]()
-        self._num_batches: int | None = None
 
     @property
     def step(self) -> int:
@@ -164,6 +165,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
                 tensors = run.next(size)
                 if tensors is None:
                     epoch = run.epoch
+                    self._length.end_epoch()
                     run.end_epoch()
                     self._callbacks.epoch_ended(epoch)
                     return None
@@ -200,16 +202,11 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         return batch
 
     def get_num_batches(self) -> int:
-        """Say how many batches an epoch has; nobody knows it while the folder is watched."""
-        if self.task.watch:
-            raise UnknownLength("a folder that is watched has no end", hint="count steps yourself")
-        if not self.task.knows_length:
-            raise UnknownLength("how many positions are chosen shows when they are read", hint="iterate once and count")
-        if self._num_batches is None:
-            step = self.settings.batch_size * self.settings.world_size
-            frames = count_frames(self.task)
-            self._num_batches = frames // step if self.settings.drop_last else -(-frames // step)
-        return self._num_batches
+        """Say how many batches the present epoch has, by the headers of its files.
+
+        Nobody knows it while the folder is watched, where not every position is used, or once a game could not be read.
+        """
+        return self._length.batches()
 
     def prefetch(self, batches: int) -> None:
         """Keep this many batches ready from now on."""

@@ -7,10 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from millstream.games import FrameBlock, Game
-from millstream.games.chunk_source import ChunkSource
 from millstream.games.predicates import filter_facts
 from millstream.live.chunk_filter import ChunkFilter
 from millstream.live.chunk_reader import ChunkReader
@@ -72,8 +69,9 @@ class SelfPlayTask:
 
     @property
     def knows_length(self) -> bool:
-        """Whether every frame is used, so that the headers of files say how many there are."""
-        return not self.watch and self.positions == ALL_POSITIONS and self.hanse is None and self.filters is None
+        """Whether every frame of every game is used, so that the headers of files say how many there are."""
+        changes = self.hanse is not None or self.filters is not None or self.rescore is not None
+        return not self.watch and self.positions == ALL_POSITIONS and not changes
 
 
 @dataclass(frozen=True)
@@ -156,14 +154,3 @@ class SelfPlayGraph:
         """Bytes of the window and of the reservoir."""
         window, reservoir = self.chunk_set.gauges(), self.shuffler.gauges()
         return {"window": int(window["index_bytes"]), "reservoir": int(reservoir["bytes"])}
-
-
-def count_frames(task: SelfPlayTask) -> int:
-    """How many positions the files have, by their headers."""
-    found = Discovery(task.path, watch=False)
-    sources = ChunkSourceFeed(found, cache_dir=task.index_cache)
-    with Pipeline({"discovery": found, "chunk_source_feed": sources}) as pipeline:
-        opened = sorted((each for each in pipeline if isinstance(each, ChunkSource)), key=lambda each: each.name)
-    counts = [np.zeros(0, np.int64), *(source.frames.astype(np.int64) for source in opened)]
-    newest = np.concatenate(counts)
-    return int(newest[-task.num_chunks :].sum() if task.num_chunks else newest.sum())
