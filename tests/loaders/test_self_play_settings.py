@@ -100,3 +100,20 @@ def test_batches_are_not_counted_once_a_game_could_not_be_read(tmp_path: Path) -
         list(run.get_iterator())
         with pytest.raises(UnknownLength, match="some games cannot be read"):
             run.get_num_batches()
+
+
+# Memory
+
+
+@pytest.mark.parametrize(("output", "row_bytes"), [("boards", 4652), ("float16", 18_088)])
+@pytest.mark.parametrize("keeps", ["copies", "released batches"])
+def test_a_batch_that_was_copied_or_released_holds_no_buffer(
+    games: Path, output: str, row_bytes: int, keeps: str
+) -> None:
+    kept = []
+    with loader(games, output=output) as run:
+        for _ in range(12):
+            batch = run.next()
+            kept.append(batch.copy() if keeps == "copies" else batch)
+            batch.release()
+        assert run._run.budget.used_bytes < 6 * 7 * row_bytes

@@ -191,7 +191,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             "use": mine["use"].astype(np.int64),
         }
         if tensors.rule50 is not None:
-            metadata["rule50"] = tensors.rule50
+            metadata["rule50"] = tensors.rule50.copy()  # it outlives the buffer that tensors look at
         planes, share = tensors.planes, self._backend.share
         if planes.dtype == np.uint64 and self._backend.NAME in ("jax", "mlx"):  # they have no such numbers by default
             planes = planes.view(np.uint8).reshape(len(planes), -1, 8)
