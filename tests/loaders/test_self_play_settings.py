@@ -11,7 +11,7 @@ import pytest
 from games.archives import varied_game
 from loaders.growing_games import LENGTHS, Row, add, loader, rows_of
 from millstream.batches.self_play import SelfPlayBatch
-from millstream.errors import LoaderError, UnknownLength
+from millstream.errors import BudgetError, LoaderError, UnknownLength
 from millstream.loaders.self_play import SelfPlayDataLoader
 
 
@@ -117,3 +117,21 @@ def test_a_batch_that_was_copied_or_released_holds_no_buffer(
             kept.append(batch.copy() if keeps == "copies" else batch)
             batch.release()
         assert run._run.budget.used_bytes < 6 * 7 * row_bytes
+
+
+def test_a_budget_that_does_not_hold_the_reservoir_and_kept_positions_is_refused_with_one_that_does(
+    games: Path,
+) -> None:
+    for keywords in ({"shuffle_frames": 1 << 17}, {"position_cache": "20MB", "positions": 1}, {"batch_size": 1024}):
+        with pytest.raises(BudgetError, match="of which are needed: the reservoir") as error:
+            loader(games, memory_budget="4MB", **keywords)
+        assert error.value.hint is not None
+        enough = int(error.value.hint.split("memory_budget=")[1].split()[0])
+        with loader(games, memory_budget=enough, **keywords) as run:
+            run.next()
+
+
+def test_a_small_budget_lets_fewer_games_wait_and_changes_no_row(games: Path) -> None:
+    with loader(games, memory_budget="2MB") as small, loader(games, memory_budget="2GB") as large:
+        assert (small.task.queue_games, large.task.queue_games) == (1, 16)
+        assert all_rows(small.get_iterator()) == all_rows(large.get_iterator()) == epoch(games)

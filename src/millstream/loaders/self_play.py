@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -27,6 +28,7 @@ from millstream.loaders.origin import RowOrigin
 from millstream.loaders.running import no_workers
 from millstream.loaders.self_play_explain import origins_of, steps_of
 from millstream.loaders.self_play_length import EpochLength
+from millstream.loaders.self_play_memory import MemoryShares
 from millstream.loaders.self_play_run import SelfPlayRun
 from millstream.loaders.self_play_task import SelfPlayTask
 from millstream.loaders.settings import SharedKeywords, check_choice, parse_bytes, positive, resolve
@@ -116,8 +118,10 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             threads=settings.threads,
             index_cache=None if settings.cache_dir is None else str(settings.cache_dir / "indices"),
         )
-        self.settings, self.task = settings, task
-        self._run = SelfPlayRun(task, settings, replay=None if replay is None else Path(replay))
+        shares = MemoryShares.of(task, settings)
+        self.settings, self.task = settings, replace(task, queue_games=shares.queue_games)
+        shared_out = replace(settings, memory_budget=shares.batches)
+        self._run = SelfPlayRun(self.task, shared_out, replay=None if replay is None else Path(replay))
         self._length = EpochLength(self._run)
         self._callbacks, self._profile = Callbacks(settings.callbacks), Profile()
         self._agreement = Agreement(settings.rank, settings.world_size)

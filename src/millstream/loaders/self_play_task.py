@@ -52,6 +52,8 @@ class SelfPlayTask:
     seed: int = 0
     threads: int = 1
     index_cache: str | None = None
+    queue_games: int = 16
+    """Games that wait between two stages, at most."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -105,16 +107,18 @@ class SelfPlayGraph:
             entrance=begin.entrance,
             last=begin.place,
             journal=begin.tell,
+            capacity=task.queue_games,
         )
         changes = task.filters is not None or task.rescore is not None
-        cache = PositionCache(task.position_cache) if task.position_cache else None
+        self._cache = cache = PositionCache(task.position_cache) if task.position_cache else None
         at_once = not changes and cache is None and not task.positions.needs_frames
+        workers: dict[str, Any] = {"threads": task.threads, "capacity": task.queue_games}
         self.reader = ChunkReader(
             self.chunk_set,
             sampling=task.positions if at_once else None,
             seed=positions_seed,
             cache=cache,
-            threads=task.threads,
+            **workers,
         )
         stages: dict[str, Stage[Any]] = {
             "discovery": self.discovery,
@@ -125,14 +129,27 @@ class SelfPlayGraph:
         last: Stage[Game] = self.reader
         self.changes: list[Any] = []
         if task.filters is not None:
-            last = stages["chunk_filter"] = ChunkFilter(last, threads=task.threads, **task.filters)
+            last = stages["chunk_filter"] = ChunkFilter(last, **workers, **task.filters)
             self.changes.append(last)
         if task.rescore is not None:
-            last = stages["chunk_rescorer"] = ChunkRescorer(last, rescore=task.rescore, threads=task.threads)
+            last = stages["chunk_rescorer"] = ChunkRescorer(last, rescore=task.rescore, **workers)
             self.changes.append(last)
         prefetch = PREFETCHED_USES if cache is not None else 0
-        unpacker = ChunkUnpacker(last, sampling=task.positions, seed=positions_seed, cache=cache, prefetch=prefetch)
-        self.shuffler = FrameShuffler(unpacker, frames=task.shuffle_frames, seed=task.seed, restore=begin.restore)
+        unpacker = ChunkUnpacker(
+            last,
+            sampling=task.positions,
+            seed=positions_seed,
+            cache=cache,
+            prefetch=prefetch,
+            capacity=task.queue_games,
+        )
+        self.shuffler = FrameShuffler(
+            unpacker,
+            frames=task.shuffle_frames,
+            seed=task.seed,
+            restore=begin.restore,
+            capacity=task.queue_games,
+        )
         self.pipeline = Pipeline({**stages, "chunk_unpacker": unpacker, "frame_shuffler": self.shuffler})
         self.pipeline.on_close(self.feed.descriptors.close)
 
@@ -151,6 +168,7 @@ class SelfPlayGraph:
         return found
 
     def memory(self) -> dict[str, int]:
-        """Bytes of the window and of the reservoir."""
+        """Bytes of the window, of the reservoir and of kept positions."""
         window, reservoir = self.chunk_set.gauges(), self.shuffler.gauges()
-        return {"window": int(window["index_bytes"]), "reservoir": int(reservoir["bytes"])}
+        kept = 0 if self._cache is None else self._cache.counters()["bytes"]
+        return {"window": int(window["index_bytes"]), "reservoir": int(reservoir["bytes"]), "positions": kept}
