@@ -129,7 +129,8 @@ def test_who_holds_every_buffer_is_told_and_goes_on_when_one_is_free(
     games: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("millstream.loaders.self_play_ahead.HELD_S", 0.1)
-    with loader(games, memory_budget=3 * 7 * 36_200 + 1000) as run:
+    rest = (16 + 3 * 7) * 1388  # the reservoir, and positions that batches are made of
+    with loader(games, memory_budget=(3 * 7 * 36_200 + 1000) * 8 // 7 + rest) as run:
         held = [run.next() for _ in range(3)]
         rows = [row for batch in held for row in rows_of(batch)]
         with pytest.raises(BudgetError, match="in your hands"):

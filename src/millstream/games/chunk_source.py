@@ -1,11 +1,13 @@
 """A file of self-play games -> its chunks, each read by its number: a `.tar` of them, one `.gz`, or one unpacked.
 
-A chunk is one game. How many frames each has is known before any of them is read: gzip says how long a chunk is, and a
-file holds frames of one version, at which the first chunk is looked at. `read` checks both for the chunk it reads.
+A chunk is one game. How many frames each has is known before any of them is read: gzip says how long a chunk is, and
+nearly always the chunks of a file are of one version, that of the first. A length that does not fit it has its chunk
+looked at; one that no game can have is not believed. `read` checks both for the chunk it reads.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Iterator, Mapping
@@ -15,20 +17,26 @@ from pathlib import PurePath
 import numpy as np
 import numpy.typing as npt
 
-from millstream.errors import RecordError
+from millstream.errors import RecordError, SourceError
 from millstream.games.block import FrameBlock
 from millstream.games.descriptors import Descriptors, FileIdentity
 from millstream.games.index_cache import IndexCache
-from millstream.games.inflate import inflate
+from millstream.games.inflate import MOST_FRAMES, inflate
 from millstream.games.read import read_frames
 from millstream.games.tar import PLACE, TarIndex, index_tar
 
 FRAME_BYTES = {3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 """Bytes of a frame in a file, by its version."""
 
-_ONE_VERSION = "a file holds frames of one version, and each chunk is one member of gzip"
+_ONE_MEMBER = "each chunk is one member of gzip, which says at its end how long it is"
 _RAW = ("", ".bin", ".raw")
 _COPY_AGAIN = "copy the file again, or leave it out"
+_EXHAUSTED = {
+    errno.EMFILE: "this process has too many files open: close some, or allow more (ulimit -n)",
+    errno.ENFILE: "all processes together have too many files open: close some, or allow more (fs.file-max)",
+    errno.ENOMEM: "there is no memory left: shrink the reservoir, the window or caches",
+}
+"""What a machine lacks, and what helps; an error of a disk (EIO) is one of the file that lies there."""
 _LOOKED_AT = 8
 """Chunks that may be unreadable before a file is given up."""
 
@@ -76,7 +84,7 @@ class ChunkSource:
 
     @property
     def frames(self) -> npt.NDArray[np.uint32]:
-        """How many frames each chunk has; 0 for one whose size fits no number of them."""
+        """How many frames each chunk has; 0 for one that cannot be read, by its size."""
         frames: npt.NDArray[np.uint32] = self._places["frames"]
         return frames
 
@@ -106,7 +114,7 @@ class ChunkSource:
             frames = len(raw) // FRAME_BYTES[int.from_bytes(raw[:4], "little")]
             if frames != (expected := int(self._places["frames"][index])):
                 told = f"there are {frames} frames; {expected} were expected of its size"
-                raise RecordError("frame count", told, _ONE_VERSION)
+                raise RecordError("frame count", told, _ONE_MEMBER)
         except (RecordError, OSError) as error:
             raise _placed(error, self._where(index)) from None
         return block
@@ -190,43 +198,57 @@ def _one_chunk(descriptor: int, size: int, *, gzip: bool) -> tuple[npt.NDArray[n
 
 
 def _count_frames(descriptor: int, places: npt.NDArray[np.void], inflated: npt.NDArray[np.uint32]) -> None:
-    """Fill in how many frames each chunk has, by the version of the first one that can be read."""
-    frame_bytes = FRAME_BYTES[_version(descriptor, places)]
-    frames, rest = np.divmod(inflated, np.uint32(frame_bytes))
-    places["frames"] = np.where(rest == 0, frames, 0)
+    """Fill in how many frames each chunk has, by the version of the first one that can be read, or by its own."""
+    frame_bytes = np.full(len(places), FRAME_BYTES[_first_version(descriptor, places)], np.uint32)
+    for other in np.flatnonzero(inflated % frame_bytes):
+        version = _version(descriptor, places[other])
+        frame_bytes[other] = FRAME_BYTES[version] if isinstance(version, int) else frame_bytes[other]
+    frames, rest = np.divmod(inflated, frame_bytes)
+    places["frames"] = np.where((rest == 0) & (frames <= MOST_FRAMES), frames, 0)
 
 
-def _version(descriptor: int, places: npt.NDArray[np.void]) -> int:
-    found: list[object] = []
+def _first_version(descriptor: int, places: npt.NDArray[np.void]) -> int:
+    found = []
     for place in places[:_LOOKED_AT]:
-        packed = os.pread(descriptor, min(int(place["size"]), 512), int(place["offset"]))
-        try:
-            front = zlib.decompressobj(wbits=31).decompress(packed, 4) if place["gzip"] else packed[:4]
-        except zlib.error as error:
-            found.append(error)
-            continue
-        version = int.from_bytes(front, "little")
-        if len(front) == 4 and version in FRAME_BYTES:
+        version = _version(descriptor, place)
+        if isinstance(version, int):
             return version
-        found.append(f"version {version}" if len(front) == 4 else "less than a frame")
+        found.append(version)
     told = "frames of the versions 3 to 7 can be read"
-    if any(str(each).startswith("version") for each in found):
+    if any(each.startswith("version") for each in found):
         raise RecordError("unknown version", f"{found[0]}; {told}", "convert the file, or leave it out")
-    raise RecordError("damaged gzip", f"{found[0]}", _COPY_AGAIN)
+    raise RecordError("damaged gzip", found[0], _COPY_AGAIN)
+
+
+def _version(descriptor: int, place: np.void) -> int | str:
+    """The version of a chunk, or why it is none that can be read."""
+    packed = os.pread(descriptor, min(int(place["size"]), 512), int(place["offset"]))
+    try:
+        front = zlib.decompressobj(wbits=31).decompress(packed, 4) if place["gzip"] else packed[:4]
+    except zlib.error as error:
+        return str(error)
+    version = int.from_bytes(front, "little")
+    if len(front) < 4:
+        return "less than a frame"
+    return version if version in FRAME_BYTES else f"version {version}"
 
 
 @contextmanager
 def _told(where: str) -> Iterator[None]:
-    """Say where a record is bad; a file that cannot be read is one more reason."""
+    """Say where a record is bad."""
     try:
         yield
     except (RecordError, OSError) as error:
         raise _placed(error, where) from None
 
 
-def _placed(error: RecordError | OSError, where: str) -> RecordError:
+def _placed(error: RecordError | OSError, where: str) -> SourceError:
+    """What is wrong with a record, and where; a file that cannot be read is one more reason. A machine without files or
+    memory to give says nothing about a record: a good game must not be taken for a bad one."""
     if isinstance(error, RecordError):
         return RecordError(error.reason, error.found, error.hint, error.where or where)
+    if error.errno in _EXHAUSTED:
+        return SourceError(f"{where}: {error.strerror}", hint=_EXHAUSTED[error.errno])
     if isinstance(error, FileNotFoundError):
         return RecordError("gone", "the file is not there any more", None, where)
     return RecordError("unreadable", error.strerror or str(error), None, where)

@@ -87,7 +87,7 @@ class ChunkSet(SourceStage[Draw]):
         """Sources that wait for their entrance: one of the same name may still be in the window."""
         self._root, self._last, self._journal = PurePath(root), last, journal
         self._entrance = entrance or AsTheyCome()
-        self.weights = None if hanse is None else HanseWeights(hanse, self._sources)
+        self.weights = None if hanse is None else HanseWeights(hanse, self._sources, self.count)
         acceptance = None if self.weights is None or hanse is None else Acceptance(self.weights.of, hanse.gamma)
         self.window = Window(num_chunks, seed, endless=endless) if window is None else window
         self.window.acceptance = acceptance

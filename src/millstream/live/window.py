@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import LoaderError, StateError
-from millstream.live.stream_shuffler import StreamShuffler
+from millstream.live.stream_shuffler import FileOrder, StreamShuffler
 from millstream.order.draws import draw_fraction
 from millstream.order.shuffle import source_key
 
@@ -121,6 +121,7 @@ class Window:
         acceptance: Which of the drawn games are used; None: all.
         endless: When each game was given, begin again; else `draw` gives None then.
         first_use: How often each game was used before it entered.
+        shuffle: False: in the order in which games entered.
     """
 
     def __init__(
@@ -131,11 +132,12 @@ class Window:
         acceptance: Acceptance | None = None,
         endless: bool = True,
         first_use: int = 0,
+        shuffle: bool = True,
     ) -> None:
         if num_chunks is not None and num_chunks < 1:
             raise LoaderError(f"num_chunks={num_chunks}: a window has 1 chunk or more", hint="None takes all")
         self.num_chunks, self._endless, self.acceptance = num_chunks, endless, acceptance
-        self._shuffler = StreamShuffler(seed, "chunk set")
+        self._shuffler = (StreamShuffler if shuffle else FileOrder)(seed, "chunk set")
         self._chance_key = source_key(seed, "chunk set acceptance")
         self._entries: list[Entry] = []
         self._left = 0

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from millstream.batches.engine import Counters, closed_error
 from millstream.batches.self_play import SelfPlayBatch
-from millstream.errors import LoaderError, UnknownLength
+from millstream.errors import LoaderError
 from millstream.games.predicates import Predicate, Wanted
 from millstream.games.rescore import RescoreSettings
 from millstream.games.rules import Rules
@@ -26,8 +27,10 @@ from millstream.loaders.loader import DataLoader
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.running import no_workers
 from millstream.loaders.self_play_explain import origins_of, steps_of
+from millstream.loaders.self_play_length import EpochLength
+from millstream.loaders.self_play_memory import MemoryShares
 from millstream.loaders.self_play_run import SelfPlayRun
-from millstream.loaders.self_play_task import SelfPlayTask, count_frames
+from millstream.loaders.self_play_task import SelfPlayTask
 from millstream.loaders.settings import SharedKeywords, check_choice, parse_bytes, positive, resolve
 from millstream.loaders.transforms import PerRow, transform_batch
 from millstream.settings import made_from
@@ -88,6 +91,11 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         settings = resolve(shared)
         if any(isinstance(transform, PerRow) for transform in settings.transforms):
             raise LoaderError("rows of self-play are no tokens", hint="pass functions batch -> batch")
+        if settings.pad_last:
+            raise LoaderError(
+                "pad_last=True: there is no position without loss to fill a batch up with",
+                hint="leave it out: the last batch of an epoch is short; drop_last=True leaves it out",
+            )
         check_choice("output", output, tuple(LAYOUTS))
         weighted = made_from(PositionWeights, weights, "weights")
         filters = {"rules": rules, "match": match, "predicates": tuple(predicates)}
@@ -96,6 +104,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             num_chunks=None if num_chunks is None else positive("num_chunks", num_chunks),
             watch=watch,
             poll_s=poll_s,
+            shuffle=settings.shuffle != "none",
             shuffle_frames=1 if settings.shuffle == "none" else positive("shuffle_frames", shuffle_frames),
             positions=positions
             if isinstance(positions, PositionSampling)
@@ -109,14 +118,16 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             threads=settings.threads,
             index_cache=None if settings.cache_dir is None else str(settings.cache_dir / "indices"),
         )
-        self.settings, self.task = settings, task
-        self._run = SelfPlayRun(task, settings, replay=None if replay is None else Path(replay))
+        shares = MemoryShares.of(task, settings)
+        self.settings, self.task = settings, replace(task, queue_games=shares.queue_games)
+        shared_out = replace(settings, memory_budget=shares.batches)
+        self._run = SelfPlayRun(self.task, shared_out, replay=None if replay is None else Path(replay))
+        self._length = EpochLength(self._run)
         self._callbacks, self._profile = Callbacks(settings.callbacks), Profile()
         self._agreement = Agreement(settings.rank, settings.world_size)
         self._backend = backend(settings.framework)
         self._turn = threading.RLock()
         self._closed, self._at_close = False, list[Callable[[], None]]()
-        self._num_batches: int | None = None
 
     @property
     def step(self) -> int:
@@ -158,6 +169,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
                 tensors = run.next(size)
                 if tensors is None:
                     epoch = run.epoch
+                    self._length.end_epoch()
                     run.end_epoch()
                     self._callbacks.epoch_ended(epoch)
                     return None
@@ -183,7 +195,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             "use": mine["use"].astype(np.int64),
         }
         if tensors.rule50 is not None:
-            metadata["rule50"] = tensors.rule50
+            metadata["rule50"] = tensors.rule50.copy()  # it outlives the buffer that tensors look at
         planes, share = tensors.planes, self._backend.share
         if planes.dtype == np.uint64 and self._backend.NAME in ("jax", "mlx"):  # they have no such numbers by default
             planes = planes.view(np.uint8).reshape(len(planes), -1, 8)
@@ -194,16 +206,11 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         return batch
 
     def get_num_batches(self) -> int:
-        """Say how many batches an epoch has; nobody knows it while the folder is watched."""
-        if self.task.watch:
-            raise UnknownLength("a folder that is watched has no end", hint="count steps yourself")
-        if not self.task.knows_length:
-            raise UnknownLength("how many positions are chosen shows when they are read", hint="iterate once and count")
-        if self._num_batches is None:
-            step = self.settings.batch_size * self.settings.world_size
-            frames = count_frames(self.task)
-            self._num_batches = frames // step if self.settings.drop_last else -(-frames // step)
-        return self._num_batches
+        """Say how many batches the present epoch has, by the headers of its files.
+
+        Nobody knows it while the folder is watched, where not every position is used, or once a game could not be read.
+        """
+        return self._length.batches()
 
     def prefetch(self, batches: int) -> None:
         """Keep this many batches ready from now on."""

@@ -75,7 +75,8 @@ class SelfPlayRun:
 
     def _window(self, epoch: int) -> Window:
         seed, watch = self._epoch_seed(epoch), self.task.watch
-        return Window(self.task.num_chunks, seed, endless=watch, first_use=0 if watch else epoch)
+        first_use, shuffle = 0 if watch else epoch, self.task.shuffle
+        return Window(self.task.num_chunks, seed, endless=watch, first_use=first_use, shuffle=shuffle)
 
     def _epoch_seed(self, epoch: int) -> int:
         """Passes over what does not change are orders of their own; a run that watches has one order for ever."""
