@@ -12,6 +12,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import PurePath
 
 import numpy as np
@@ -39,6 +40,12 @@ _EXHAUSTED = {
 """What a machine lacks, and what helps; an error of a disk (EIO) is one of the file that lies there."""
 _LOOKED_AT = 8
 """Chunks that may be unreadable before a file is given up."""
+_STAMPED = 512
+"""Bytes at the end of a chunk that a file is told from others by."""
+
+
+OUT_OF_REACH = ("gone", "changed", "unreadable")
+"""Reasons that lie in what became of a file, and not in what was in it."""
 
 
 class ChunkSource:
@@ -49,11 +56,10 @@ class ChunkSource:
         places: Where its chunks lie (`PLACE`).
         identity: Which file it was when it was indexed; another one in its place is an error.
         descriptors: Lends it open files.
-        skipped: How many members of an archive are no games, by reason.
-        problem: Why chunks at the end of the file could not be found, if so.
+        stamp: A hash that tells its content from that of other files, also where it is a copy.
     """
 
-    __slots__ = ("_descriptors", "_identity", "_places", "path", "problem", "skipped")
+    __slots__ = ("_descriptors", "_identity", "_places", "path", "problem", "skipped", "stamp")
 
     def __init__(
         self,
@@ -62,10 +68,13 @@ class ChunkSource:
         identity: FileIdentity,
         descriptors: Descriptors,
         *,
-        skipped: Mapping[str, int] | None = None,
-        problem: str = "",
+        stamp: str = "",
     ) -> None:
-        self.path, self.skipped, self.problem = path, skipped or {}, problem
+        self.path, self.stamp = path, stamp
+        self.skipped: Mapping[str, int] = {}
+        """How many members of an archive are no games, by reason."""
+        self.problem = ""
+        """Why chunks at the end of the file could not be found, if so."""
         places.flags.writeable = False
         self._places, self._identity, self._descriptors = places, identity, descriptors
 
@@ -102,7 +111,7 @@ class ChunkSource:
     def select(self, indices: npt.ArrayLike) -> ChunkSource:
         """Some of the chunks, as a source of their own."""
         places = self._places[np.asarray(indices, np.intp)]
-        source = ChunkSource(self.path, places, self._identity, self._descriptors)
+        source = ChunkSource(self.path, places, self._identity, self._descriptors, stamp=self.stamp)
         source.skipped, source.problem = self.skipped, self.problem
         return source
 
@@ -152,13 +161,24 @@ def open_chunk_source(
     path = os.fspath(path)
     kind = _kind(path)
     descriptors = Descriptors(most=1) if descriptors is None else descriptors
-    with _told(path):
-        with open(path, "rb", buffering=0) as file:
-            identity = FileIdentity.of(file.fileno())
-            index = _indexed(file.fileno(), kind, path, identity, cache)
+    with _told(path), open(path, "rb", buffering=0) as file:
+        identity = FileIdentity.of(file.fileno())
+        index = _indexed(file.fileno(), kind, path, identity, cache)
         if not len(index.places):
             raise RecordError(index.problem or "empty", "there is no whole game in it", _COPY_AGAIN)
-    return ChunkSource(path, index.places, identity, descriptors, skipped=index.skipped, problem=index.problem)
+        stamp = _stamp(file.fileno(), index.places)
+    source = ChunkSource(path, index.places, identity, descriptors, stamp=stamp)
+    source.skipped, source.problem = index.skipped, index.problem
+    return source
+
+
+def _stamp(descriptor: int, places: npt.NDArray[np.void]) -> str:
+    """Where all chunks lie, and how the first and the last one end: with a checksum of it all, if they are packed."""
+    hashed = blake2b(places.tobytes(), digest_size=8)
+    for place in (places[0], places[-1]):
+        size = min(int(place["size"]), _STAMPED)
+        hashed.update(os.pread(descriptor, size, int(place["offset"]) + int(place["size"]) - size))
+    return hashed.hexdigest()
 
 
 def _kind(path: str) -> str:

@@ -49,8 +49,9 @@ class ChunkUnpacker(MapStage[Game, Game]):
                 assert self._cache is not None
                 self._cache.put(item.chunk, use, item.length, self._chosen(item, use).of_game(item.chunk, use))
             item = replace(item, frames=self._chosen(item, item.use), unpacked=True)
-        if item.skip:
-            item = replace(item, frames=item.frames.part(min(item.skip, len(item.frames)), len(item.frames)))
+        if item.skip or item.limit is not None:
+            stop = len(item.frames) if item.limit is None else min(item.limit, len(item.frames))
+            item = replace(item, frames=item.frames.part(min(item.skip, stop), stop))
         if len(item.frames):
             yield item
         else:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import LoaderError, RecordError
-from millstream.games.chunk_source import ChunkSource
+from millstream.games.chunk_source import OUT_OF_REACH, ChunkSource
 from millstream.live.positions import ALIKE, PositionWeights
 from millstream.live.window import Entry
 
@@ -51,22 +51,27 @@ class HanseWeights:
         self._known: dict[Entry, npt.NDArray[np.float32]] = {}
 
     def of(self, entry: Entry, index: int) -> float:
-        """The weight of a game; one that cannot be read has none."""
+        """The weight of a game; one that cannot be read has none, and if its file is gone, nobody knows it."""
         known, weights = self._weights_of(entry), self._sampling.weights
         if np.isnan(known[index]):
             try:
                 known[index] = weights.of(self._sources[entry.name].read(index)).sum()
             except RecordError as error:
-                known[index] = 0
-                self.bad.append(error)
-                self._count(error.reason)
+                known[index] = np.inf if error.reason in OUT_OF_REACH else 0
+                if not known[index]:
+                    self.bad.append(error)
+                    self._count(error.reason)
         return float(known[index])
 
     def _weights_of(self, entry: Entry) -> npt.NDArray[np.float32]:
         if entry not in self._known:
-            weights, frames = self._sampling.weights, self._sources[entry.name].frames
-            is_known = (frames > 0) & (not weights.is_used)
-            self._known[entry] = np.where(is_known, frames * weights.default, np.nan).astype(np.float32)
+            weights, source = self._sampling.weights, self._sources.get(entry.name)
+            if source is None:
+                found = np.full(entry.count, np.inf)
+            else:
+                is_known = (source.frames > 0) & (not weights.is_used)
+                found = np.where(is_known, source.frames * weights.default, np.nan)
+            self._known[entry] = found.astype(np.float32)
         return self._known[entry]
 
     def forget(self, entry: Entry) -> None:

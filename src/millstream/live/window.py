@@ -7,8 +7,9 @@ another window gets the same games, so a run can be replayed, and its past be lo
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,14 @@ class Entry:
     name: str
     first: int
     count: int
+    stamp: str = ""
+    """Tells its file from another one of the same name."""
+
+    @classmethod
+    def of(cls, told: Sequence[Any]) -> Entry:
+        """Read it back from a state."""
+        name, first, count, stamp = told
+        return cls(str(name), int(first), int(count), str(stamp))
 
     @property
     def stop(self) -> int:
@@ -56,7 +65,10 @@ Weigh = Callable[[Entry, int], float]
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Hanse sampling: a game is taken with the probability (its weight / the largest weight so far) ** gamma."""
+    """Hanse sampling: a game is taken with the probability (its weight / the largest weight so far) ** gamma.
+
+    One whose weight nobody knows, since its file is gone, weighs infinitely much: it is taken, and found to be lost.
+    """
 
     weigh: Weigh
     gamma: float = 1.0
@@ -178,9 +190,9 @@ class Window:
         """Bytes that it holds for its chunks."""
         return self._shuffler.nbytes + self._uses.nbytes
 
-    def enter(self, name: str, count: int) -> list[Entry]:
+    def enter(self, name: str, count: int, stamp: str = "") -> list[Entry]:
         """Take a source in, as the newest; gives those that have left for it."""
-        entry = Entry(name, self.total, count)
+        entry = Entry(name, self.total, count, stamp)
         self._entries.append(entry)
         self._shuffler.extend(entry.stop)
         self._uses.extend(entry.stop)
@@ -233,6 +245,8 @@ class Window:
         if self.acceptance is None:
             return True
         weight = self.acceptance.weigh(entry, chunk - entry.first)
+        if weight == inf:
+            return True
         self.heaviest = max(self.heaviest, weight)
         if not weight > 0:
             return False
@@ -254,7 +268,7 @@ class Window:
         """All that decides what comes: facts as JSON, and arrays of the size of the window."""
         shuffler = self._shuffler
         facts = {
-            "entries": [[entry.name, entry.first, entry.count] for entry in self.entries],
+            "entries": [list(astuple(entry)) for entry in self.entries],
             "holes": [list(hole) for hole in self._holes],
             "range": [shuffler.lower, shuffler.upper, shuffler.draws, shuffler.advanced],
             "base": self._uses.base,
@@ -267,7 +281,7 @@ class Window:
     def load(self, facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Stand where another window stood."""
         try:
-            entries = [Entry(str(name), int(first), int(count)) for name, first, count in facts["entries"]]
+            entries = [Entry.of(told) for told in facts["entries"]]
             lower, upper, draws, advanced = (int(each) for each in facts["range"])
             holes = [(int(first), int(stop)) for first, stop in facts["holes"]]
             base, passes, rejected = (int(facts[key]) for key in ("base", "passes", "rejected"))

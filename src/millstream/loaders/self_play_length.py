@@ -54,7 +54,7 @@ def _frames_in(graph: SelfPlayGraph) -> int:
     """The positions of an epoch that has begun: those of the files that it found then."""
     window, frames = graph.chunk_set.window, 0
     for entry in window.entries:
-        if (source := graph.chunk_set.source_of(entry.name)) is not None:
+        if (source := graph.chunk_set.source_of(entry)) is not None:
             frames += int(source.frames[max(0, window.lower - entry.first) :].sum())
     return frames
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,12 +12,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
-from millstream.errors import FingerprintError, LoaderError
+from millstream.errors import FingerprintError, LoaderError, StateError
 from millstream.games import FrameBlock
 from millstream.live.entrance import AsWritten, Entrance
 from millstream.live.events import Event
+from millstream.live.losses import Losses, LostSlots, LostUse
 from millstream.live.mirror import Mirror
 from millstream.live.row_log import StepRows
 from millstream.live.tensor_maker import Tensors
@@ -25,13 +29,14 @@ from millstream.loaders import state as states
 from millstream.loaders.phases import read_count
 from millstream.loaders.self_play_ahead import Ahead
 from millstream.loaders.self_play_entrance import Entrances
-from millstream.loaders.self_play_files import START, RunFiles, read_events
+from millstream.loaders.self_play_files import START, RunFiles, read_events, read_losses
 from millstream.loaders.self_play_reread import Reread
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
 from millstream.loaders.settings import LoaderSettings
 from millstream.order.shuffle import source_key
 from millstream.store.chained_log import Position
 
+logger = logging.getLogger("millstream.loaders")
 CATCH_UP = 256
 """Steps after which the mirror of the window catches up: what lies before is let go of."""
 
@@ -59,6 +64,7 @@ class SelfPlayRun:
         self.closed = False
         self._committed: dict[str, Any] | None = None
         self._losses: Counter[str] = Counter()
+        self._gone: set[str] = set()
         self._depth = settings.prefetch or 2
         self.step = 0
         self._begin_epoch(0)
@@ -169,7 +175,9 @@ class SelfPlayRun:
 
     def _start(self) -> None:
         self.files.open(self.step)
-        restore = self._restored()
+        noted = self.files.losses(self.epoch) if self._replay is None else read_losses(self._replay, self.epoch)
+        losses = Losses(noted)
+        restore = self._restored(losses)
         window = self._window(self.epoch)
         window.load(*self.mirror.window.state())
         entrance = self._entrance
@@ -177,7 +185,10 @@ class SelfPlayRun:
             events = read_events(self._replay, self.epoch)
             entrance = AsWritten(event for event in events if event.draw >= window.draws)
         task = replace(self.task, seed=self._epoch_seed(self.epoch))
-        begin = Begin(window, entrance, self.mirror.place, restore, [self._noted, self.mirror.note, self._written])
+        place, entry = self.mirror.place, self.mirror.entry
+        last = None if place is None or entry is None else (place, entry)
+        listeners = [self._noted, self.mirror.note, self._written]
+        begin = Begin(window, entrance, last, restore, losses, self._lost, self._ranks > 1, listeners)
         self.graph = graph = SelfPlayGraph(task, begin, positions_seed=self.settings.seed)
         self.mirror.window.acceptance = graph.chunk_set.window.acceptance
         graph.pipeline.start()
@@ -190,25 +201,45 @@ class SelfPlayRun:
             output=self.task.output,
         )
 
-    def _restored(self) -> tuple[FrameBlock, int] | None:
-        """The frames of the reservoir, read again."""
-        if not self.mirror.counter:
+    def _restored(self, losses: Losses) -> tuple[FrameBlock, int] | None:
+        """The frames of the reservoir, read again; those that cannot be are lost from now on."""
+        counter, origins = self.mirror.counter, self.mirror.origins
+        if not counter:
             return None
         reread = Reread(self.task, self.mirror.entries, self.settings.seed, lambda: self.closed)
-        frames, kept = reread.frames(self.mirror.origins)
-        if lost := int((~kept).sum()):
-            self._losses["gone from the reservoir"] += lost
-            self.mirror.keep(kept)
-        return frames, self.mirror.counter
+        frames, kept = reread.frames(origins)
+        missing = origins["chunk"][~kept]
+        missing = np.unique(missing[~losses.in_slots(missing, counter)])
+        for entry in self.mirror.entries:
+            if ((entry.first <= missing) & (missing < entry.stop)).any():
+                loss = LostSlots(counter, entry.name, entry.first, entry.stop)
+                logger.warning("%s is gone: what waited of it in the reservoir is lost", entry.name)
+                self.files.note(loss, self.epoch)
+                losses.add(loss)
+        return frames, counter
+
+    def _lost(self, use: LostUse) -> None:
+        """On a thread of the reader: a game cannot be read, since its file is gone."""
+        if self._replay is not None:
+            raise StateError(
+                f"{use.name} is gone, and the journal has a game of it",
+                hint="a run is replayed over the files that it was made of",
+            )
+        with self._guard:
+            told = use.name in self._gone
+            self._gone.add(use.name)
+        if not told:
+            logger.warning("%s is gone while it was in the window: its games are lost", use.name)
+        self.files.note(use, self.epoch)
 
     def _noted(self, events: Sequence[Event]) -> None:
         """On the thread of the chunk set: remember what entered, and see whether it is what a state was saved for."""
-        came = [(event.name, event.chunks) for event in events if event.kind == "enter"]
+        came = [event.source for event in events if event.kind == "enter"]
         if self.files.folder is not None:  # the journal knows
             return
         with self._guard:
-            for name, chunks in came:
-                self._entered.append(Entry(name, self._total, chunks))
+            for name, chunks, stamp in came:
+                self._entered.append(Entry(name, self._total, chunks, stamp))
                 self._total += chunks
         if self._first_files is None:
             self._first_files = hashlib.blake2b(json.dumps(came).encode(), digest_size=16).hexdigest()

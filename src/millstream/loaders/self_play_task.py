@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from millstream.games import FrameBlock, Game
@@ -20,11 +20,12 @@ from millstream.live.entrance import Entrance
 from millstream.live.events import Event
 from millstream.live.frame_shuffler import FrameShuffler
 from millstream.live.hanse import HanseSampling
+from millstream.live.losses import Losses, LostUse
 from millstream.live.place import Place
 from millstream.live.position_cache import PositionCache
 from millstream.live.positions import ALL_POSITIONS, PositionSampling
 from millstream.live.tensor_maker import Output
-from millstream.live.window import Window
+from millstream.live.window import Entry, Window
 from millstream.stages import Pipeline, Stage
 
 PREFETCHED_USES = 8
@@ -82,8 +83,11 @@ class Begin:
 
     window: Window
     entrance: Entrance
-    place: Place | None = None
+    last: tuple[Place, Entry] | None = None
     restore: tuple[FrameBlock, int] | None = None
+    losses: Losses = field(default_factory=Losses)
+    lost: Callable[[LostUse], None] = lambda _: None
+    shared: bool = False
     listeners: Sequence[Callable[[Sequence[Event]], None]] = ()
 
     def tell(self, events: Sequence[Event]) -> None:
@@ -105,7 +109,7 @@ class SelfPlayGraph:
             root=task.path,
             window=begin.window,
             entrance=begin.entrance,
-            last=begin.place,
+            last=begin.last,
             journal=begin.tell,
             capacity=task.queue_games,
         )
@@ -118,6 +122,9 @@ class SelfPlayGraph:
             sampling=task.positions if at_once else None,
             seed=positions_seed,
             cache=cache,
+            losses=begin.losses,
+            lost=begin.lost,
+            shared=begin.shared,
             **workers,
         )
         stages: dict[str, Stage[Any]] = {
@@ -148,6 +155,7 @@ class SelfPlayGraph:
             frames=task.shuffle_frames,
             seed=task.seed,
             restore=begin.restore,
+            losses=begin.losses,
             capacity=task.queue_games,
         )
         self.pipeline = Pipeline({**stages, "chunk_unpacker": unpacker, "frame_shuffler": self.shuffler})
