@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
-
 from millstream.batches.engine import Counters, closed_error
 from millstream.batches.self_play import SelfPlayBatch
 from millstream.errors import LoaderError
@@ -20,12 +18,13 @@ from millstream.games.rescore import RescoreSettings
 from millstream.games.rules import Rules
 from millstream.live.hanse import HanseSampling
 from millstream.live.positions import PositionSampling, PositionWeights
-from millstream.live.tensor_maker import LAYOUTS, Output, Tensors
+from millstream.live.tensor_maker import LAYOUTS, Output
 from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.running import no_workers
+from millstream.loaders.self_play_batch import batch_of
 from millstream.loaders.self_play_explain import origins_of, steps_of
 from millstream.loaders.self_play_length import EpochLength
 from millstream.loaders.self_play_memory import MemoryShares
@@ -126,13 +125,16 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         self._callbacks, self._profile = Callbacks(settings.callbacks), Profile()
         self._agreement = Agreement(settings.rank, settings.world_size)
         self._backend = backend(settings.framework)
-        self._turn = threading.RLock()
+        self._asking, self._turn = threading.RLock(), threading.RLock()
+        """Who has the first may wait for a batch, who has the second moves the run: a state waits for no game."""
+        self._untaken: tuple[int, SelfPlayBatch] | None = None
+        """A batch that a listener failed at, and the size that was asked for."""
         self._closed, self._at_close = False, list[Callable[[], None]]()
 
     @property
     def step(self) -> int:
         """The number of the next step."""
-        return self._run.step
+        return self._run.step - (self._untaken is not None)
 
     @property
     def epoch(self) -> int:
@@ -160,50 +162,57 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         """The next batch; None, and the next epoch begins, where one ends."""
         began = time.perf_counter_ns()
         size = self.settings.batch_size if batch_size is None else positive("batch_size", batch_size)
-        with self._turn:
+        with self._asking:
             if self._closed:
                 raise closed_error()
-            run = self._run
             self._agreement.check(self.plan_fingerprint)
             try:
-                tensors = run.next(size)
-                if tensors is None:
-                    epoch = run.epoch
-                    self._length.end_epoch()
-                    run.end_epoch()
-                    self._callbacks.epoch_ended(epoch)
-                    return None
-                batch = self._batch(tensors)
+                batch = self._coming(size) if self._untaken is None else self._again(size, *self._untaken)
+                if batch is not None:
+                    self._hand_over(batch, size)
             except Exception as error:
                 self._callbacks.error(error)
                 raise
-            run.delivered(tensors)
-            if self._callbacks.any:
-                self._callbacks.delivered(run.epoch, batch)
-            self._profile.delivered(len(batch), time.perf_counter_ns() - began)
+            if batch is not None:
+                self._profile.delivered(len(batch), time.perf_counter_ns() - began)
             return batch
 
-    def _batch(self, tensors: Tensors) -> SelfPlayBatch:
-        start, stop = tensors.rows
-        mine = tensors.origins[start:stop]
-        metadata = {
-            "epoch": self._run.epoch,
-            "step": self._run.step,
-            "rows": stop - start,
-            "chunk": mine["chunk"].astype(np.int64),
-            "ply": mine["ply"].astype(np.int64),
-            "use": mine["use"].astype(np.int64),
-        }
-        if tensors.rule50 is not None:
-            metadata["rule50"] = tensors.rule50.copy()  # it outlives the buffer that tensors look at
-        planes, share = tensors.planes, self._backend.share
-        if planes.dtype == np.uint64 and self._backend.NAME in ("jax", "mlx"):  # they have no such numbers by default
-            planes = planes.view(np.uint8).reshape(len(planes), -1, 8)
-        arrays = [share(array) for array in (planes, tensors.policy, tensors.values)]
-        batch = SelfPlayBatch(*arrays, framework=self._backend.NAME, metadata=metadata)
-        for transform in self.settings.transforms:
-            batch = transform_batch(transform, batch)
-        return batch
+    def _coming(self, batch_size: int) -> SelfPlayBatch | None:
+        """The batch of the coming step; whoever waits for games here keeps nobody from saving a state."""
+        run = self._run
+        with self._turn:
+            run.start()
+        tensors = run.next(batch_size)
+        with self._turn:
+            if tensors is None:
+                epoch = run.epoch
+                self._length.end_epoch()
+                run.end_epoch()
+                self._callbacks.epoch_ended(epoch)
+                return None
+            batch = batch_of(tensors, run.epoch, run.step, self._backend)
+            for transform in self.settings.transforms:
+                batch = transform_batch(transform, batch)
+            run.delivered(tensors)
+            return batch
+
+    def _hand_over(self, batch: SelfPlayBatch, batch_size: int) -> None:
+        """Tell listeners of a batch; if one fails, it is the next one once more."""
+        self._untaken = None
+        if self._callbacks.any:
+            try:
+                self._callbacks.delivered(self._run.epoch, batch)
+            except BaseException:
+                self._untaken = batch_size, batch
+                raise
+
+    def _again(self, batch_size: int, asked: int, untaken: SelfPlayBatch) -> SelfPlayBatch:
+        if batch_size != asked:
+            raise LoaderError(
+                f"the batch of step {self.step} was made, but a listener failed: it has batch_size={asked}",
+                hint=f"ask once more for batch_size={asked}, or load a state",
+            )
+        return untaken
 
     def get_num_batches(self) -> int:
         """Say how many batches the present epoch has, by the headers of its files.
@@ -221,9 +230,9 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
 
     def reset(self) -> None:
         """Go back to the beginning; a run that watches, to the last state that was committed or loaded."""
-        with self._turn:
+        with self._asking, self._turn:
             self._run.restart()
-            self._callbacks.jumped()
+            self._jumped()
 
     def seek(self, step: int) -> None:
         """Stay at the present step: which positions come depends on all before."""
@@ -234,15 +243,25 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Describe where the run stands; with `cache_dir`, a file in there holds the window."""
+        """Describe where the run stands, behind the last batch that was delivered; another thread may wait for the next
+        one meanwhile. With `cache_dir`, a file in there holds the window."""
         with self._turn:
+            if self._untaken is not None:
+                raise LoaderError(
+                    f"the run stands behind step {self.step}, of which a listener did not take the batch",
+                    hint="next() gives it once more; save the state then",
+                )
             return self._run.state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where a state was saved, with this loader's own batch size and ranks."""
-        with self._turn:
+        with self._asking, self._turn:
             self._run.resume(state)
-            self._callbacks.jumped()
+            self._jumped()
+
+    def _jumped(self) -> None:
+        self._untaken = None
+        self._callbacks.jumped()
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Say that a state is safely saved: the window of older ones is let go of."""
