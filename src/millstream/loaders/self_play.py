@@ -10,15 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from millstream.batches.engine import Counters, closed_error
+from millstream.batches.engine import closed_error
 from millstream.batches.self_play import SelfPlayBatch
 from millstream.errors import LoaderError
 from millstream.games.predicates import Predicate, Wanted
 from millstream.games.rescore import RescoreSettings
 from millstream.games.rules import Rules
+from millstream.live.chunk_source_feed import Partial
 from millstream.live.hanse import HanseSampling
 from millstream.live.positions import PositionSampling, PositionWeights
-from millstream.live.tensor_maker import LAYOUTS, Output
+from millstream.live.tensor_maker import Output
 from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.loader import DataLoader
@@ -26,18 +27,18 @@ from millstream.loaders.origin import RowOrigin
 from millstream.loaders.running import no_workers
 from millstream.loaders.self_play_batch import batch_of
 from millstream.loaders.self_play_explain import origins_of, steps_of
+from millstream.loaders.self_play_keywords import task_of
 from millstream.loaders.self_play_length import EpochLength
 from millstream.loaders.self_play_memory import MemoryShares
+from millstream.loaders.self_play_numbers import SelfPlayNumbers
 from millstream.loaders.self_play_run import SelfPlayRun
-from millstream.loaders.self_play_task import SelfPlayTask
-from millstream.loaders.settings import SharedKeywords, check_choice, parse_bytes, positive, resolve
-from millstream.loaders.transforms import PerRow, transform_batch
-from millstream.settings import made_from
+from millstream.loaders.settings import SharedKeywords, positive, resolve
+from millstream.loaders.transforms import transform_batch
 from millstream.stats import Profile
 from millstream.tensors import backend, inside_torch_worker
 
 
-class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
+class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
     """Positions of Leela Chess Zero games in random order, from a window of the newest games that moves on.
 
     >>> with example_loader(batch_size=4) as loader:
@@ -49,9 +50,10 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         path: A folder of `.gz` games and `.tar` archives of them, and all folders in it.
         num_chunks: Games in the window; None: all.
         watch: Go on for ever with what comes; False: one pass over what is there is an epoch, and ends.
-        positions: How many positions each use of a game gives: a rate below 1, a count of 1 or more, or settings;
-            by default all.
-        weights: Prefer positions that the network was wrong about; settings, or their names and values.
+        positions: How many positions each use of a game gives: a rate below 1, a whole number, or settings; by default
+            all.
+        weights: Prefer positions that the network was wrong about, where a number of them is chosen, and games that
+            have such, under `hanse`; settings, or their names and values.
         hanse: Use long games more often: an exponent, 1 for positions that are alike.
         shuffle_frames: Positions that are shuffled into each other.
         rules: What games must keep: "values", "moves" or "legal"; None looks at nothing.
@@ -63,6 +65,8 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             policy and values in 16 bits. `millstream.games.expand` says how to expand them on the accelerator.
         replay: The journal of an earlier run: the same games enter at the same draws.
         poll_s: Look for new files so often; None: be told by the system, where that works.
+        partial: What becomes of an archive that is cut or damaged at its end: "drop" it, or "keep" the games before
+            that. It is counted either way.
         shared: Keywords that every loader has, such as `batch_size`, `seed` and `cache_dir`, a folder beside the
             checkpoints, which a run needs to be gone on with while it watches.
     """
@@ -85,37 +89,27 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         output: Output = "float32",
         replay: str | os.PathLike[str] | None = None,
         poll_s: float | None = None,
+        partial: Partial = "drop",
         **shared: Unpack[SharedKeywords],
     ) -> None:
         settings = resolve(shared)
-        if any(isinstance(transform, PerRow) for transform in settings.transforms):
-            raise LoaderError("rows of self-play are no tokens", hint="pass functions batch -> batch")
-        if settings.pad_last:
-            raise LoaderError(
-                "pad_last=True: there is no position without loss to fill a batch up with",
-                hint="leave it out: the last batch of an epoch is short; drop_last=True leaves it out",
-            )
-        check_choice("output", output, tuple(LAYOUTS))
-        weighted = made_from(PositionWeights, weights, "weights")
-        filters = {"rules": rules, "match": match, "predicates": tuple(predicates)}
-        task = SelfPlayTask(
-            str(Path(path).absolute()),
-            num_chunks=None if num_chunks is None else positive("num_chunks", num_chunks),
+        task = task_of(
+            path,
+            settings,
+            num_chunks=num_chunks,
             watch=watch,
-            poll_s=poll_s,
-            shuffle=settings.shuffle != "none",
-            shuffle_frames=1 if settings.shuffle == "none" else positive("shuffle_frames", shuffle_frames),
-            positions=positions
-            if isinstance(positions, PositionSampling)
-            else PositionSampling.of(positions, weighted),
-            hanse=HanseSampling(hanse, weighted) if isinstance(hanse, int | float) else hanse,
-            position_cache=parse_bytes(position_cache) or 0,
-            filters=filters if rules is not None or match or predicates else None,
-            rescore=None if rescore is None else made_from(RescoreSettings, rescore, "rescore"),
+            positions=positions,
+            weights=weights,
+            hanse=hanse,
+            shuffle_frames=shuffle_frames,
+            rules=rules,
+            match=match,
+            predicates=predicates,
+            rescore=rescore,
+            position_cache=position_cache,
             output=output,
-            seed=settings.seed,
-            threads=settings.threads,
-            index_cache=None if settings.cache_dir is None else str(settings.cache_dir / "indices"),
+            poll_s=poll_s,
+            partial=partial,
         )
         shares = MemoryShares.of(task, settings)
         self.settings, self.task = settings, replace(task, queue_games=shares.queue_games)
@@ -289,40 +283,11 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         facts = {key: getattr(self.settings, key) for key in shared}
         return {"loader": self._run.kind, **facts, **self.task.facts, "step": self.step}
 
-    # Measuring
-
-    @property
-    def losses(self) -> dict[str, int]:
-        """What was left out so far, by reason."""
-        return self._run.losses
-
-    def statistics(self) -> dict[str, Any]:
-        """What each stage does: busy share, rates, drops, the window; see the guide on pipelines."""
-        graph = self._run.graph
-        return {**_NOTHING, "window_s": 0.0} if graph is None else graph.pipeline.statistics()
-
-    def counters(self) -> dict[str, Any]:
-        """What went through each stage since it began; `serve_metrics` of `millstream.stages` shows it to others."""
-        graph = self._run.graph
-        return _NOTHING if graph is None else graph.pipeline.counters()
+    # The end
 
     def on_close(self, call: Callable[[], None]) -> None:
         """Have something called when the loader is closed, once."""
         self._at_close.append(call)
-
-    def enable_profiling(self) -> None:
-        """Start measuring from here."""
-        self._profile.start(Counters())
-
-    def get_profiling_results(self) -> dict[str, Any]:
-        """Say how fast batches were delivered, which stage waited for which, and who holds which memory."""
-        results = self._profile.results(Counters())
-        graph = self._run.graph
-        stages = {} if graph is None else graph.pipeline.counters()["stages"]
-        results["waits"] |= {name: {key: each[key] for key in _TIMES} for name, each in stages.items()}
-        results["memory"] = {"batches": self._run.budget.used_bytes, **self._run.memory}
-        results["losses"] = self.losses
-        return results
 
     def close(self) -> None:
         """Stop all threads; batches that were delivered stay valid."""
@@ -336,11 +301,6 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
 
     def __reduce__(self) -> Any:
         raise no_workers()
-
-
-_NOTHING: dict[str, Any] = {"seconds": 0.0, "stages": {}, "queues": {}}
-"""What is known of stages before they begin."""
-_TIMES = ("busy_s", "input_wait_s", "output_wait_s")
 
 
 def example_loader(**keywords: Any) -> SelfPlayDataLoader:
