@@ -91,6 +91,10 @@ class SelfPlayRun:
 
     # Steps
 
+    def start(self) -> None:
+        """Let the stages work ahead, from where the run stands."""
+        self._started()
+
     def next(self, batch_size: int) -> Tensors | None:
         """The batch of the coming step; None where an epoch ends."""
         ahead = self._started()
