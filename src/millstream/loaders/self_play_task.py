@@ -107,6 +107,7 @@ class SelfPlayGraph:
             entrance=begin.entrance,
             last=begin.last,
             journal=begin.tell,
+            losses=begin.losses,
         )
         changes = task.filters is not None or task.rescore is not None
         cache = PositionCache(task.position_cache) if task.position_cache else None
