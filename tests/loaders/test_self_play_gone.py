@@ -161,7 +161,7 @@ def test_a_file_in_the_place_of_another_with_as_many_games_is_another_source(
     add(folder, 1, seed=77)
     with live(folder, tmp_path / "run", num_chunks=None) as run:
         run.load_state_dict(state)
-        while not any(row[0] // GAMES == 3 for row in rows):
+        while run.step < 300 and not any(row[0] // GAMES == 3 for row in rows):
             rows += steps(run, 1)
         files = run._run.entries_at(0)
     assert [entry.name for entry in files].count("training-0001.tar") == 2
