@@ -114,6 +114,7 @@ class SelfPlayGraph:
             entrance=begin.entrance,
             last=begin.last,
             journal=begin.tell,
+            losses=begin.losses,
             capacity=task.queue_games,
         )
         changes = task.filters is not None or task.rescore is not None
