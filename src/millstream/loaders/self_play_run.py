@@ -27,7 +27,8 @@ from millstream.loaders import state as states
 from millstream.loaders.phases import read_count
 from millstream.loaders.self_play_ahead import Ahead
 from millstream.loaders.self_play_entrance import Entrances
-from millstream.loaders.self_play_files import START, RunFiles, read_events, read_losses
+from millstream.loaders.self_play_files import RunFiles
+from millstream.loaders.self_play_journal import JOURNAL, START, Part, read_events, read_losses
 from millstream.loaders.self_play_reread import Reread
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
 from millstream.loaders.settings import LoaderSettings
@@ -52,8 +53,12 @@ class SelfPlayRun:
                 "ranks that watch a folder each for itself would not see the same games",
                 hint="pass cache_dir=, a folder that all ranks share: there the first one says what enters",
             )
-        self.files = RunFiles(settings.cache_dir, settings.rank, led=led)
-        self._entrances = Entrances(self.files, watch=task.watch, follows=led and settings.rank > 0)
+        facts = {"seed": settings.seed, **task.facts}
+        if replay is not None:
+            _check_apart(replay, settings.cache_dir)
+        part = Part(settings.rank, settings.world_size, led, settings.batch_size)
+        self.files = RunFiles(settings.cache_dir, facts, part)
+        self._entrances = Entrances(self.files.journal, watch=task.watch, follows=led and settings.rank > 0)
         memory = settings.memory_budget
         self.budget = Budget() if memory is None else Budget(memory)
         self.graph: SelfPlayGraph | None = None
@@ -156,7 +161,7 @@ class SelfPlayRun:
     def entries_at(self, epoch: int) -> list[Entry]:
         """Every source that entered in an epoch."""
         if self.files.folder is not None:
-            return self.files.entries(epoch)
+            return self.files.journal.entries(epoch)
         if epoch != self.epoch:
             raise LoaderError(
                 f"the files of epoch {epoch} are forgotten", hint="pass cache_dir=, a folder beside the checkpoints"
@@ -177,8 +182,8 @@ class SelfPlayRun:
 
     def _start(self) -> None:
         self.files.open(self.step)
-        journal = self.files.journal if self._replay is None else self._replay
-        losses = Losses([] if journal is None else read_losses(journal, self.epoch))
+        replay, epoch = self._replay, self.epoch
+        losses = Losses(self.files.journal.losses(epoch) if replay is None else read_losses(replay, epoch))
         restore = self._restored(losses)
         window = self._window(self.epoch)
         window.load(*self.mirror.window.state())
@@ -226,7 +231,7 @@ class SelfPlayRun:
             self._gone.add(loss.name)
         if not told:
             logger.warning("%s is gone, and was still needed: what is lost with it is in the journal", loss.name)
-        self.files.note(loss, self.epoch)
+        self.files.journal.note(loss, self.epoch)
 
     def _noted(self, events: Sequence[Event]) -> None:
         """On the thread of the chunk set: remember what entered, and see whether it is what a state was saved for."""
@@ -243,7 +248,7 @@ class SelfPlayRun:
                 raise self._other_files()
 
     def _written(self, events: Sequence[Event]) -> None:
-        self.files.write(events, self.epoch)
+        self.files.journal.write(events, self.epoch)
 
     def _other_files(self) -> FingerprintError:
         return FingerprintError(
@@ -255,7 +260,7 @@ class SelfPlayRun:
         """Let go of what only lies before the place where the trainer stands."""
         gone = self.mirror.catch_up()
         if self.mirror.place is not None:
-            self.files.catch_up(self.mirror.place.draw)
+            self.files.journal.catch_up(self.mirror.place.draw)
         if self.graph is not None and self.graph.chunk_set.weights is not None:
             for entry in gone:
                 self.graph.chunk_set.weights.forget(entry)
@@ -287,7 +292,7 @@ class SelfPlayRun:
             self.resume(self._committed)
             return
         self._halt()
-        self.files.stand(START, anew=True)
+        self.files.stand(START)
         self.step = 0
         self._begin_epoch(0)
 
@@ -332,7 +337,7 @@ class SelfPlayRun:
         mirror = Mirror(self._window(epoch), self.task.shuffle_frames)
         mirror.load(*self.files.load(state))
         position = Position.from_json(state.get("journal") or {})
-        before, behind = self.files.split_at(position, epoch)
+        before, behind = self.files.journal.split_at(position, epoch)
         return position, mirror, self._entrances.again(before, behind)
 
     def commit(self, state: Mapping[str, Any]) -> None:
@@ -340,3 +345,12 @@ class SelfPlayRun:
         self.check(state)
         self.files.release(state)
         self._committed = dict(state)
+
+
+def _check_apart(replay: Path, cache_dir: Path | None) -> None:
+    """A run that begins puts the one aside whose folder it takes."""
+    if cache_dir is not None and replay.absolute().resolve() == (cache_dir / JOURNAL).absolute().resolve():
+        raise LoaderError(
+            f"replay={str(replay)!r} lies in cache_dir={str(cache_dir)!r}, where a new run would be written",
+            hint="pass another cache_dir, or none",
+        )
