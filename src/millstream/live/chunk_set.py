@@ -113,6 +113,8 @@ class ChunkSet(SourceStage[Draw]):
             self._let_go({last.source} - {entry.name for entry in self.window.entries})
         while not self.stopping.is_set():
             self._take(self._news())
+            if self._entrance.is_over(self.window):
+                return
             passes, drawn = self.window.passes, self.window.draw()
             if self.window.passes != passes:
                 logger.info("pass %d over %d games begins", self.window.passes, len(self.window))

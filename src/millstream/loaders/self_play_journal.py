@@ -6,7 +6,6 @@ writes; the others hear it, or come to the same lines by themselves, so that the
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import deque
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from millstream.errors import BusyError, LoaderError, StateError, StoreError
+from millstream.errors import BusyError, StateError
 from millstream.live.events import CHANGES, FORMAT, Event, entered
 from millstream.live.losses import Loss, is_loss, read_loss
 from millstream.live.window import Entry
@@ -234,31 +233,11 @@ def _is_event(said: Facts) -> bool:
     return not is_loss(said) and "facts" not in said
 
 
-def read_events(journal: Path, epoch: int) -> list[Event]:
-    """All that a journal says of an epoch."""
-    return [Event.from_json(said) for said in _said_of(journal, epoch) if not is_loss(said)]
-
-
 def read_losses(journal: Path, epoch: int) -> list[Loss]:
     """All that was lost in an epoch, by a journal."""
-    return [read_loss(said) for said in _said_of(journal, epoch) if is_loss(said)]
+    return [read_loss(said) for said in said_of(journal, epoch) if is_loss(said)]
 
 
-def _said_of(journal: Path, epoch: int) -> Iterator[dict[str, Any]]:
+def said_of(journal: Path, epoch: int) -> Iterator[dict[str, Any]]:
+    """What a journal says of an epoch."""
     return (said for said in LogReader(journal, START) if said.get("epoch") == epoch)
-
-
-def check_replay(journal: Path, facts: Facts) -> None:
-    """Check that a journal is that of a run with these settings."""
-    head = LogReader(journal, START).read()
-    if head is None or not isinstance(head.get("facts"), dict):
-        raise StoreError(
-            f"{journal}: this is not the journal of a self-play run", hint="pass the admissions.jsonl of its cache_dir"
-        )
-    found = head["facts"]
-    for key, mine in json.loads(json.dumps(facts)).items():
-        if found.get(key) != mine:
-            raise LoaderError(
-                f"{journal}: the run had {key}={found.get(key)!r}, this loader has {key}={mine!r}",
-                hint="a run is replayed with the settings that it was made with",
-            )

@@ -14,9 +14,9 @@ from typing import Any
 
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
-from millstream.errors import FingerprintError, LoaderError, StateError
+from millstream.errors import FingerprintError, LoaderError
 from millstream.games import FrameBlock
-from millstream.live.entrance import AsWritten, Entrance
+from millstream.live.entrance import Entrance
 from millstream.live.events import Event
 from millstream.live.losses import Loss, Losses
 from millstream.live.mirror import Mirror
@@ -28,7 +28,8 @@ from millstream.loaders.phases import read_count
 from millstream.loaders.self_play_ahead import Ahead
 from millstream.loaders.self_play_entrance import Entrances
 from millstream.loaders.self_play_files import RunFiles
-from millstream.loaders.self_play_journal import JOURNAL, START, Part, read_events, read_losses
+from millstream.loaders.self_play_journal import START, Part
+from millstream.loaders.self_play_replay import Replay
 from millstream.loaders.self_play_reread import Reread
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
 from millstream.loaders.settings import LoaderSettings
@@ -46,7 +47,7 @@ class SelfPlayRun:
     kind = "self-play"
 
     def __init__(self, task: SelfPlayTask, settings: LoaderSettings, *, replay: Path | None = None) -> None:
-        self.task, self.settings, self._replay = task, settings, replay
+        self.task, self.settings = task, settings
         led = task.watch and settings.world_size > 1 and replay is None
         if led and settings.cache_dir is None:
             raise LoaderError(
@@ -54,8 +55,7 @@ class SelfPlayRun:
                 hint="pass cache_dir=, a folder that all ranks share: there the first one says what enters",
             )
         facts = {"seed": settings.seed, **task.facts}
-        if replay is not None:
-            _check_apart(replay, settings.cache_dir)
+        self._replay = None if replay is None else Replay(replay, facts, settings.cache_dir)
         part = Part(settings.rank, settings.world_size, led, settings.batch_size)
         self.files = RunFiles(settings.cache_dir, facts, part)
         self._entrances = Entrances(self.files.journal, watch=task.watch, follows=led and settings.rank > 0)
@@ -108,7 +108,10 @@ class SelfPlayRun:
             self.mirror.follow([piece.moves for piece in skipped])
             self._skip = 0
         tensors = ahead.next(batch_size)
-        if tensors is not None and self.settings.drop_last and len(tensors.origins) < batch_size * self._ranks:
+        is_whole = tensors is not None and len(tensors.origins) == batch_size * self._ranks
+        if self._replay is not None and self.task.watch and not is_whole:
+            raise self._replay.ended()
+        if tensors is not None and self.settings.drop_last and not is_whole:
             self._losses["last batch not full"] += len(tensors.origins)
             return None
         return tensors
@@ -182,15 +185,13 @@ class SelfPlayRun:
 
     def _start(self) -> None:
         self.files.open(self.step)
-        replay, epoch = self._replay, self.epoch
-        losses = Losses(self.files.journal.losses(epoch) if replay is None else read_losses(replay, epoch))
+        losses = Losses((self._replay or self.files.journal).losses(self.epoch))
         restore = self._restored(losses)
         window = self._window(self.epoch)
         window.load(*self.mirror.window.state())
         entrance = self._entrance
         if self._replay is not None:
-            events = read_events(self._replay, self.epoch)
-            entrance = AsWritten(event for event in events if event.draw >= window.draws)
+            entrance = self._replay.entrance(self.epoch, window.draws, watch=self.task.watch)
         task = replace(self.task, seed=self._epoch_seed(self.epoch))
         place, entry = self.mirror.place, self.mirror.entry
         last = None if place is None or entry is None else (place, entry)
@@ -222,10 +223,7 @@ class SelfPlayRun:
     def _note(self, loss: Loss) -> None:
         """Say that something is lost with its file; of games, on a thread of the reader."""
         if self._replay is not None:
-            raise StateError(
-                f"{loss.name} is gone, and the journal has games of it",
-                hint="a run is replayed over the files that it was made of",
-            )
+            raise self._replay.missing(loss.name)
         with self._guard:
             told = loss.name in self._gone
             self._gone.add(loss.name)
@@ -345,12 +343,3 @@ class SelfPlayRun:
         self.check(state)
         self.files.release(state)
         self._committed = dict(state)
-
-
-def _check_apart(replay: Path, cache_dir: Path | None) -> None:
-    """A run that begins puts the one aside whose folder it takes."""
-    if cache_dir is not None and replay.absolute().resolve() == (cache_dir / JOURNAL).absolute().resolve():
-        raise LoaderError(
-            f"replay={str(replay)!r} lies in cache_dir={str(cache_dir)!r}, where a new run would be written",
-            hint="pass another cache_dir, or none",
-        )

@@ -160,6 +160,7 @@ class SelfPlayGraph:
             seed=task.seed,
             restore=begin.restore,
             losses=begin.losses,
+            drain=not task.watch,  # what is watched has no end
             capacity=task.queue_games,
         )
         self.pipeline = Pipeline({**stages, "chunk_unpacker": unpacker, "frame_shuffler": self.shuffler})
