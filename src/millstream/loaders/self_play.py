@@ -23,6 +23,7 @@ from millstream.live.positions import PositionSampling, PositionWeights
 from millstream.live.tensor_maker import LAYOUTS, Output, Tensors
 from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
+from millstream.loaders.last_wish import close_at_last
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.running import no_workers
@@ -122,6 +123,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         self.settings, self.task = settings, replace(task, queue_games=shares.queue_games)
         shared_out = replace(settings, memory_budget=shares.batches)
         self._run = SelfPlayRun(self.task, shared_out, replay=None if replay is None else Path(replay))
+        close_at_last(self, self._run.close)
         self._length = EpochLength(self._run)
         self._callbacks, self._profile = Callbacks(settings.callbacks), Profile()
         self._agreement = Agreement(settings.rank, settings.world_size)
