@@ -15,7 +15,7 @@ def what_is_there(task: SelfPlayTask, graph: SelfPlayGraph | None, losses: Mappi
     stages = {} if graph is None else graph.pipeline.counters()["stages"]
     files, window = (_gauges(stages, name) for name in ("discovery", "chunk_set"))
     if not Path(task.path).exists() and not files.get("files"):
-        return f"{task.path} is not there yet"
+        return f"{task.path} is not there"
     held = int(_gauges(stages, "frame_shuffler").get("frames", 0))
     said = [
         f"{task.path} has {_many(files.get('files', 0), 'file')}{_open(files)}",
