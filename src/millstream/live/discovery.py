@@ -87,6 +87,11 @@ class Discovery(SourceStage[Arrival]):
         """Files that are known, files that may still be written, and whether the system tells of changes."""
         return {"files": len(self._folder), "open": self._folder.waiting, "watching": float(self._watcher is not None)}
 
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Files and folders that could not be looked at, and why."""
+        return dict(self._folder.unreadable)
+
     def produce(self) -> Iterator[Arrival]:
         """Look, then wait for changes."""
         if not os.path.isdir(self._root):

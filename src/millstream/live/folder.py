@@ -52,7 +52,8 @@ class Folder:
         self._count = count
         self._known: dict[str, dict[str, int]] = {}  # folder -> name -> stamp; a name is all that is kept of a path
         self._waiting: dict[str, _Waiting] = {}
-        self._unreadable: set[str] = set()
+        self.unreadable: dict[str, str] = {}
+        """What could not be read, and why; each is counted once."""
 
     @property
     def waiting(self) -> int:
@@ -162,7 +163,7 @@ class Folder:
             except OSError as error:
                 self._hide(folder, "folder", error, hidden)
                 continue
-            self._unreadable.discard(folder)
+            self.unreadable.pop(folder, None)
             for path, error in broken.items():
                 self._hide(path, "file", error, hidden)
             left += [each for each in folders if not os.path.islink(each) or _leads_elsewhere(each, root, linked)]
@@ -173,9 +174,10 @@ class Folder:
         is_circle = error.errno == errno.ELOOP
         if not is_circle:
             hidden.add(path)
-        if path not in self._unreadable:
-            self._unreadable.add(path)
-            self._count("link in a circle" if is_circle else f"{noun}: {(error.strerror or 'unreadable').lower()}")
+        if path not in self.unreadable:
+            reason = "link in a circle" if is_circle else f"{noun}: {(error.strerror or 'unreadable').lower()}"
+            self.unreadable[path] = reason
+            self._count(reason)
 
 
 def _entries(folder: str) -> tuple[dict[str, os.stat_result], list[str], dict[str, OSError]]:
