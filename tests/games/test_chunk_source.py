@@ -132,6 +132,24 @@ def test_a_cut_archive_gives_its_whole_games_and_says_so(tmp_path: Path) -> None
     assert (len(source), source.problem) == (9, "truncated")
 
 
+@pytest.mark.parametrize("name", ["a.tar", "a.gz", "a.bin"])
+def test_a_copy_has_the_stamp_of_a_file_and_another_one_of_its_size_has_not(tmp_path: Path, name: str) -> None:
+    def written(folder: str, mark: int) -> Path:
+        path = tmp_path / folder / name
+        path.parent.mkdir()
+        game = raw_game(2, mark=mark)
+        if name == "a.tar":
+            return write_tar(path, [("0.bin", raw_game(2)), ("1.bin", game)])
+        path.write_bytes(gzip.compress(game, 0) if name == "a.gz" else game)
+        return path
+
+    first, copy, other = written("first", 1), written("copy", 1), written("other", 2)
+    os.utime(copy, (5, 5))
+    stamps = [open_chunk_source(path).stamp for path in (first, copy, other)]
+    assert first.stat().st_size == other.stat().st_size
+    assert stamps[0] == stamps[1] != stamps[2]
+
+
 def test_readers_of_one_archive_do_not_disturb_each_other(tmp_path: Path) -> None:
     source = open_chunk_source(write_games(tmp_path / "a.tar", 100))
     with ThreadPoolExecutor(8) as threads:

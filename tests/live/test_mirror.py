@@ -36,13 +36,14 @@ def test_its_slots_are_those_of_the_reservoir(plies: list[int], frames: int, dra
     shuffler, mirror = FrameShuffler(Queue(), frames=frames, seed=3), Mirror(Window(None, 0), frames)
     for chunk, count in enumerate(plies):
         mirror.follow([piece.moves for piece in shuffler.process(a_game(chunk, plies=count))])
-    left = shuffler.finish()
+    left = list(shuffler.finish())
     if drains:
         mirror.follow([piece.moves for piece in left])
         assert not len(mirror.origins)
     else:
         rest = np.concatenate([NOTHING, *(piece.frames.origins for piece in left)])
-        assert sorted(rest.tolist()) == sorted(mirror.origins.tolist())
+        untold = np.concatenate([NOTHING, *(piece.moves.filled for piece in left)])
+        assert sorted(rest.tolist()) == sorted([*mirror.origins.tolist(), *untold.tolist()])
 
 
 def test_sources_are_known_as_long_as_the_window_the_slots_or_the_place_need_them() -> None:

@@ -26,7 +26,9 @@ from millstream.games import FrameTensors, Reservoir, expand
 from millstream.games.chunk_source import open_chunk_source
 from millstream.games.rescore import RescoreSettings
 from millstream.live import frame_shuffler
+from millstream.live.frame_shuffler import Shuffled
 from millstream.live.positions import PositionWeights
+from millstream.live.tensor_maker import Output, TensorMaker, Tensors
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.stages import serve_metrics
 
@@ -38,6 +40,10 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
         add(folder, number)
     (folder / "single.gz").write_bytes(varied_game(6, 999))
     return folder
+
+
+def address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def all_rows(batches: Iterator[SelfPlayBatch]) -> list[Row]:
@@ -108,6 +114,28 @@ def test_a_run_goes_on_anywhere_with_other_ranks_and_sizes(
     for each in runs:
         each.close()
     assert before + rest == expected
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("output", ["float32", "float16", "boards"])
+def test_tensors_are_where_they_were_made(
+    games: Path, framework: str, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No framework gets a copy."""
+    made: list[int] = []
+
+    def noted(maker: TensorMaker, pieces: list[Shuffled]) -> Tensors:
+        tensors = make(maker, pieces)
+        made.extend(address(array) for array in (tensors.planes, tensors.policy, tensors.values))
+        return tensors
+
+    make = TensorMaker.make
+    monkeypatch.setattr(TensorMaker, "make", noted)
+    with loader(games, framework=framework, output=output, batch_size=16) as run:
+        batch = run.next()
+        where: dict[str, Callable[[Any], int]]
+        where = {"numpy": address, "torch": lambda it: it.data_ptr(), "jax": lambda it: it.unsafe_buffer_pointer()}
+        assert [where[framework](batch[name]) for name in ("planes", "policy", "values")] == made[:3]
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])

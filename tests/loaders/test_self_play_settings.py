@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from games.archives import varied_game
 from loaders.growing_games import LENGTHS, Row, add, loader, rows_of
 from millstream.batches.self_play import SelfPlayBatch
 from millstream.errors import BudgetError, LoaderError, UnknownLength
+from millstream.live.hanse import HanseSampling
+from millstream.live.positions import PositionSampling, PositionWeights
 from millstream.loaders.self_play import SelfPlayDataLoader
 
 
@@ -135,3 +139,63 @@ def test_a_small_budget_lets_fewer_games_wait_and_changes_no_row(games: Path) ->
     with loader(games, memory_budget="2MB") as small, loader(games, memory_budget="2GB") as large:
         assert (small.task.queue_games, large.task.queue_games) == (1, 16)
         assert all_rows(small.get_iterator()) == all_rows(large.get_iterator()) == epoch(games)
+
+
+# What would mean nothing
+
+
+@pytest.mark.parametrize("positions", [0, -1, 1.0, 1.9, 4.0, float("nan"), float("inf"), True, "3"])
+def test_positions_are_a_rate_below_1_or_a_whole_number(games: Path, positions: Any) -> None:
+    with pytest.raises(LoaderError, match="neither a rate nor a count"):
+        loader(games, positions=positions)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {},
+        {"positions": 0.5},
+        {"positions": PositionSampling(count=2)},
+        {"hanse": HanseSampling()},
+        {"positions": 0.5, "hanse": HanseSampling()},
+    ],
+)
+def test_weights_by_which_nothing_is_chosen_are_refused(games: Path, keywords: dict[str, Any]) -> None:
+    with pytest.raises(LoaderError, match="weights= has no effect"):
+        loader(games, weights={"q_weight": 6.0}, **keywords)
+
+
+def test_weights_are_for_positions_and_for_games(games: Path) -> None:
+    weights = PositionWeights(q_weight=6.0)
+    with loader(games, weights=weights, positions=2, hanse=0.5) as run:
+        assert run.task.positions == PositionSampling(count=2, weights=weights)
+        assert run.task.hanse == HanseSampling(0.5, weights)
+    with loader(games, weights=weights, positions=0.5, hanse=0.5) as run:
+        assert run.task.positions == PositionSampling(rate=0.5)
+    with pytest.raises(LoaderError, match="without a count"):
+        PositionSampling(rate=0.5, weights=weights)
+
+
+# Archives that are cut
+
+
+@pytest.mark.parametrize("partial", ["drop", "keep"])
+def test_of_an_archive_that_is_cut_its_whole_games_are_dropped_or_kept_and_it_is_counted(
+    tmp_path: Path, partial: str
+) -> None:
+    add(tmp_path, 0)
+    cut = add(tmp_path, 1)
+    with tarfile.open(cut) as archive:
+        os.truncate(cut, archive.getmembers()[5].offset_data + 10)
+    os.utime(cut, (1, 1))
+    with loader(tmp_path, partial=partial) as run:
+        said, found = counted(run)
+        rows = all_rows(run.get_iterator())
+        assert run.losses == {"truncated": 2}  # in each epoch
+    assert said == found
+    assert len(rows) == sum(LENGTHS) + (sum(LENGTHS[:5]) if partial == "keep" else 0)
+
+
+def test_there_are_two_ways_to_take_an_archive_that_is_cut(games: Path) -> None:
+    with pytest.raises(LoaderError, match="partial='some'"):
+        loader(games, partial="some")

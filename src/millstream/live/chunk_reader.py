@@ -71,7 +71,7 @@ class ChunkReader(MapStage[Draw, Game]):
         if limit is not None and limit <= item.skip:
             self.count(FILE_GONE)
             return
-        found = None if self._cache is None else self._cache.take(item.chunk, item.use)
+        found = None if self._cache is None or item.source is None else self._cache.take(item.chunk, item.use)
         try:
             length, frames, chosen = (*found, True) if found is not None else self._read(item)
         except RecordError as error:
@@ -110,7 +110,7 @@ class ChunkReader(MapStage[Draw, Game]):
                 f"{item.name} went away, and other ranks may have read it: {error}",
                 hint="keep files as long as they are in the window; go on from the last state",
             )
-        self._lost(LostUse(item.number, item.name, item.chunk, item.use, item.skip))
+        self._lost(LostUse(item.number, item.name, item.chunk, item.use, item.skip, unseen=item.source is None))
         self.count(FILE_GONE)
         self.bad.append(error)
 

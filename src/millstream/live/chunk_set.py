@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import PurePath
 from typing import Any
 
@@ -16,8 +17,9 @@ from millstream.live.barren import Barren
 from millstream.live.entrance import AsTheyCome, Entrance
 from millstream.live.events import Event, Source, apply
 from millstream.live.hanse import HanseSampling, HanseWeights
+from millstream.live.losses import Losses
 from millstream.live.place import Place
-from millstream.live.window import Acceptance, Entry, Window
+from millstream.live.window import Acceptance, Drawn, Entry, Window
 from millstream.stages import Queue, SourceStage, Stage
 
 logger = logging.getLogger("millstream.live")
@@ -64,6 +66,7 @@ class ChunkSet(SourceStage[Draw]):
         window: Go on with this one.
         last: Begin with this game, of which some positions were given out, and its source.
         journal: Called with what happened, before the next draw is made; at first also if that is nothing.
+        losses: What was lost when the same draws were made before.
     """
 
     gives = Draw
@@ -81,6 +84,7 @@ class ChunkSet(SourceStage[Draw]):
         window: Window | None = None,
         last: tuple[Place, Entry] | None = None,
         journal: Callable[[Sequence[Event]], None] | None = None,
+        losses: Losses | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(input, **settings)
@@ -90,7 +94,9 @@ class ChunkSet(SourceStage[Draw]):
         self._root, self._last, self._journal = PurePath(root), last, journal
         self._entrance = entrance or AsTheyCome()
         self.weights = None if hanse is None else HanseWeights(hanse, self._sources, self.count)
-        acceptance = None if self.weights is None or hanse is None else Acceptance(self.weights.of, hanse.gamma)
+        acceptance = None
+        if self.weights is not None and hanse is not None:
+            acceptance = Acceptance(self.weights.of, hanse.gamma, () if losses is None else losses.unseen)
         self.window = Window(num_chunks, seed, endless=endless) if window is None else window
         self.window.acceptance = acceptance
         self._input_ended = False
@@ -116,8 +122,8 @@ class ChunkSet(SourceStage[Draw]):
                 logger.info("pass %d over %d games begins", self.window.passes, len(self.window))
                 pause_s = 0.0 if self.barren is None else self.barren.pause_s(self.window.draws)
             if drawn is not None:
-                name = drawn.entry.name
-                yield Draw(drawn.number, drawn.chunk, drawn.use, name, drawn.index, self.source_of(drawn.entry))
+                name, source = drawn.entry.name, self._looked_at(drawn)
+                yield Draw(drawn.number, drawn.chunk, drawn.use, name, drawn.index, source)
             elif self._input_ended and not self._entrance.outlives_input:
                 return
             else:
@@ -145,6 +151,11 @@ class ChunkSet(SourceStage[Draw]):
         now = time.time_ns()
         oldest_s, newest_s = (now - min(changed)) / 1e9, (now - max(changed)) / 1e9
         return {"oldest_s": oldest_s, "newest_s": newest_s, "span_s": oldest_s - newest_s}
+
+    def _looked_at(self, drawn: Drawn) -> ChunkSource | None:
+        """The source of a game; None if its weight was not to be had: it is lost then, though it may be back."""
+        unseen = self.weights is not None and self.weights.of(drawn.entry, drawn.index) == inf
+        return None if unseen else self.source_of(drawn.entry)
 
     def source_of(self, entry: Entry) -> ChunkSource | None:
         """The source of an entry, if its file is there: another one may have taken its name."""

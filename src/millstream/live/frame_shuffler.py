@@ -14,8 +14,9 @@ from millstream.live.losses import Losses
 from millstream.live.place import Place
 from millstream.stages import MapStage, Queue, Stage
 
-DRAINED = 1024
-"""Positions that leave the reservoir at once when nothing more comes in."""
+TOGETHER = 1024
+"""Positions that leave the reservoir at once when nothing more comes in, and whose coming is told at once."""
+_NOTHING = np.zeros(0, ORIGIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class FrameShuffler(MapStage[Game, Shuffled]):
     >>> with games.producer() as producer:
     ...     producer.put_many(example_games(2, plies=4))
     >>> [piece.frames.origins["chunk"].tolist() for piece in stage.output()]
-    [[], [0, 1], [1, 0, 1, 0, 1, 0]]
+    [[0, 1], [1, 0, 1, 0, 1, 0]]
 
     Args:
         input: Gives games whose positions are chosen.
@@ -95,22 +96,32 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         self._reservoir, self._losses = Reservoir(frames, seed), losses or Losses()
         if restore is not None:
             self._reservoir.restore(*restore)
+        self._filled: list[npt.NDArray[np.void]] = []
+        """Origins that went into free slots, and were not told yet: small blocks would fill the memory behind it."""
 
     def process(self, item: Game) -> Iterator[Shuffled]:
         """Let the positions of a game in, and as many others out, when it is full."""
         out = self._reservoir.exchange(item.frames)
-        filled = len(item.frames) - len(out.frames)
+        free = len(item.frames) - len(out.frames)
         used = item.skip + len(item.frames)
         place = Place(item.draw, item.chunk, item.use, item.source, item.index, used, used)
         origins = item.frames.origins
-        yield from self._left(Shuffled(out.frames, Moves(origins[:filled], out.slots, origins[filled:], place)))
+        if free:
+            self._filled.append(origins[:free])
+        if len(out.frames) or sum(map(len, self._filled)) >= TOGETHER:
+            yield from self._left(Shuffled(out.frames, Moves(self._told(), out.slots, origins[free:], place)))
 
     def finish(self) -> Iterator[Shuffled]:
         """Give what is left."""
-        nothing = np.zeros(0, ORIGIN)
         while len(self._reservoir):
-            out = self._reservoir.drain(DRAINED)
-            yield from self._left(Shuffled(out.frames, Moves(nothing, out.slots, nothing, None)))
+            out = self._reservoir.drain(TOGETHER)
+            yield from self._left(Shuffled(out.frames, Moves(self._told(), out.slots, _NOTHING, None)))
+
+    def _told(self) -> npt.NDArray[np.void]:
+        """What went into free slots since this was asked last."""
+        filled = np.concatenate(self._filled) if self._filled else _NOTHING
+        self._filled.clear()
+        return filled
 
     def _left(self, whole: Shuffled) -> Iterator[Shuffled]:
         """What has just left the reservoir, without the positions that were lost; their moves stay."""

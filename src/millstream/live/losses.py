@@ -28,10 +28,13 @@ class LostUse:
     use: int
     came: int = 0
     """Chosen positions of it that came before."""
+    unseen: bool = False
+    """Nobody could look at it when it was drawn: what depends on it, as its weight, was not known either."""
 
     def to_json(self) -> dict[str, Any]:
         """As a line of the journal."""
-        return {"lost": self.name, "draw": self.draw, "game": self.game, "use": self.use, "came": self.came}
+        said = {"lost": self.name, "draw": self.draw, "game": self.game, "use": self.use, "came": self.came}
+        return {**said, "unseen": self.unseen}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +64,12 @@ def read_loss(said: Mapping[str, Any]) -> Loss:
     """Read a line back.
 
     >>> read_loss(LostUse(7, "a.tar", 3, use=1).to_json())
-    LostUse(draw=7, name='a.tar', game=3, use=1, came=0)
+    LostUse(draw=7, name='a.tar', game=3, use=1, came=0, unseen=False)
     """
     try:
         if "draw" in said:
             draw, game, use, came = (int(said[key]) for key in ("draw", "game", "use", "came"))
-            return LostUse(draw, str(said["lost"]), game, use, came)
+            return LostUse(draw, str(said["lost"]), game, use, came, bool(said["unseen"]))
         first, stop = said["games"]
         return LostSlots(int(said["counter"]), str(said["lost"]), int(first), int(stop))
     except (KeyError, TypeError, ValueError):
@@ -85,6 +88,8 @@ class Losses:
 
     def __init__(self, losses: Iterable[Loss] = ()) -> None:
         self._uses: dict[int, int] = {}
+        self.unseen: set[int] = set()
+        """Draws of games that nobody could look at."""
         self._slots: list[LostSlots] = []
         for loss in losses:
             self.add(loss)
@@ -93,6 +98,7 @@ class Losses:
         """Remember one more; of two that speak of one use, the later one holds."""
         if isinstance(loss, LostUse):
             self._uses[loss.draw] = loss.came
+            (self.unseen.add if loss.unseen else self.unseen.discard)(loss.draw)
         else:
             self._slots.append(loss)
 

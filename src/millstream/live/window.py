@@ -7,7 +7,7 @@ another window gets the same games, so a run can be replayed, and its past be lo
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from math import inf
 from typing import Any
@@ -72,6 +72,8 @@ class Acceptance:
 
     weigh: Weigh
     gamma: float = 1.0
+    unseen: Collection[int] = ()
+    """Draws at which it was so when the run was made first."""
 
 
 class Counts:
@@ -125,7 +127,7 @@ class Window:
     >>> [window.draw().chunk for _ in range(3)], window.passes
     ([2, 3, 1], 0)
     >>> window.enter("c.tar", 3)
-    [Entry(name='a.tar', first=0, count=2), Entry(name='b.tar', first=2, count=2)]
+    [Entry(name='a.tar', first=0, count=2, stamp=''), Entry(name='b.tar', first=2, count=2, stamp='')]
 
     Args:
         num_chunks: How many; None: all.
@@ -243,6 +245,8 @@ class Window:
 
     def _accepts(self, entry: Entry, chunk: int) -> bool:
         if self.acceptance is None:
+            return True
+        if self.draws in self.acceptance.unseen:
             return True
         weight = self.acceptance.weigh(entry, chunk - entry.first)
         if weight == inf:

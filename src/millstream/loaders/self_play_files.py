@@ -132,9 +132,10 @@ class RunFiles:
             if self._log is not None:
                 self._log.write({**loss.to_json(), "epoch": epoch})
 
-    def losses(self, epoch: int) -> list[Loss]:
-        """All that was lost in an epoch."""
-        return [] if self.folder is None else read_losses(self.folder / JOURNAL, epoch)
+    @property
+    def journal(self) -> Path | None:
+        """The journal of this run, as far as there is one already; a run that begins may find that of another one."""
+        return None if self.folder is None or self._anew else self.folder / JOURNAL
 
     def heard(self) -> Event | None:
         """What the first rank has written next, if it has."""

@@ -62,7 +62,7 @@ def _frames_in(graph: SelfPlayGraph) -> int:
 def _frames_there(task: SelfPlayTask) -> int:
     """The positions of an epoch that would begin now."""
     found = Discovery(task.path, watch=False)
-    feed = ChunkSourceFeed(found, cache_dir=task.index_cache)
+    feed = ChunkSourceFeed(found, cache_dir=task.index_cache, partial=task.partial)
     with Pipeline({"discovery": found, "chunk_source_feed": feed}) as pipeline:
         sources = [each for each in pipeline if isinstance(each, ChunkSource)]
     by_game = [source.frames for source in sorted(sources, key=lambda each: sort_key(each.path))]

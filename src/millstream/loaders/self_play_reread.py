@@ -20,6 +20,8 @@ from millstream.games.descriptors import Descriptors
 from millstream.games.index_cache import IndexCache
 from millstream.live.chunk_set import Draw
 from millstream.live.entrance import AsTheyCome
+from millstream.live.losses import Losses, LostSlots
+from millstream.live.mirror import Mirror
 from millstream.live.window import Entry, Window
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
 
@@ -49,6 +51,14 @@ class Reread:
         self._cache = None if task.index_cache is None else IndexCache(task.index_cache)
         self._graph = SelfPlayGraph(task, Begin(Window(None, 0), AsTheyCome()), positions_seed=seed)
         self._opened: tuple[Entry | None, ChunkSource | None] = (None, None)
+
+    def reservoir(self, mirror: Mirror, losses: Losses) -> tuple[FrameBlock, list[LostSlots]]:
+        """The frames of a reservoir, slot by slot, and what of them is lost from now on."""
+        frames, kept = self.frames(mirror.origins)
+        missing = mirror.origins["chunk"][~kept]
+        missing = missing[~losses.in_slots(missing, mirror.counter)]
+        lost = [entry for entry in self._entries if ((entry.first <= missing) & (missing < entry.stop)).any()]
+        return frames, [LostSlots(mirror.counter, entry.name, entry.first, entry.stop) for entry in lost]
 
     def frames(self, origins: npt.NDArray[np.void]) -> tuple[FrameBlock, npt.NDArray[np.bool_]]:
         """The frames of these origins, in this order, and which of them could be read: the others are blank."""

@@ -12,8 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
 from millstream.errors import FingerprintError, LoaderError, StateError
@@ -21,7 +19,7 @@ from millstream.games import FrameBlock
 from millstream.live.entrance import AsWritten, Entrance
 from millstream.live.events import Event
 from millstream.live.led import AsLed
-from millstream.live.losses import Losses, LostSlots, LostUse
+from millstream.live.losses import Loss, Losses
 from millstream.live.mirror import Mirror
 from millstream.live.row_log import StepRows
 from millstream.live.tensor_maker import Tensors
@@ -92,6 +90,10 @@ class SelfPlayRun:
         return seed if self.task.watch or not epoch else source_key(seed, f"self-play epoch {epoch}")
 
     # Steps
+
+    def start(self) -> None:
+        """Let the stages work ahead, from where the run stands."""
+        self._started()
 
     def next(self, batch_size: int) -> Tensors | None:
         """The batch of the coming step; None where an epoch ends."""
@@ -176,8 +178,8 @@ class SelfPlayRun:
 
     def _start(self) -> None:
         self.files.open(self.step)
-        noted = self.files.losses(self.epoch) if self._replay is None else read_losses(self._replay, self.epoch)
-        losses = Losses(noted)
+        journal = self.files.journal if self._replay is None else self._replay
+        losses = Losses([] if journal is None else read_losses(journal, self.epoch))
         restore = self._restored(losses)
         window = self._window(self.epoch)
         window.load(*self.mirror.window.state())
@@ -189,7 +191,7 @@ class SelfPlayRun:
         place, entry = self.mirror.place, self.mirror.entry
         last = None if place is None or entry is None else (place, entry)
         listeners = [self._noted, self.mirror.note, self._written]
-        begin = Begin(window, entrance, last, restore, losses, self._lost, self._ranks > 1, listeners)
+        begin = Begin(window, entrance, last, restore, losses, self._note, self._ranks > 1, listeners)
         self.graph = graph = SelfPlayGraph(task, begin, positions_seed=self.settings.seed)
         self.mirror.window.acceptance = graph.chunk_set.window.acceptance
         graph.pipeline.start()
@@ -209,34 +211,28 @@ class SelfPlayRun:
 
     def _restored(self, losses: Losses) -> tuple[FrameBlock, int] | None:
         """The frames of the reservoir, read again; those that cannot be are lost from now on."""
-        counter, origins = self.mirror.counter, self.mirror.origins
-        if not counter:
+        if not self.mirror.counter:
             return None
         reread = Reread(self.task, self.mirror.entries, self.settings.seed, lambda: self.closed)
-        frames, kept = reread.frames(origins)
-        missing = origins["chunk"][~kept]
-        missing = np.unique(missing[~losses.in_slots(missing, counter)])
-        for entry in self.mirror.entries:
-            if ((entry.first <= missing) & (missing < entry.stop)).any():
-                loss = LostSlots(counter, entry.name, entry.first, entry.stop)
-                logger.warning("%s is gone: what waited of it in the reservoir is lost", entry.name)
-                self.files.note(loss, self.epoch)
-                losses.add(loss)
-        return frames, counter
+        frames, lost = reread.reservoir(self.mirror, losses)
+        for loss in lost:
+            self._note(loss)
+            losses.add(loss)
+        return frames, self.mirror.counter
 
-    def _lost(self, use: LostUse) -> None:
-        """On a thread of the reader: a game cannot be read, since its file is gone."""
+    def _note(self, loss: Loss) -> None:
+        """Say that something is lost with its file; of games, on a thread of the reader."""
         if self._replay is not None:
             raise StateError(
-                f"{use.name} is gone, and the journal has a game of it",
+                f"{loss.name} is gone, and the journal has games of it",
                 hint="a run is replayed over the files that it was made of",
             )
         with self._guard:
-            told = use.name in self._gone
-            self._gone.add(use.name)
+            told = loss.name in self._gone
+            self._gone.add(loss.name)
         if not told:
-            logger.warning("%s is gone while it was in the window: its games are lost", use.name)
-        self.files.note(use, self.epoch)
+            logger.warning("%s is gone, and was still needed: what is lost with it is in the journal", loss.name)
+        self.files.note(loss, self.epoch)
 
     def _noted(self, events: Sequence[Event]) -> None:
         """On the thread of the chunk set: remember what entered, and see whether it is what a state was saved for."""

@@ -14,7 +14,7 @@ from millstream.live.chunk_filter import ChunkFilter
 from millstream.live.chunk_reader import ChunkReader
 from millstream.live.chunk_rescorer import ChunkRescorer
 from millstream.live.chunk_set import ChunkSet, Draw
-from millstream.live.chunk_source_feed import ChunkSourceFeed
+from millstream.live.chunk_source_feed import ChunkSourceFeed, Partial
 from millstream.live.chunk_unpacker import ChunkUnpacker
 from millstream.live.discovery import Discovery
 from millstream.live.entrance import Entrance
@@ -41,6 +41,8 @@ class SelfPlayTask:
     num_chunks: int | None = None
     watch: bool = True
     poll_s: float | None = None
+    partial: Partial = "drop"
+    """What becomes of archives that are cut."""
     shuffle: bool = True
     """False: games in the order of their files, and positions in that of their games."""
     shuffle_frames: int = 1 << 17
@@ -63,6 +65,7 @@ class SelfPlayTask:
         return {
             "num_chunks": self.num_chunks,
             "watch": self.watch,
+            "partial": self.partial,
             "shuffle": self.shuffle,
             "shuffle_frames": self.shuffle_frames,
             "positions": repr(self.positions),
@@ -103,7 +106,7 @@ class SelfPlayGraph:
     def __init__(self, task: SelfPlayTask, begin: Begin, *, positions_seed: int) -> None:
         watch = task.watch and not begin.entrance.outlives_input  # else somebody else says what comes
         self.discovery = Discovery(task.path, watch=watch, poll_s=task.poll_s)
-        self.feed = ChunkSourceFeed(self.discovery, cache_dir=task.index_cache)
+        self.feed = ChunkSourceFeed(self.discovery, cache_dir=task.index_cache, partial=task.partial)
         self.chunk_set = ChunkSet(
             self.feed,
             hanse=task.hanse,
@@ -112,6 +115,7 @@ class SelfPlayGraph:
             entrance=begin.entrance,
             last=begin.last,
             journal=begin.tell,
+            losses=begin.losses,
             capacity=task.queue_games,
         )
         changes = task.filters is not None or task.rescore is not None
