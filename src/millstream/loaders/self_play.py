@@ -27,6 +27,7 @@ from millstream.loaders.loader import DataLoader
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.running import no_workers
 from millstream.loaders.self_play_batch import batch_of
+from millstream.loaders.self_play_checks import check_keywords, checked_step
 from millstream.loaders.self_play_explain import origins_of, steps_of
 from millstream.loaders.self_play_keywords import task_of
 from millstream.loaders.self_play_length import EpochLength
@@ -93,6 +94,8 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         partial: Partial = "drop",
         **shared: Unpack[SharedKeywords],
     ) -> None:
+        how = {"watch": watch, "poll_s": poll_s, "hanse": hanse, "shuffle_frames": shuffle_frames}
+        check_keywords(path, replay, **how, rules=rules, match=match, predicates=predicates)
         settings = resolve(shared)
         task = task_of(
             path,
@@ -272,7 +275,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         A `Span`'s document is the game's number in the run, and `start` its ply.
         """
         with self._turn:
-            return origins_of(step, self._run)
+            return origins_of(checked_step(step), self._run)
 
     def steps_of(self, document: int, source: str | None = None) -> list[int]:
         """Name the steps of the present epoch that a game was in, on any rank, given by its number."""
