@@ -164,8 +164,8 @@ class Folder:
                 self._hide(folder, "folder", error, hidden)
                 continue
             self.unreadable.pop(folder, None)
-            for path, error in broken.items():
-                self._hide(path, "file", error, hidden)
+            for path, why in broken.items():
+                self._hide(path, "file", why, hidden)
             left += [each for each in folders if not os.path.islink(each) or _leads_elsewhere(each, root, linked)]
             yield folder, files
 
