@@ -109,5 +109,5 @@ class FrameShuffler(MapStage[Game, Shuffled]):
             yield Shuffled(out.frames, Moves(nothing, out.slots, nothing, None))
 
     def gauges(self) -> dict[str, float]:
-        """Positions that it holds, and their bytes."""
-        return {"frames": len(self._reservoir), "bytes": self._reservoir.nbytes}
+        """Positions that it holds, of how many, and their bytes; none leaves before it is full."""
+        return {"frames": len(self._reservoir), "capacity": self._reservoir.capacity, "bytes": self._reservoir.nbytes}

@@ -56,7 +56,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         match: Fields of frames and what they must be; games that do not match are left out.
         predicates: Functions of a game that say whether to keep it, or why not.
         rescore: What is changed before games are learned from; settings, or their names and values.
-        position_cache: Bytes for positions of games that were read anyway, such as "1GB": pays with a small count.
+        position_cache: Bytes for positions of games that were read, such as "1GB", or 0: pays with a small count.
         output: Tensors of "float32" or "float16", or "boards": planes as 64 bits each (8 bytes in jax and mlx), with
             policy and values in 16 bits. `millstream.games.expand` says how to expand them on the accelerator.
         replay: The journal of an earlier run: the same games enter at the same draws.
@@ -85,7 +85,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         poll_s: float | None = None,
         **shared: Unpack[SharedKeywords],
     ) -> None:
-        settings = resolve(shared)
+        settings = resolve(shared, SelfPlayDataLoader.__init__.__kwdefaults__ or ())
         if any(isinstance(transform, PerRow) for transform in settings.transforms):
             raise LoaderError("rows of self-play are no tokens", hint="pass functions batch -> batch")
         check_choice("output", output, tuple(LAYOUTS))
@@ -101,7 +101,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             if isinstance(positions, PositionSampling)
             else PositionSampling.of(positions, weighted),
             hanse=HanseSampling(hanse, weighted) if isinstance(hanse, int | float) else hanse,
-            position_cache=parse_bytes(position_cache) or 0,
+            position_cache=parse_bytes(position_cache or None, "position_cache") or 0,
             filters=filters if rules is not None or match or predicates else None,
             rescore=None if rescore is None else made_from(RescoreSettings, rescore, "rescore"),
             output=output,
