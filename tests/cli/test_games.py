@@ -116,3 +116,24 @@ def test_a_folder_of_packed_texts_is_none_of_games(tmp_path: Path) -> None:
 
 def test_a_keyword_about_games_alone_tells_before_there_are_any(tmp_path: Path) -> None:
     assert kind_of(tmp_path, {"num_chunks": 500_000}) == "games"
+
+
+def test_show_gives_scripts_plain_data(run: Run, games: Path) -> None:
+    code, out, _ = run("show", games, "--game", 2, "--ply", 1, "--json")
+    facts = json.loads(out)
+
+    assert code == 0
+    assert facts["origin"] == {"file": str(games / "training.0.gz"), "game": 0, "ply": 1, "plies": 12}
+    assert facts["fen"].startswith("rnbqkbnr/pppppppp/8/8/8/") and facts["policy"]["b8c6"] == 0.7
+    assert facts["values"]["root"].keys() == {"q", "d", "m"}
+
+
+@pytest.mark.parametrize("name", ["rows.bin", "rows.idx", "admissions.jsonl"])
+def test_explain_names_the_file_that_is_missing(run: Run, games: Path, tmp_path: Path, name: str) -> None:
+    with SelfPlayDataLoader(games, cache_dir=tmp_path / "run", batch_size=4, framework="numpy") as loader:
+        loader.next()
+    (tmp_path / "run" / name).unlink()
+    code, _, err = run("explain", tmp_path / "run", "--step", 0)
+
+    assert code == 2
+    assert f"run/{name}: the file is missing" in err

@@ -212,7 +212,8 @@ def _version(descriptor: int, places: npt.NDArray[np.void]) -> int:
     told = "frames of the versions 3 to 7 can be read"
     if any(str(each).startswith("version") for each in found):
         raise RecordError("unknown version", f"{found[0]}; {told}", "convert the file, or leave it out")
-    raise RecordError("damaged gzip", f"{found[0]}", _COPY_AGAIN)
+    cut = found[0] == "less than a frame"
+    raise RecordError("truncated" if cut else "damaged gzip", f"{found[0]}", _COPY_AGAIN)
 
 
 @contextmanager
