@@ -24,6 +24,7 @@ from millstream.batches.self_play import SelfPlayBatch
 from millstream.errors import BudgetError, ClosedError, LoaderError, RecipeError, StateError, UnknownLength
 from millstream.games import FrameTensors, Reservoir, expand
 from millstream.games.chunk_source import open_chunk_source
+from millstream.games.example import example_folder
 from millstream.games.rescore import RescoreSettings
 from millstream.live import frame_shuffler
 from millstream.live.frame_shuffler import Shuffled
@@ -415,3 +416,25 @@ def test_settings_may_be_named_one_by_one(games: Path) -> None:
 def test_an_empty_folder_says_so(tmp_path: Path) -> None:
     with loader(tmp_path) as run, pytest.raises(LoaderError, match="no position to train on"):
         run.next()
+
+
+def test_a_keyword_that_does_not_fit_is_named_with_what_was_meant(tmp_path: Path) -> None:
+    folder = example_folder(1, folder=tmp_path)
+    with pytest.raises(LoaderError, match="position_cache='1XB' is not a size"):
+        SelfPlayDataLoader(folder, position_cache="1XB")
+    with pytest.raises(TypeError, match=r"'batchsize'; did you mean 'batch_size'\? there are num_chunks, .*batch_size"):
+        SelfPlayDataLoader(folder, batchsize=3)  # type: ignore[call-arg]
+    with SelfPlayDataLoader(folder, position_cache=0, watch=False) as loader:
+        assert loader.task.position_cache == 0
+
+
+def test_a_state_of_other_positions_is_refused_with_what_to_pass(tmp_path: Path) -> None:
+    folder = example_folder(1, folder=tmp_path)
+    with SelfPlayDataLoader(folder, positions=2, watch=False) as loader:
+        state = loader.state_dict()
+    with (
+        SelfPlayDataLoader(folder, positions=1 / 4, watch=False) as loader,
+        pytest.raises(StateError, match=r"hint: pass positions=2 to go on") as error,
+    ):
+        loader.load_state_dict(state)
+    assert "PositionSampling" not in str(error.value.hint)

@@ -84,8 +84,11 @@ class Discovery(SourceStage[Arrival]):
         self._told.set()
 
     def gauges(self) -> dict[str, float]:
-        """Files that are known, files that may still be written, and whether the system tells of changes."""
-        return {"files": len(self._folder), "open": self._folder.waiting, "watching": float(self._watcher is not None)}
+        """Files that are known, files that may still be written, whether the system tells of changes; and, while the
+        folder is not there, that it is missing."""
+        missing = {} if os.path.isdir(self._root) else {"folder_missing": 1.0}
+        told = float(self._watcher is not None)
+        return {**missing, "files": len(self._folder), "open": self._folder.waiting, "watching": told}
 
     @property
     def unreadable(self) -> dict[str, str]:

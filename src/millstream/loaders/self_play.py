@@ -62,7 +62,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         match: Fields of frames and what they must be; games that do not match are left out.
         predicates: Functions of a game that say whether to keep it, or why not.
         rescore: What is changed before games are learned from; settings, or their names and values.
-        position_cache: Bytes for positions of games that were read anyway, such as "1GB": pays with a small count.
+        position_cache: Bytes for positions of games that were read, such as "1GB", or 0: pays with a small count.
         output: Tensors of "float32" or "float16", or "boards": planes as 64 bits each (8 bytes in jax and mlx), with
             policy and values in 16 bits. `millstream.games.expand` says how to expand them on the accelerator.
         replay: The journal of an earlier run: the same games enter at the same draws.
@@ -96,7 +96,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
     ) -> None:
         how = {"watch": watch, "poll_s": poll_s, "hanse": hanse, "shuffle_frames": shuffle_frames}
         check_keywords(path, replay, **how, rules=rules, match=match, predicates=predicates)
-        settings = resolve(shared)
+        settings = resolve(shared, SelfPlayDataLoader.__init__.__kwdefaults__ or ())
         task = task_of(
             path,
             settings,

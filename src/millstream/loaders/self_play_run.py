@@ -29,6 +29,7 @@ from millstream.loaders.phases import read_count
 from millstream.loaders.self_play_ahead import Ahead
 from millstream.loaders.self_play_entrance import Entrances
 from millstream.loaders.self_play_files import START, RunFiles, read_events, read_losses
+from millstream.loaders.self_play_hints import going_on_hint
 from millstream.loaders.self_play_reread import Reread
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
 from millstream.loaders.self_play_waiting import nothing_to_train_on, what_is_there
@@ -316,7 +317,7 @@ class SelfPlayRun:
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
-        return states.check_header(state, self.kind, self.settings.seed, self.task.facts)
+        return states.check_header(state, self.kind, self.settings.seed, self.task.facts, going_on_hint)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing."""
