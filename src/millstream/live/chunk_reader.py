@@ -14,10 +14,11 @@ from millstream.games import FrameBlock, Game
 from millstream.games.chunk_source import OUT_OF_REACH
 from millstream.live.chunk_set import Draw
 from millstream.live.chunk_unpacker import Positions
+from millstream.live.drops import DrawStage
 from millstream.live.losses import Losses, LostUse
 from millstream.live.position_cache import PositionCache
 from millstream.live.positions import PositionSampling
-from millstream.stages import MapStage, Queue, Stage
+from millstream.stages import Queue, Stage
 
 MOST_LISTED = 1000
 """Bad games that are remembered for whoever asks; all are counted."""
@@ -29,7 +30,7 @@ MOST_KNOWN = 1 << 16
 """Bad games that are known, so that each is counted once however often it is used."""
 
 
-class ChunkReader(MapStage[Draw, Game]):
+class ChunkReader(DrawStage[Draw, Game]):
     """Reads games: positions that are in the cache from there, the rest from their files.
 
     Args:
@@ -69,7 +70,7 @@ class ChunkReader(MapStage[Draw, Game]):
         """Read a game; one that is bad is counted, listed and left out, and so is one whose file is gone."""
         limit = self._losses.came(item.number)
         if limit is not None and limit <= item.skip:
-            self.count(FILE_GONE)
+            self.drop(item.number, FILE_GONE)
             return
         found = None if self._cache is None or item.source is None else self._cache.take(item.chunk, item.use)
         try:
@@ -78,7 +79,7 @@ class ChunkReader(MapStage[Draw, Game]):
             if error.reason in OUT_OF_REACH:
                 self._lose(item, error)
             else:
-                self._note(item.chunk, error)
+                self._note(item, error)
             return
         yield Game(
             item.chunk,
@@ -111,18 +112,18 @@ class ChunkReader(MapStage[Draw, Game]):
                 hint="keep files as long as they are in the window; go on from the last state",
             )
         self._lost(LostUse(item.number, item.name, item.chunk, item.use, item.skip, unseen=item.source is None))
-        self.count(FILE_GONE)
+        self.drop(item.number, FILE_GONE)
         self.bad.append(error)
 
-    def _note(self, chunk: int, error: RecordError) -> None:
+    def _note(self, item: Draw, error: RecordError) -> None:
         with self._guard:
-            if chunk in self._bad:
+            if item.chunk in self._bad:
                 return
-            self._bad[chunk] = None
+            self._bad[item.chunk] = None
             if len(self._bad) > MOST_KNOWN:
                 self._bad.popitem(last=False)
             self.bad.append(error)
-        self.count(error.reason)
+        self.drop(item.number, error.reason)
 
     def gauges(self) -> dict[str, float]:
         """What the cache holds."""

@@ -99,6 +99,7 @@ class ChunkSet(SourceStage[Draw]):
             acceptance = Acceptance(self.weights.of, hanse.gamma, () if losses is None else losses.unseen)
         self.window = Window(num_chunks, seed, endless=endless) if window is None else window
         self.window.acceptance = acceptance
+        self._files_gone = self._files_left = 0
         self._input_ended = False
         self.barren: Barren | None = None
         """Slows passes down of which nothing comes, where somebody knows what does."""
@@ -132,12 +133,14 @@ class ChunkSet(SourceStage[Draw]):
                 self._take(self._waited_for(), starved=True)
 
     def gauges(self) -> dict[str, float]:
-        """Sources and games in the window, passes, games that were not accepted, bytes of the index, and how old the
-        oldest and the newest file are."""
+        """Sources and games in the window, files that are gone and that were let go of, passes, games that were not
+        accepted, bytes of the index, and how old the oldest and the newest file are."""
         window, entries = self.window, self.window.entries
         return {
             **self._ages(entries),
             "sources": len(entries),
+            "files_gone": self._files_gone,
+            "files_left": self._files_left,
             "chunks": len(window),
             "chunks_total": window.total,
             "passes": window.passes,
@@ -243,7 +246,7 @@ class ChunkSet(SourceStage[Draw]):
                 self._ensure(event)
             left |= {entry.name for entry in apply(self.window, event)}
             if event.kind == "gone":
-                self.count("gone")
+                self._files_gone += 1
         if events and self._journal is not None:
             self._journal(events)
         return left
@@ -273,7 +276,7 @@ class ChunkSet(SourceStage[Draw]):
         for name in names:
             if name != last and name in self._sources and not self._entrance.may_need(name):
                 self._sources.pop(name).close()
-                self.count("left the window")
+                self._files_left += 1
 
     def _name(self, path: str) -> str:
         parts = PurePath(path)

@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.games import FrameBlock, Game
+from millstream.live.drops import DrawStage
 from millstream.live.position_cache import PositionCache
 from millstream.live.positions import ALL_POSITIONS, PositionSampling
 from millstream.order.draws import derive_key
 from millstream.order.shuffle import source_key
-from millstream.stages import MapStage, Queue, Stage
+from millstream.stages import Queue, Stage
 
 
-class ChunkUnpacker(MapStage[Game, Game]):
+class ChunkUnpacker(DrawStage[Game, Game]):
     """Chooses positions of games, others at each use.
 
     Args:
@@ -55,7 +56,7 @@ class ChunkUnpacker(MapStage[Game, Game]):
         if len(item.frames):
             yield item
         else:
-            self.count("no position chosen")
+            self.drop(item.draw, "no position chosen")
 
     def _chosen(self, game: Game, use: int) -> FrameBlock:
         if self._choose.takes_all:

@@ -8,11 +8,11 @@ from typing import Any
 
 from millstream.errors import RecordError
 from millstream.games.game import Game
+from millstream.live.drops import DrawStage
 from millstream.live.rejections import Rejection, Rejections
-from millstream.stages import MapStage
 
 
-class GameStage(MapStage[Game, Game]):
+class GameStage(DrawStage[Game, Game]):
     """Counts the games that it refuses by their reasons, and lists the last ones.
 
     A game that was unpacked passes: it was looked at when it came.
@@ -40,6 +40,6 @@ class GameStage(MapStage[Game, Game]):
         try:
             return [self.changed(item)]
         except RecordError as error:
-            self.count(error.reason)
+            self.drop(item.draw, error.reason)
             self._rejections.add(item, error.reason, error.found)
             return []

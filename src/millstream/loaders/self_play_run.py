@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from millstream.loaders.self_play_entrance import Entrances
 from millstream.loaders.self_play_files import RunFiles
 from millstream.loaders.self_play_hints import going_on_hint
 from millstream.loaders.self_play_journal import START, Part
+from millstream.loaders.self_play_losses import NOT_FULL, RunLosses, read_losses
 from millstream.loaders.self_play_replay import Replay
 from millstream.loaders.self_play_reread import Reread
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
@@ -69,7 +69,7 @@ class SelfPlayRun:
         self._guard, self._switch = threading.Lock(), threading.RLock()
         self.closed = False
         self._committed: dict[str, Any] | None = None
-        self._losses: Counter[str] = Counter()
+        self._losses = RunLosses()
         self._gone: set[str] = set()
         self._depth = settings.prefetch or 2
         self.step = 0
@@ -115,7 +115,7 @@ class SelfPlayRun:
         if self._replay is not None and self.task.watch and not is_whole:
             raise self._replay.ended()
         if tensors is not None and self.settings.drop_last and not is_whole:
-            self._losses["last batch not full"] += len(tensors.origins)
+            self._losses.before[NOT_FULL] += len(tensors.origins)
             return None
         return tensors
 
@@ -127,6 +127,7 @@ class SelfPlayRun:
         rows.append(StepRows(tensors.origins, tensors.batch_size, self.epoch))
         ahead.taken()  # if the rows could not be written down, the next one to ask gets this batch again
         self.mirror.follow(tensors.moves)
+        self._losses.gone_from_reservoir(sum(len(move.slots) for move in tensors.moves) - len(tensors.origins))
         self.step += 1
         self.epoch_rows += len(tensors.origins)
         if self.step % CATCH_UP == 0:
@@ -135,7 +136,7 @@ class SelfPlayRun:
     def end_epoch(self) -> None:
         """An epoch is over: the next one begins."""
         if not self.epoch_rows:
-            short, step_rows = self._losses["last batch not full"], self.settings.batch_size * self._ranks
+            short, step_rows = self._losses.before[NOT_FULL], self.settings.batch_size * self._ranks
             raise nothing_to_train_on(self.task.path, self.losses, short, step_rows)
         self._halt()
         self._begin_epoch(self.epoch + 1)
@@ -148,7 +149,7 @@ class SelfPlayRun:
     def losses(self) -> dict[str, int]:
         """What was left out so far, by reason."""
         graph = self.graph
-        return dict(self._losses if graph is None else self._losses + graph.drops())
+        return dict(self._losses.before if graph is None else self._losses.before + graph.drops())
 
     @property
     def memory(self) -> dict[str, int]:
@@ -198,7 +199,9 @@ class SelfPlayRun:
         place, entry = self.mirror.place, self.mirror.entry
         last = None if place is None or entry is None else (place, entry)
         listeners = [self._noted, self.mirror.note, self._written]
-        begin = Begin(window, entrance, last, restore, losses, self._note, self._ranks > 1, listeners)
+        begin = Begin(
+            window, entrance, last, restore, losses, self._note, self._losses.dropped, self._ranks > 1, listeners
+        )
         self.graph = graph = SelfPlayGraph(task, begin, positions_seed=self.settings.seed)
         self.mirror.window.acceptance = graph.chunk_set.window.acceptance
         graph.pipeline.start()
@@ -266,6 +269,7 @@ class SelfPlayRun:
         gone = self.mirror.catch_up()
         if self.mirror.place is not None:
             self.files.journal.catch_up(self.mirror.place.draw)
+            self._losses.settle(self.mirror.place.draw)
         if self.graph is not None and self.graph.chunk_set.weights is not None:
             for entry in gone:
                 self.graph.chunk_set.weights.forget(entry)
@@ -278,7 +282,7 @@ class SelfPlayRun:
             graph, ahead = self.graph, self._ahead
             self.graph = self._ahead = None
         if graph is not None:
-            self._losses += graph.drops()
+            self._losses.end_epoch(graph.drops())
             graph.pipeline.close()
         if ahead is not None:
             ahead.close()
@@ -298,6 +302,7 @@ class SelfPlayRun:
             return
         self._halt()
         self.files.stand(START)
+        self._losses.stand({})
         self.step = 0
         self._begin_epoch(0)
 
@@ -314,9 +319,9 @@ class SelfPlayRun:
                     "a window of games does not fit into a state, and nobody said where to keep it",
                     hint="pass cache_dir=, a folder beside the checkpoints",
                 )
-            return {**state, "files": self._first_files or self._expected_files}
+            return {**state, "losses": dict(self._losses.before), "files": self._first_files or self._expected_files}
         self._catch_up()
-        return {**state, **self.files.save(self.step, *self.mirror.state())}
+        return {**state, "losses": dict(self._losses.behind), **self.files.save(self.step, *self.mirror.state())}
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
@@ -326,8 +331,10 @@ class SelfPlayRun:
         """Stand where a state was saved, or change nothing."""
         step = self.check(state)
         epoch, rows = (read_count(state.get(key), key) for key in ("epoch", "epoch_rows"))
+        losses = read_losses(state.get("losses"))
         kept = self._kept(state, epoch) if "sidecar" in state else None
         self._halt()
+        self._losses.stand(losses)
         self.files.stand(START if kept is None else kept[0])
         self._begin_epoch(epoch)
         self.step, self.epoch_rows = step, rows

@@ -91,6 +91,7 @@ class Begin:
     restore: tuple[FrameBlock, int] | None = None
     losses: Losses = field(default_factory=Losses)
     lost: Callable[[LostUse], None] = lambda _: None
+    dropped: Callable[[int, str], None] | None = None
     shared: bool = False
     listeners: Sequence[Callable[[Sequence[Event]], None]] = ()
 
@@ -155,6 +156,8 @@ class SelfPlayGraph:
             prefetch=prefetch,
             capacity=task.queue_games,
         )
+        for stage in (self.reader, *self.changes, unpacker):
+            stage.dropped = begin.dropped
         self.shuffler = FrameShuffler(
             unpacker,
             frames=task.shuffle_frames,
