@@ -80,7 +80,7 @@ class FrameShuffler(MapStage[Game, Shuffled]):
     """
 
     takes, gives = Game, Shuffled
-    together = 8
+    together = 16
 
     def __init__(
         self,
