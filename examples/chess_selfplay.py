@@ -55,5 +55,5 @@ def train(folder: Path, steps: int) -> list[float]:
 
 if __name__ == "__main__":
     games = Path(sys.argv[1]) if len(sys.argv) > 1 else example_folder(50, plies=60)
-    for step, loss in enumerate(train(games, steps=100)):
+    for step, loss in enumerate(train(games, steps=int(sys.argv[2]) if len(sys.argv) > 2 else 100)):
         print(f"step {step:3}  loss {loss:.3f}")

@@ -1,33 +1,50 @@
 """A folder of JSON lines that grows -> batches of tokens, for ever: the stages of the live road without any chess.
 
+python examples/growing_documents.py documents/ tokenizer.json
 PYTHONPATH=examples millstream watch examples/growing_documents.yaml --import growing_documents
 """
 
 from __future__ import annotations
 
-import json
 import sys
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from millstream import Discovery, Pipeline, Queue, Stage, load_tokenizer
+from millstream.errors import RecordError
 from millstream.live import Arrival, Found
+from millstream.sources import GrowingLines, format_of
 from millstream.stages import MapStage, register_stage
 
 
 class Documents(MapStage[Arrival, str]):
-    """Files that were found -> the texts in them."""
+    """Files that were found -> the texts in them, each once: of a file that has grown only those of its new lines."""
+
+    def __init__(self, input: Queue[Arrival] | Stage[Arrival], **settings: Any) -> None:
+        super().__init__(input, **{**settings, "threads": 1})  # it remembers how far it has read
+        self._files = GrowingLines(self.count)
+        self.bad: deque[RecordError] = deque(maxlen=1000)
+        """The last lines and files that could not be used, and why."""
 
     def process(self, item: Arrival) -> Iterator[str]:
-        """Read a file; what is no document is counted."""
-        for line in Path(item.path).read_text("utf-8").splitlines() if isinstance(item, Found) else ():
-            try:
-                yield json.loads(line)["text"]
-            except (ValueError, KeyError, TypeError):
-                self.count("no document")
+        """Read what is new in a file; what is no document is counted by its reason, and listed."""
+        if not isinstance(item, Found):
+            return
+        if format_of(Path(item.path)) != "jsonl":
+            self.count("no JSON lines")
+            return
+        for read in self._files.read(item.path):
+            for reason, number in read.skipped.items():
+                self.count(reason, number)
+            for bad in read.bad:
+                self.count(bad.reason)
+                self.bad.append(RecordError(bad.reason, bad.found, bad.hint, f"{item.path}:{bad.row + 1}"))
+            yield from (record.text for record in read.block)
 
 
 class Rows(MapStage[str, np.ndarray]):
@@ -54,7 +71,10 @@ register_stage("documents", Documents)
 register_stage("rows", Rows)
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (3, 4):
+        sys.exit("usage: growing_documents.py FOLDER TOKENIZER [BATCHES]")
     files = Discovery(sys.argv[1])
-    rows = Rows(texts := Documents(files, threads=2), tokenizer=sys.argv[2], rows=8, length=128)
-    for batch in Pipeline({"files": files, "texts": texts, "rows": rows}):
-        print(batch.shape)
+    rows = Rows(texts := Documents(files), tokenizer=sys.argv[2], rows=8, length=128)
+    with Pipeline({"files": files, "texts": texts, "rows": rows}) as pipeline:
+        for batch in islice(pipeline, int(sys.argv[3]) if sys.argv[3:] else None):
+            print(batch.shape, flush=True)

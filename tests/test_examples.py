@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 from runpy import run_path
 from typing import Any, cast
 
 import yaml
 
-from millstream import CharTokenizer, Pipeline
+from millstream import CharTokenizer, Discovery, Pipeline, load_tokenizer
 from millstream.games.example import example_folder
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -48,23 +51,94 @@ def test_the_recipe_for_games_gives_batches_for_training_and_validation(tmp_path
     assert sum(each["gauges"]["chunks"] for each in used.values()) == 40
 
 
+def documents(folder: Path, *texts: str) -> dict[str, str]:
+    """A folder for documents, and a tokenizer for these texts, as settings of the recipe."""
+    (folder / "documents").mkdir()
+    CharTokenizer.train(texts).save(folder / "tokenizer.json")
+    return {"path": str(folder / "documents"), "tokenizer": str(folder / "tokenizer.json")}
+
+
+def lines(*texts: str) -> str:
+    return "".join(json.dumps({"text": text}) + "\n" for text in texts)
+
+
 def test_documents_of_a_folder_that_grows_become_rows_of_tokens(tmp_path: Path) -> None:
     run_path(str(EXAMPLES / "growing_documents.py"))
-    folder = tmp_path / "documents"
-    folder.mkdir()
     first, second = "the mill by the stream", "turns"
-    tokenizer = CharTokenizer.train([first + second])
-    tokenizer.save(tmp_path / "tokenizer.json")
-    lines = [json.dumps({"text": first}), "no document"]
-    (folder / "a.jsonl").write_text("\n".join(lines), "utf-8")
+    changed = documents(tmp_path, first + second)
+    folder = Path(changed["path"])
+    (folder / "a.jsonl").write_text(lines(first) + "no document", "utf-8")
 
-    changed = {"path": str(folder), "tokenizer": str(tmp_path / "tokenizer.json"), "rows": 2, "length": 4}
-    with Pipeline.from_recipe(read("growing_documents.yaml", **changed)) as pipeline:
+    with Pipeline.from_recipe(read("growing_documents.yaml", **changed, rows=2, length=4)) as pipeline:
         batches = [pipeline.get(timeout_s=30).tolist() for _ in range(2)]
-        (folder / "b.jsonl").write_text(json.dumps({"text": second}), "utf-8")
+        (folder / "b.jsonl").write_text(lines(second), "utf-8")
         batches.append(pipeline.get(timeout_s=30).tolist())
         drops = pipeline.counters()["stages"]["texts"]["drops"]
 
     ids = [number for batch in batches for row in batch for number in row]
-    assert tokenizer.decode(ids) == (first + second)[: len(ids)]
-    assert drops == {"no document": 1}
+    assert load_tokenizer(changed["tokenizer"]).decode(ids) == (first + second)[: len(ids)]
+    assert drops == {"not JSON": 1}
+
+
+def growing_texts(folder: Path) -> tuple[Any, Pipeline]:
+    """The stage of the example that reads documents, and a pipeline that ends with it."""
+    files = Discovery(folder, poll_s=0.05)
+    texts = run_path(str(EXAMPLES / "growing_documents.py"))["Documents"](files)
+    return texts, Pipeline({"files": files, "texts": texts})
+
+
+def test_a_document_comes_once_however_often_its_file_grows(tmp_path: Path) -> None:
+    _, pipeline = growing_texts(tmp_path)
+    came = []
+    with pipeline:
+        for number in range(3):
+            added = [f"text {number}.{each}" for each in range(5)]
+            with (tmp_path / "a.jsonl").open("a") as file:
+                file.write(lines(*added))
+            came += [pipeline.get(timeout_s=30) for _ in added]
+            assert came[-5:] == added
+    assert pipeline.counters()["stages"]["texts"]["drops"] == {}
+
+
+def test_what_is_no_document_is_counted_and_named_and_stops_nothing(tmp_path: Path) -> None:
+    texts, pipeline = growing_texts(tmp_path)
+    bad = ['"caf\xe9"'.encode("latin-1"), b'{"text": "caf\xe9"}', b'{"text": 5}', b"null", b"no JSON"]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join([b'{"text": "one\\u2028two"}', *bad, b""]))
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines("packed").encode()))
+    (tmp_path / "c.jsonl.gz").write_bytes(b"not packed")
+    (tmp_path / "d.png").write_bytes(b"...")
+    (tmp_path / "e.jsonl").write_text(lines("three\u2028four"), "utf-8")
+    with pipeline:
+        came = [pipeline.get(timeout_s=30) for _ in range(3)]
+
+    assert came == ["one\u2028two", "packed", "three\u2028four"]
+    drops = pipeline.counters()["stages"]["texts"]["drops"]
+    assert drops.pop("no JSON lines") == 1 and sum(drops.values()) == len(texts.bad) == 6
+    named = [error.where.removeprefix(f"{tmp_path}/") for error in texts.bad]
+    assert named == ["a.jsonl:2", "a.jsonl:3", "a.jsonl:4", "a.jsonl:5", "a.jsonl:6", "c.jsonl.gz:1"]
+
+
+def run_script(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, EXAMPLES / name, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_every_example_runs_as_a_script(tmp_path: Path) -> None:
+    changed = documents(tmp_path, "ab")
+    (Path(changed["path"]) / "a.jsonl").write_text(lines("ab" * 2048), "utf-8")
+    arguments: dict[str, tuple[str | Path, ...]] = {
+        "chess_selfplay.py": (example_folder(8, plies=40, folder=tmp_path / "games"), "3"),
+        "grpo_loop.py": ("3",),
+        "growing_documents.py": (changed["path"], changed["tokenizer"], "2"),
+    }
+    assert arguments.keys() == {path.name for path in EXAMPLES.glob("*.py")}
+    for name, each in arguments.items():
+        ended = run_script(name, *each)
+        assert (ended.returncode, ended.stderr) == (0, ""), name
+        assert len(ended.stdout.splitlines()) == (2 if name == "growing_documents.py" else 3), name
+
+
+def test_an_example_that_needs_arguments_says_which() -> None:
+    ended = run_script("growing_documents.py")
+
+    assert ended.returncode == 1 and ended.stderr.startswith("usage: growing_documents.py FOLDER")

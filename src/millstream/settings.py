@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 import tomllib
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -100,6 +101,8 @@ def fits(value: object, wanted: Any) -> bool:
     (True, False, False, True, True)
     >>> fits("drop", Literal["block", "drop_new"]), fits({"a": 1}, dict[str, int]), fits([1], dict)
     (False, True, False)
+    >>> fits("games", str | os.PathLike[str]), fits(3, str | os.PathLike[str])
+    (True, False)
     """
     origin, inner = get_origin(wanted), get_args(wanted)
     if origin in (Union, types.UnionType):
@@ -112,6 +115,8 @@ def fits(value: object, wanted: Any) -> bool:
         return isinstance(value, float | int) and not isinstance(value, bool)
     if wanted is int:
         return isinstance(value, int) and not isinstance(value, bool)
+    if (origin or wanted) is os.PathLike:
+        return isinstance(value, str | os.PathLike)
     if wanted in (bool, str):
         return isinstance(value, wanted)
     if (origin or wanted) in (dict, Mapping):

@@ -116,3 +116,76 @@ def test_a_folder_of_packed_texts_is_none_of_games(tmp_path: Path) -> None:
 
 def test_a_keyword_about_games_alone_tells_before_there_are_any(tmp_path: Path) -> None:
     assert kind_of(tmp_path, {"num_chunks": 500_000}) == "games"
+
+
+def test_show_gives_scripts_plain_data(run: Run, games: Path) -> None:
+    code, out, _ = run("show", games, "--game", 2, "--ply", 1, "--json")
+    facts = json.loads(out)
+
+    assert code == 0
+    assert facts["origin"] == {"file": str(games / "training.0.gz"), "game": 0, "ply": 1, "plies": 12}
+    assert facts["fen"].startswith("rnbqkbnr/pppppppp/8/8/8/") and facts["policy"]["b8c6"] == 0.7
+    assert facts["values"]["root"].keys() == {"q", "d", "m"}
+
+
+@pytest.mark.parametrize("name", ["rows.bin", "rows.idx", "admissions.jsonl"])
+def test_explain_names_the_file_that_is_missing(run: Run, games: Path, tmp_path: Path, name: str) -> None:
+    with SelfPlayDataLoader(games, cache_dir=tmp_path / "run", batch_size=4, framework="numpy") as loader:
+        loader.next()
+    (tmp_path / "run" / name).unlink()
+    code, _, err = run("explain", tmp_path / "run", "--step", 0)
+
+    assert code == 2
+    assert f"run/{name}: the file is missing" in err
+
+
+def test_lint_takes_several_files_and_patterns(run: Run, games: Path) -> None:
+    for source in (sorted(games.glob("training.[012].gz")), [games / "training.[012].gz"]):
+        for kind in ((), ("--kind", "games")):
+            code, out, _ = run("lint", *source, *kind, "--quiet")
+            assert code == 0
+            assert out.startswith("3 games, 3 usable")
+    code, out, _ = run("lint", "--kind", "games", games / "training.0.gz", games / "training.9.gz", "--quiet")
+    assert code == 1
+    assert f"{games / 'training.9.gz'}: the file has 3 bytes" in out
+
+
+def test_lint_tells_of_everything_that_is_left_out(run: Run, games: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (games / "training.9.gz").unlink()
+    (games / "loop").symlink_to("loop")
+    (games / "notes.txt").write_text("...")
+    code, out, _ = run("lint", games, "--json", "--quiet")
+    loops = {each["kind"]: each["severity"] for each in json.loads(out)["findings"]}
+    (games / "loop").unlink()
+    (games / "newest.tar").write_bytes((games / "older.tar").read_bytes()[:3000])
+    left_out = json.loads(run("inspect", games, "--json")[1])["left_out"]
+    written = {each["kind"] for each in json.loads(run("lint", games, "--json")[1])["findings"]}
+
+    assert code == 1
+    assert loops == {"link in a circle": "error", "not data": "note"}
+    assert written == left_out.keys() == {"still being written", "not data"}
+
+
+@pytest.mark.parametrize("verb", ["inspect", "lint"])
+def test_a_folder_of_broken_games_is_one_of_games(run: Run, tmp_path: Path, verb: str) -> None:
+    (tmp_path / "training.1.gz").write_bytes(b"cut")
+    code, out, _ = run(verb, tmp_path)
+
+    assert code == (0 if verb == "inspect" else 1)
+    assert f"{tmp_path / 'training.1.gz'}: " in out
+
+
+@pytest.mark.parametrize("verb", ["inspect", "lint"])
+def test_an_empty_folder_is_called_empty_and_may_be_said_to_be_for_games(run: Run, tmp_path: Path, verb: str) -> None:
+    code, _, err = run(verb, tmp_path)
+    assert code == 2
+    assert "the folder is empty" in err and "--kind games" in err
+    code, out, _ = run(verb, tmp_path, "--kind", "games", "--json")
+    assert (code, "no games" in out) == ((0, False) if verb == "inspect" else (1, True))
+
+
+def test_packed_texts_beside_other_packed_files_are_no_games(tmp_path: Path) -> None:
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"the mill by the stream"))
+    (tmp_path / "dump.gz").write_bytes(gzip.compress(b"..."))
+
+    assert kind_of(tmp_path, {}) == "text"

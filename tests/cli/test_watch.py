@@ -8,14 +8,17 @@ import re
 import signal
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from command import Run
 from millstream.cli.watch_table import LiveTables, stage_table
+from millstream.errors import LoaderError
 from millstream.games.example import example_folder
-from millstream.stages import Pipeline, serve_metrics
+from millstream.stages import IterableStage, Pipeline, serve_metrics
 
 GUIDE = (Path(__file__).parents[2] / "docs/pipelines.md").read_text("utf-8")
 
@@ -161,3 +164,37 @@ def test_the_recipe_for_self_play_is_watched(run: Run, tmp_path: Path, monkeypat
     assert (code, err) == (0, "")
     stages = json.loads(out.splitlines()[-1])["stages"]
     assert stages["window"]["counters"]["gauges"]["passes"] > 0
+
+
+@pytest.mark.parametrize("flag", ["--for", "--every", "--batches"])
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_a_time_or_number_that_cannot_be_is_refused(run: Run, recipe: Path, flag: str, value: str) -> None:
+    code, _, err = run("watch", recipe, "--import", "words", f"{flag}={value}")
+
+    assert code == 2
+    assert f"{flag} {float(value) if flag != '--batches' else value} is not possible" in err
+
+
+def test_a_port_that_does_not_exist_or_is_taken_is_refused(run: Run, recipe: Path) -> None:
+    code, _, err = run("watch", recipe, "--import", "words", "--serve", "99999")
+    assert code == 2 and "there is no such port" in err and "0 for a free one" in err
+
+    with Pipeline({"numbers": IterableStage([1])}) as pipeline, serve_metrics(pipeline) as server:
+        with pytest.raises(LoaderError, match="no such port"):
+            serve_metrics(pipeline, -1)
+        with pytest.raises(LoaderError, match=rf"port={server.port} cannot be had: .*in use\n  hint: pass another"):
+            serve_metrics(pipeline, server.port)
+
+
+def test_a_reservoir_that_fills_and_a_folder_that_is_missing_are_shown(run: Run, tmp_path: Path) -> None:
+    games = example_folder(4, plies=40, folder=tmp_path / "games")
+    kinds = ["discovery", "chunk_source_feed", "chunk_set", "chunk_reader", "frame_shuffler", "tensor_generator"]
+    for folder, said in ((games, r"frames \d+ % of 100,000,"), (tmp_path / "nowhere", "folder_missing 1")):
+        stages: list[dict[str, Any]] = [{"stage": kind} for kind in kinds]
+        for before, stage in pairwise(stages):
+            stage["input"] = before["stage"]
+        stages[0]["path"], stages[4]["frames"] = str(folder), 100_000
+        (tmp_path / "small.yaml").write_text(json.dumps({"stages": stages}))
+        code, out, _ = run("watch", tmp_path / "small.yaml", "--for", "0.5")
+        assert code == 0
+        assert re.search(said, out)

@@ -57,6 +57,7 @@ def test_what_holds_no_games_says_why(tmp_path: Path) -> None:
     (tmp_path / "empty.gz").touch()
     (tmp_path / "short.gz").write_bytes(b"short")
     (tmp_path / "damaged.gz").write_bytes(b"not gzip, but long enough to be")
+    (tmp_path / "cut.gz").write_bytes(packed_game(1)[:20])
     (tmp_path / "v70.gz").write_bytes(gzip.compress((70).to_bytes(4, "little") + bytes(8000)))
     (tmp_path / "cut.tar").write_bytes(write_games(tmp_path / "a.tar", 1).read_bytes()[:600])
     expected = {
@@ -65,6 +66,7 @@ def test_what_holds_no_games_says_why(tmp_path: Path) -> None:
         "empty.gz": "empty",
         "short.gz": "truncated",
         "damaged.gz": "damaged gzip",
+        "cut.gz": "truncated",
         "v70.gz": "unknown version",
         "cut.tar": "truncated",
         "none.gz": "gone",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,3 +81,23 @@ def test_bad_games_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.Mo
     stage, _ = read(given)
     assert sum(stage.counters()["drops"].values()) == 50
     assert len(stage._bad) == 10
+
+
+def test_a_slow_source_blocks_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one file does not answer, the other threads read on."""
+    slow, quick = (draws(tmp_path / name, [packed_game(2)] * 4, uses=8) for name in ("slow.tar", "quick.tar"))
+    answers, others, pread = threading.Event(), threading.Barrier(3), os.pread
+
+    def read_slowly(descriptor: int, size: int, offset: int) -> bytes:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == "slow.tar" and not answers.is_set():
+            others.wait(10)
+            answers.wait(10)
+        elif not answers.is_set():
+            others.wait(10)  # two of them at the same time, and the slow one has not come back
+            answers.set()
+        return pread(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", read_slowly)
+    given = [replace(draw, number=n) for n, draw in enumerate([slow[0], *quick])]
+    _, found = read(given, threads=3)
+    assert found == [(draw.chunk, draw.use) for draw in given]

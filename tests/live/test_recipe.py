@@ -80,3 +80,13 @@ def test_games_are_matched_and_rescored_by_plain_values() -> None:
 def test_a_setting_that_is_wrong_is_refused_with_its_stage(changed: dict[str, Any], said: str) -> None:
     with pytest.raises(RecipeError, match=said):
         Pipeline.from_recipe({"stages": road(Path("games"), changed)})
+
+
+def test_a_setting_of_the_wrong_kind_is_named_with_its_line(tmp_path: Path) -> None:
+    recipe = tmp_path / "games.yaml"
+    recipe.write_text("stages:\n  - stage: discovery\n    path: 3\n")
+
+    with pytest.raises(
+        RecipeError, match=r"line 3: 'discovery': discovery: path=3 does not fit\n  hint: it must be str"
+    ):
+        Pipeline.from_recipe(recipe)

@@ -9,7 +9,7 @@ import pytest
 
 from millstream.errors import ClosedError, LoaderError, StoreError
 from millstream.games import ORIGIN
-from millstream.live.row_log import REMEMBERED, RowLog, StepRows
+from millstream.live.row_log import REMEMBERED, STEP, RowLog, StepRows
 
 
 def step(number: int, rows: int = 3) -> StepRows:
@@ -66,3 +66,17 @@ def test_without_a_folder_only_the_last_steps_are_remembered() -> None:
     assert log.oldest_chunk == 5
     with pytest.raises(LoaderError, match="forgotten"):
         log[4]
+
+
+@pytest.mark.parametrize("end", [0, 10**9, 2**64 - 1])
+def test_an_index_that_is_damaged_is_named_and_costs_its_step(tmp_path: Path, end: int) -> None:
+    filled(tmp_path, 6).close()
+    entries = np.fromfile(tmp_path / "rows.idx", STEP)
+    entries["end"][4] = end
+    entries.tofile(tmp_path / "rows.idx")
+    log = RowLog.recorded(tmp_path)
+
+    with pytest.raises(StoreError, match=r"rows\.idx: the entry of step 4 is damaged"):
+        log[4]
+    assert int(log[3].origins["chunk"][0]) == 3
+    log.close()

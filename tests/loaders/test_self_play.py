@@ -24,9 +24,12 @@ from millstream.batches.self_play import SelfPlayBatch
 from millstream.errors import BudgetError, ClosedError, LoaderError, RecipeError, StateError, UnknownLength
 from millstream.games import FrameTensors, Reservoir, expand
 from millstream.games.chunk_source import open_chunk_source
+from millstream.games.example import example_folder
 from millstream.games.rescore import RescoreSettings
 from millstream.live import frame_shuffler
+from millstream.live.frame_shuffler import Shuffled
 from millstream.live.positions import PositionWeights
+from millstream.live.tensor_maker import Output, TensorMaker, Tensors
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.stages import serve_metrics
 
@@ -38,6 +41,10 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
         add(folder, number)
     (folder / "single.gz").write_bytes(varied_game(6, 999))
     return folder
+
+
+def address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def all_rows(batches: Iterator[SelfPlayBatch]) -> list[Row]:
@@ -108,6 +115,28 @@ def test_a_run_goes_on_anywhere_with_other_ranks_and_sizes(
     for each in runs:
         each.close()
     assert before + rest == expected
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("output", ["float32", "float16", "boards"])
+def test_tensors_are_where_they_were_made(
+    games: Path, framework: str, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No framework gets a copy."""
+    made: list[int] = []
+
+    def noted(maker: TensorMaker, pieces: list[Shuffled]) -> Tensors:
+        tensors = make(maker, pieces)
+        made.extend(address(array) for array in (tensors.planes, tensors.policy, tensors.values))
+        return tensors
+
+    make = TensorMaker.make
+    monkeypatch.setattr(TensorMaker, "make", noted)
+    with loader(games, framework=framework, output=output, batch_size=16) as run:
+        batch = run.next()
+        where: dict[str, Callable[[Any], int]]
+        where = {"numpy": address, "torch": lambda it: it.data_ptr(), "jax": lambda it: it.unsafe_buffer_pointer()}
+        assert [where[framework](batch[name]) for name in ("planes", "policy", "values")] == made[:3]
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
@@ -387,3 +416,25 @@ def test_settings_may_be_named_one_by_one(games: Path) -> None:
 def test_an_empty_folder_says_so(tmp_path: Path) -> None:
     with loader(tmp_path) as run, pytest.raises(LoaderError, match="no position to train on"):
         run.next()
+
+
+def test_a_keyword_that_does_not_fit_is_named_with_what_was_meant(tmp_path: Path) -> None:
+    folder = example_folder(1, folder=tmp_path)
+    with pytest.raises(LoaderError, match="position_cache='1XB' is not a size"):
+        SelfPlayDataLoader(folder, position_cache="1XB")
+    with pytest.raises(TypeError, match=r"'batchsize'; did you mean 'batch_size'\? there are num_chunks, .*batch_size"):
+        SelfPlayDataLoader(folder, batchsize=3)  # type: ignore[call-arg]
+    with SelfPlayDataLoader(folder, position_cache=0, watch=False) as loader:
+        assert loader.task.position_cache == 0
+
+
+def test_a_state_of_other_positions_is_refused_with_what_to_pass(tmp_path: Path) -> None:
+    folder = example_folder(1, folder=tmp_path)
+    with SelfPlayDataLoader(folder, positions=2, watch=False) as loader:
+        state = loader.state_dict()
+    with (
+        SelfPlayDataLoader(folder, positions=1 / 4, watch=False) as loader,
+        pytest.raises(StateError, match=r"hint: pass positions=2 to go on") as error,
+    ):
+        loader.load_state_dict(state)
+    assert "PositionSampling" not in str(error.value.hint)

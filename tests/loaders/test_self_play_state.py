@@ -251,3 +251,18 @@ def test_a_run_over_data_that_grows_holds_no_more_than_its_window(
             "positions": len(inside.files._ahead),
         }
     assert max(held.values()) < 20, held
+
+
+def test_reset_of_a_run_that_watches_goes_back_to_the_state_that_was_committed(folder: Path, tmp_path: Path) -> None:
+    with live(folder, tmp_path / "run") as run:
+        steps(run, 3)
+        run.commit(run.state_dict())
+        add(folder, 3)
+        behind = steps(run, 4)
+        run.reset()
+        assert run.step == 3
+        assert steps(run, 4) == behind
+    with live(folder, tmp_path / "other") as run:
+        again = steps(run, 3)
+        run.reset()  # nothing was committed
+        assert (run.step, steps(run, 3)) == (0, again)

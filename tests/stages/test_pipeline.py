@@ -354,3 +354,12 @@ def test_a_closed_pipeline_is_gone_with_its_stages_when_nobody_holds_it() -> Non
         assert [part() for part in parts] == [None] * 4
     finally:
         gc.enable()
+
+
+def test_whoever_asks_several_outputs_for_an_item_is_told_their_names() -> None:
+    stages = {name: IterableStage([1], name=name) for name in ("train", "validation")}
+    with Pipeline(stages, ["train", "validation"]) as pipeline:
+        with pytest.raises(RecipeError, match=r"several outputs: 'train' and 'validation'\n  hint: .*get\('train'\)"):
+            pipeline.get()
+        with pytest.raises(RecipeError, match="did you mean train"):
+            pipeline.get("trian")

@@ -11,9 +11,10 @@ from typing import Any
 
 from millstream.cli import show
 from millstream.errors import LoaderError, RecordError
+from millstream.games.block import FrameBlock
 from millstream.games.chunk_source import ChunkSource
 from millstream.games.input_formats import InputFormat
-from millstream.games.shown import show_position
+from millstream.games.shown import position_facts, show_position
 from millstream.live.look import open_sources
 from millstream.loaders.self_play_explain import RecordedSelfPlay
 from millstream.stats.styled import Shown
@@ -95,6 +96,19 @@ def _formats(sources: Iterable[ChunkSource]) -> dict[str, dict[str, int]]:
 
 def show_game(path: str, game: int, ply: int) -> Shown:
     """Show a position of a game."""
+    frames, source, index = _game(path, game, ply)
+    return show_position(frames, ply, f"{source.name}, game {index}, ply {ply} of {len(frames)}")
+
+
+def game_facts(path: str, game: int, ply: int) -> dict[str, Any]:
+    """A position of a game as plain data, and where it lies."""
+    frames, source, index = _game(path, game, ply)
+    origin = {"file": source.path, "game": index, "ply": ply, "plies": len(frames)}
+    return {"origin": origin, **position_facts(frames, ply)}
+
+
+def _game(path: str, game: int, ply: int) -> tuple[FrameBlock, ChunkSource, int]:
+    """The frames of a game, counted over all files, its source, and its place there."""
     left = game
     for source in open_sources(path).sources:
         if 0 <= left < len(source):
@@ -104,7 +118,7 @@ def show_game(path: str, game: int, ply: int) -> Shown:
                     f"game {game} has no ply {ply}, only {show.counted(len(frames), 'position')}",
                     hint="plies count from 0",
                 )
-            return show_position(frames, ply, f"{source.name}, game {left}, ply {ply} of {len(frames)}")
+            return frames, source, left
         left -= len(source)
     raise LoaderError(f"{path}: there is no game {game}, only {game - left}", hint="games count from 0, over all files")
 

@@ -35,6 +35,7 @@ examples:
   millstream inspect rollouts.jsonl                 how many, how long, which rewards
   millstream inspect spool/ --json | jq .groups     what waits in the folder of a feed
   millstream inspect games/                         how many games and positions, of which versions
+  millstream inspect games/ --kind games            the same, if there are none yet
 """
 
 MOST_LENGTHS = 20_000
@@ -46,6 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "store", help="a store (a folder or a .bin file), rollouts (files, a pattern, a spool), or games"
     )
+    parser.add_argument(
+        "--kind", choices=("store", "rollouts", "games"), help="what it holds, where the files do not tell"
+    )
     parser.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="for a bare file of ids")
     parser.add_argument("--version", help="an older version, by the first digits of its fingerprint")
     parser.add_argument("--document", type=int, default=0, help="the document to show (default: 0)")
@@ -54,11 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look into a store, or at rollouts."""
-    if arguments.dtype is arguments.version is None and are_games(arguments.store):
+    """Look into a store, or at rollouts or games."""
+    kind = arguments.kind or _told_kind(arguments)
+    if kind == "games":
         inspect_games(arguments.store, as_json=arguments.json)
         return 0
-    if arguments.dtype is arguments.version is None and hold_rollouts(arguments.store, arguments):
+    if kind == "rollouts":
         inspect_rollouts(arguments.store, arguments.tokenizer, as_json=arguments.json)
         return 0
     with TokenStore(arguments.store, dtype=arguments.dtype, version=arguments.version) as store:
@@ -71,6 +76,14 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(facts)
     return 0
+
+
+def _told_kind(arguments: argparse.Namespace) -> str:
+    if arguments.dtype is not None or arguments.version is not None:
+        return "store"
+    if are_games(arguments.store):
+        return "games"
+    return "rollouts" if hold_rollouts(arguments.store, arguments) else "store"
 
 
 def tokenizer_for(store: TokenStore, path: str, wanted: str | None) -> Tokenizer | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from millstream.cli import chats, show
-from millstream.cli.games import add_game_arguments, show_game
+from millstream.cli.games import add_game_arguments, game_facts, show_game
 from millstream.cli.loader import add_run_arguments, open_loader
 from millstream.cli.paint import print_shown
 from millstream.cli.rollouts import add_rollout_arguments, hold_rollouts, number_of, open_rollouts, refuse
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--tokenizer", help="the model's; a store has its own")
     parser.add_argument("--format", help="messages, sharegpt, alpaca, …: when the fields do not tell")
     parser.add_argument("--file-format", help="jsonl, parquet, …: when the file names do not tell")
-    parser.add_argument("--json", action="store_true", help="print the styled parts as JSON")
+    parser.add_argument("--json", action="store_true", help="print the styled parts as JSON; of a game, plain facts")
     add_rollout_arguments(parser.add_argument_group("of rollouts"))
     add_game_arguments(parser.add_argument_group("of self-play games"))
     chats.add_chat_arguments(parser.add_argument_group("how conversations become tokens (of files)"))
@@ -60,6 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show a row."""
     source = arguments.source[0] if len(arguments.source) == 1 else arguments.source
+    if are_games(source) and arguments.json:
+        show.print_json(game_facts(source, arguments.game or 0, arguments.ply or 0))
+        return 0
     if are_games(source):
         shown = show_game(source, arguments.game or 0, arguments.ply or 0)
     elif arguments.game is not None or arguments.ply is not None:

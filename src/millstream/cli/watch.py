@@ -58,6 +58,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Watch until the end, or until somebody has seen enough."""
     if (arguments.recipe is None) is (arguments.metrics is None):
         raise LoaderError("watch needs a recipe, or --metrics", hint="millstream watch mill.yaml")
+    for flag, value in (("--for", arguments.seconds), ("--every", arguments.every), ("--batches", arguments.batches)):
+        if value is not None and not value > 0:
+            raise LoaderError(f"{flag} {value} is not possible", hint="pass a number above 0, or leave it out")
     if arguments.metrics is not None:
         _watch(arguments, _remote(arguments.metrics), threading.Event())
         return 0

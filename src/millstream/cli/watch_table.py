@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from millstream.stats.figures import count, duration, visible
@@ -30,7 +30,7 @@ def stage_table(statistics: Statistics) -> Table:
     for name, stage in statistics["stages"].items():
         last, counters = stage["last"], stage["counters"]
         drops = ", ".join(f"{reason} {count(number)}" for reason, number in sorted(counters["drops"].items()))
-        gauges = ", ".join(f"{gauge} {_gauge(number)}" for gauge, number in counters["gauges"].items())
+        gauges = ", ".join(_gauges(counters["gauges"]))
         words = (name, bar(last["busy"]), rate(last["in_per_s"]), rate(last["out_per_s"]), drops, gauges)
         rows.append(tuple(map(visible, words)))  # type: ignore[arg-type]
     return Table(rows)
@@ -70,6 +70,20 @@ def rate(per_s: float) -> str:
     ('0', '0.0123', '3.14', '12,346')
     """
     return count(per_s) if per_s >= 100 or per_s == 0 else f"{per_s:.3g}"
+
+
+def _gauges(gauges: Mapping[str, float]) -> Iterator[str]:
+    """Each with its number; what has a capacity, with how full it is.
+
+    >>> list(_gauges({"frames": 56000, "capacity": 131072, "open": 2}))
+    ['frames 43 % of 131,072', 'open 2']
+    """
+    full_of = gauges.get("capacity")
+    for place, (name, number) in enumerate(gauges.items()):
+        if full_of and place == 0:
+            yield f"{name} {number / full_of:.0%} of {count(full_of)}".replace("%", " %")
+        elif name != "capacity":
+            yield f"{name} {_gauge(number)}"
 
 
 def _gauge(number: float) -> str:

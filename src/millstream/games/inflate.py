@@ -50,7 +50,7 @@ def _inflate_surely(packed: bytes, limit: int, where: str) -> bytearray:
         if len(found) > limit:
             raise RecordError("too long", f"more than {limit} bytes when unpacked", hint=_TOO_LONG, where=where)
         if not member.eof:
-            raise RecordError("damaged gzip", f"it is cut after {len(packed)} bytes", hint=_DAMAGED, where=where)
+            raise RecordError("truncated", f"it is cut after {len(packed)} bytes", hint=_DAMAGED, where=where)
         rest = member.unused_data
         if not rest.strip(b"\0"):
             return found

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +71,51 @@ def _parts(game: FrameBlock, ply: int, title: str) -> Iterator[Styled]:
         yield Styled(f"played  {played}, of {frame['visits']} visits\n", "plain")
     known = {name: float(frame[f"{which}_q"]) for which, name in _VALUES.items()}
     yield Styled("values  " + "  ".join(f"{name} {q:+.2f}" for name, q in known.items() if q == q) + "\n", "plain")
+
+
+def position_facts(game: FrameBlock, ply: int) -> dict[str, Any]:
+    """The same as plain data, fit for JSON; values are seen by who moves, and None where nobody knows.
+
+    >>> from millstream.games.example import example_frames
+    >>> facts = position_facts(example_frames(), 1)
+    >>> facts["fen"], facts["policy"]["b8c6"], facts["played"], facts["values"]["result"]
+    ('rnbqkbnr/pppppppp/8/8/8/7N/PPPPPPPP/RNBQKB1R b KQkq - 1 1', 0.7, 'b8c6', {'q': -1.0, 'd': 0.0, 'm': 11.0})
+    """
+    positions, frame = Positions.of(game.fields), game.fields[ply]
+    first, last = int(game.starts[ply]), int(game.ends[ply])
+    names = move_names(game, positions, ply, game.moves[first:last])
+    chances = [round(chance, 7) for chance in game.probabilities[first:last].tolist()]  # as exact as 32 bits are
+    played = move_names(game, positions, ply, np.array([frame["played_idx"]]))[0] if frame["visits"] else None
+    values = {name: (f"{name}_q", f"{name}_d", f"{name}_m") for name in ("result", "best", "played", "orig", "root")}
+    values["result"] = ("result_q", "result_d", "plies_left")
+    values["st"] = ("q_st", "d_st", "")
+    return {
+        "fen": fen_of(positions, ply),
+        "policy": dict(sorted(zip(names, chances, strict=True), key=lambda each: -each[1])),
+        "played": played,
+        "visits": int(frame["visits"]),
+        "values": {
+            name: dict(zip("qdm", (_known(frame, field) for field in fields), strict=True))
+            for name, fields in values.items()
+        },
+        "version": int(frame["version"]),
+        "input_format": InputFormat(frame["input_format"]).name.lower(),
+    }
+
+
+def _known(frame: np.void, field: str) -> float | None:
+    value = float(frame[field]) if field else float("nan")
+    return round(value, 7) if math.isfinite(value) else None
+
+
+def fen_of(positions: Positions, ply: int) -> str:
+    """A position in Forsyth-Edwards notation; moves are counted from the first frame of the game."""
+    board = draw_board(positions, ply).splitlines()[:8]
+    ranks = "/".join(re.sub(r"\.+", lambda free: str(len(free[0])), line[3:].replace(" ", "")) for line in board)
+    black, passed = bool(positions.black[ply]), int(positions.en_passant[ply])
+    en_passant = f"{FILES[passed]}{3 if black else 6}" if passed >= 0 else "-"
+    mover, quiet = "b" if black else "w", int(positions.rule50[ply])
+    return f"{ranks} {mover} {_castling(positions, ply)} {en_passant} {quiet} {ply // 2 + 1}"
 
 
 def draw_board(positions: Positions, ply: int) -> str:

@@ -137,5 +137,5 @@ class FrameShuffler(MapStage[Game, Shuffled]):
             yield Shuffled(FrameBlock.empty(), part.moves) if run[0] else part
 
     def gauges(self) -> dict[str, float]:
-        """Positions that it holds, and their bytes."""
-        return {"frames": len(self._reservoir), "bytes": self._reservoir.nbytes}
+        """Positions that it holds, of how many, and their bytes; none leaves before it is full."""
+        return {"frames": len(self._reservoir), "capacity": self._reservoir.capacity, "bytes": self._reservoir.nbytes}

@@ -137,8 +137,11 @@ class RowLog:
                 f"step {step} is forgotten: its rows are not in {self._folder}", hint="keep cache_dir whole"
             )
         end, begin = int(entry["end"]), 0 if before is None else int(before["end"])
-        data = os.pread(self._files[0], max(0, end - begin) * ORIGIN.itemsize, begin * ORIGIN.itemsize)
-        if end < begin or xxh64(np.frombuffer(data, np.uint8)) != int(entry["hash"]):
+        if end < begin or end * ORIGIN.itemsize > os.fstat(self._files[0]).st_size:
+            where = self._folder / "rows.idx"
+            raise StoreError(f"{where}: the entry of step {step} is damaged", hint="other steps may still be whole")
+        data = os.pread(self._files[0], (end - begin) * ORIGIN.itemsize, begin * ORIGIN.itemsize)
+        if xxh64(np.frombuffer(data, np.uint8)) != int(entry["hash"]):
             where = self._folder / "rows.bin"
             raise StoreError(f"{where}: the rows of step {step} are damaged", hint="other steps may still be whole")
         return StepRows(np.frombuffer(data, ORIGIN), int(entry["batch"]), int(entry["epoch"]))

@@ -16,7 +16,7 @@ from millstream.live.look import open_sources
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings, prepared_chat
 from millstream.loaders.live import is_feed
 from millstream.loaders.raw import RawSettings
-from millstream.loaders.told import are_games, are_rollouts, refuse_journal, refuse_nothing
+from millstream.loaders.told import are_games, are_rollouts, refuse_empty_folder, refuse_journal, refuse_nothing
 from millstream.rollouts import RolloutChunk, read_rollouts
 from millstream.rollouts.lint import lint_rollouts
 from millstream.sources import Reading
@@ -96,6 +96,7 @@ def lint(
         raise LoaderError(f"kind={kind!r} is unknown", hint='choose "chat", "rollouts" or "games"')
     if kind is None:
         refuse_journal(source)
+        refuse_empty_folder(source)
     limits = {"max_tokens": max_tokens, "policy_version": policy_version, "max_staleness": max_staleness}
     if kind == "games" or (kind is None and are_games(source)):
         _refuse({**keywords, **limits, "max_length": max_length}, about="rows", these="games", kind="chat")
@@ -153,7 +154,7 @@ def _lint_games(source: Any, rules: Rules, progress: OnProgress) -> LintReport:
     def tell(games: int, file: str) -> None:
         progress(Progress("lint", games, None, "games", file))
 
-    return lint_games(opened.sources, bad, rules=rules, progress=tell)
+    return lint_games(opened.sources, bad, opened.skipped, rules=rules, progress=tell)
 
 
 def _nobody(progress: object) -> None:

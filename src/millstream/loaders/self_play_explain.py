@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from millstream.errors import LoaderError
+from millstream.errors import LoaderError, StoreError
 from millstream.live.events import FORMAT, entered
 from millstream.live.row_log import RowLog
 from millstream.live.window import Entry
@@ -64,12 +64,15 @@ class RecordedSelfPlay:
     """A run, by what it has written into its `cache_dir`; it may be over, or go on meanwhile."""
 
     def __init__(self, folder: Path) -> None:
+        for name in (JOURNAL, "rows.bin", "rows.idx"):
+            if not (folder / name).is_file():
+                raise StoreError(f"{folder / name}: the file is missing", hint="keep all of cache_dir")
         self._folder, self._rows = folder, RowLog.recorded(folder)
 
     @staticmethod
     def lies_in(folder: Path) -> bool:
         """Whether a folder is the `cache_dir` of such a run."""
-        return (folder / "rows.idx").is_file() and (folder / JOURNAL).is_file()
+        return (folder / "rows.idx").is_file() or _is_of_games(folder / JOURNAL)
 
     def explain(self, step: int, rank: int = 0) -> list[RowOrigin]:
         """The origin of each row of a rank's batch."""
@@ -80,3 +83,11 @@ class RecordedSelfPlay:
     def steps_of(self, game: int) -> list[int]:
         """Every step that a game was in, by its number in the run."""
         return [step for step in range(len(self._rows)) if (self._rows[step].origins["chunk"] == game).any()]
+
+
+def _is_of_games(journal: Path) -> bool:
+    """Whether a journal was written by a run over games: only its first line can go on from the name of the format."""
+    try:
+        return LogReader(journal, Position.start(FORMAT)).read() is not None
+    except StoreError:
+        return False

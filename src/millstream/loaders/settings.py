@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import operator
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -29,6 +30,7 @@ SENSIBLE = {
     "threads": "one thread fills at the speed of memory; leave it out, or pass threads=2",
     "prefetch": "it counts the batches kept ready; leave it out, or pass prefetch=8",
     "memory_budget": "it counts bytes; pass memory_budget='2GB', or leave it out",
+    "position_cache": "it counts bytes; pass position_cache='1GB', or leave it out",
     "epoch_size": "it counts the samples of an epoch; leave it out to end with the first source that is used up",
     "workers": "it counts the threads that encode; leave it out to use every processor",
     "max_document_bytes": "it limits the memory for one document; leave it out for 64 MiB",
@@ -92,8 +94,8 @@ class LoaderSettings:
     limits: ModelLimits = NO_LIMITS
 
 
-def resolve(given: SharedKeywords) -> LoaderSettings:
-    """Check the shared keywords and fill in what was left out.
+def resolve(given: SharedKeywords, own: Iterable[str] = ()) -> LoaderSettings:
+    """Check the shared keywords and fill in what was left out; `own` are those that only one loader has.
 
     >>> settings = resolve({"shuffle": False, "memory_budget": "2GB", "rank": 1, "world_size": 4})
     >>> settings.shuffle, settings.memory_budget, settings.rank, settings.batch_size
@@ -101,7 +103,10 @@ def resolve(given: SharedKeywords) -> LoaderSettings:
     """
     unknown = sorted(set(given) - set(SharedKeywords.__annotations__))
     if unknown:
-        raise TypeError(f"unknown keyword {unknown[0]!r}; loaders share {', '.join(SharedKeywords.__annotations__)}")
+        known = [*own, *SharedKeywords.__annotations__]
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        meant = f"did you mean {near[0]!r}? " if near else ""
+        raise TypeError(f"unknown keyword {unknown[0]!r}; {meant}there are {', '.join(known)}")
     rank, world_size = ranks(given.get("rank"), given.get("world_size"))
     drop_last, pad_last = _flag(given, "drop_last"), _flag(given, "pad_last")
     if drop_last and pad_last:
@@ -249,7 +254,7 @@ def _integer(variable: str) -> int:
     return int(value)
 
 
-def parse_bytes(value: int | str | None) -> int | None:
+def parse_bytes(value: int | str | None, name: str = "memory_budget") -> int | None:
     """Read a size: bytes, or a number with a unit.
 
     >>> parse_bytes("1.5 GB"), parse_bytes("64MiB"), parse_bytes(None)
@@ -260,6 +265,6 @@ def parse_bytes(value: int | str | None) -> int | None:
     if isinstance(value, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", value.upper())
         if match is None:
-            raise LoaderError(f"memory_budget={value!r} is not a size", hint="write bytes, or '512MB', '2GB', '64MiB'")
+            raise LoaderError(f"{name}={value!r} is not a size", hint="write bytes, or '512MB', '2GB', '64MiB'")
         value = int(float(match[1]) * UNITS[match[2] or ""])
-    return positive("memory_budget", value)
+    return positive(name, value)

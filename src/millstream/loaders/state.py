@@ -90,8 +90,18 @@ def header(loader: str, step: int, seed: int, rows: Mapping[str, Any]) -> dict[s
     }
 
 
-def check_header(state: Mapping[str, Any], loader: str, seed: int, rows: Mapping[str, Any]) -> int:
-    """Check that a state fits a loader; gives its step."""
+def _as_it_was(fact: str, saved: Any) -> str:
+    return f"pass {fact}={saved!r} to go on with that run"
+
+
+def check_header(
+    state: Mapping[str, Any],
+    loader: str,
+    seed: int,
+    rows: Mapping[str, Any],
+    hint: Callable[[str, Any], str] = _as_it_was,
+) -> int:
+    """Check that a state fits a loader; gives its step. `hint` says how to have again what a fact of its rows was."""
     if not isinstance(state, Mapping) or state.get("format") != FORMAT:
         raise StateError("this is not the state of a Millstream loader", hint="give what state_dict() returned")
     if state.get("version") != VERSION or state.get("order_version") != order_version:
@@ -116,6 +126,6 @@ def check_header(state: Mapping[str, Any], loader: str, seed: int, rows: Mapping
         if found != value:
             raise StateError(
                 f"the state was saved with {key}={found!r}, this loader has {key}={value!r}",
-                hint=f"pass {key}={found!r} to go on with that run",
+                hint=hint(key, found),
             )
     return read_count(state.get("step"), "step")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -13,6 +13,7 @@ from millstream.errors import LoaderError, RecordError, SourceError
 from millstream.feeds.arrivals import ArrivalLog
 from millstream.feeds.spool import is_spool
 from millstream.games.chunk_source import open_chunk_source
+from millstream.live.look import places_of
 from millstream.loaders.chat_keywords import ChatKeywords
 from millstream.loaders.feed_frontier import JOURNAL
 from millstream.loaders.live import is_feed
@@ -22,7 +23,7 @@ from millstream.records.chat.options import Options
 from millstream.rollouts import RolloutBlock, codec, holds_rollouts
 from millstream.rollouts.reads import OWN_SUFFIXES, find_rollouts
 from millstream.sources import FoundFile, Reading
-from millstream.sources.formats import format_named
+from millstream.sources.formats import format_named, format_of
 from millstream.sources.jsonl import object_in
 from millstream.stats.figures import counted
 from millstream.store import TokenStore
@@ -68,18 +69,23 @@ def kind_of(path: Any, asked: Mapping[str, Any]) -> Kind:
 
 
 def are_games(path: Any) -> bool:
-    """Whether a folder, or a file, holds self-play games: one of its first archives or packed files is one of frames.
+    """Whether folders or files hold self-play games: one of the first archives or packed files is one of frames, or
+    there is nothing but packed files of which no name says what they are.
 
     >>> from millstream.games.example import example_folder
     >>> are_games(example_folder(1)), are_games("texts/")
     (True, False)
     """
-    if not isinstance(path, str | os.PathLike) or is_feed(path):
+    paths = path if isinstance(path, list | tuple) else [path]
+    if not paths or not all(isinstance(each, str | os.PathLike) and not is_feed(each) for each in paths):
         return False
-    place = Path(path)
-    names = islice(place.rglob("*"), _NAMES_LOOKED_AT) if place.is_dir() else iter([place])
-    files = (each for each in names if each.suffix in _GAME_SUFFIXES and each.is_file())
-    return any(_opens_as_games(file) for file in islice(files, _FILES_LOOKED_AT))
+    names = chain.from_iterable(each.rglob("*") if each.is_dir() else [each] for each in places_of(paths))
+    files = [each for each in islice(names, _NAMES_LOOKED_AT) if each.is_file()]
+    packed = [each for each in files if each.suffix in _GAME_SUFFIXES]
+    if any(_opens_as_games(file) for file in packed[:_FILES_LOOKED_AT]):
+        return True
+    unnamed = [each for each in packed if each.suffix == ".gz" and format_of(each) is None]
+    return bool(unnamed) and all(format_of(each) is None for each in files)
 
 
 def _opens_as_games(file: Path) -> bool:
@@ -131,10 +137,20 @@ def refuse_journal(path: Any) -> None:
         )
 
 
+def refuse_empty_folder(path: Any) -> None:
+    """Refuse a folder in which there is nothing: it may become anything."""
+    if isinstance(path, str | os.PathLike) and Path(path).is_dir() and not any(Path(path).iterdir()):
+        raise SourceError(
+            f"{path}: the folder is empty, so nobody can tell what it is for",
+            hint='look at the path; if games or rollouts are to come, pass kind="games" or kind="rollouts"',
+        )
+
+
 def refuse_nothing(path: Any) -> None:
     """Refuse a spool, or a file, in which there is nothing to look at: nobody can tell what else it might be."""
     if not isinstance(path, str | os.PathLike):
         return
+    refuse_empty_folder(path)
     place = Path(path)
     if place.is_dir() and is_spool(place) and not any(place.rglob(f"*{codec.SUFFIX}")):
         released = ArrivalLog(place / "arrivals.log").released

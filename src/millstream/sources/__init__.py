@@ -5,6 +5,7 @@ columns of records; chunks are read independently, by any number of threads. Wha
 them. Memory does not grow with the files.
 """
 
+from millstream.sources.appended import GrowingLines
 from millstream.sources.chunk import BadRecord, Chunk, ChunkRead, Reading, numbered
 from millstream.sources.discover import Found, discover
 from millstream.sources.formats import Format, format_named, format_of, raw_record, read_file, register_format
@@ -19,6 +20,7 @@ __all__ = [
     "Format",
     "Found",
     "FoundFile",
+    "GrowingLines",
     "Reading",
     "Record",
     "RecordBlock",

@@ -53,7 +53,7 @@ def chunks_of(file: FoundFile, reading: Reading, separator: bytes, what: str) ->
     elif layout.frames and not overlaps:
         yield from _frame_chunks(layout, reading.chunk_bytes)
     else:
-        cut = partial(_cut_from_front if overlaps else _cut_at_last, separator)
+        cut = partial(_cut_from_front if overlaps else cut_at_last, separator)
         number = 0
         try:
             with decoded(file, reading, layout) as (blocks, start):
@@ -186,7 +186,12 @@ def overlaps_itself(separator: bytes) -> bool:
     return any(separator.startswith(separator[shift:]) for shift in range(1, len(separator)))
 
 
-def _cut_at_last(separator: bytes, data: bytes, start: int, stop: int) -> int:
+def cut_at_last(separator: bytes, data: bytes, start: int, stop: int) -> int:
+    """Where the last record that ends with a separator ends.
+
+    >>> cut_at_last(b"\\n", b"a\\nb\\nc", 0, 5)
+    4
+    """
     at = data.rfind(separator, start, stop)
     return start if at < 0 else at + len(separator)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 from millstream.sources import zstd_frames
@@ -114,6 +115,21 @@ def decoded(file: FoundFile, reading: Reading, layout: Layout | None = None) -> 
             yield Decoded(blocks_from(handle, file, layout.start), iter, layout.start), layout.start
         else:
             yield Decoded(blocks_from(handle, file), decode), layout.start if layout.encoding == "utf-8" else 0
+
+
+@contextmanager
+def decoded_behind(file: FoundFile, reading: Reading, place: int) -> Iterator[tuple[Decoded, int, str]]:
+    """As `decoded`, from `place` on, and the encoding; what lies before is passed over, in a plain file without being
+    read."""
+    layout = layout_of(file, reading)
+    if layout.is_plain:
+        place = max(place, layout.start)
+        with opened(file) as handle:
+            yield Decoded(blocks_from(handle, file, place), iter, place), place, layout.encoding
+        return
+    with decoded(file, reading, layout) as (blocks, start):
+        place = max(place, start)
+        yield Decoded(blocks, partial(_without, count=place - start)), place, layout.encoding
 
 
 @contextmanager

@@ -87,7 +87,7 @@ class Pipeline:
                 stage.start()
 
     def get(self, output: str = "", timeout_s: float | None = None) -> Any:
-        """Take the next item of an output, waiting for it.
+        """Take the next item of an output, waiting for it; where there is one output, its name may be left out.
 
         Raises QueueClosed when everything was taken, and StageError when a stage has failed.
         """
@@ -161,6 +161,10 @@ class Pipeline:
     def _name(self, output: str) -> str:
         if not output and len(self._outputs) == 1:
             return next(iter(self._outputs))
+        if not output and self._outputs:
+            names = " and ".join(map(repr, self._outputs))
+            first = next(iter(self._outputs))
+            raise RecipeError(f"this pipeline has several outputs: {names}", hint=f"say which: get({first!r})")
         if output not in self._outputs:
             raise RecipeError(f"this pipeline has no output {output!r}", hint=nearest(output, self._outputs))
         return output

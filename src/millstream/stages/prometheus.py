@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Protocol
 
+from millstream.errors import LoaderError
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "millstream"
 
@@ -111,7 +113,7 @@ class MetricsServer:
     """Answers `/metrics` (text) and `/statistics` (JSON) on 127.0.0.1 until it or its pipeline is closed."""
 
     def __init__(self, pages: Mapping[str, tuple[str, Callable[[], str]]], port: int) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), _handler(pages))
+        self._server = _listening(port, _handler(pages))
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="millstream-metrics", daemon=True
@@ -140,6 +142,18 @@ class MetricsServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _listening(port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+    if type(port) is not int or not 0 <= port < 1 << 16:
+        raise LoaderError(
+            f"port={port!r}: there is no such port", hint="pass one from 1024 to 65535, or 0 for a free one"
+        )
+    try:
+        return ThreadingHTTPServer(("127.0.0.1", port), handler)
+    except OSError as error:
+        hint = "pass another one, or 0 for a free one; what listens there may be an older run"
+        raise LoaderError(f"port={port} cannot be had: {error.strerror}", hint=hint) from error
 
 
 class Watched(Protocol):

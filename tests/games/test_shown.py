@@ -1,0 +1,28 @@
+"""A position is shown as it stood on the board."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import chess
+import pytest
+
+from games.chunks import KINDS, play, zipped
+from millstream.games.input_formats import InputFormat
+from millstream.games.read import read_chunk
+from millstream.games.shown import position_facts
+
+
+@pytest.mark.parametrize(("version", "layout"), KINDS)
+def test_facts_of_a_position_are_those_of_its_board(version: int, layout: InputFormat) -> None:
+    frames, fens = play(random.Random(3), version, layout, plies=24)
+    game = read_chunk(zipped(frames))
+    for ply in range(0, len(fens), 5):
+        facts = json.loads(json.dumps(position_facts(game, ply)))
+        board, shown = chess.Board(fens[ply], chess960=True), chess.Board(facts["fen"], chess960=True)
+        assert shown.fen(en_passant="legal").split()[:5] == board.fen(en_passant="legal").split()[:5]
+        assert sum(facts["policy"].values()) == pytest.approx(1, abs=1e-4)
+        assert len(facts["policy"]) == board.legal_moves.count()
+        assert (facts["version"], facts["input_format"]) == (version, layout.name.lower())
+        assert facts["values"].keys() == {"result", "best", "played", "orig", "root", "st"}
