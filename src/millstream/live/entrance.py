@@ -36,6 +36,10 @@ class Entrance(ABC):
         `starved` says that there is no game to draw.
         """
 
+    def is_over(self, window: Window) -> bool:
+        """Whether nobody knows what happens before the next draw."""
+        return False
+
     def may_need(self, name: str) -> bool:
         """Whether a source that is not in the window may still enter."""
         return False
@@ -162,10 +166,15 @@ class AsItWas(Entrance):
 
 
 class AsWritten(Entrance):
-    """What a journal says, at the draws that it names, over the same files."""
+    """What a journal says, at the draws that it names, over the same files.
 
-    def __init__(self, events: Iterable[Event]) -> None:
-        self._events = deque(events)
+    Args:
+        events: What it says.
+        until: Nothing else happens before this draw, unless the window has no game; None: ever.
+    """
+
+    def __init__(self, events: Iterable[Event], until: int | None = None) -> None:
+        self._events, self._until = deque(events), until
         self._to_come = Counter(event.name for event in self._events if event.kind == "enter")
         self._found: dict[str, Source] = {}
 
@@ -178,6 +187,10 @@ class AsWritten(Entrance):
         """What the journal says for this draw."""
         self._found |= {source.name: source for source in came}
         return self._due(window)
+
+    def is_over(self, window: Window) -> bool:
+        """Whether the journal says nothing of the next draw."""
+        return self._until is not None and not self._events and (window.draws >= self._until or not len(window))
 
     def may_need(self, name: str) -> bool:
         """Whether the journal lets it in later."""
