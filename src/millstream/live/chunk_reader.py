@@ -44,7 +44,7 @@ class ChunkReader(DrawStage[Draw, Game]):
     """
 
     takes, gives = Draw, Game
-    together = 8
+    together = 16
 
     def __init__(
         self,

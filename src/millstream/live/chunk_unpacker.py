@@ -27,7 +27,7 @@ class ChunkUnpacker(DrawStage[Game, Game]):
     """
 
     takes = gives = Game
-    together = 8
+    together = 16
 
     def __init__(
         self,

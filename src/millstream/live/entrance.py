@@ -9,23 +9,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import PurePath
 
 from millstream.errors import StateError
+from millstream.live.arrivals import SortKey, sort_key
 from millstream.live.events import Event, Source
 from millstream.live.window import Window
 
 Came = Sequence[Source]
 """What has come since, in this order."""
-
-
-def sort_key(name: str) -> tuple[str, str]:
-    """What sources are sorted by.
-
-    >>> sorted(["b/1.tar", "a/2.tar", "a/1.tar"], key=sort_key)
-    ['a/1.tar', 'b/1.tar', 'a/2.tar']
-    """
-    return PurePath(name).name, name
 
 
 class Entrance(ABC):
@@ -113,7 +104,7 @@ def hold_back(held: list[Source], held_gone: list[str], came: Came, gone: Collec
     held += came
 
 
-def _source_key(source: Source) -> tuple[str, str]:
+def _source_key(source: Source) -> SortKey:
     return sort_key(source.name)
 
 
