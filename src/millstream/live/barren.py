@@ -20,13 +20,16 @@ class Barren:
     >>> came[0] += 1
     >>> barren.pause_s(2120)
     0.0
+    >>> Barren(lambda: 0, draws=5000).pause_s(5040)
+    0.0
 
     Args:
         came: Gives how many games have come through to where they are needed.
+        draws: How many were made before that, if a run is gone on with.
     """
 
-    def __init__(self, came: Callable[[], int]) -> None:
-        self._came, self._before, self._since, self._next_s = came, 0, 0, FIRST_S
+    def __init__(self, came: Callable[[], int], draws: int = 0) -> None:
+        self._came, self._before, self._since, self._next_s = came, 0, draws, FIRST_S
 
     def pause_s(self, draws: int) -> float:
         """A pass is over, at this draw: no time where some games came through, or may still do so."""
