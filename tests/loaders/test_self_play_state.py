@@ -13,11 +13,10 @@ import pytest
 
 from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of, three_archives
 from millstream.errors import ClosedError, MillstreamError, StateError, StoreError
-from millstream.games import Game
+from millstream.games import FrameBlock, Game
 from millstream.live import led
-from millstream.live.chunk_set import Draw
 from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.loaders.self_play_task import SelfPlayGraph
+from millstream.loaders.self_play_reread import Place, Reread
 from millstream.store import disk
 
 
@@ -205,13 +204,13 @@ def test_close_does_not_wait_for_a_reservoir_that_is_read_again(
     with live(folder, tmp_path / "run", shuffle_frames=60) as run:
         steps(run, 4)
         state = run.state_dict()
-    read = SelfPlayGraph.reread
+    read = Reread._game
 
-    def slowly(graph: SelfPlayGraph, draw: Draw) -> list[Game]:
+    def slowly(reread: Reread, place: Place | None) -> FrameBlock | None:
         time.sleep(0.2)
-        return read(graph, draw)
+        return read(reread, place)
 
-    monkeypatch.setattr(SelfPlayGraph, "reread", slowly)
+    monkeypatch.setattr(Reread, "_game", slowly)
     run = live(folder, tmp_path / "run", shuffle_frames=60)
     run.load_state_dict(state)
     closing = threading.Timer(0.1, run.close)
@@ -243,7 +242,7 @@ def test_a_run_over_data_that_grows_holds_no_more_than_its_window(
         assert graph is not None
         assert graph.chunk_set.weights is not None
         held = {
-            "entered": len(inside._entered),
+            "entered": len(inside._entered._entries),
             "sources": len(graph.chunk_set._sources) + len(graph.chunk_set._arrived),
             "weights": len(graph.chunk_set.weights._known),
             "events": len(inside.mirror._events),

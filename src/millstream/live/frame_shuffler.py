@@ -75,7 +75,6 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         input: Gives games whose positions are chosen.
         frames: Positions that it holds.
         seed: Of the order.
-        restore: Positions that it holds from the start, slot by slot, and its counter.
         losses: What was lost in its slots: it keeps its place among the others, and does not leave the stage.
         drain: Give at the end what is left; else it waits for what would have come.
     """
@@ -89,7 +88,6 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         *,
         frames: int = 1 << 17,
         seed: int = 0,
-        restore: tuple[FrameBlock, int] | None = None,
         losses: Losses | None = None,
         drain: bool = True,
         **settings: Any,
@@ -97,10 +95,12 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         super().__init__(input, **{**settings, "threads": 1})
         self._drain = drain
         self._reservoir, self._losses = Reservoir(frames, seed), losses or Losses()
-        if restore is not None:
-            self._reservoir.restore(*restore)
         self._filled: list[npt.NDArray[np.void]] = []
         """Origins that went into free slots, and were not told yet: small blocks would fill the memory behind it."""
+
+    def restore(self, frames: FrameBlock, counter: int) -> None:
+        """Hold these positions from the start, slot by slot, with the counter that there was."""
+        self._reservoir.restore(frames, counter)
 
     def process(self, item: Game) -> Iterator[Shuffled]:
         """Let the positions of a game in, and as many others out, when it is full."""

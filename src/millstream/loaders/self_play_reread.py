@@ -8,22 +8,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from millstream.batches.engine import closed_error
 from millstream.errors import RecordError
-from millstream.games import FRAME, ORIGIN, FrameBlock
+from millstream.games import FRAME, ORIGIN, FrameBlock, Game
 from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.games.descriptors import Descriptors
 from millstream.games.index_cache import IndexCache
-from millstream.live.chunk_set import Draw
-from millstream.live.entrance import AsTheyCome
+from millstream.live.game_stage import GameStage
 from millstream.live.losses import Losses, LostSlots
 from millstream.live.mirror import Mirror
-from millstream.live.window import Entry, Window
-from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
+from millstream.live.window import Entry
+from millstream.loaders.self_play_task import SelfPlayTask
 
 AT_ONCE = 64
 """Games that are in memory at the same time."""
@@ -32,24 +32,36 @@ _BLANK = FrameBlock(
 )
 
 
+class Place(NamedTuple):
+    """A use of a game, and where it lies."""
+
+    chunk: int
+    use: int
+    entry: Entry
+    source: ChunkSource
+
+
 class Reread:
     """Reads each game once, whole, and keeps the frames that are asked for.
 
     Args:
-        task: What is done to games.
+        task: Where games lie.
+        changes: What is done to them before positions are chosen.
         entries: The sources, by the numbers of their games.
-        seed: Of the choice of positions.
         stopping: Says whether nobody waits any more.
     """
 
     def __init__(
-        self, task: SelfPlayTask, entries: Sequence[Entry], seed: int, stopping: Callable[[], bool] = lambda: False
+        self,
+        task: SelfPlayTask,
+        changes: Sequence[GameStage],
+        entries: Sequence[Entry],
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._task, self._stopping = task, stopping
+        self._task, self._changes, self._stopping = task, changes, stopping
         self._entries, self._firsts = list(entries), [entry.first for entry in entries]
         self._descriptors = Descriptors()
         self._cache = None if task.index_cache is None else IndexCache(task.index_cache)
-        self._graph = SelfPlayGraph(task, Begin(Window(None, 0), AsTheyCome()), positions_seed=seed)
         self._opened: tuple[Entry | None, ChunkSource | None] = (None, None)
 
     def reservoir(self, mirror: Mirror, losses: Losses) -> tuple[FrameBlock, list[LostSlots]]:
@@ -82,17 +94,17 @@ class Reread:
     def _games(self, by_game: npt.NDArray[np.void], spans: list[tuple[int, int]]) -> Iterator[FrameBlock | None]:
         if self._stopping():
             raise closed_error()
-        draws = [self._draw(by_game[start]) for start, _ in spans]
+        places = [self._place(by_game[start]) for start, _ in spans]
         with ThreadPoolExecutor(self._task.threads) as pool:
-            yield from pool.map(self._game, draws)
+            yield from pool.map(self._game, places)
 
-    def _draw(self, origin: np.void) -> Draw | None:
+    def _place(self, origin: np.void) -> Place | None:
         chunk = int(origin["chunk"])
         place = bisect_right(self._firsts, chunk) - 1
         entry = self._entries[place] if place >= 0 else None
         if entry is None or chunk >= entry.stop or (source := self._source(entry)) is None:
             return None
-        return Draw(0, chunk, int(origin["use"]), entry.name, chunk - entry.first, source)
+        return Place(chunk, int(origin["use"]), entry, source)
 
     def _source(self, entry: Entry) -> ChunkSource | None:
         """The source of an entry; games are asked for in order, so the last one is enough to remember."""
@@ -105,9 +117,20 @@ class Reread:
                 self._opened = entry, None
         return self._opened[1]
 
-    def _game(self, draw: Draw | None) -> FrameBlock | None:
-        games = [] if draw is None or self._stopping() else self._graph.reread(draw)
-        return games[0].frames if games else None
+    def _game(self, place: Place | None) -> FrameBlock | None:
+        """A game as it was before positions were chosen."""
+        if place is None or self._stopping():
+            return None
+        chunk, use, entry, source = place
+        index = chunk - entry.first
+        try:
+            frames = source.read(index).of_game(chunk, use)
+            game = Game(chunk, use, entry.name, index, int(source.frames[index]), frames)
+            for change in self._changes:
+                game = change.changed(game)
+        except RecordError:
+            return None
+        return game.frames
 
 
 def _selected(game: FrameBlock | None, plies: npt.NDArray[np.uint32]) -> tuple[FrameBlock, npt.NDArray[np.bool_]]:

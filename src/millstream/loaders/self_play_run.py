@@ -1,9 +1,7 @@
-"""Where a self-play run stands, and the stages that go ahead of it."""
+"""Where a self-play run stands, and how it goes on from there."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import threading
 from collections.abc import Mapping, Sequence
@@ -13,8 +11,7 @@ from typing import Any
 
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
-from millstream.errors import FingerprintError, LoaderError
-from millstream.games import FrameBlock
+from millstream.errors import LoaderError
 from millstream.live.entrance import Entrance
 from millstream.live.events import Event
 from millstream.live.led import AsLed
@@ -25,7 +22,7 @@ from millstream.live.tensor_maker import Tensors
 from millstream.live.window import Entry, Window
 from millstream.loaders import state as states
 from millstream.loaders.phases import read_count
-from millstream.loaders.self_play_ahead import Ahead
+from millstream.loaders.self_play_entered import Entered
 from millstream.loaders.self_play_entrance import Entrances
 from millstream.loaders.self_play_files import RunFiles
 from millstream.loaders.self_play_hints import going_on_hint
@@ -33,6 +30,7 @@ from millstream.loaders.self_play_journal import START, Part
 from millstream.loaders.self_play_losses import NOT_FULL, RunLosses, read_losses
 from millstream.loaders.self_play_replay import Replay
 from millstream.loaders.self_play_reread import Reread
+from millstream.loaders.self_play_stages import RunStages
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
 from millstream.loaders.self_play_waiting import nothing_to_train_on, what_is_there
 from millstream.loaders.settings import LoaderSettings
@@ -62,16 +60,11 @@ class SelfPlayRun:
         part = Part(settings.rank, settings.world_size, led, settings.batch_size)
         self.files = RunFiles(settings.cache_dir, facts, part)
         self._entrances = Entrances(self.files.journal, watch=task.watch, follows=led and settings.rank > 0)
-        memory = settings.memory_budget
-        self.budget = Budget() if memory is None else Budget(memory)
-        self.graph: SelfPlayGraph | None = None
-        self._ahead: Ahead | None = None
-        self._guard, self._switch = threading.Lock(), threading.RLock()
-        self.closed = False
+        self._stages = RunStages(settings, self._graph_from_here, self._what_for)
+        self._entered = Entered(task.path)
         self._committed: dict[str, Any] | None = None
         self._losses = RunLosses()
-        self._gone: set[str] = set()
-        self._depth = settings.prefetch or 2
+        self._gone, self._guard = set[str](), threading.Lock()
         self.step = 0
         self._begin_epoch(0)
 
@@ -81,9 +74,7 @@ class SelfPlayRun:
         self.epoch, self.epoch_rows, self._skip = epoch, 0, 0
         self.mirror = Mirror(self._window(epoch), self.task.shuffle_frames)
         self._entrance = self._entrances.first()
-        self._first_files: str | None = None
-        self._expected_files: str | None = None
-        self._entered, self._total = list[Entry](), 0
+        self._entered.stand(epoch)
 
     def _window(self, epoch: int) -> Window:
         seed, watch = self._epoch_seed(epoch), self.task.watch
@@ -99,15 +90,15 @@ class SelfPlayRun:
 
     def start(self) -> None:
         """Let the stages work ahead, from where the run stands."""
-        self._started()
+        self._stages.started()
 
     def next(self, batch_size: int) -> Tensors | None:
         """The batch of the coming step; None where an epoch ends."""
-        ahead = self._started()
+        ahead = self._stages.started()
         if self._skip:
             skipped = ahead.skip(self._skip)
             if sum(map(len, skipped)) < self._skip:
-                raise self._other_files()
+                raise self._entered.other_files()
             self.mirror.follow([piece.moves for piece in skipped])
             self._skip = 0
         tensors = ahead.next(batch_size)
@@ -121,7 +112,7 @@ class SelfPlayRun:
 
     def delivered(self, tensors: Tensors) -> None:
         """The batch of the coming step is the trainer's."""
-        ahead, rows = self._ahead, self.files.rows
+        ahead, rows = self._stages.ahead, self.files.rows
         if ahead is None or rows is None:  # somebody has closed it meanwhile
             raise closed_error()
         rows.append(StepRows(tensors.origins, tensors.batch_size, self.epoch))
@@ -148,87 +139,81 @@ class SelfPlayRun:
     @property
     def losses(self) -> dict[str, int]:
         """What was left out so far, by reason."""
-        graph = self.graph
+        graph = self._stages.graph
         return dict(self._losses.before if graph is None else self._losses.before + graph.drops())
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes of the window and of the reservoir."""
-        return {} if self.graph is None else self.graph.memory()
+        """Bytes of the window, of the reservoir and of kept positions."""
+        return self._stages.memory
+
+    @property
+    def graph(self) -> SelfPlayGraph | None:
+        """The stages, if they are at work."""
+        return self._stages.graph
+
+    @property
+    def budget(self) -> Budget:
+        """What batches may take."""
+        return self._stages.budget
 
     def prefetch(self, batches: int) -> None:
         """Make so many batches ahead."""
-        self._depth = batches
-        if self._ahead is not None:
-            self._ahead.depth = batches
+        self._stages.prefetch(batches)
 
     # The past
 
     def entries_at(self, epoch: int) -> list[Entry]:
         """Every source that entered in an epoch."""
-        if self.files.folder is not None:
-            return self.files.journal.entries(epoch)
-        if epoch != self.epoch:
-            raise LoaderError(
-                f"the files of epoch {epoch} are forgotten", hint="pass cache_dir=, a folder beside the checkpoints"
-            )
-        with self._guard:
-            return list(self._entered)
+        known = self.files.folder is not None
+        return self.files.journal.entries(epoch) if known else self._entered.at(epoch)
 
     # Stages
 
-    def _started(self) -> Ahead:
-        with self._switch:
-            if self.closed:
-                raise closed_error()
-            if self._ahead is None:
-                self._start()
-            assert self._ahead is not None
-            return self._ahead
-
-    def _start(self) -> None:
+    def _graph_from_here(self) -> SelfPlayGraph:
+        """Stages that begin where the trainer stands."""
         self.files.open(self.step)
         losses = Losses((self._replay or self.files.journal).losses(self.epoch))
-        restore = self._restored(losses)
         window = self._window(self.epoch)
         window.load(*self.mirror.window.state())
         entrance = self._entrance
         if self._replay is not None:
             entrance = self._replay.entrance(self.epoch, window.draws, watch=self.task.watch)
-        task = replace(self.task, seed=self._epoch_seed(self.epoch))
         place, entry = self.mirror.place, self.mirror.entry
-        last = None if place is None or entry is None else (place, entry)
-        listeners = [self._noted, self.mirror.note, self._written]
         begin = Begin(
-            window, entrance, last, restore, losses, self._note, self._losses.dropped, self._ranks > 1, listeners
+            window,
+            entrance,
+            last=None if place is None or entry is None else (place, entry),
+            losses=losses,
+            lost=self._note,
+            dropped=self._losses.dropped,
+            shared=self._ranks > 1,
+            listeners=[self._enters, self.mirror.note, self._written],
         )
-        self.graph = graph = SelfPlayGraph(task, begin, positions_seed=self.settings.seed)
+        task = replace(self.task, seed=self._epoch_seed(self.epoch))
+        graph = SelfPlayGraph(task, begin, positions_seed=self.settings.seed)
+        try:
+            self._restore(graph, losses)
+        except BaseException:
+            graph.pipeline.close()
+            raise
         self.mirror.window.acceptance = graph.chunk_set.window.acceptance
-        graph.pipeline.start()
-        self._ahead = Ahead(
-            graph.pipeline.get,
-            rank=self.settings.rank,
-            world_size=self._ranks,
-            depth=self._depth,
-            budget=self.budget,
-            output=self.task.output,
-            what_for=self._what_for,
-        )
+        return graph
 
     def _what_for(self) -> str:
         led = "rank 0 to say which games enter; " if isinstance(self._entrance, AsLed) and self._entrance.waits else ""
         return led + what_is_there(self.task, self.graph, self.losses)
 
-    def _restored(self, losses: Losses) -> tuple[FrameBlock, int] | None:
-        """The frames of the reservoir, read again; those that cannot be are lost from now on."""
+    def _restore(self, graph: SelfPlayGraph, losses: Losses) -> None:
+        """Read the frames of the reservoir again; those that cannot be are lost from now on."""
         if not self.mirror.counter:
-            return None
-        reread = Reread(self.task, self.mirror.entries, self.settings.seed, lambda: self.closed)
+            return
+        reread = Reread(self.task, graph.changes, self.mirror.entries, lambda: self._stages.closed)
         frames, lost = reread.reservoir(self.mirror, losses)
         for loss in lost:
             self._note(loss)
             losses.add(loss)
-        return frames, self.mirror.counter
+        graph.shuffler.restore(frames, self.mirror.counter)
 
     def _note(self, loss: Loss) -> None:
         """Say that something is lost with its file; of games, on a thread of the reader."""
@@ -241,28 +226,12 @@ class SelfPlayRun:
             logger.warning("%s is gone, and was still needed: what is lost with it is in the journal", loss.name)
         self.files.journal.note(loss, self.epoch)
 
-    def _noted(self, events: Sequence[Event]) -> None:
-        """On the thread of the chunk set: remember what entered, and see whether it is what a state was saved for."""
-        came = [event.source for event in events if event.kind == "enter"]
-        if self.files.folder is not None:  # the journal knows
-            return
-        with self._guard:
-            for name, chunks, stamp in came:
-                self._entered.append(Entry(name, self._total, chunks, stamp))
-                self._total += chunks
-        if self._first_files is None:
-            self._first_files = hashlib.blake2b(json.dumps(came).encode(), digest_size=16).hexdigest()
-            if self._expected_files not in (None, self._first_files):
-                raise self._other_files()
+    def _enters(self, events: Sequence[Event]) -> None:
+        if self.files.folder is None:  # else the journal knows
+            self._entered.note(events)
 
     def _written(self, events: Sequence[Event]) -> None:
         self.files.journal.write(events, self.epoch)
-
-    def _other_files(self) -> FingerprintError:
-        return FingerprintError(
-            f"{self.task.path}: the games are not those that the state was saved for",
-            hint="pass the same folder as then, or cache_dir= when states shall outlive changes",
-        )
 
     def _catch_up(self) -> None:
         """Let go of what only lies before the place where the trainer stands."""
@@ -270,27 +239,18 @@ class SelfPlayRun:
         if self.mirror.place is not None:
             self.files.journal.catch_up(self.mirror.place.draw)
             self._losses.settle(self.mirror.place.draw)
-        if self.graph is not None and self.graph.chunk_set.weights is not None:
+        graph = self._stages.graph
+        if graph is not None and graph.chunk_set.weights is not None:
             for entry in gone:
-                self.graph.chunk_set.weights.forget(entry)
-        oldest = None if self.files.rows is None else self.files.rows.oldest_chunk
-        with self._guard:
-            self._entered = [entry for entry in self._entered if oldest is None or entry.stop > oldest]
+                graph.chunk_set.weights.forget(entry)
+        self._entered.forget(None if self.files.rows is None else self.files.rows.oldest_chunk)
 
     def _halt(self) -> None:
-        with self._switch:
-            graph, ahead = self.graph, self._ahead
-            self.graph = self._ahead = None
-        if graph is not None:
-            self._losses.end_epoch(graph.drops())
-            graph.pipeline.close()
-        if ahead is not None:
-            ahead.close()
+        self._losses.end_epoch(self._stages.halt())
 
     def close(self) -> None:
         """Stop everything, for good."""
-        self.closed = True
-        self._halt()
+        self._losses.end_epoch(self._stages.close())
         self.files.close()
 
     # State
@@ -319,7 +279,7 @@ class SelfPlayRun:
                     "a window of games does not fit into a state, and nobody said where to keep it",
                     hint="pass cache_dir=, a folder beside the checkpoints",
                 )
-            return {**state, "losses": dict(self._losses.before), "files": self._first_files or self._expected_files}
+            return {**state, "losses": dict(self._losses.before), "files": self._entered.files}
         self._catch_up()
         return {**state, "losses": dict(self._losses.behind), **self.files.save(self.step, *self.mirror.state())}
 
@@ -339,7 +299,8 @@ class SelfPlayRun:
         self._begin_epoch(epoch)
         self.step, self.epoch_rows = step, rows
         if kept is None:
-            self._skip, self._expected_files = rows, state.get("files")
+            self._skip = rows
+            self._entered.stand(epoch, state.get("files"))
         else:
             _, self.mirror, self._entrance = kept
         self._committed = dict(state)

@@ -7,19 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.games import FrameBlock, Game
+from millstream.games import Game
 from millstream.games.predicates import filter_facts
 from millstream.live.barren import Barren
 from millstream.live.chunk_filter import ChunkFilter
 from millstream.live.chunk_reader import ChunkReader
 from millstream.live.chunk_rescorer import ChunkRescorer
-from millstream.live.chunk_set import ChunkSet, Draw
+from millstream.live.chunk_set import ChunkSet
 from millstream.live.chunk_source_feed import ChunkSourceFeed, Partial
 from millstream.live.chunk_unpacker import ChunkUnpacker
 from millstream.live.discovery import Discovery
+from millstream.live.drops import DrawStage
 from millstream.live.entrance import Entrance
 from millstream.live.events import Event
 from millstream.live.frame_shuffler import FrameShuffler
+from millstream.live.game_stage import GameStage
 from millstream.live.hanse import HanseSampling
 from millstream.live.losses import Losses, LostUse
 from millstream.live.place import Place
@@ -88,7 +90,6 @@ class Begin:
     window: Window
     entrance: Entrance
     last: tuple[Place, Entry] | None = None
-    restore: tuple[FrameBlock, int] | None = None
     losses: Losses = field(default_factory=Losses)
     lost: Callable[[LostUse], None] = lambda _: None
     dropped: Callable[[int, str], None] | None = None
@@ -105,6 +106,7 @@ class SelfPlayGraph:
     """The stages from a folder to shuffled positions."""
 
     def __init__(self, task: SelfPlayTask, begin: Begin, *, positions_seed: int) -> None:
+        self.output: Output = task.output
         watch = task.watch and not begin.entrance.outlives_input  # else somebody else says what comes
         self.discovery = Discovery(task.path, watch=watch, poll_s=task.poll_s)
         self.feed = ChunkSourceFeed(self.discovery, cache_dir=task.index_cache, partial=task.partial)
@@ -140,13 +142,13 @@ class SelfPlayGraph:
             "chunk_reader": self.reader,
         }
         last: Stage[Game] = self.reader
-        self.changes: list[Any] = []
+        self.changes: list[GameStage] = []
         if task.filters is not None:
-            last = stages["chunk_filter"] = ChunkFilter(last, **workers, **task.filters)
-            self.changes.append(last)
+            self.changes.append(ChunkFilter(last, **workers, **task.filters))
+            last = stages["chunk_filter"] = self.changes[-1]
         if task.rescore is not None:
-            last = stages["chunk_rescorer"] = ChunkRescorer(last, rescore=task.rescore, **workers)
-            self.changes.append(last)
+            self.changes.append(ChunkRescorer(last, rescore=task.rescore, **workers))
+            last = stages["chunk_rescorer"] = self.changes[-1]
         prefetch = PREFETCHED_USES if cache is not None else 0
         unpacker = ChunkUnpacker(
             last,
@@ -156,27 +158,20 @@ class SelfPlayGraph:
             prefetch=prefetch,
             capacity=task.queue_games,
         )
-        for stage in (self.reader, *self.changes, unpacker):
+        of_draws: list[DrawStage[Any, Any]] = [self.reader, *self.changes, unpacker]
+        for stage in of_draws:
             stage.dropped = begin.dropped
         self.shuffler = FrameShuffler(
             unpacker,
             frames=task.shuffle_frames,
             seed=task.seed,
-            restore=begin.restore,
             losses=begin.losses,
             drain=not task.watch,  # what is watched has no end
             capacity=task.queue_games,
         )
-        self.chunk_set.barren = Barren(lambda: unpacker.counters()["out"])
+        self.chunk_set.barren = Barren(lambda: unpacker.counters()["out"], begin.window.draws)
         self.pipeline = Pipeline({**stages, "chunk_unpacker": unpacker, "frame_shuffler": self.shuffler})
         self.pipeline.on_close(self.feed.descriptors.close)
-
-    def reread(self, draw: Draw) -> list[Game]:
-        """What the stages make of a game before its positions are chosen."""
-        games = list(self.reader.process(draw))
-        for change in self.changes:
-            games = [changed for game in games for changed in change.process(game)]
-        return games
 
     def drops(self) -> Counter[str]:
         """What the stages left out, by reason."""

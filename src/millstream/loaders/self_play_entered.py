@@ -1,0 +1,69 @@
+"""What entered a run of which nothing is written down: to explain its last steps, and to know its files again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Sequence
+
+from millstream.errors import FingerprintError, LoaderError
+from millstream.live.events import Event
+from millstream.live.window import Entry
+
+
+class Entered:
+    """The sources of the present epoch.
+
+    Args:
+        path: The folder, for messages.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path, self._guard = path, threading.Lock()
+        self.files: str | None = None
+        """A hash of the files that a pass goes over, as far as that is known."""
+        self.stand(0)
+
+    def stand(self, epoch: int, files: str | None = None) -> None:
+        """An epoch begins; given the hash of a state, it must be over the same files.
+
+        Until it does, it is taken to go over those of the epoch before.
+        """
+        self._epoch, self._expected, self._begun = epoch, files, False
+        self.files = files or (self.files if epoch else None)
+        self._entries, self._total = list[Entry](), 0
+
+    def note(self, events: Sequence[Event]) -> None:
+        """On the thread of the chunk set: remember what enters, and see whether it is what a state was saved for."""
+        came = [event.source for event in events if event.kind == "enter"]
+        with self._guard:
+            for name, chunks, stamp in came:
+                self._entries.append(Entry(name, self._total, chunks, stamp))
+                self._total += chunks
+        if not self._begun:
+            self._begun = True
+            self.files = hashlib.blake2b(json.dumps(came).encode(), digest_size=16).hexdigest()
+            if self._expected not in (None, self.files):
+                raise self.other_files()
+
+    def at(self, epoch: int) -> list[Entry]:
+        """Every source that entered in an epoch, if that is the present one."""
+        if epoch != self._epoch:
+            raise LoaderError(
+                f"the files of epoch {epoch} are forgotten", hint="pass cache_dir=, a folder beside the checkpoints"
+            )
+        with self._guard:
+            return list(self._entries)
+
+    def forget(self, oldest: int | None) -> None:
+        """Nobody asks for games that are older than this one."""
+        with self._guard:
+            self._entries = [entry for entry in self._entries if oldest is None or entry.stop > oldest]
+
+    def other_files(self) -> FingerprintError:
+        """What is said when they are not those that a state was saved for."""
+        return FingerprintError(
+            f"{self._path}: the games are not those that the state was saved for",
+            hint="pass the same folder as then, or cache_dir= when states shall outlive changes",
+        )

@@ -1,0 +1,85 @@
+"""The life of a run's stages: they begin where the trainer stands, go ahead of it, and end when it goes elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from millstream._core import Budget
+from millstream.batches.engine import closed_error
+from millstream.loaders.self_play_ahead import Ahead
+from millstream.loaders.self_play_task import SelfPlayGraph
+from millstream.loaders.settings import LoaderSettings
+
+
+class RunStages:
+    """Stages, and the batches that are made of what they give.
+
+    Args:
+        settings: Of the loader.
+        make: Makes the stages, for the place where the trainer stands.
+        what_for: Says what is waited for.
+    """
+
+    def __init__(
+        self, settings: LoaderSettings, make: Callable[[], SelfPlayGraph], what_for: Callable[[], str]
+    ) -> None:
+        self._settings, self._make, self._what_for = settings, make, what_for
+        self.budget = Budget() if settings.memory_budget is None else Budget(settings.memory_budget)
+        self._depth = settings.prefetch or 2
+        self._switch = threading.RLock()
+        self.graph: SelfPlayGraph | None = None
+        self.ahead: Ahead | None = None
+        self.closed = False
+
+    def started(self) -> Ahead:
+        """The batches, of stages that are begun if there are none."""
+        with self._switch:
+            if self.closed:
+                raise closed_error()
+            if self.ahead is None:
+                self.graph = graph = self._make()
+                graph.pipeline.start()
+                self.ahead = self._ahead_of(graph)
+            return self.ahead
+
+    def _ahead_of(self, graph: SelfPlayGraph) -> Ahead:
+        return Ahead(
+            graph.pipeline.get,
+            rank=self._settings.rank,
+            world_size=self._settings.world_size,
+            depth=self._depth,
+            budget=self.budget,
+            output=graph.output,
+            what_for=self._what_for,
+        )
+
+    def prefetch(self, batches: int) -> None:
+        """Make so many batches ahead."""
+        self._depth = batches
+        if (ahead := self.ahead) is not None:
+            ahead.depth = batches
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes of the window, of the reservoir and of kept positions."""
+        graph = self.graph
+        return {} if graph is None else graph.memory()
+
+    def halt(self) -> Counter[str]:
+        """End them; gives what they have left out."""
+        with self._switch:
+            graph, ahead = self.graph, self.ahead
+            self.graph = self.ahead = None
+        dropped = Counter[str]() if graph is None else graph.drops()
+        if graph is not None:
+            graph.pipeline.close()
+        if ahead is not None:
+            ahead.close()
+        return dropped
+
+    def close(self) -> Counter[str]:
+        """End them for good; gives what they have left out."""
+        self.closed = True
+        return self.halt()
