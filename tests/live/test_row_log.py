@@ -39,16 +39,51 @@ def test_steps_are_found_again_by_the_next_process(tmp_path: Path) -> None:
         log.append(step(5))
 
 
+@pytest.mark.parametrize("size", [0, 20, 16 * 5])
 @pytest.mark.parametrize("name", ["rows.bin", "rows.idx"])
-def test_a_log_that_is_shorter_than_the_state_begins_anew_there(tmp_path: Path, name: str) -> None:
+def test_a_log_that_is_shorter_than_the_state_is_named_and_goes_on_with_what_is_whole(
+    tmp_path: Path, name: str, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
     filled(tmp_path, 6).close()
     with (tmp_path / name).open("r+b") as file:
-        file.truncate(20)
+        file.truncate(size)
     log = RowLog(tmp_path, 5)
+    assert f"{name}: the rows of" in caplog.text
+    caplog.clear()
     log.append(step(5))
     assert log[5].origins["chunk"].tolist() == [5, 5, 5]
     with pytest.raises(LoaderError, match="forgotten"):
+        log[3]
+    kept = {0: 0, 20: int(name == "rows.bin"), 80: 2 if name == "rows.bin" else 3}[size]
+    assert [int(log[number].origins["chunk"][0]) for number in range(kept)] == list(range(kept))
+    log.close()
+    again = RowLog(tmp_path, 6)
+    assert again[5].origins["chunk"].tolist() == [5, 5, 5]
+
+
+def test_an_entry_that_is_damaged_costs_its_own_rows_and_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(tmp_path, 6).close()
+    data = bytearray((tmp_path / "rows.idx").read_bytes())
+    data[2 * 24 + 5] ^= 1  # how far the rows of step 2 go
+    (tmp_path / "rows.idx").write_bytes(data)
+    log = RowLog(tmp_path, 6)
+    assert "rows.idx: the rows of 1 of the first 6 steps" in caplog.text
+    assert [int(log[number].origins["chunk"][0]) for number in (0, 1, 4, 5)] == [0, 1, 4, 5]
+    with pytest.raises(StoreError, match="step 2 is damaged"):
         log[2]
+
+
+def test_rows_of_the_last_step_that_are_damaged_are_named_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(tmp_path, 3).close()
+    data = bytearray((tmp_path / "rows.bin").read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "rows.bin").write_bytes(data)
+    RowLog(tmp_path, 3).close()
+    assert "rows.bin: the rows of step 2 are damaged" in caplog.text
 
 
 def test_damaged_rows_are_not_believed(tmp_path: Path) -> None:

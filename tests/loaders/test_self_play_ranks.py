@@ -165,3 +165,18 @@ def test_states_from_before_the_first_step_go_on_each_on_its_rank(folder: Path, 
         run.load_state_dict(state)
     assert trained(runs, 6) == rows
     closed(runs)
+
+
+def test_every_rank_explains_old_steps_by_what_the_first_one_wrote(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.live.row_log.REMEMBERED", 4)
+    runs = ranks_of(folder, tmp_path / "run", 2)
+    rows = trained(runs, 8)
+    for rank, run in enumerate(runs):
+        for step in (0, 7):
+            first = 7 * (2 * step + rank)
+            found = [(origin.spans[0].document, origin.spans[0].start, origin.use) for origin in run.explain(step)]
+            assert found == [row[:3] for row in rows[first : first + 7]]
+    assert runs[1].steps_of(rows[0][0]) == runs[0].steps_of(rows[0][0])
+    closed(runs)

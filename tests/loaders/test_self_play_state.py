@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from millstream.errors import ClosedError, MillstreamError, StateError, StoreErr
 from millstream.games import FrameBlock, Game
 from millstream.live import led
 from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.loaders.self_play_reread import Place, Reread
+from millstream.loaders.self_play_reread import Reread
+from millstream.loaders.self_play_stages import RunStages
+from millstream.loaders.settings import resolve
 from millstream.store import disk
 
 
@@ -92,6 +95,52 @@ def test_a_state_of_a_later_epoch_goes_on_with_and_without_a_folder(folder: Path
             run.load_state_dict(state)
             assert [rows_of(batch) for batch in run] == rest
             assert run.epoch == 2
+
+
+def test_a_state_from_between_two_epochs_knows_its_files(folder: Path) -> None:
+    with loader(folder) as run:
+        for _ in run:
+            pass
+        state = run.state_dict()
+        rest = [rows_of(batch) for batch in run]
+    with loader(folder) as run:
+        run.load_state_dict(state)
+        assert [rows_of(batch) for batch in run] == rest
+    add(folder, 1, seed=777)
+    with loader(folder) as run, pytest.raises(MillstreamError, match="not those that the state was saved for"):
+        run.load_state_dict(state)
+        run.next()
+
+
+@pytest.mark.parametrize("name", ["rows.bin", "rows.idx"])
+def test_rows_that_are_not_there_are_named_and_the_run_goes_on(
+    folder: Path, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with live(folder, tmp_path / "run") as run:
+        steps(run, 4)
+        state = run.state_dict()
+        rest = steps(run, 2)
+    (tmp_path / "run" / name).unlink()
+    with live(folder, tmp_path / "run") as run:
+        run.load_state_dict(state)
+        assert steps(run, 2) == rest
+        assert f"{name}: the rows of 4 of the first 4 steps are damaged or missing" in caplog.text
+        assert len(run.explain(5)) == 7
+
+
+def test_stages_that_end_meanwhile_take_no_memory() -> None:
+    class Ending(RunStages):
+        @property
+        def graph(self) -> Any:
+            """As another thread halts them behind the first look."""
+            graph, self.looked = (None if hasattr(self, "looked") else SimpleNamespace(memory=lambda: {"window": 1})), 1
+            return graph
+
+        @graph.setter
+        def graph(self, _: Any) -> None: ...
+
+    stages = Ending(resolve({"batch_size": 1}), lambda: pytest.fail("begun"), str)
+    assert (stages.memory, stages.memory) == ({"window": 1}, {})
 
 
 def test_files_that_are_gone_or_others_cost_their_own_positions_only(folder: Path, tmp_path: Path) -> None:
@@ -199,18 +248,18 @@ def test_a_journal_that_was_torn_or_is_another_ones_is_noticed(folder: Path, tmp
 
 
 def test_close_does_not_wait_for_a_reservoir_that_is_read_again(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with live(folder, tmp_path / "run", shuffle_frames=60) as run:
         steps(run, 4)
         state = run.state_dict()
-    read = Reread._game
+    read = Reread._changed
 
-    def slowly(reread: Reread, place: Place | None) -> FrameBlock | None:
+    def slowly(reread: Reread, *place: Any) -> FrameBlock | None:
         time.sleep(0.2)
-        return read(reread, place)
+        return read(reread, *place)
 
-    monkeypatch.setattr(Reread, "_game", slowly)
+    monkeypatch.setattr(Reread, "_changed", slowly)
     run = live(folder, tmp_path / "run", shuffle_frames=60)
     run.load_state_dict(state)
     closing = threading.Timer(0.1, run.close)
@@ -220,6 +269,7 @@ def test_close_does_not_wait_for_a_reservoir_that_is_read_again(
         run.next()
     closing.join()
     assert time.monotonic() - began < 1
+    assert not caplog.records  # what was not read is not lost
 
 
 @pytest.mark.parametrize("keeps", [True, False])

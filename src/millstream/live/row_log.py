@@ -83,16 +83,36 @@ class RowLog:
         return rows
 
     def _kept(self, steps: int) -> int:
-        """How many rows the first steps have. Without all of these, none is kept: their places are empty then."""
-        last = self._entry(steps - 1) if steps else None
-        if last is not None and os.fstat(self._files[0]).st_size >= int(last["end"]) * ORIGIN.itemsize:
-            return int(last["end"])
-        disk.truncate(self._files[1], 0)
-        if steps:
+        """How many rows the first steps have; the places of those at the end whose rows are not there become empty."""
+        room = os.fstat(self._files[0]).st_size // ORIGIN.itemsize
+        found = os.pread(self._files[1], steps * STEP.itemsize, 0)
+        ends = np.frombuffer(found, STEP, len(found) // STEP.itemsize)["end"].astype(np.int64)
+        there = np.where(ends <= room, ends, -1)
+        whole = (there >= 0) & (there == np.maximum.accumulate(there))
+        kept = int(np.flatnonzero(whole)[-1]) + 1 if whole.any() else 0
+        rows = int(ends[kept - 1]) if kept else 0
+        if kept < steps:
+            empty = np.zeros(steps - kept, STEP)
+            empty["end"] = rows
+            disk.write(self._files[1], empty.tobytes(), kept * STEP.itemsize)
+        if missing := steps - int(whole.sum()):
+            name = self.NAMES[0 if (ends[kept:] > room).any() else 1]
             logger.warning(
-                "%s: the rows of the first %d steps are not there; they cannot be explained", self._folder, steps
+                "%s: the rows of %d of the first %d steps are damaged or missing; these steps cannot be explained",
+                *(Path(self._folder or "", name), missing, steps),
             )
-        return 0
+        elif steps:
+            self._look_at(steps - 1)
+        return rows
+
+    def _look_at(self, step: int) -> None:
+        """Warn of a step whose rows are not those that were written."""
+        try:
+            self[step]
+        except StoreError as error:
+            logger.warning("%s", error.message)
+        except LoaderError:  # it was empty before
+            pass
 
     @property
     def oldest_chunk(self) -> int | None:
@@ -104,6 +124,10 @@ class RowLog:
     def __len__(self) -> int:
         """How many steps there were."""
         return self._steps
+
+    def __contains__(self, step: int) -> bool:
+        """Whether a step is in memory."""
+        return step in self._recent
 
     def append(self, step: StepRows) -> None:
         """Remember the rows of the next step."""

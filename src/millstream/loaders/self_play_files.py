@@ -14,6 +14,7 @@ import io
 import json
 from collections import deque
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,10 @@ class RunFiles:
         """The rows of a step that was made."""
         if self.rows is None:
             raise LoaderError(f"step {step} was not made yet", hint="steps can be explained when they were made")
-        return self.rows[step]
+        if self.folder is None or self._part.writes or step in self.rows:
+            return self.rows[step]
+        with closing(RowLog.recorded(self.folder)) as written:  # by the first rank
+            return written[step]
 
     # Windows
 

@@ -92,8 +92,6 @@ class Reread:
         return replace(FrameBlock.concat(blocks).select(places), origins=origins.copy()), kept
 
     def _games(self, by_game: npt.NDArray[np.void], spans: list[tuple[int, int]]) -> Iterator[FrameBlock | None]:
-        if self._stopping():
-            raise closed_error()
         places = [self._place(by_game[start]) for start, _ in spans]
         with ThreadPoolExecutor(self._task.threads) as pool:
             yield from pool.map(self._game, places)
@@ -118,10 +116,12 @@ class Reread:
         return self._opened[1]
 
     def _game(self, place: Place | None) -> FrameBlock | None:
-        """A game as it was before positions were chosen."""
-        if place is None or self._stopping():
-            return None
-        chunk, use, entry, source = place
+        if self._stopping():
+            raise closed_error()
+        return None if place is None else self._changed(*place)
+
+    def _changed(self, chunk: int, use: int, entry: Entry, source: ChunkSource) -> FrameBlock | None:
+        """A game as it was before positions were chosen, if it can be read."""
         index = chunk - entry.first
         try:
             frames = source.read(index).of_game(chunk, use)
