@@ -56,7 +56,7 @@ class Replay:
         """What is said where the journal ends."""
         return LoaderError(
             f"{self._journal}: the journal ends here, and nobody knows what came then",
-            hint="a replay has the steps of its run, and may have a few more",
+            hint="a replay has every step of its run, and those that the stages were ahead of its trainer",
         )
 
     def missing(self, name: str) -> StateError:
