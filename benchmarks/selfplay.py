@@ -8,6 +8,9 @@ are interleaved, and the best counts: other work on the machine only adds. The s
 fills the shuffle buffer, is told apart; what is measured comes behind it. "Unpacking alone" is the package `deflate`
 over the same games in memory in the same round: a ratio to it means as many games per CPU second.
 
+Readers of one archive are threads that read all its games at the same time, as many each second as one alone does if
+the figure is their number.
+
 The memory is that of a window of 10^6 games in 10^3 archives, as the chunk set and its mirror hold it, while archives
 enter and leave, and of 10^5 frames to shuffle, with the mirror's note of where each is from.
 """
@@ -20,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,6 +125,22 @@ def load(folder: Path, seconds: float, keywords: dict[str, Any]) -> Sample:
     return Sample(batches * BATCH / cpu_s, batches * BATCH / wall_s, start_s, start_cpu_s, private)
 
 
+def readers(folder: Path, seconds: float, threads: int) -> float:
+    """Games per second that some threads read from one archive."""
+    source = open_chunk_source(sorted(folder.glob("*.tar"))[0], Descriptors())
+
+    def read_all(_: int) -> None:
+        for index in range(len(source)):
+            source.read(index, np.zeros(1, np.uint32))
+
+    began, passes = time.perf_counter(), 0
+    with ThreadPoolExecutor(threads) as pool:
+        while time.perf_counter() - began < seconds / 2:
+            list(pool.map(read_all, range(threads)))
+            passes += threads
+    return passes * len(source) / (time.perf_counter() - began)
+
+
 def index_memory(_folder: Path) -> tuple[int, int]:
     """Bytes that the index of a large window takes, as counted by itself and as the system sees it."""
     descriptors, identity, each = Descriptors(), FileIdentity(1, 2, 3), CHUNKS // TARS
@@ -187,6 +207,12 @@ def rates(folder: Path, seconds: float, rounds: int) -> list[str]:
     return rows
 
 
+def readers_line(folder: Path, seconds: float, rounds: int) -> str:
+    """How much more two threads read than one."""
+    alone, both = (max(in_a_process(readers, folder, seconds, threads) for _ in range(rounds)) for threads in (1, 2))
+    return f"Readers of one archive: one reads {alone:,.0f} games a second, two {both / alone:.2f} times as many."
+
+
 def memory_row(name: str, things: int, counted: int, seen: int) -> str:
     """A row of the memory."""
     return f"| {name} | {counted / 1e6:.1f} | {seen / 1e6:.1f} | {seen / things:.1f} |"
@@ -211,6 +237,8 @@ def main() -> None:
         f"{GAMES} games in {GAMES // PER_TAR} archives, batches of {BATCH}, one thread per stage.",
         "",
         *rates(folder, given.seconds, given.rounds),
+        "",
+        readers_line(folder, given.seconds, given.rounds),
         "",
         "| memory | counted, MB | seen, MB | seen, bytes for each |",
         "|---|---:|---:|---:|",

@@ -47,6 +47,7 @@ Made<To> owned(std::unique_ptr<From[]> values, std::size_t size) {
 }
 
 MadeColumns handed_over(FrameStore&& store) {
+  store.fit();
   const auto entries = store.entries();
   return {owned<std::uint8_t>(std::move(store.fields), store.size() * sizeof(GameFrame)), made(std::move(store.ends)),
           owned<std::uint16_t>(std::move(store.moves), entries), owned<float>(std::move(store.probabilities), entries)};

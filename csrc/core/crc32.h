@@ -73,7 +73,10 @@ template <typename Lane>
   Lane lanes[4] = {next[0], next[1], next[2], next[3]};
   lanes[0][0] ^= state;
   for (next += 4; next < end; next += 4)
-    for (int lane = 0; lane < 4; ++lane) fold(lanes[lane], over_four, next[lane]);
+    for (int lane = 0; lane < 4; ++lane) {
+      const Lane coming = next[lane];
+      fold(lanes[lane], over_four, coming);
+    }
   for (int lane = 0; lane < 3; ++lane) {
     fold(lanes[lane], over_one, lanes[lane + 1]);
     lanes[lane + 1] = lanes[lane];

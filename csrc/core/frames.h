@@ -90,13 +90,13 @@ class FrameStore {
 
   // Makes room for any one policy behind the `used` entries there are.
   void make_room(std::size_t used) {
-    if (used + policy_size <= room_) return;
-    const auto room = room_ * 2;
-    auto more_moves = std::make_unique_for_overwrite<std::uint16_t[]>(room);
-    auto more_probabilities = std::make_unique_for_overwrite<float[]>(room);
-    std::copy_n(moves.get(), used, more_moves.get());
-    std::copy_n(probabilities.get(), used, more_probabilities.get());
-    moves = std::move(more_moves), probabilities = std::move(more_probabilities), room_ = room;
+    if (used + policy_size > room_) resize(used, 2 * (used + policy_size));
+  }
+
+  // Gives back what was not needed, if that is most of it: blocks of a few frames wait for others by the thousand.
+  void fit() {
+    const auto used = entries();
+    if (used < room_ / 2) resize(used, used);
   }
 
   std::size_t size() const { return size_; }
@@ -108,6 +108,14 @@ class FrameStore {
   std::unique_ptr<float[]> probabilities;
 
  private:
+  void resize(std::size_t used, std::size_t room) {
+    auto other_moves = std::make_unique_for_overwrite<std::uint16_t[]>(room);
+    auto other_probabilities = std::make_unique_for_overwrite<float[]>(room);
+    std::copy_n(moves.get(), used, other_moves.get());
+    std::copy_n(probabilities.get(), used, other_probabilities.get());
+    moves = std::move(other_moves), probabilities = std::move(other_probabilities), room_ = room;
+  }
+
   static constexpr std::size_t likely_moves = 48;
   std::size_t size_, room_;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <vector>
 
@@ -17,6 +18,11 @@ constexpr std::uint64_t draw_word(std::uint64_t key, std::uint64_t place) { retu
 constexpr std::uint64_t derive_key(std::uint64_t key, std::uint64_t part) { return draw_word(key, part) ^ golden; }
 constexpr double uniform(std::uint64_t word) { return static_cast<double>(word >> 11) * 0x1p-53; }
 
+// A number from 0 on without its fraction; one that has no room is the largest: rates may be as small as they like.
+constexpr std::uint64_t whole_part(double number) {
+  return number < 0x1p64 ? static_cast<std::uint64_t>(number) : std::numeric_limits<std::uint64_t>::max();
+}
+
 // `rounds` is the key of the rounds of a game.
 inline std::vector<std::uint32_t> plies_at_rate(std::uint64_t rounds, std::uint64_t use, std::size_t length, double rate) {
   if (!(rate > 0 && rate <= 1)) throw std::invalid_argument("plies: a rate lies above 0 and up to 1");
@@ -24,11 +30,11 @@ inline std::vector<std::uint32_t> plies_at_rate(std::uint64_t rounds, std::uint6
   std::vector<char> absent(length, 0);
   double carry = rate;
   for (std::uint64_t number = 0;; ++number) {
-    const auto whole = static_cast<std::uint64_t>((1 - carry) / rate + 1);  // uses that end in this round
+    const auto whole = whole_part((1 - carry) / rate + 1);  // uses that end in this round
     const auto key = derive_key(rounds, number);
     for (std::size_t ply = 0; ply < length; ++ply) {
       const double thrown = uniform(draw_word(key, ply));
-      const auto interval = thrown < carry ? 0 : static_cast<std::uint64_t>((thrown - carry) / rate + 1);
+      const auto interval = thrown < carry ? 0 : whole_part((thrown - carry) / rate + 1);
       if (!absent[ply] && interval == use) taken.push_back(static_cast<std::uint32_t>(ply));
       absent[ply] = !absent[ply] && interval >= whole;
     }

@@ -70,9 +70,23 @@ void entries_at_every_place_are_found() {
 void full_policies_make_the_columns_grow() {
   Raw raw(layout(7).bytes() * 9);
   for (std::size_t i = 0; i < 9; ++i) raw[i * layout(7).bytes()] = 7, raw[i * layout(7).bytes() + 4] = 1;
-  const auto store = read_frames(raw);
+  auto store = read_frames(raw);
   CHECK(store.entries() == 9 * policy_size);
   for (std::size_t i = 0; i < store.entries(); ++i) CHECK(store.moves[i] == i % policy_size);
+  store.fit();
+  CHECK(store.entries() == 9 * policy_size && store.moves[9 * policy_size - 1] == policy_size - 1);
+}
+
+void what_was_not_needed_is_given_back() {
+  Raw raw(layout(7).bytes());
+  raw[0] = 7, raw[4] = 1;
+  const float illegal = -1;
+  for (std::size_t i = 1; i < policy_size; ++i) std::memcpy(&raw[layout(7).head + i * 4], &illegal, 4);
+  auto store = read_frames(raw);
+  store.fit();
+  CHECK(store.entries() == 1 && store.moves[0] == 0 && store.probabilities[0] == 0);
+  store.make_room(store.entries());
+  store.moves[policy_size] = 5;  // a sanitizer would see that there was no room
 }
 
 void what_is_no_chunk_is_refused() {
@@ -165,6 +179,7 @@ int main() {
   older_versions_say_what_they_can();
   entries_at_every_place_are_found();
   full_policies_make_the_columns_grow();
+  what_was_not_needed_is_given_back();
   what_is_no_chunk_is_refused();
   noise_is_refused_or_has_tensors();
   columns_that_contradict_themselves_are_refused();

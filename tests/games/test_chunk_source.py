@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import tarfile
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from games.archives import packed_game, raw_game, write_games, write_tar
-from millstream.errors import RecordError
+from millstream.errors import RecordError, SourceError
 from millstream.games.chunk_source import FRAME_BYTES, ChunkSource, open_chunk_source
 from millstream.games.descriptors import Descriptors
 from millstream.games.index_cache import IndexCache
@@ -88,11 +89,26 @@ def test_a_damaged_chunk_is_one_bad_record_among_good_ones(tmp_path: Path) -> No
 
 def test_a_chunk_that_has_not_the_frames_that_its_size_promised_is_a_bad_record(tmp_path: Path) -> None:
     twice = packed_game(1) + packed_game(2)  # two members: only the last says how long it is
-    members = [("0.gz", packed_game(1)), ("1.gz", twice), ("2.gz", packed_game(3, version=5))]
-    source = open_chunk_source(write_tar(tmp_path / "a.tar", members))
-    for index, found in ((1, 3), (2, 3)):
-        with pytest.raises(RecordError, match=f"chunk {index}: frame count: there are {found} frames"):
-            source.read(index)
+    source = open_chunk_source(write_tar(tmp_path / "a.tar", [("0.gz", packed_game(1)), ("1.gz", twice)]))
+    with pytest.raises(RecordError, match="chunk 1: frame count: there are 3 frames"):
+        source.read(1)
+
+
+def test_games_of_several_versions_may_lie_in_one_archive(tmp_path: Path) -> None:
+    versions = [6, 7, 6, 3, 5, 4]
+    members = [(f"{i}.gz", packed_game(2 + i, version)) for i, version in enumerate(versions)]
+    source = open_chunk_source(write_tar(tmp_path / "a.tar", [*members, ("cut.gz", b"\x1f\x8bdamaged but long")]))
+    assert source.frames.tolist() == [2, 3, 4, 5, 6, 7, 0]
+    assert [int(source.read(i).fields["version"][0]) for i in range(6)] == versions
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.gz"])
+def test_a_length_that_no_game_has_is_not_believed(tmp_path: Path, name: str) -> None:
+    lies = bytearray(packed_game(2))
+    lies[-4:] = (500_000 * 8356).to_bytes(4, "little")
+    path = tmp_path / name
+    write_tar(path, [("0.gz", bytes(lies))]) if name == "a.tar" else path.write_bytes(lies)
+    assert open_chunk_source(path).frames.tolist() == [0]
 
 
 def test_frames_are_those_of_the_game_or_those_asked_for(tmp_path: Path) -> None:
@@ -116,6 +132,24 @@ def test_a_cut_archive_gives_its_whole_games_and_says_so(tmp_path: Path) -> None
         os.truncate(path, archive.getmembers()[9].offset_data + 10)
     source = open_chunk_source(path)
     assert (len(source), source.problem) == (9, "truncated")
+
+
+@pytest.mark.parametrize("name", ["a.tar", "a.gz", "a.bin"])
+def test_a_copy_has_the_stamp_of_a_file_and_another_one_of_its_size_has_not(tmp_path: Path, name: str) -> None:
+    def written(folder: str, mark: int) -> Path:
+        path = tmp_path / folder / name
+        path.parent.mkdir()
+        game = raw_game(2, mark=mark)
+        if name == "a.tar":
+            return write_tar(path, [("0.bin", raw_game(2)), ("1.bin", game)])
+        path.write_bytes(gzip.compress(game, 0) if name == "a.gz" else game)
+        return path
+
+    first, copy, other = written("first", 1), written("copy", 1), written("other", 2)
+    os.utime(copy, (5, 5))
+    stamps = [open_chunk_source(path).stamp for path in (first, copy, other)]
+    assert first.stat().st_size == other.stat().st_size
+    assert stamps[0] == stamps[1] != stamps[2]
 
 
 def test_readers_of_one_archive_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -156,6 +190,34 @@ def test_a_file_that_shrinks_is_a_bad_record(tmp_path: Path) -> None:
     os.truncate(path, 600)
     with pytest.raises(RecordError, match="truncated"):
         source.raw(2)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_machine_without_files_or_memory_is_no_bad_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    path = write_games(tmp_path / "a.tar", 3)
+    source = open_chunk_source(path)
+
+    def exhausted(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "open", exhausted)
+    with pytest.raises(SourceError, match=os.strerror(code)) as error:
+        source.read(1)
+    assert not isinstance(error.value, RecordError)
+    assert error.value.hint
+
+
+def test_a_disk_that_fails_costs_the_games_that_lie_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_chunk_source(write_games(tmp_path / "a.tar", 3))
+
+    def fails(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "pread", fails)
+    with pytest.raises(RecordError, match="chunk 1: unreadable: Input/output error"):
+        source.read(1)
 
 
 class TestKeptIndex:

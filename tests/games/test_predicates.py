@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
 import numpy as np
 import pytest
 
 from games.blocks import game
 from millstream.errors import RecipeError
 from millstream.games import FRAME, Game
-from millstream.games.predicates import FieldMatch, reason_against
+from millstream.games.predicates import FieldMatch, filter_facts, reason_against
 
 
 @pytest.mark.parametrize(
@@ -44,3 +49,33 @@ def test_a_predicate_drops_a_game_under_its_name_or_for_a_reason() -> None:
     assert reason_against(lambda game: f"length {game.length}", short) == "length 20"
     assert reason_against(lambda game: True, short) is None
     assert reason_against(lambda game: None, short) is None
+
+
+@dataclass
+class LongerThan:
+    plies: int
+
+    def __call__(self, game: Game) -> bool:
+        return game.length > self.plies
+
+
+def longer_than(plies: int, game: Game) -> bool:
+    return game.length > plies
+
+
+def test_what_is_wanted_is_known_again_in_another_process() -> None:
+    def made_anew() -> Callable[[Game], bool]:  # as in another process: the same name at another address
+        def long(game: Game) -> bool:
+            return game.length > 40
+
+        return long
+
+    first, second = (
+        filter_facts(
+            "moves", {"visits": (1, None), "version": versions}, [long, partial(longer_than, 3), LongerThan(5)]
+        )
+        for long, versions in ((made_anew(), {0, 8}), (made_anew(), {8, np.int64(0)}))
+    )
+    assert first == second == json.loads(json.dumps(first))
+    assert filter_facts(None, None, [LongerThan(5)]) != filter_facts(None, None, [LongerThan(6)])
+    assert filter_facts(None, {"visits": (1, 2)}, []) != filter_facts(None, {"visits": {1, 2}}, [])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import LoaderError
 from millstream.games import FRAME, ORIGIN, FrameBlock, Reservoir
+from millstream.games.reservoir import SLOT_BYTES
 
 MASK = (1 << 64) - 1
 PINNED = [542, 345, 761, 811, 235, 72]
@@ -182,3 +183,7 @@ def test_impossible_reservoirs_are_refused() -> None:
             Reservoir(capacity, 0)
     with pytest.raises(LoaderError):
         Reservoir(3, 0).restore(block(0, 4), 0)
+
+
+def test_a_slot_takes_the_bytes_that_are_said() -> None:
+    assert Reservoir(100, seed=1).nbytes == 100 * SLOT_BYTES

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from games.archives import packed_game, write_tar
+from millstream.errors import LoaderError
 from millstream.games.chunk_source import open_chunk_source
 from millstream.live import chunk_reader
 from millstream.live.chunk_reader import ChunkReader
 from millstream.live.chunk_set import Draw
+from millstream.live.chunk_unpacker import ChunkUnpacker
+from millstream.live.losses import Losses, LostUse
 from millstream.stages import Queue
 
 
@@ -42,15 +48,56 @@ def test_games_come_in_order_and_a_bad_one_is_counted_once(tmp_path: Path, threa
 def test_a_file_that_is_gone_costs_its_games(tmp_path: Path) -> None:
     given = draws(tmp_path / "a.tar", [packed_game(2)] * 3)
     (tmp_path / "a.tar").unlink()
-    stage, found = read(given)
+    lost: list[LostUse] = []
+    stage, found = read(given, lost=lost.append)
     assert not found
-    assert stage.counters()["drops"] == {"gone": 3}
+    assert stage.counters()["drops"] == {"file gone": 6}  # uses of games
+    assert [(use.draw, use.game, use.use) for use in lost] == [(n, n % 3, n // 3) for n in range(6)]
+
+
+def test_a_file_that_goes_away_while_ranks_read_it_is_an_error(tmp_path: Path) -> None:
+    given = draws(tmp_path / "a.tar", [packed_game(2)] * 3)
+    (tmp_path / "a.tar").unlink()
+    reader = ChunkReader(Queue(), shared=True)
+    assert not list(reader.process(replace(given[0], source=None)))  # it was gone for all of them
+    with pytest.raises(LoaderError, match="other ranks"):
+        list(reader.process(given[0]))
+
+
+def test_what_was_lost_before_is_not_read_though_it_is_there(tmp_path: Path) -> None:
+    given = draws(tmp_path / "a.tar", [packed_game(2)] * 3, uses=1)
+    losses = Losses([LostUse(0, "a.tar", 0, 0), LostUse(2, "a.tar", 2, 0, came=1)])
+    reader = ChunkReader(Queue(), losses=losses)
+    games = [game for draw in given for game in reader.process(draw)]
+    unpacker = ChunkUnpacker(Queue())
+    assert [(each.chunk, len(each.frames)) for game in games for each in unpacker.process(game)] == [(1, 2), (2, 1)]
+    assert reader.counters()["drops"] == {"file gone": 1}
 
 
 def test_bad_games_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_reader, "MOST_KNOWN", 10)
-    given = draws(tmp_path / "a.tar", [packed_game(1)] * 50, uses=1)
-    (tmp_path / "a.tar").unlink()
+    game = packed_game(1)
+    given = draws(tmp_path / "a.tar", [game, *[game[:30] + bytes(20) + game[50:]] * 50], uses=1)
     stage, _ = read(given)
-    assert stage.counters()["drops"] == {"gone": 50}
+    assert sum(stage.counters()["drops"].values()) == 50
     assert len(stage._bad) == 10
+
+
+def test_a_slow_source_blocks_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one file does not answer, the other threads read on."""
+    slow, quick = (draws(tmp_path / name, [packed_game(2)] * 4, uses=8) for name in ("slow.tar", "quick.tar"))
+    answers, others, pread = threading.Event(), threading.Barrier(3), os.pread
+
+    def read_slowly(descriptor: int, size: int, offset: int) -> bytes:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().name == "slow.tar" and not answers.is_set():
+            others.wait(10)
+            answers.wait(10)
+        elif not answers.is_set():
+            others.wait(10)  # two of them at the same time, and the slow one has not come back
+            answers.set()
+        return pread(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", read_slowly)
+    given = [replace(draw, number=n) for n, draw in enumerate([slow[0], *quick])]
+    _, found = read(given, threads=3)
+    assert found == [(draw.chunk, draw.use) for draw in given]

@@ -83,7 +83,7 @@ def test_a_file_that_was_replaced_is_read_anew_and_one_that_is_gone_no_more(tmp_
         put(Gone(other.path))
         names_of(stage, 10)
         assert {name for name, _ in names_of(stage, 20)} == {"a.tar"}
-        assert stage.source_of("b.tar") is None
+        assert "b.tar" not in stage._sources
 
 
 def test_an_empty_window_waits_for_games(tmp_path: Path) -> None:
@@ -108,11 +108,14 @@ def test_sources_that_left_are_let_go_of_with_their_weights(tmp_path: Path) -> N
 
 
 def test_a_source_that_another_rank_lets_in_is_opened_or_it_is_said_that_it_cannot_be(tmp_path: Path) -> None:
-    write_games(tmp_path / "a.tar", 3)
+    stamp = source(tmp_path, "a.tar").stamp
 
     class Told(AsWritten):
-        def first(self, window: Any, sizes: Any) -> list[Event]:
-            return [Event(0, "enter", "a.tar", 3)]
+        def first(self, window: Any, found: Any) -> list[Event]:
+            return [Event(0, "enter", "a.tar", 3, stamp)]
+
+        def needs(self, event: Event) -> bool:
+            return True
 
         def later(self, window: Any, *_: Any, **__: Any) -> list[Event]:
             return [Event(window.draws, "enter", "b.tar", 3)] if window.draws >= 6 else []

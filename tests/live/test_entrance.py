@@ -6,7 +6,7 @@ import pytest
 
 from millstream.errors import StateError, StoreError
 from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten
-from millstream.live.events import Event, advance, apply
+from millstream.live.events import Event, Source, advance, apply
 from millstream.live.led import LOOK_EVERY, AsLed, Leads
 from millstream.live.window import Window
 
@@ -24,56 +24,57 @@ def drawn(window: Window, draws: int) -> Window:
     return window
 
 
+def files(names: str, size: int = 3, stamp: str = "") -> list[Source]:
+    """Sources whose names have one letter."""
+    return [Source(name, size, stamp) for name in names]
+
+
+def seen(names: str) -> dict[str, str]:
+    return dict.fromkeys(names, "")
+
+
 def brief(events: list[Event]) -> list[tuple[str, str]]:
     return [(event.kind, event.name) for event in events]
 
 
 def test_at_first_the_newest_enter_and_what_is_older_stays_out() -> None:
-    sizes = dict.fromkeys("abcd", 3)
-    found = AsTheyCome().first(Window(5, 1), sizes)
+    found = AsTheyCome().first(Window(5, 1), files("abcd"))
     assert brief(found) == [("floor", "c"), ("enter", "c"), ("enter", "d")]
-    again = AsTheyCome(["c", "d"], "c").first(Window(5, 1), {**sizes, "e": 3})
+    again = AsTheyCome(seen("cd"), "c").first(Window(5, 1), files("abcde"))
     assert brief(again) == [("enter", "e")]
 
 
 def test_a_source_that_was_replaced_leaves_and_enters_anew() -> None:
-    found = AsTheyCome(["a", "b"]).first(window_of("a", "b"), {"a": 5, "b": 3})
-    assert brief(found) == [("gone", "a"), ("enter", "a")]
+    for other in (files("a", size=5, stamp="another"), files("a", stamp="another")):
+        with_b = other + files("b")
+        assert brief(AsTheyCome(seen("ab")).first(window_of("a", "b"), with_b)) == [("gone", "a"), ("enter", "a")]
+        assert brief(AsTheyCome(seen("ab")).first(window_of("b"), with_b)) == [("enter", "a")]  # it had left
+        assert brief(AsTheyCome(seen("ab"), leave=False).first(window_of("a", "b"), with_b)) == []
 
 
-def test_what_happened_behind_a_state_happens_again_before_anything_new() -> None:
-    window = window_of("a")
-    entrance = AsItWas([Event(2, "enter", "b", 3)], AsTheyCome(["a"]))
-    assert entrance.first(window, {"a": 3, "b": 3, "c": 3}) == []
+@pytest.mark.parametrize("there", ["abc", "ac", "c"])
+def test_what_happened_behind_a_state_happens_again_whatever_is_there_now_and_news_come_then(there: str) -> None:
+    window, behind = window_of("a"), [Event(2, "enter", "b", 3), Event(4, "gone", "a")]
+    entrance = AsItWas(behind, AsTheyCome(seen("b")))
+    assert entrance.first(window, files(there)) == []
     assert entrance.may_need("b")
-    assert entrance.may_need("c")
-    assert entrance.later(drawn(window, 1), [("d", 3)], ["c"]) == []
-    assert not entrance.may_need("c")
-    assert brief(entrance.later(drawn(window, 2), [], [])) == [("enter", "b"), ("gone", "c"), ("enter", "d")]
-
-
-@pytest.mark.parametrize("first", [Event(1, "enter", "b", 3), Event(1, "enter", "c", 9), Event(1, "gone", "a")])
-def test_from_what_cannot_happen_again_on_nothing_does(first: Event) -> None:
-    differs: list[bool] = []
-    entrance = AsItWas([first, Event(2, "enter", "c", 3)], AsTheyCome(["a"]), 0, lambda: differs.append(True))
-    assert brief(entrance.first(window_of("a"), {"a": 3, "c": 3})) == [("enter", "c")]
-    assert differs
-
-
-def test_without_a_game_to_draw_what_happened_at_later_draws_is_not_waited_for() -> None:
-    window = Window(None, 1)
-    entrance = AsItWas([Event(9, "enter", "b", 3)], AsTheyCome(["a"]))
-    entrance.first(window, {"b": 3, "c": 3})
-    assert entrance.later(window, [], [], starved=True) == []
-    assert entrance.later(window, [], []) == []
-    assert brief(entrance.later(window, [], [], starved=True)) == [("enter", "b"), ("enter", "c")]
+    assert entrance.later(drawn(window, 1), files("d"), ["c"]) == []
+    assert entrance.later(drawn(window, 2), [], []) == behind[:1]
+    assert not entrance.may_need("b")
+    apply(window, behind[0])
+    assert entrance.later(drawn(window, 4), [], []) == behind[1:]
+    apply(window, behind[1])
+    b_is_gone = [] if "b" in there else [("gone", "b")]
+    a_is_back = [("enter", "a")] if "a" in there else []
+    assert brief(entrance.later(drawn(window, 5), [], [])) == [*b_is_gone, *a_is_back, ("enter", "d")]
+    assert brief(entrance.later(window, files("e"), ["d"])) == [("gone", "d"), ("enter", "e")]
 
 
 def test_a_replay_wants_the_same_files() -> None:
     events = [Event(0, "enter", "a", 3), Event(4, "enter", "b", 3)]
     entrance = AsWritten(events)
     window = Window(None, 1)
-    assert entrance.first(window, {"a": 3}) == events[:1]
+    assert entrance.first(window, files("a")) == events[:1]
     assert entrance.may_need("b")
     window.enter("a", 3)
     with pytest.raises(StateError, match="b is not there"):
@@ -82,20 +83,20 @@ def test_a_replay_wants_the_same_files() -> None:
 
 def test_news_waits_for_the_draw_that_was_promised_unless_there_is_no_game() -> None:
     window, entrance = window_of(), Leads(AsTheyCome())
-    assert entrance.first(window, {}) == [Event(0, "until", "", LOOK_EVERY)]
-    assert entrance.later(window, [("a", 2), ("b", 2)], []) == []
+    assert entrance.first(window, []) == [Event(0, "until", "", LOOK_EVERY)]
+    assert entrance.later(window, files("ab", 2), []) == []
     assert brief(entrance.later(window, [], ["b"], starved=True)) == [("gone", "b"), ("enter", "a")]
     window.enter("a", 2)
-    assert entrance.later(drawn(window, LOOK_EVERY - 1), [("c", 2)], []) == []
+    assert entrance.later(drawn(window, LOOK_EVERY - 1), files("c", 2), []) == []
     assert brief(entrance.later(drawn(window, LOOK_EVERY), [], [])) == [("enter", "c"), ("until", "")]
 
 
 def test_a_promise_holds_when_the_run_is_gone_on_with() -> None:
-    window = drawn(window_of("a"), 10)
-    entrance = AsItWas([], Leads(AsTheyCome(["a"])), promised=20)
-    assert entrance.first(window, {"a": 3, "b": 3}) == []
+    window = drawn(window_of("a", "b"), 10)
+    entrance = AsItWas([], Leads(AsTheyCome(seen("ab"))), promised=20)
+    assert entrance.first(window, files("ac")) == []
     assert entrance.later(drawn(window, 19), [], []) == []
-    assert brief(entrance.later(drawn(window, 20), [], [])) == [("enter", "b"), ("until", "")]
+    assert brief(entrance.later(drawn(window, 20), [], [])) == [("gone", "b"), ("enter", "c"), ("until", "")]
 
 
 def test_who_is_led_does_what_the_leader_did_at_the_same_draws() -> None:
@@ -110,11 +111,11 @@ def test_who_is_led_does_what_the_leader_did_at_the_same_draws() -> None:
         for event in events:
             apply(window, event)
 
-    do(leader.first(window, {"a": 5, "b": 5}))
+    do(leader.first(window, files("ab", 5)))
     for draw in range(5 * LOOK_EVERY):
-        do(leader.later(window, [(f"c{draw}", 5)] if draw % 50 == 7 else [], []))
+        do(leader.later(window, [Source(f"c{draw}", 5)] if draw % 50 == 7 else [], []))
         window.draw()
-    for event in led.first(behind, {}):
+    for event in led.first(behind, []):
         apply(behind, event)
     while behind.draws < window.draws:
         for event in led.later(behind, [], []):

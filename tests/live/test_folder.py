@@ -59,7 +59,7 @@ def _there(root: Path) -> dict[str, int]:
     return {
         str(path): path.stat().st_size
         for path in root.rglob("*")
-        if path.is_file() and path.suffix != ".tmp" and ".h" not in path.parts
+        if path.is_file() and not any(part == ".h" or part.endswith(".tmp") for part in path.relative_to(root).parts)
     }
 
 

@@ -28,7 +28,7 @@ def origins(*chunks: int) -> np.ndarray:
 
 def entered(chunk: int, draw: int) -> Moves:
     """A game of one position goes into a free slot."""
-    return Moves(origins(chunk), np.zeros(0, np.uint32), NOTHING, Place(draw, chunk, 0, "a", chunk, 1))
+    return Moves(origins(chunk), np.zeros(0, np.uint32), NOTHING, Place(draw, chunk, 0, "a", chunk, 1, 1))
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 30), st.booleans())
@@ -36,13 +36,14 @@ def test_its_slots_are_those_of_the_reservoir(plies: list[int], frames: int, dra
     shuffler, mirror = FrameShuffler(Queue(), frames=frames, seed=3), Mirror(Window(None, 0), frames)
     for chunk, count in enumerate(plies):
         mirror.follow([piece.moves for piece in shuffler.process(a_game(chunk, plies=count))])
-    left = shuffler.finish()
+    left = list(shuffler.finish())
     if drains:
         mirror.follow([piece.moves for piece in left])
         assert not len(mirror.origins)
     else:
         rest = np.concatenate([NOTHING, *(piece.frames.origins for piece in left)])
-        assert sorted(rest.tolist()) == sorted(mirror.origins.tolist())
+        untold = np.concatenate([NOTHING, *(piece.moves.filled for piece in left)])
+        assert sorted(rest.tolist()) == sorted([*mirror.origins.tolist(), *untold.tolist()])
 
 
 def test_sources_are_known_as_long_as_the_window_the_slots_or_the_place_need_them() -> None:
@@ -55,9 +56,11 @@ def test_sources_are_known_as_long_as_the_window_the_slots_or_the_place_need_the
     mirror.follow([entered(2, 3)])
     assert mirror.catch_up() == []
     assert [entry.name for entry in mirror.entries] == ["a", "b"]  # a's frame is in a slot
-    mirror.keep(np.array([False, True]))
+    left = Moves(NOTHING, np.array([0], np.uint32), origins(3), Place(4, 3, 0, "b", 1, 1, 1))
+    mirror.follow([left])
     assert [entry.name for entry in mirror.catch_up()] == ["a"]
-    assert mirror.origins["chunk"].tolist() == [2]
+    assert mirror.origins["chunk"].tolist() == [3, 2]
+    assert mirror.entry == mirror.window.entries[0]
 
 
 def test_a_state_of_a_larger_reservoir_is_refused() -> None:
@@ -83,7 +86,7 @@ def test_it_does_not_grow_with_a_run() -> None:
         full = number >= 4
         slots = np.array([number % 4] if full else [], np.uint32)
         here, none = origins(game.chunk), NOTHING
-        place = Place(game.number, game.chunk, game.use, game.entry.name, game.index, 1)
+        place = Place(game.number, game.chunk, game.use, game.entry.name, game.index, 1, 1)
         mirror.follow([Moves(none if full else here, slots, here if full else none, place)])
         mirror.catch_up()
     assert len(mirror._events) <= 1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import OrderError
 from millstream.live import stream_shuffler
-from millstream.live.stream_shuffler import StreamShuffler
+from millstream.live.stream_shuffler import FileOrder, StreamShuffler
 
 MOVES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 6), st.integers(0, 8)), max_size=12)
 
@@ -78,3 +78,18 @@ def test_bounds_do_not_go_back() -> None:
     shuffler.extend(5)
     with pytest.raises(OrderError, match="goes back from 5 to 4"):
         shuffler.extend(4)
+
+
+@given(MOVES)
+def test_file_order_draws_what_a_shuffler_may_lowest_first(moves: list[tuple[int, int, int]]) -> None:
+    ordered, unseen = FileOrder(), list[int]()
+    for move in moves:
+        upper = ordered.upper
+        drawn = moved(ordered, move)
+        unseen += range(upper, ordered.upper)
+        unseen = [number for number in unseen if number >= ordered.lower]
+        assert drawn == unseen[: len(drawn)]
+        del unseen[: len(drawn)]
+    again = FileOrder()
+    again.restore(ordered.unseen(), ordered.lower, ordered.upper, ordered.draws, ordered.advanced)
+    assert list(iter(ordered.draw, None)) == list(iter(again.draw, None)) == unseen

@@ -24,15 +24,16 @@ import numpy.typing as npt
 from loaders.growing_games import LENGTHS, add, live
 from millstream.batches.self_play import SelfPlayBatch
 from millstream.games import ORIGIN
+from millstream.live.losses import Loss, LostSlots, LostUse
 from millstream.live.mirror import Mirror
 from millstream.live.window import Window
 from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.loaders.self_play_files import RunFiles
+from millstream.loaders.self_play_files import RunFiles, read_losses
 from millstream.store import disk
 
 STOCK = 12
 """Archives that differ; those that come are links to them."""
-HEAD = np.dtype([("step", "<u8"), ("digest", "V16"), ("rows", "<u8")])
+HEAD = np.dtype([("step", "<u8"), ("digest", "V16"), ("rows", "<u8"), ("lost", "<u8")])
 LONGEST_S = 60.0
 """What takes longer than this hangs."""
 
@@ -114,6 +115,7 @@ def keep_coming(plan: Plan) -> None:
 
 def train(plan: Plan, life: int) -> None:
     """A process: goes on at the last checkpoint, and says what it trained on."""
+    noted = _count_losses()
     with plan.open() as run, (plan.folder / f"trail-{life:05d}.bin").open("ab", buffering=0) as trail:
         if plan.checkpoint.exists():
             run.load_state_dict(json.loads(plan.checkpoint.read_bytes()))
@@ -121,7 +123,7 @@ def train(plan: Plan, life: int) -> None:
             disk.publish(plan.checkpoint, json.dumps(run.state_dict()).encode())
         while True:
             step = run.step
-            trail.write(record(step, run.next()))
+            trail.write(record(step, run.next(), len(noted)))
             if run.step % plan.commit_every == 0:
                 over = plan.over.exists()
                 state = run.state_dict()
@@ -139,15 +141,28 @@ def number_of(name: str) -> int:
     return int(Path(name).stem.rpartition("-")[2])
 
 
-def record(step: int, batch: SelfPlayBatch) -> bytes:
-    """What is written of a step: a hash of all that was in the batch, and where its rows are from."""
+def _count_losses() -> list[Loss]:
+    """Everything that this process says to be lost."""
+    noted, note = list[Loss](), RunFiles.note
+
+    def heard(files: RunFiles, loss: Loss, epoch: int) -> None:
+        noted.append(loss)
+        note(files, loss, epoch)
+
+    setattr(RunFiles, "note", heard)  # noqa: B010 - in this process only
+    return noted
+
+
+def record(step: int, batch: SelfPlayBatch, lost: int = 0) -> bytes:
+    """What is written of a step: a hash of all that was in the batch, where its rows are from, and how much was said
+    to be lost before."""
     origins = np.zeros(len(batch), ORIGIN)
     digest = hashlib.blake2b(digest_size=16)
     for name in ("planes", "policy", "values"):
         digest.update(batch[name].tobytes())
     for key in ("chunk", "ply", "use"):
         origins[key] = batch.metadata[key]
-    return np.array([(step, digest.digest(), len(origins))], HEAD).tobytes() + origins.tobytes()
+    return np.array([(step, digest.digest(), len(origins), lost)], HEAD).tobytes() + origins.tobytes()
 
 
 def resident() -> int:
@@ -164,15 +179,19 @@ class Outcome:
     made_again: int = 0
     """Steps that were made more than once."""
     changed: list[int] = field(default_factory=list)
-    """Steps that were not made again as they were."""
+    """Steps that were not made again as they were, though nothing was said to be lost."""
+    shifted: int = 0
+    """Steps that are others since something was lost, which was said."""
     missing: list[int] = field(default_factory=list)
     """Steps that are in no trail."""
     twice: int = 0
     """Positions that came twice in one use of their game."""
     lost: list[tuple[int, int]] = field(default_factory=list)
-    """Uses of games of which positions never came, though they are not waiting in the reservoir."""
+    """Uses of games of which positions never came, and neither wait in the reservoir nor were said to be lost."""
     passed_over: list[int] = field(default_factory=list)
     """Games whose uses have a gap."""
+    said_lost: int = 0
+    """Uses of games, and what waited of files, that was said to be lost."""
     left: list[str] = field(default_factory=list)
     """Files that nobody needs."""
     memory: list[list[int]] = field(default_factory=list)
@@ -231,18 +250,37 @@ def _started(work: Callable[..., None], *arguments: Any) -> BaseProcess:
     return process
 
 
-Trail = dict[int, tuple[bytes, npt.NDArray[np.void]]]
+@dataclass(frozen=True)
+class Made:
+    """A step of a life."""
+
+    digest: bytes
+    origins: npt.NDArray[np.void]
+    lost: int
+    """What this life had said to be lost by then."""
+
+    def equals(self, other: Made) -> bool:
+        return self.digest == other.digest and np.array_equal(self.origins, other.origins)
+
+
+Trail = dict[int, Made]
 
 
 def read_trail(path: Path) -> Trail:
     """The steps of a life, but for one that was being written."""
-    data, offset, steps = path.read_bytes(), 0, Trail()
+    return read_steps(path.read_bytes())
+
+
+def read_steps(data: bytes) -> Trail:
+    """The steps that were recorded."""
+    offset, steps = 0, Trail()
     while offset + HEAD.itemsize <= len(data):
         head = np.frombuffer(data, HEAD, 1, offset)[0]
         offset += HEAD.itemsize
         size = int(head["rows"]) * ORIGIN.itemsize
         if offset + size <= len(data):
-            steps[int(head["step"])] = bytes(head["digest"]), np.frombuffer(data[offset : offset + size], ORIGIN)
+            origins = np.frombuffer(data[offset : offset + size], ORIGIN)
+            steps[int(head["step"])] = Made(bytes(head["digest"]), origins, int(head["lost"]))
         offset += size
     return steps
 
@@ -251,15 +289,16 @@ def judge(plan: Plan, outcome: Outcome) -> Trail:
     """Compare the lives with each other and with the last checkpoint; gives the steps as they stand."""
     state, history = json.loads(plan.checkpoint.read_bytes()), Trail()
     for path in sorted(plan.folder.glob("trail-*.bin")):
-        for step, (digest, origins) in read_trail(path).items():
+        for step, made in read_trail(path).items():
             if step in history:
                 outcome.made_again += 1
-                if history[step][0] != digest or (history[step][1] != origins).any():
-                    outcome.changed.append(step)
-            history[step] = digest, origins
+                if not history[step].equals(made):
+                    outcome.shifted += made.lost > 0
+                    outcome.changed += [] if made.lost else [step]
+            history[step] = made
     outcome.steps = state["step"]
     outcome.missing = [step for step in range(outcome.steps) if step not in history]
-    _judge_games(plan, state, [history[step][1] for step in range(outcome.steps) if step in history], outcome)
+    _judge_games(plan, state, [history[step].origins for step in range(outcome.steps) if step in history], outcome)
     expected = {"admissions.jsonl", "rows.bin", "rows.idx", f"sidecars/{state['sidecar']['file']}"}
     found = {path.relative_to(plan.cache_dir).as_posix() for path in plan.cache_dir.rglob("*") if path.is_file()}
     outcome.left = sorted(name for name in found ^ expected if not name.startswith("indices/"))
@@ -275,15 +314,22 @@ def _judge_games(plan: Plan, state: dict[str, Any], delivered: list[npt.NDArray[
     rows = np.concatenate([*delivered, mirror.origins])
     uses, counts = np.unique(rows[["chunk", "use"]], return_counts=True)
     outcome.twice = len(rows) - len(np.unique(rows))
-    place, used = mirror.place, defaultdict[int, list[int]](list)
+    losses = read_losses(plan.cache_dir / "admissions.jsonl", 0)
+    outcome.said_lost = len(losses)
+    said = {(loss.game, loss.use): loss.came for loss in losses if isinstance(loss, LostUse)}
+    waited = {game for loss in losses if isinstance(loss, LostSlots) for game in range(loss.first, loss.stop)}
+    place, used = mirror.place, defaultdict[int, set[int]](set)
+    for chunk, use in said:
+        used[chunk].add(use)
     for (chunk, use), count in zip(uses.tolist(), counts.tolist(), strict=True):
-        used[chunk].append(use)
-        expected = LENGTHS[chunk % len(LENGTHS)]
+        used[chunk].add(use)
+        expected = said.get((chunk, use), LENGTHS[chunk % len(LENGTHS)])
         if place is not None and (place.chunk, place.use) == (chunk, use):
             expected = place.used
-        if count != expected:
+        if count > expected or (count < expected and chunk not in waited):
             outcome.lost.append((chunk, use))
-    outcome.passed_over = [chunk for chunk, found in used.items() if sorted(found) != list(range(len(found)))]
+    gaps = [chunk for chunk, found in used.items() if sorted(found) != list(range(len(found)))]
+    outcome.passed_over = [chunk for chunk in gaps if chunk not in waited]
 
 
 def replayed(plan: Plan, steps: int) -> Trail:
@@ -296,12 +342,11 @@ def replayed(plan: Plan, steps: int) -> Trail:
     found = Trail()
     with plan.open(cache_dir=plan.folder / "again", replay=journal, threads=3) as run:
         for step in range(steps):
-            data = record(step, run.next())
-            found[step] = data[8:24], np.frombuffer(data[HEAD.itemsize :], ORIGIN)
+            found |= read_steps(record(step, run.next()))
     return found
 
 
 def differences(first: Trail, second: Trail) -> list[int]:
     """Steps of both that are not the same."""
     both = sorted(first.keys() & second.keys())
-    return [step for step in both if first[step][0] != second[step][0] or (first[step][1] != second[step][1]).any()]
+    return [step for step in both if not first[step].equals(second[step])]

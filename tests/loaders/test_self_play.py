@@ -27,7 +27,9 @@ from millstream.games.chunk_source import open_chunk_source
 from millstream.games.example import example_folder
 from millstream.games.rescore import RescoreSettings
 from millstream.live import frame_shuffler
+from millstream.live.frame_shuffler import Shuffled
 from millstream.live.positions import PositionWeights
+from millstream.live.tensor_maker import Output, TensorMaker, Tensors
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.stages import serve_metrics
 
@@ -39,6 +41,10 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
         add(folder, number)
     (folder / "single.gz").write_bytes(varied_game(6, 999))
     return folder
+
+
+def address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def all_rows(batches: Iterator[SelfPlayBatch]) -> list[Row]:
@@ -112,6 +118,28 @@ def test_a_run_goes_on_anywhere_with_other_ranks_and_sizes(
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+@pytest.mark.parametrize("output", ["float32", "float16", "boards"])
+def test_tensors_are_where_they_were_made(
+    games: Path, framework: str, output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No framework gets a copy."""
+    made: list[int] = []
+
+    def noted(maker: TensorMaker, pieces: list[Shuffled]) -> Tensors:
+        tensors = make(maker, pieces)
+        made.extend(address(array) for array in (tensors.planes, tensors.policy, tensors.values))
+        return tensors
+
+    make = TensorMaker.make
+    monkeypatch.setattr(TensorMaker, "make", noted)
+    with loader(games, framework=framework, output=output, batch_size=16) as run:
+        batch = run.next()
+        where: dict[str, Callable[[Any], int]]
+        where = {"numpy": address, "torch": lambda it: it.data_ptr(), "jax": lambda it: it.unsafe_buffer_pointer()}
+        assert [where[framework](batch[name]) for name in ("planes", "policy", "values")] == made[:3]
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
 def test_small_tensors_say_what_large_ones_say(games: Path, framework: str) -> None:
     with loader(games) as run, loader(games, output="float16", framework=framework) as half:
         for wide, narrow in zip(run, half, strict=True):
@@ -130,7 +158,8 @@ def test_who_holds_every_buffer_is_told_and_goes_on_when_one_is_free(
     games: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("millstream.loaders.self_play_ahead.HELD_S", 0.1)
-    with loader(games, memory_budget=3 * 7 * 36_200 + 1000) as run:
+    rest = (16 + 3 * 7) * 1388  # the reservoir, and positions that batches are made of
+    with loader(games, memory_budget=(3 * 7 * 36_200 + 1000) * 8 // 7 + rest) as run:
         held = [run.next() for _ in range(3)]
         rows = [row for batch in held for row in rows_of(batch)]
         with pytest.raises(BudgetError, match="in your hands"):

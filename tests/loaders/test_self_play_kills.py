@@ -21,10 +21,9 @@ def test_whenever_it_is_killed_no_game_is_lost_or_comes_twice_and_its_journal_re
     assert not differences(history, replayed(plan, steps))
 
 
-def test_a_file_that_is_deleted_under_the_run_costs_its_own_games_only(tmp_path: Path) -> None:
+def test_a_file_that_is_deleted_under_the_run_costs_its_own_games_and_the_journal_says_which(tmp_path: Path) -> None:
     plan = Plan(tmp_path, early=0.3, pause_s=0.1)
     outcome = Siege(plan, seed=1).run(0.3, lambda so_far: so_far.kills < 2)
-    judge(plan, outcome)
-    assert not outcome.twice
-    assert not outcome.missing
-    assert not outcome.left
+    history = judge(plan, outcome)
+    assert outcome.exact, outcome
+    assert not differences(history, replayed(plan, min(outcome.steps, 400)))

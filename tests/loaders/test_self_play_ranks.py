@@ -13,6 +13,7 @@ import pytest
 
 from loaders.growing_games import Row, add, chunks_of, live, rows_of, three_archives
 from millstream.errors import ClosedError, LoaderError
+from millstream.live import led
 from millstream.loaders.self_play import SelfPlayDataLoader
 
 
@@ -65,6 +66,34 @@ def test_all_ranks_take_in_what_the_first_one_does_and_another_number_of_them_go
         while len(found) < len(rows + behind):
             found += rows_of(alone.next())
     assert found == rows + behind
+
+
+def test_ranks_that_go_on_without_a_file_lose_the_same(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(led, "LOOK_EVERY", 8)
+    runs = ranks_of(folder, tmp_path / "run", 2)
+    rows = trained(runs, 6)
+    states = [run.state_dict() for run in runs]
+    while all(chunks_of(run) == 16 for run in runs):  # what enters now is in the journal behind the state
+        add(folder, 3)
+        trained(runs, 5)
+    closed(runs)
+    for number in (2, 3):
+        (folder / f"training-{number:04d}.tar").rename(tmp_path / f"training-{number:04d}.tar")
+    runs = ranks_of(folder, tmp_path / "run", 2)
+    for run, state in zip(runs, states, strict=True):
+        run.load_state_dict(state)
+    add(folder, 4)
+    rows += trained(runs, 15)
+    states = [run.state_dict() for run in runs]
+    closed(runs)
+    assert states[0] == states[1]
+    assert len({row[:3] for row in rows}) == len(rows)
+    for number in (2, 3):
+        (tmp_path / f"training-{number:04d}.tar").rename(folder / f"training-{number:04d}.tar")
+    with live(folder, tmp_path / "alone", replay=tmp_path / "run" / "admissions.jsonl", batch_size=14) as alone:
+        assert [row for _ in range(21) for row in rows_of(alone.next())] == rows
 
 
 def test_a_rank_that_follows_may_come_first_and_follows_no_run_that_is_over(folder: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import threading
 import time
 from pathlib import Path
@@ -58,6 +59,25 @@ def test_a_state_goes_on_where_it_was_also_the_second_time_and_before_the_first_
     for _ in range(2):  # a run that ends before it said everything again loses nothing
         assert resumed(folder, cache, begin, 2, **keywords) == rows[:2]
     assert resumed(folder, cache, begin, 16, **keywords) == rows
+
+
+def test_a_state_of_filtered_games_goes_on_in_another_process(folder: Path, tmp_path: Path) -> None:
+    def wants(least: int) -> dict[str, Any]:
+        def long_enough(game: Game) -> bool:
+            return game.length >= least
+
+        return {"predicates": [long_enough], "match": {"version": {6, 7}}}
+
+    with live(folder, tmp_path / "run", **wants(2)) as run:
+        steps(run, 3)
+        state = json.loads(json.dumps(run.state_dict()))
+        rest = steps(run, 3)
+        plan = run.plan_fingerprint()
+    assert resumed(folder, tmp_path / "run", state, 3, **wants(2)) == rest
+    with live(folder, tmp_path / "run", **wants(2)) as run:
+        assert {**run.plan_fingerprint(), "step": plan["step"]} == plan
+    with live(folder, tmp_path / "run") as run, pytest.raises(StateError, match=r"predicates=\["):
+        run.load_state_dict({**state, "rows": {**state["rows"], "match": None}})
 
 
 def test_a_state_of_a_later_epoch_goes_on_with_and_without_a_folder(folder: Path, tmp_path: Path) -> None:
@@ -231,3 +251,18 @@ def test_a_run_over_data_that_grows_holds_no_more_than_its_window(
             "positions": len(inside.files._ahead),
         }
     assert max(held.values()) < 20, held
+
+
+def test_reset_of_a_run_that_watches_goes_back_to_the_state_that_was_committed(folder: Path, tmp_path: Path) -> None:
+    with live(folder, tmp_path / "run") as run:
+        steps(run, 3)
+        run.commit(run.state_dict())
+        add(folder, 3)
+        behind = steps(run, 4)
+        run.reset()
+        assert run.step == 3
+        assert steps(run, 4) == behind
+    with live(folder, tmp_path / "other") as run:
+        again = steps(run, 3)
+        run.reset()  # nothing was committed
+        assert (run.step, steps(run, 3)) == (0, again)

@@ -28,7 +28,8 @@ class SelfPlayBatch:
     Args:
         planes: What the network sees: (rows, 112, 8, 8).
         policy: The share of visits of each move, -1 for illegal ones: (rows, 1858).
-        values: Six estimates of the outcome (`VALUES`), each as q, d and plies left; NaN where unknown: (rows, 6, 3).
+        values: Six estimates of the outcome (`VALUES`), each as q, d and plies left: (rows, 6, 3). NaN where the engine
+            did not know it (`orig`) or there is none (the plies left of `st`); 0 where an older frame lacks it.
         framework: Of the tensors.
         metadata: `epoch`, `step`, `rows`, and of each row its `chunk` (the game's number), `ply` and `use`.
     """
@@ -59,6 +60,8 @@ class SelfPlayBatch:
 
     def wdl(self, source: str = "result") -> Any:
         """One of the values as the probabilities to win, draw and lose: (rows, 3).
+
+        NaN stays NaN. What an older frame lacks has q and d of 0, which looks like an even game: 0.5, 0, 0.5.
 
         >>> from millstream.loaders.self_play import example_loader
         >>> with example_loader() as loader:

@@ -1,36 +1,51 @@
 """A file of self-play games -> its chunks, each read by its number: a `.tar` of them, one `.gz`, or one unpacked.
 
-A chunk is one game. How many frames each has is known before any of them is read: gzip says how long a chunk is, and a
-file holds frames of one version, at which the first chunk is looked at. `read` checks both for the chunk it reads.
+A chunk is one game. How many frames each has is known before any of them is read: gzip says how long a chunk is, and
+nearly always the chunks of a file are of one version, that of the first. A length that does not fit it has its chunk
+looked at; one that no game can have is not believed. `read` checks both for the chunk it reads.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import PurePath
 
 import numpy as np
 import numpy.typing as npt
 
-from millstream.errors import RecordError
+from millstream.errors import RecordError, SourceError
 from millstream.games.block import FrameBlock
 from millstream.games.descriptors import Descriptors, FileIdentity
 from millstream.games.index_cache import IndexCache
-from millstream.games.inflate import inflate
+from millstream.games.inflate import MOST_FRAMES, inflate
 from millstream.games.read import read_frames
 from millstream.games.tar import PLACE, TarIndex, index_tar
 
 FRAME_BYTES = {3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 """Bytes of a frame in a file, by its version."""
 
-_ONE_VERSION = "a file holds frames of one version, and each chunk is one member of gzip"
+_ONE_MEMBER = "each chunk is one member of gzip, which says at its end how long it is"
 _RAW = ("", ".bin", ".raw")
 _COPY_AGAIN = "copy the file again, or leave it out"
+_EXHAUSTED = {
+    errno.EMFILE: "this process has too many files open: close some, or allow more (ulimit -n)",
+    errno.ENFILE: "all processes together have too many files open: close some, or allow more (fs.file-max)",
+    errno.ENOMEM: "there is no memory left: shrink the reservoir, the window or caches",
+}
+"""What a machine lacks, and what helps; an error of a disk (EIO) is one of the file that lies there."""
 _LOOKED_AT = 8
 """Chunks that may be unreadable before a file is given up."""
+_STAMPED = 512
+"""Bytes at the end of a chunk that a file is told from others by."""
+
+
+OUT_OF_REACH = ("gone", "changed", "unreadable")
+"""Reasons that lie in what became of a file, and not in what was in it."""
 
 
 class ChunkSource:
@@ -41,11 +56,10 @@ class ChunkSource:
         places: Where its chunks lie (`PLACE`).
         identity: Which file it was when it was indexed; another one in its place is an error.
         descriptors: Lends it open files.
-        skipped: How many members of an archive are no games, by reason.
-        problem: Why chunks at the end of the file could not be found, if so.
+        stamp: A hash that tells its content from that of other files, also where it is a copy.
     """
 
-    __slots__ = ("_descriptors", "_identity", "_places", "path", "problem", "skipped")
+    __slots__ = ("_descriptors", "_identity", "_places", "path", "problem", "skipped", "stamp")
 
     def __init__(
         self,
@@ -54,10 +68,13 @@ class ChunkSource:
         identity: FileIdentity,
         descriptors: Descriptors,
         *,
-        skipped: Mapping[str, int] | None = None,
-        problem: str = "",
+        stamp: str = "",
     ) -> None:
-        self.path, self.skipped, self.problem = path, skipped or {}, problem
+        self.path, self.stamp = path, stamp
+        self.skipped: Mapping[str, int] = {}
+        """How many members of an archive are no games, by reason."""
+        self.problem = ""
+        """Why chunks at the end of the file could not be found, if so."""
         places.flags.writeable = False
         self._places, self._identity, self._descriptors = places, identity, descriptors
 
@@ -76,7 +93,7 @@ class ChunkSource:
 
     @property
     def frames(self) -> npt.NDArray[np.uint32]:
-        """How many frames each chunk has; 0 for one whose size fits no number of them."""
+        """How many frames each chunk has; 0 for one that cannot be read, by its size."""
         frames: npt.NDArray[np.uint32] = self._places["frames"]
         return frames
 
@@ -94,7 +111,7 @@ class ChunkSource:
     def select(self, indices: npt.ArrayLike) -> ChunkSource:
         """Some of the chunks, as a source of their own."""
         places = self._places[np.asarray(indices, np.intp)]
-        source = ChunkSource(self.path, places, self._identity, self._descriptors)
+        source = ChunkSource(self.path, places, self._identity, self._descriptors, stamp=self.stamp)
         source.skipped, source.problem = self.skipped, self.problem
         return source
 
@@ -106,7 +123,7 @@ class ChunkSource:
             frames = len(raw) // FRAME_BYTES[int.from_bytes(raw[:4], "little")]
             if frames != (expected := int(self._places["frames"][index])):
                 told = f"there are {frames} frames; {expected} were expected of its size"
-                raise RecordError("frame count", told, _ONE_VERSION)
+                raise RecordError("frame count", told, _ONE_MEMBER)
         except (RecordError, OSError) as error:
             raise _placed(error, self._where(index)) from None
         return block
@@ -144,13 +161,24 @@ def open_chunk_source(
     path = os.fspath(path)
     kind = _kind(path)
     descriptors = Descriptors(most=1) if descriptors is None else descriptors
-    with _told(path):
-        with open(path, "rb", buffering=0) as file:
-            identity = FileIdentity.of(file.fileno())
-            index = _indexed(file.fileno(), kind, path, identity, cache)
+    with _told(path), open(path, "rb", buffering=0) as file:
+        identity = FileIdentity.of(file.fileno())
+        index = _indexed(file.fileno(), kind, path, identity, cache)
         if not len(index.places):
             raise RecordError(index.problem or "empty", "there is no whole game in it", _COPY_AGAIN)
-    return ChunkSource(path, index.places, identity, descriptors, skipped=index.skipped, problem=index.problem)
+        stamp = _stamp(file.fileno(), index.places)
+    source = ChunkSource(path, index.places, identity, descriptors, stamp=stamp)
+    source.skipped, source.problem = index.skipped, index.problem
+    return source
+
+
+def _stamp(descriptor: int, places: npt.NDArray[np.void]) -> str:
+    """Where all chunks lie, and how the first and the last one end: with a checksum of it all, if they are packed."""
+    hashed = blake2b(places.tobytes(), digest_size=8)
+    for place in (places[0], places[-1]):
+        size = min(int(place["size"]), _STAMPED)
+        hashed.update(os.pread(descriptor, size, int(place["offset"]) + int(place["size"]) - size))
+    return hashed.hexdigest()
 
 
 def _kind(path: str) -> str:
@@ -190,44 +218,58 @@ def _one_chunk(descriptor: int, size: int, *, gzip: bool) -> tuple[npt.NDArray[n
 
 
 def _count_frames(descriptor: int, places: npt.NDArray[np.void], inflated: npt.NDArray[np.uint32]) -> None:
-    """Fill in how many frames each chunk has, by the version of the first one that can be read."""
-    frame_bytes = FRAME_BYTES[_version(descriptor, places)]
-    frames, rest = np.divmod(inflated, np.uint32(frame_bytes))
-    places["frames"] = np.where(rest == 0, frames, 0)
+    """Fill in how many frames each chunk has, by the version of the first one that can be read, or by its own."""
+    frame_bytes = np.full(len(places), FRAME_BYTES[_first_version(descriptor, places)], np.uint32)
+    for other in np.flatnonzero(inflated % frame_bytes):
+        version = _version(descriptor, places[other])
+        frame_bytes[other] = FRAME_BYTES[version] if isinstance(version, int) else frame_bytes[other]
+    frames, rest = np.divmod(inflated, frame_bytes)
+    places["frames"] = np.where((rest == 0) & (frames <= MOST_FRAMES), frames, 0)
 
 
-def _version(descriptor: int, places: npt.NDArray[np.void]) -> int:
-    found: list[object] = []
+def _first_version(descriptor: int, places: npt.NDArray[np.void]) -> int:
+    found = []
     for place in places[:_LOOKED_AT]:
-        packed = os.pread(descriptor, min(int(place["size"]), 512), int(place["offset"]))
-        try:
-            front = zlib.decompressobj(wbits=31).decompress(packed, 4) if place["gzip"] else packed[:4]
-        except zlib.error as error:
-            found.append(error)
-            continue
-        version = int.from_bytes(front, "little")
-        if len(front) == 4 and version in FRAME_BYTES:
+        version = _version(descriptor, place)
+        if isinstance(version, int):
             return version
-        found.append(f"version {version}" if len(front) == 4 else "less than a frame")
+        found.append(version)
     told = "frames of the versions 3 to 7 can be read"
-    if any(str(each).startswith("version") for each in found):
+    if any(each.startswith("version") for each in found):
         raise RecordError("unknown version", f"{found[0]}; {told}", "convert the file, or leave it out")
     cut = found[0] == "less than a frame"
-    raise RecordError("truncated" if cut else "damaged gzip", f"{found[0]}", _COPY_AGAIN)
+    raise RecordError("truncated" if cut else "damaged gzip", found[0], _COPY_AGAIN)
+
+
+def _version(descriptor: int, place: np.void) -> int | str:
+    """The version of a chunk, or why it is none that can be read."""
+    packed = os.pread(descriptor, min(int(place["size"]), 512), int(place["offset"]))
+    try:
+        front = zlib.decompressobj(wbits=31).decompress(packed, 4) if place["gzip"] else packed[:4]
+    except zlib.error as error:
+        return str(error)
+    version = int.from_bytes(front, "little")
+    if len(front) < 4:
+        return "less than a frame"
+    return version if version in FRAME_BYTES else f"version {version}"
 
 
 @contextmanager
 def _told(where: str) -> Iterator[None]:
-    """Say where a record is bad; a file that cannot be read is one more reason."""
+    """Say where a record is bad."""
     try:
         yield
     except (RecordError, OSError) as error:
         raise _placed(error, where) from None
 
 
-def _placed(error: RecordError | OSError, where: str) -> RecordError:
+def _placed(error: RecordError | OSError, where: str) -> SourceError:
+    """What is wrong with a record, and where; a file that cannot be read is one more reason. A machine without files or
+    memory to give says nothing about a record: a good game must not be taken for a bad one."""
     if isinstance(error, RecordError):
         return RecordError(error.reason, error.found, error.hint, error.where or where)
+    if error.errno in _EXHAUSTED:
+        return SourceError(f"{where}: {error.strerror}", hint=_EXHAUSTED[error.errno])
     if isinstance(error, FileNotFoundError):
         return RecordError("gone", "the file is not there any more", None, where)
     return RecordError("unreadable", error.strerror or str(error), None, where)

@@ -20,7 +20,7 @@ from millstream.games.descriptors import FileIdentity
 from millstream.games.tar import PLACE, TarIndex
 
 _HEAD = struct.Struct("<8s16sII")  # magic number and version, whose index, chunks, bytes of the rest as JSON
-_MAGIC = b"MSTARIX\1"
+_MAGIC = b"MSTARIX\2"
 _CHECK_BYTES = 16
 
 

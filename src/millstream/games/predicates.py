@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -65,3 +66,38 @@ def reason_against(predicate: Predicate, game: Game) -> str | None:
     if answer is None or answer is True:
         return None
     return answer if isinstance(answer, str) else getattr(predicate, "__name__", type(predicate).__name__)
+
+
+def filter_facts(
+    rules: str | None, match: Mapping[str, Wanted] | None, predicates: Sequence[Predicate]
+) -> dict[str, Any]:
+    """What says in every process which games are wanted, as JSON can; functions are known by their names.
+
+    >>> filter_facts("moves", {"visits": (1, None), "version": {7, 6}}, [bool])
+    {'rules': 'moves', 'match': {'version': {'one of': [6, 7]}, 'visits': [1, None]}, 'predicates': ['builtins.bool']}
+    """
+    return {
+        "rules": rules,
+        "match": {name: _plain(wanted) for name, wanted in sorted(match.items())} if match else None,
+        "predicates": [_name_of(predicate) for predicate in predicates] or None,
+    }
+
+
+def _plain(wanted: Wanted) -> Any:
+    if isinstance(wanted, (set, frozenset)):
+        return {"one of": sorted(map(_plain, wanted))}
+    if isinstance(wanted, (list, tuple)):
+        return [_plain(bound) for bound in wanted]
+    return wanted.item() if isinstance(wanted, np.generic) else wanted
+
+
+def _name_of(predicate: Any) -> str:
+    if isinstance(predicate, partial):
+        given = [
+            *map(repr, predicate.args),
+            *(f"{name}={value!r}" for name, value in sorted(predicate.keywords.items())),
+        ]
+        return f"{_name_of(predicate.func)}({', '.join(given)})"
+    kind = predicate if hasattr(predicate, "__qualname__") else type(predicate)
+    told = "" if kind is predicate or kind.__repr__ is object.__repr__ else f": {predicate!r}"
+    return f"{kind.__module__}.{kind.__qualname__}{told}"

@@ -12,6 +12,9 @@ from millstream.errors import LoaderError
 from millstream.games.block import Columns, FrameBlock
 from millstream.games.frame import ORIGIN
 
+SLOT_BYTES = 1372
+"""Of a frame in a reservoir; its policy has up to 64 entries there, and others lie beside it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
@@ -25,8 +28,8 @@ class Emitted:
 class Reservoir:
     """So many slots, filled in order; then each frame takes the place of a random one.
 
-    What leaves depends on the seed and on what came in, however it was cut into blocks. A slot takes 1372 bytes, and
-    policies of more than 64 entries take more.
+    What leaves depends on the seed and on what came in, however it was cut into blocks. A slot takes
+    `SLOT_BYTES`, and policies of more than 64 entries take more.
 
     >>> reservoir = Reservoir(8, seed=1)
     >>> len(reservoir.exchange(FrameBlock.empty()).frames), len(reservoir), reservoir.counter

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from millstream.errors import RecordError
+from millstream.errors import LoaderError, RecordError
 from millstream.games import FrameBlock, Game
+from millstream.games.chunk_source import OUT_OF_REACH
 from millstream.live.chunk_set import Draw
 from millstream.live.chunk_unpacker import Positions
+from millstream.live.losses import Losses, LostUse
 from millstream.live.position_cache import PositionCache
 from millstream.live.positions import PositionSampling
 from millstream.stages import MapStage, Queue, Stage
 
 MOST_LISTED = 1000
 """Bad games that are remembered for whoever asks; all are counted."""
+
+FILE_GONE = "file gone"
+"""Why a use of a game is lost that was there when it entered."""
 
 MOST_KNOWN = 1 << 16
 """Bad games that are known, so that each is counted once however often it is used."""
@@ -32,6 +37,9 @@ class ChunkReader(MapStage[Draw, Game]):
         sampling: Choose positions at once, where nobody behind needs whole games: no others are unpacked then.
         seed: Of that choice.
         cache: Where positions of games lie that were read before.
+        losses: What was lost before: it is not read, whether or not it is there now.
+        lost: Called with a use of a game that cannot be read since its file is gone, before anything behind it leaves.
+        shared: Whether other ranks read the same games: then a file that goes away meanwhile is an error.
     """
 
     takes, gives = Draw, Game
@@ -44,22 +52,33 @@ class ChunkReader(MapStage[Draw, Game]):
         sampling: PositionSampling | None = None,
         seed: int = 0,
         cache: PositionCache | None = None,
+        losses: Losses | None = None,
+        lost: Callable[[LostUse], None] = lambda _: None,
+        shared: bool = False,
         **settings: Any,
     ) -> None:
         super().__init__(input, **settings)
         self._choose = None if sampling is None else Positions(sampling, seed)
         self._cache, self._guard = cache, threading.Lock()
+        self._losses, self._lost, self._shared = losses or Losses(), lost, shared
         self._bad: OrderedDict[int, None] = OrderedDict()
         self.bad: deque[RecordError] = deque(maxlen=MOST_LISTED)
         """The last games that could not be read, and why."""
 
     def process(self, item: Draw) -> Iterator[Game]:
-        """Read a game; one that is bad is counted, listed and left out."""
-        found = None if self._cache is None else self._cache.take(item.chunk, item.use)
+        """Read a game; one that is bad is counted, listed and left out, and so is one whose file is gone."""
+        limit = self._losses.came(item.number)
+        if limit is not None and limit <= item.skip:
+            self.count(FILE_GONE)
+            return
+        found = None if self._cache is None or item.source is None else self._cache.take(item.chunk, item.use)
         try:
             length, frames, chosen = (*found, True) if found is not None else self._read(item)
         except RecordError as error:
-            self._note(item.chunk, error)
+            if error.reason in OUT_OF_REACH:
+                self._lose(item, error)
+            else:
+                self._note(item.chunk, error)
             return
         yield Game(
             item.chunk,
@@ -71,9 +90,12 @@ class ChunkReader(MapStage[Draw, Game]):
             unpacked=chosen,
             draw=item.number,
             skip=item.skip,
+            limit=limit,
         )
 
     def _read(self, item: Draw) -> tuple[int, FrameBlock, bool]:
+        if item.source is None:
+            raise RecordError("gone", "its file is not there any more", None, item.name)
         length = int(item.source.frames[item.index])
         plies = None
         if self._choose is not None and not self._choose.takes_all and length:
@@ -81,6 +103,16 @@ class ChunkReader(MapStage[Draw, Game]):
         frames = item.source.read(item.index, plies)
         frames.origins["chunk"], frames.origins["use"] = item.chunk, item.use  # nobody else has seen them
         return length, frames, plies is not None or (self._choose is not None and self._choose.takes_all)
+
+    def _lose(self, item: Draw, error: RecordError) -> None:
+        if self._shared and item.source is not None:
+            raise LoaderError(
+                f"{item.name} went away, and other ranks may have read it: {error}",
+                hint="keep files as long as they are in the window; go on from the last state",
+            )
+        self._lost(LostUse(item.number, item.name, item.chunk, item.use, item.skip, unseen=item.source is None))
+        self.count(FILE_GONE)
+        self.bad.append(error)
 
     def _note(self, chunk: int, error: RecordError) -> None:
         with self._guard:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import PurePath
 from typing import Any
 
@@ -13,10 +14,11 @@ from millstream.errors import LoaderError, QueueClosed, RecordError, WaitTimeout
 from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.live.arrivals import Gone, ScanComplete
 from millstream.live.entrance import AsTheyCome, Entrance
-from millstream.live.events import Event, apply
+from millstream.live.events import Event, Source, apply
 from millstream.live.hanse import HanseSampling, HanseWeights
+from millstream.live.losses import Losses
 from millstream.live.place import Place
-from millstream.live.window import Acceptance, Entry, Window
+from millstream.live.window import Acceptance, Drawn, Entry, Window
 from millstream.stages import Queue, SourceStage, Stage
 
 logger = logging.getLogger("millstream.live")
@@ -33,7 +35,8 @@ class Draw:
     use: int
     name: str
     index: int
-    source: ChunkSource
+    source: ChunkSource | None
+    """None: its file is gone."""
     skip: int = 0
     """Positions at its front that were given out before a run was gone on with."""
 
@@ -60,8 +63,9 @@ class ChunkSet(SourceStage[Draw]):
         root: The folder that names are relative to.
         entrance: Which sources enter, and when; by default as they come.
         window: Go on with this one.
-        last: Begin with this game, of which some positions were given out.
+        last: Begin with this game, of which some positions were given out, and its source.
         journal: Called with what happened, before the next draw is made; at first also if that is nothing.
+        losses: What was lost when the same draws were made before.
     """
 
     gives = Draw
@@ -77,8 +81,9 @@ class ChunkSet(SourceStage[Draw]):
         root: str = "",
         entrance: Entrance | None = None,
         window: Window | None = None,
-        last: Place | None = None,
+        last: tuple[Place, Entry] | None = None,
         journal: Callable[[Sequence[Event]], None] | None = None,
+        losses: Losses | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(input, **settings)
@@ -87,8 +92,10 @@ class ChunkSet(SourceStage[Draw]):
         """Sources that wait for their entrance: one of the same name may still be in the window."""
         self._root, self._last, self._journal = PurePath(root), last, journal
         self._entrance = entrance or AsTheyCome()
-        self.weights = None if hanse is None else HanseWeights(hanse, self._sources)
-        acceptance = None if self.weights is None or hanse is None else Acceptance(self.weights.of, hanse.gamma)
+        self.weights = None if hanse is None else HanseWeights(hanse, self._sources, self.count)
+        acceptance = None
+        if self.weights is not None and hanse is not None:
+            acceptance = Acceptance(self.weights.of, hanse.gamma, () if losses is None else losses.unseen)
         self.window = Window(num_chunks, seed, endless=endless) if window is None else window
         self.window.acceptance = acceptance
         self._input_ended = False
@@ -96,12 +103,12 @@ class ChunkSet(SourceStage[Draw]):
     def produce(self) -> Iterator[Draw]:
         """Take in what the first scan finds, then give games, for ever or until the pass is over."""
         self._entrance.stop_with(self.stopping)
-        lost = self._begin()
-        if (last := self._last) is not None:
-            if (source := self._sources.get(last.source)) is not None and last.source not in lost:
+        self._begin()
+        if self._last is not None:
+            last, entry = self._last
+            if last.used < last.of:
+                source = self.source_of(entry)
                 yield Draw(last.draw, last.chunk, last.use, last.source, last.index, source, last.used)
-            else:
-                self.count("gone")
             self._last = None
             self._let_go({last.source} - {entry.name for entry in self.window.entries})
         while not self.stopping.is_set():
@@ -110,8 +117,8 @@ class ChunkSet(SourceStage[Draw]):
             if self.window.passes != passes:
                 logger.info("pass %d over %d games begins", self.window.passes, len(self.window))
             if drawn is not None:
-                name = drawn.entry.name
-                yield Draw(drawn.number, drawn.chunk, drawn.use, name, drawn.index, self._sources[name])
+                name, source = drawn.entry.name, self._looked_at(drawn)
+                yield Draw(drawn.number, drawn.chunk, drawn.use, name, drawn.index, source)
             elif self._input_ended and not self._entrance.outlives_input:
                 return
             else:
@@ -140,14 +147,20 @@ class ChunkSet(SourceStage[Draw]):
         oldest_s, newest_s = (now - min(changed)) / 1e9, (now - max(changed)) / 1e9
         return {"oldest_s": oldest_s, "newest_s": newest_s, "span_s": oldest_s - newest_s}
 
-    def source_of(self, name: str) -> ChunkSource | None:
-        """A source in the window."""
-        return self._sources.get(name)
+    def _looked_at(self, drawn: Drawn) -> ChunkSource | None:
+        """The source of a game; None if its weight was not to be had: it is lost then, though it may be back."""
+        unseen = self.weights is not None and self.weights.of(drawn.entry, drawn.index) == inf
+        return None if unseen else self.source_of(drawn.entry)
+
+    def source_of(self, entry: Entry) -> ChunkSource | None:
+        """The source of an entry, if its file is there: another one may have taken its name."""
+        source = self._sources.get(entry.name)
+        return source if source is not None and _is(source, entry.count, entry.stamp) else None
 
     # What comes in
 
-    def _begin(self) -> set[str]:
-        """Take in what the first scan finds; gives the sources whose files are gone."""
+    def _begin(self) -> None:
+        """Take in what the first scan finds."""
         while True:
             try:
                 item = self.inputs[0].get()
@@ -158,16 +171,14 @@ class ChunkSet(SourceStage[Draw]):
                 break
             if isinstance(item, ChunkSource):
                 self._sources[self._name(item.path)] = item
-        sizes = {name: len(source) for name, source in self._sources.items()}
-        events = self._entrance.first(self.window, sizes)
+        events = self._entrance.first(self.window, [_found(*each) for each in self._sources.items()])
         self._do(events)
         if not events and self._journal is not None:
             self._journal(events)
-        self._let_go(set(sizes) - {entry.name for entry in self.window.entries})
+        self._let_go(set(self._sources) - {entry.name for entry in self.window.entries if self.source_of(entry)})
         missing = (self.window.num_chunks or 0) - len(self.window)
         if missing > 0:
             logger.info("the window lacks %d of %d games", missing, self.window.num_chunks)
-        return {event.name for event in events if event.kind == "gone"}
 
     def _news(self) -> list[Any]:
         news: list[Any] = []
@@ -195,18 +206,18 @@ class ChunkSet(SourceStage[Draw]):
 
     def _take(self, items: Sequence[Any], *, starved: bool = False) -> None:
         gone: set[str] = set()
-        came: dict[str, int] = {}
+        came: dict[str, Source] = {}
         for item in items:
             if isinstance(item, ChunkSource):
                 name = self._name(item.path)
-                self._arrived[name], came[name] = item, len(item)
+                self._arrived[name], came[name] = item, _found(name, item)
             elif isinstance(item, Gone):
                 name = self._name(item.path)
                 if name in self._sources or name in self._arrived:
                     gone.add(name)
                     self._arrived.pop(name, None)
                     came.pop(name, None)
-        left = self._do(self._entrance.later(self.window, list(came.items()), sorted(gone), starved=starved))
+        left = self._do(self._entrance.later(self.window, list(came.values()), sorted(gone), starved=starved))
         if gone:
             left |= gone - {entry.name for entry in self.window.entries}
         self._let_go(left)
@@ -229,29 +240,27 @@ class ChunkSet(SourceStage[Draw]):
         return left
 
     def _ensure(self, event: Event) -> None:
-        """Have a source at hand that enters; it may not be found yet here, if another rank says when it enters."""
+        """Have a source at hand that enters. It may not be found yet here, if another rank says when it enters; and it
+        may be gone, if it entered before a run was gone on with."""
         if event.name in self._arrived:
             self._sources[event.name] = self._arrived.pop(event.name)
-        if event.name in self._sources:
-            return
-        path = str(self._root / event.name)
-        try:
-            source = open_chunk_source(path)
-        except RecordError as error:
+        source, problem = self._sources.pop(event.name, None), "it is another file here"
+        if source is None:
+            try:
+                source = open_chunk_source(str(self._root / event.name))
+            except RecordError as error:
+                problem = str(error)
+        if source is not None and _is(source, event.chunks, event.stamp):
+            self._sources[event.name] = source
+        elif self._entrance.needs(event):
             raise LoaderError(
-                f"{path}: rank 0 lets it in, and here it cannot be read: {error}",
+                f"{event.name}: rank 0 lets it in, and here it cannot be read: {problem}",
                 hint="ranks read the same folder; keep files as long as they are in the window",
-            ) from error
-        if len(source) != event.chunks:
-            raise LoaderError(
-                f"{path}: it has {len(source)} games here, and {event.chunks} for rank 0",
-                hint="ranks read the same folder; do not change files that are there",
             )
-        self._sources[event.name] = source
 
     def _let_go(self, names: Iterable[str]) -> None:
         """Close sources that are not in the window; who replays may need them later."""
-        last = None if self._last is None else self._last.source
+        last = None if self._last is None else self._last[0].source
         for name in names:
             if name != last and name in self._sources and not self._entrance.may_need(name):
                 self._sources.pop(name).close()
@@ -260,3 +269,11 @@ class ChunkSet(SourceStage[Draw]):
     def _name(self, path: str) -> str:
         parts = PurePath(path)
         return parts.relative_to(self._root).as_posix() if parts.is_relative_to(self._root) else parts.as_posix()
+
+
+def _found(name: str, source: ChunkSource) -> Source:
+    return Source(name, len(source), source.stamp)
+
+
+def _is(source: ChunkSource, chunks: int, stamp: str) -> bool:
+    return len(source) == chunks and source.stamp == stamp

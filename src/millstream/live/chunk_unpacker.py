@@ -46,13 +46,12 @@ class ChunkUnpacker(MapStage[Game, Game]):
         """Choose the positions of a use; a game of which it gives none ends here, and is counted."""
         if not item.unpacked:
             for use in range(item.use + 1, item.use + 1 + self._prefetch if self._cache is not None else 0):
-                frames = self._chosen(item, use)
-                frames.origins["use"] = use
                 assert self._cache is not None
-                self._cache.put(item.chunk, use, item.length, frames)
+                self._cache.put(item.chunk, use, item.length, self._chosen(item, use).of_game(item.chunk, use))
             item = replace(item, frames=self._chosen(item, item.use), unpacked=True)
-        if item.skip:
-            item = replace(item, frames=item.frames.part(min(item.skip, len(item.frames)), len(item.frames)))
+        if item.skip or item.limit is not None:
+            stop = len(item.frames) if item.limit is None else min(item.limit, len(item.frames))
+            item = replace(item, frames=item.frames.part(min(item.skip, stop), stop))
         if len(item.frames):
             yield item
         else:

@@ -8,16 +8,15 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 from millstream.errors import StateError
-from millstream.live.events import Event
+from millstream.live.events import Event, Source
 from millstream.live.window import Window
 
-Came = Sequence[tuple[str, int]]
-"""Sources by name, and the games that each has."""
+Came = Sequence[Source]
+"""What has come since, in this order."""
 
 
 def sort_key(name: str) -> tuple[str, str]:
@@ -36,8 +35,8 @@ class Entrance(ABC):
     """Whether sources may enter when no more are found."""
 
     @abstractmethod
-    def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
-        """What the sources of the first scan do, given by name with their games."""
+    def first(self, window: Window, found: Collection[Source]) -> list[Event]:
+        """What the sources of the first scan do."""
 
     @abstractmethod
     def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
@@ -48,6 +47,10 @@ class Entrance(ABC):
 
     def may_need(self, name: str) -> bool:
         """Whether a source that is not in the window may still enter."""
+        return False
+
+    def needs(self, event: Event) -> bool:
+        """Whether a source that enters must be there: else its games are lost."""
         return False
 
     def promise(self, until: int) -> None:
@@ -63,129 +66,108 @@ class AsTheyCome(Entrance):
     """The newest of those that are there at first, then all others when they come.
 
     Args:
-        seen: Sources that entered before a run was gone on with: they do not enter again.
+        seen: Sources that entered before a run was gone on with, and their stamps: they do not enter again.
         floor: The oldest that entered then; what is older was left out, and stays so.
+        leave: Whether files that went away before a run was gone on with leave the window. If nothing else can take
+            their place they stay, and each of their games is lost when it is drawn.
     """
 
-    def __init__(self, seen: Collection[str] = (), floor: str = "") -> None:
-        self._seen, self._floor = frozenset(seen), floor
+    def __init__(self, seen: Mapping[str, str] | None = None, floor: str = "", *, leave: bool = True) -> None:
+        self._seen, self._floor, self._leave = dict(seen or {}), floor, leave
 
-    def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
+    def first(self, window: Window, found: Collection[Source]) -> list[Event]:
         """Let the newest in, oldest first; when a run is gone on with, those that came meanwhile."""
-        draws, known = window.draws, {entry.name: entry.count for entry in window.entries}
-        lost = {name for name, count in known.items() if sizes.get(name) != count}
-        names = sorted((name for name in sizes if name in lost or self._is_new(name, known)), key=sort_key)
+        draws, there = window.draws, {(source.name, source.stamp) for source in found}
+        known = {entry.name: entry.stamp for entry in window.entries}
+        lost = {name for name, stamp in known.items() if self._leave and (name, stamp) not in there}
+        came = sorted((each for each in found if each.name in lost or self._is_new(each, known)), key=_source_key)
         events = [Event(draws, "gone", name) for name in known if name in lost]
         if not known and not self._seen:
-            kept = _newest(names, sizes, window.num_chunks)
-            if len(kept) < len(names):
-                events.append(Event(draws, "floor", kept[0]))
-            names = kept
-        self._seen = frozenset()
-        return events + [Event(draws, "enter", name, sizes[name]) for name in names]
+            kept = _newest(came, window.num_chunks)
+            if len(kept) < len(came):
+                events.append(Event(draws, "floor", kept[0].name))
+            came = kept
+        self._seen = {}
+        return events + [Event(draws, "enter", *source) for source in came]
 
     def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
         """Let in what has come, in that order."""
         left = [Event(window.draws, "gone", name) for name in gone]
-        return left + [Event(window.draws, "enter", name, count) for name, count in came]
+        return left + [Event(window.draws, "enter", *source) for source in came]
 
-    def _is_new(self, name: str, known: Collection[str]) -> bool:
-        if name in known or name in self._seen:
+    def _is_new(self, source: Source, known: Collection[str]) -> bool:
+        if source.name in known or self._seen.get(source.name) == source.stamp:
             return False
-        return not self._floor or sort_key(name) > sort_key(self._floor)
+        return not self._floor or sort_key(source.name) > sort_key(self._floor)
 
 
-def hold_back(held: list[tuple[str, int]], held_gone: list[str], came: Came, gone: Collection[str]) -> None:
+def hold_back(held: list[Source], held_gone: list[str], came: Came, gone: Collection[str]) -> None:
     """Keep what has come and gone for later; what came and is gone by then never enters."""
     if gone:
-        held[:] = [each for each in held if each[0] not in gone]
+        held[:] = [each for each in held if each.name not in gone]
         held_gone += [name for name in gone if name not in held_gone]
     held += came
 
 
-def _newest(names: list[str], sizes: Mapping[str, int], num_chunks: int | None) -> list[str]:
-    """The last names that have so many chunks together; the oldest of them may have more than are needed."""
+def _source_key(source: Source) -> tuple[str, str]:
+    return sort_key(source.name)
+
+
+def _newest(sources: list[Source], num_chunks: int | None) -> list[Source]:
+    """The last ones that have so many chunks together; the oldest of them may have more than are needed."""
     if num_chunks is None:
-        return names
-    first, chunks = len(names), 0
+        return sources
+    first, chunks = len(sources), 0
     while first and chunks < num_chunks:
         first -= 1
-        chunks += sizes[names[first]]
-    return names[first:]
+        chunks += sources[first].chunks
+    return sources[first:]
 
 
 class AsItWas(Entrance):
-    """A run that is gone on with: what had happened behind its state happens again, then sources enter as they come.
+    """A run that is gone on with: what had happened behind its state happens again, whichever files are still there.
+    Then sources enter as they come, those that came meanwhile first.
 
     Args:
         events: What the journal says of the time behind the state.
         then: Decides about everything else; it waits until all that is done.
         promised: Before this draw nothing else happened.
-        differs: Called when something of it cannot happen again: what follows it does not happen again either.
     """
 
-    def __init__(
-        self, events: Iterable[Event], then: Entrance, promised: int = 0, differs: Callable[[], None] = lambda: None
-    ) -> None:
-        self._events, self._then, self._promised, self._differs = deque(events), then, promised, differs
-        self._came: list[tuple[str, int]] = []
-        self._gone: list[str] = []
-        self._starved_at = -1
+    def __init__(self, events: Iterable[Event], then: Entrance, promised: int = 0) -> None:
+        self._events, self._then, self._promised = deque(events), then, promised
+        self._to_come = Counter(event.name for event in self._events if event.kind == "enter")
+        self._found: dict[str, Source] | None = {}
 
-    def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
-        """Hold back what is new until all has happened again that can."""
-        again = _possible(self._events, window, sizes)
-        if len(again) < len(self._events):
-            self._differs()
-        self._events = deque(again)
-        names = {event.name for event in again}
-        self._then.promise(self._promised)
-        news = self._then.first(window, {name: size for name, size in sizes.items() if name not in names})
-        if not again:
-            return news
-        self._then.promise(self._promised)
-        self._came = [(event.name, event.chunks) for event in news if event.kind == "enter"]
-        return [event for event in news if event.kind == "gone"] + self._due(window, starved=False)
+    def first(self, window: Window, found: Collection[Source]) -> list[Event]:
+        """What happened at this draw."""
+        self._found = {source.name: source for source in found}
+        return self._next(window)
 
     def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
         """What happened at this draw; when nothing more did, whatever has come and gone."""
-        hold_back(self._came, self._gone, came, gone)
-        return self._due(window, starved=starved)
+        if self._found is None:
+            return self._then.later(window, came, gone, starved=starved)
+        for name in gone:
+            self._found.pop(name, None)
+        self._found |= {source.name: source for source in came}
+        return self._next(window)
 
     def may_need(self, name: str) -> bool:
-        """Whether it is held back."""
-        held = any(event.name == name for event in self._events) or any(name == each for each, _ in self._came)
-        return held or self._then.may_need(name)
+        """Whether it enters once more."""
+        return self._to_come[name] > 0 or self._then.may_need(name)
 
-    def _due(self, window: Window, *, starved: bool) -> list[Event]:
+    def _next(self, window: Window) -> list[Event]:
         due = []
         while self._events and self._events[0].draw <= window.draws:
             due.append(event := self._events.popleft())
-            if event.kind == "until":
-                self._then.promise(event.chunks)
-        if self._events and starved and not due and window.draws == self._starved_at:
-            self._differs()  # later draws are never made: the files of the window are gone
-            self._came[:0] = [(event.name, event.chunks) for event in self._events if event.kind == "enter"]
-            self._events.clear()
-        self._starved_at = window.draws if starved else self._starved_at
-        if self._events:
+            self._to_come[event.name] -= event.kind == "enter"
+            self._promised = event.chunks if event.kind == "until" else self._promised
+        if due or self._events or self._found is None:
             return due
-        came, gone, self._came, self._gone = self._came, self._gone, [], []
-        return due + self._then.later(window, came, gone, starved=starved)
-
-
-def _possible(events: Iterable[Event], window: Window, sizes: Mapping[str, int]) -> list[Event]:
-    """What can happen again: up to the first file that is gone since, or was gone then and was read until then."""
-    return list(
-        takewhile(
-            lambda event: (
-                event.draw >= window.draws
-                and event.kind != "gone"
-                and (event.kind != "enter" or sizes.get(event.name) == event.chunks)
-            ),
-            events,
-        )
-    )
+        found, self._found = self._found, None
+        self._then.promise(self._promised)
+        return self._then.first(window, found.values())
 
 
 class AsWritten(Entrance):
@@ -194,16 +176,16 @@ class AsWritten(Entrance):
     def __init__(self, events: Iterable[Event]) -> None:
         self._events = deque(events)
         self._to_come = Counter(event.name for event in self._events if event.kind == "enter")
-        self._sizes: dict[str, int] = {}
+        self._found: dict[str, Source] = {}
 
-    def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
+    def first(self, window: Window, found: Collection[Source]) -> list[Event]:
         """Remember what is there."""
-        self._sizes.update(sizes)
+        self._found |= {source.name: source for source in found}
         return self._due(window)
 
     def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
         """What the journal says for this draw."""
-        self._sizes.update(came)
+        self._found |= {source.name: source for source in came}
         return self._due(window)
 
     def may_need(self, name: str) -> bool:
@@ -215,11 +197,11 @@ class AsWritten(Entrance):
         while self._events and self._events[0].draw <= window.draws:
             event = self._events.popleft()
             self._to_come[event.name] -= event.kind == "enter"
-            found = self._sizes.get(event.name)
-            if event.kind == "enter" and found != event.chunks:
-                what = "is not there" if found is None else f"has {found} games"
+            found = self._found.get(event.name)
+            if event.kind == "enter" and found != event.source:
+                what = "is not there" if found is None else f"is another file, with {found.chunks} games"
                 raise StateError(
-                    f"{event.name} {what}; the journal lets it in with {event.chunks}",
+                    f"{event.name} {what}; the journal lets one in with {event.chunks}",
                     hint="a run is replayed over the files that it was made of",
                 )
             due.append(event)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from millstream.errors import StoreError
 from millstream.live.window import Entry, Window
 
-FORMAT = "millstream live admissions 2"
+FORMAT = "millstream live admissions 3"
 Kind = Literal["enter", "gone", "floor", "until"]
 CHANGES = ("enter", "gone")
 """What changes a window."""
+
+
+class Source(NamedTuple):
+    """A file of games: its path in the folder that is watched, how many it has, and what tells it from other files."""
+
+    name: str
+    chunks: int
+    stamp: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +39,27 @@ class Event:
     """The source: its path in the folder that is watched."""
     chunks: int = 0
     """Games of a source that enters; of "until", the draw."""
+    stamp: str = ""
+    """Of a source that enters: what tells it from another one of the same name."""
+
+    @property
+    def source(self) -> Source:
+        """What enters."""
+        return Source(self.name, self.chunks, self.stamp)
 
     def to_json(self) -> dict[str, Any]:
         """As a line of the journal."""
-        return {"draw": self.draw, self.kind: self.name, "chunks": self.chunks}
+        said = {"draw": self.draw, self.kind: self.name, "chunks": self.chunks}
+        return {**said, "stamp": self.stamp} if self.kind == "enter" else said
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Event:
         """Read it back."""
         kind: Kind
         for kind in get_args(Kind):
-            draw, name, chunks = (said.get(key) for key in ("draw", kind, "chunks"))
+            draw, name, chunks, stamp = (said.get(key) for key in ("draw", kind, "chunks", "stamp"))
             if type(draw) is int and isinstance(name, str) and type(chunks) is int and chunks >= 0:
-                return cls(draw, kind, name, chunks)
+                return cls(draw, kind, name, chunks, str(stamp or ""))
         raise StoreError(f"this is no admission: {said}", hint="the journal belongs to something else")
 
 
@@ -51,19 +67,20 @@ def entered(lines: Iterable[Mapping[str, Any]], epoch: int) -> list[Entry]:
     """Every source that entered in an epoch, by the lines of the journal.
 
     >>> entered([{"draw": 0, "enter": "a.tar", "chunks": 3, "epoch": 0}], epoch=0)
-    [Entry(name='a.tar', first=0, count=3)]
+    [Entry(name='a.tar', first=0, count=3, stamp='')]
     """
     entries = list[Entry]()
     for said in lines:
         if "enter" in said and said.get("epoch") == epoch:
-            entries.append(Entry(said["enter"], entries[-1].stop if entries else 0, said["chunks"]))
+            first = entries[-1].stop if entries else 0
+            entries.append(Entry(said["enter"], first, said["chunks"], said.get("stamp", "")))
     return entries
 
 
 def apply(window: Window, event: Event) -> list[Entry]:
     """Do to a window what happened; gives the sources that have left it."""
     if event.kind == "enter":
-        return window.enter(event.name, event.chunks)
+        return window.enter(*event.source)
     return window.remove(event.name) if event.kind == "gone" else []
 
 

@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.games import ORIGIN, FrameBlock, Game, Reservoir
+from millstream.live.losses import Losses
 from millstream.live.place import Place
 from millstream.stages import MapStage, Queue, Stage
 
-DRAINED = 1024
-"""Positions that leave the reservoir at once when nothing more comes in."""
+TOGETHER = 1024
+"""Positions that leave the reservoir at once when nothing more comes in, and whose coming is told at once."""
+_NOTHING = np.zeros(0, ORIGIN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,14 @@ class FrameShuffler(MapStage[Game, Shuffled]):
     >>> with games.producer() as producer:
     ...     producer.put_many(example_games(2, plies=4))
     >>> [piece.frames.origins["chunk"].tolist() for piece in stage.output()]
-    [[], [0, 1], [1, 0, 1, 0, 1, 0]]
+    [[0, 1], [1, 0, 1, 0, 1, 0]]
 
     Args:
         input: Gives games whose positions are chosen.
         frames: Positions that it holds.
         seed: Of the order.
-        restore: Positions that it holds from the start, slot by slot, and how many it had given out.
+        restore: Positions that it holds from the start, slot by slot, and its counter.
+        losses: What was lost in its slots: it keeps its place among the others, and does not leave the stage.
     """
 
     takes, gives = Game, Shuffled
@@ -86,27 +89,52 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         frames: int = 1 << 17,
         seed: int = 0,
         restore: tuple[FrameBlock, int] | None = None,
+        losses: Losses | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(input, **{**settings, "threads": 1})
-        self._reservoir = Reservoir(frames, seed)
+        self._reservoir, self._losses = Reservoir(frames, seed), losses or Losses()
         if restore is not None:
             self._reservoir.restore(*restore)
+        self._filled: list[npt.NDArray[np.void]] = []
+        """Origins that went into free slots, and were not told yet: small blocks would fill the memory behind it."""
 
     def process(self, item: Game) -> Iterator[Shuffled]:
         """Let the positions of a game in, and as many others out, when it is full."""
         out = self._reservoir.exchange(item.frames)
-        filled = len(item.frames) - len(out.frames)
-        place = Place(item.draw, item.chunk, item.use, item.source, item.index, item.skip + len(item.frames))
+        free = len(item.frames) - len(out.frames)
+        used = item.skip + len(item.frames)
+        place = Place(item.draw, item.chunk, item.use, item.source, item.index, used, used)
         origins = item.frames.origins
-        yield Shuffled(out.frames, Moves(origins[:filled], out.slots, origins[filled:], place))
+        if free:
+            self._filled.append(origins[:free])
+        if len(out.frames) or sum(map(len, self._filled)) >= TOGETHER:
+            yield from self._left(Shuffled(out.frames, Moves(self._told(), out.slots, origins[free:], place)))
 
     def finish(self) -> Iterator[Shuffled]:
         """Give what is left."""
-        nothing = np.zeros(0, ORIGIN)
         while len(self._reservoir):
-            out = self._reservoir.drain(DRAINED)
-            yield Shuffled(out.frames, Moves(nothing, out.slots, nothing, None))
+            out = self._reservoir.drain(TOGETHER)
+            yield from self._left(Shuffled(out.frames, Moves(self._told(), out.slots, _NOTHING, None)))
+
+    def _told(self) -> npt.NDArray[np.void]:
+        """What went into free slots since this was asked last."""
+        filled = np.concatenate(self._filled) if self._filled else _NOTHING
+        self._filled.clear()
+        return filled
+
+    def _left(self, whole: Shuffled) -> Iterator[Shuffled]:
+        """What has just left the reservoir, without the positions that were lost; their moves stay."""
+        lost = np.zeros(0, bool)
+        if self._losses.any_in_slots:
+            lost = self._losses.in_slots(whole.frames.origins["chunk"], self._reservoir.counter - len(whole))
+        if not lost.any():
+            yield whole
+            return
+        self.count("gone from the reservoir", int(lost.sum()))
+        for run in np.split(lost, np.flatnonzero(np.diff(lost)) + 1):
+            part, whole = whole.split(len(run))
+            yield Shuffled(FrameBlock.empty(), part.moves) if run[0] else part
 
     def gauges(self) -> dict[str, float]:
         """Positions that it holds, of how many, and their bytes; none leaves before it is full."""

@@ -7,11 +7,11 @@ says goes through the journal: a run that is gone on with keeps the promise, and
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from millstream.errors import Stopped
 from millstream.live.entrance import Came, Entrance, hold_back
-from millstream.live.events import Event
+from millstream.live.events import Event, Source
 from millstream.live.window import Window
 
 LOOK_EVERY = 64
@@ -24,8 +24,8 @@ class Leads(Entrance):
     """Lets sources in at a few draws only, and says until which draw nothing happens.
 
     >>> from millstream.live.entrance import AsTheyCome
-    >>> Leads(AsTheyCome()).first(Window(None, 0), {"a.tar": 3})[-1]
-    Event(draw=0, kind='until', name='', chunks=64)
+    >>> Leads(AsTheyCome()).first(Window(None, 0), [Source("a.tar", 3)])[-1].to_json()
+    {'draw': 0, 'until': '', 'chunks': 64}
 
     Args:
         then: Decides what enters.
@@ -33,16 +33,17 @@ class Leads(Entrance):
 
     def __init__(self, then: Entrance) -> None:
         self._then, self._until = then, 0
-        self._came: list[tuple[str, int]] = []
+        self._came: list[Source] = []
         self._gone: list[str] = []
 
-    def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
-        """What enters at first; where a promise holds, only what is gone is told."""
-        events = self._then.first(window, sizes)
+    def first(self, window: Window, found: Collection[Source]) -> list[Event]:
+        """What enters at first; where a promise holds, nothing does before that draw."""
+        events = self._then.first(window, found)
         if window.draws >= self._until:
             return self._promised(window, events)
-        self._came = [(event.name, event.chunks) for event in events if event.kind == "enter"]
-        return [event for event in events if event.kind == "gone"]
+        self._came = [event.source for event in events if event.kind == "enter"]
+        self._gone = [event.name for event in events if event.kind == "gone"]
+        return []
 
     def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
         """What has come by now, when it is time to look."""
@@ -54,7 +55,7 @@ class Leads(Entrance):
 
     def may_need(self, name: str) -> bool:
         """Whether it waits for the next look."""
-        return any(name == each for each, _ in self._came) or self._then.may_need(name)
+        return any(name == each.name for each in self._came) or self._then.may_need(name)
 
     def promise(self, until: int) -> None:
         """Look for news at this draw, and not before."""
@@ -74,16 +75,23 @@ class AsLed(Entrance):
         read: Gives the next thing that the leader has said, or None as long as there is none.
         begun: Says whether the leader has done what it does at first.
         promised: Before this draw nothing happens.
+        before: What the leader had said before the run was gone on with: of that, files may be gone by now.
     """
 
     outlives_input = True
 
-    def __init__(self, read: Callable[[], Event | None], begun: Callable[[], bool], promised: int = 0) -> None:
-        self._read, self._begun, self._until = read, begun, promised
+    def __init__(
+        self,
+        read: Callable[[], Event | None],
+        begun: Callable[[], bool],
+        promised: int = 0,
+        before: Collection[Event] = (),
+    ) -> None:
+        self._read, self._begun, self._until, self._before = read, begun, promised, frozenset(before)
         self._next: Event | None = None
         self._stopping = threading.Event()
 
-    def first(self, window: Window, sizes: Mapping[str, int]) -> list[Event]:
+    def first(self, window: Window, found: Collection[Source]) -> list[Event]:
         """What entered at first for the leader, whatever is here."""
         while not self._begun():
             self._pause()
@@ -95,6 +103,10 @@ class AsLed(Entrance):
     def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
         """What happened for the leader."""
         return self._heard(window, starved=starved)
+
+    def needs(self, event: Event) -> bool:
+        """Whether the leader has just let it in, so that it has it."""
+        return event not in self._before
 
     def stop_with(self, stopping: threading.Event) -> None:
         """Wait for the leader no longer than until this is set."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from typing import Any
 
 import numpy as np
@@ -67,10 +67,12 @@ class Mirror:
         """Where the frames in the slots are from."""
         return self._slots[: self._count]
 
-    def keep(self, kept: npt.NDArray[np.bool_]) -> None:
-        """The frames of the other slots cannot be read again: those behind move up, as in the reservoir."""
-        found = self.origins[kept]
-        self._slots[: len(found)], self._count = found, len(found)
+    @property
+    def entry(self) -> Entry | None:
+        """The source of the game that the last positions came from."""
+        if self.place is None:
+            return None
+        return next(entry for entry in self.entries if entry.first <= self.place.chunk < entry.stop)
 
     def catch_up(self) -> list[Entry]:
         """Make the draws whose games were delivered; gives the sources that nobody needs any more."""
@@ -100,7 +102,7 @@ class Mirror:
         self.catch_up()
         facts, arrays = self.window.state()
         place = None if self.place is None else asdict(self.place)
-        left = [[entry.name, entry.first, entry.count] for entry in self._left]
+        left = [list(astuple(entry)) for entry in self._left]
         whole = {"window": facts, "place": place, "counter": self.counter, "left": left}
         return whole, {**arrays, "slots": self.origins.copy()}
 
@@ -111,7 +113,7 @@ class Mirror:
             self.window.load(facts["window"], arrays)
             self.place = None if facts["place"] is None else Place(**facts["place"])
             self.counter = int(facts["counter"])
-            self._left = [Entry(str(name), int(first), int(count)) for name, first, count in facts["left"]]
+            self._left = [Entry.of(told) for told in facts["left"]]
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"the sidecar of the state cannot be read: {error}", hint="take another state") from None
         if slots.dtype != ORIGIN or len(slots) > len(self._slots):

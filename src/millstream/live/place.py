@@ -15,3 +15,5 @@ class Place:
     source: str
     index: int
     used: int
+    of: int
+    """How many positions of it were chosen."""

@@ -88,7 +88,7 @@ class PositionSampling:
     Args:
         rate: Each position with this probability; within 1 / rate uses each position once.
         count: So many positions.
-        weights: Positions that count more come more often (with `count`).
+        weights: Positions that count more come more often; only with `count`.
 
     Without `rate` and `count` each use gives all positions, in order.
     """
@@ -104,6 +104,8 @@ class PositionSampling:
             raise LoaderError(f"rate={self.rate!r}: a rate lies above 0 and up to 1", hint="1/32 is a usual one")
         if self.count is not None and (type(self.count) is not int or self.count < 1):
             raise LoaderError(f"count={self.count!r}: a count is 1 or more", hint="leave it out for all positions")
+        if self.weights.is_used and self.count is None:
+            raise LoaderError("weights have no effect without a count", hint="pass a count such as 1, or no weights")
 
     @property
     def needs_frames(self) -> bool:
@@ -123,16 +125,20 @@ class PositionSampling:
 
     @classmethod
     def of(cls, positions: float | None, weights: PositionWeights = ALIKE) -> PositionSampling:
-        """What a number means: a rate below 1, a count from 1 on; None takes all positions.
+        """What a number means: a rate below 1, or a whole number, which is a count; None takes all positions.
 
         >>> PositionSampling.of(1 / 32).rate, PositionSampling.of(4).count
         (0.03125, 4)
         """
         if positions is None:
             return cls(weights=weights)
-        if not isinstance(positions, int | float) or isinstance(positions, bool) or not positions > 0:
-            raise LoaderError(f"positions={positions!r}", hint="a rate such as 1/32, or a count from 1 on")
-        return cls(rate=positions, weights=weights) if positions < 1 else cls(count=int(positions), weights=weights)
+        is_rate = isinstance(positions, float) and 0 < positions < 1
+        if not is_rate and (type(positions) is not int or positions < 1):
+            raise LoaderError(
+                f"positions={positions!r} is neither a rate nor a count",
+                hint="pass a rate below 1 such as 1/32, a whole number such as 1, or nothing for all positions",
+            )
+        return cls(rate=positions, weights=weights) if is_rate else cls(count=int(positions), weights=weights)
 
 
 ALL_POSITIONS = PositionSampling()

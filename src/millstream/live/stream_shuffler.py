@@ -1,4 +1,4 @@
-"""StreamShuffler: every number of a range once, in random order, while the range moves on."""
+"""StreamShuffler: every number of a range once, in random order, while the range moves on; FileOrder: in order."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class StreamShuffler:
     def draw(self) -> int | None:
         """The next number, or None if all of the range were drawn."""
         while self._count:
-            place = draw_below(self._key, self.draws, self._count)
+            place = self._place()
             number = int(self._unseen[place])
             self._count -= 1
             self._unseen[place] = self._unseen[self._count]
@@ -101,8 +101,29 @@ class StreamShuffler:
         """How far the lower bound went since what had left the range was last looked for."""
         return self._advanced
 
+    def _place(self) -> int:
+        """Which of the numbers that are left comes next."""
+        return draw_below(self._key, self.draws, self._count)
+
     def _make_room(self, count: int) -> None:
         if count > len(self._unseen):
             grown = np.empty(max(count, len(self._unseen) * 3 // 2), np.uint64)
             grown[: self._count] = self._unseen[: self._count]
             self._unseen = grown
+
+
+class FileOrder(StreamShuffler):
+    """Draws the lowest number first: sources come in the order of their names, and games as they lie there.
+
+    >>> numbers = FileOrder()
+    >>> numbers.extend(3), numbers.draw(), numbers.extend(5), [numbers.draw() for _ in range(4)]
+    (None, 0, None, [1, 2, 3, 4])
+    """
+
+    def extend(self, upper: int) -> None:
+        """Numbers up to `upper` - 1 may be drawn from now on; they lie highest first, to be taken from the end."""
+        super().extend(upper)
+        self._unseen[: self._count][::-1].sort()
+
+    def _place(self) -> int:
+        return self._count - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Literal
 
 import numpy as np
@@ -79,9 +80,7 @@ class TensorMaker:
         if output not in LAYOUTS:
             raise LoaderError(f"output={output!r} is unknown", hint=f"use one of {', '.join(LAYOUTS)}")
         self.batch_size, self._rank, self._stopping = batch_size, rank, stopping
-        self._layout = LAYOUTS[output]
-        sizes = [math.prod(shape) * np.dtype(kind).itemsize * batch_size for shape, kind in self._layout]
-        self._offsets = np.cumsum([0, *(-(-size // ALIGN) * ALIGN for size in sizes)]).tolist()
+        self._layout, self._offsets = LAYOUTS[output], buffer_offsets(output, batch_size)
         self._pool = BytePool(self._offsets[-1], budget, 4)
 
     def make(self, pieces: list[Shuffled]) -> Tensors:
@@ -109,6 +108,12 @@ class TensorMaker:
             buffer[offset:][: rows * math.prod(shape) * np.dtype(kind).itemsize].view(kind).reshape(rows, *shape)
             for offset, (shape, kind) in zip(self._offsets, self._layout, strict=False)
         ]
+
+
+def buffer_offsets(output: Output, batch_size: int) -> list[int]:
+    """Where the tensors of a batch begin in its buffer; behind the last one, its bytes."""
+    sizes = [math.prod(shape) * np.dtype(kind).itemsize * batch_size for shape, kind in LAYOUTS[output]]
+    return list(accumulate((-(-size // ALIGN) * ALIGN for size in sizes), initial=0))
 
 
 def _joined(blocks: list[FrameBlock]) -> list[FrameBlock]:

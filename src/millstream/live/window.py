@@ -7,15 +7,16 @@ another window gets the same games, so a run can be replayed, and its past be lo
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import LoaderError, StateError
-from millstream.live.stream_shuffler import StreamShuffler
+from millstream.live.stream_shuffler import FileOrder, StreamShuffler
 from millstream.order.draws import draw_fraction
 from millstream.order.shuffle import source_key
 
@@ -29,6 +30,14 @@ class Entry:
     name: str
     first: int
     count: int
+    stamp: str = ""
+    """Tells its file from another one of the same name."""
+
+    @classmethod
+    def of(cls, told: Sequence[Any]) -> Entry:
+        """Read it back from a state."""
+        name, first, count, stamp = told
+        return cls(str(name), int(first), int(count), str(stamp))
 
     @property
     def stop(self) -> int:
@@ -56,10 +65,15 @@ Weigh = Callable[[Entry, int], float]
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Hanse sampling: a game is taken with the probability (its weight / the largest weight so far) ** gamma."""
+    """Hanse sampling: a game is taken with the probability (its weight / the largest weight so far) ** gamma.
+
+    One whose weight nobody knows, since its file is gone, weighs infinitely much: it is taken, and found to be lost.
+    """
 
     weigh: Weigh
     gamma: float = 1.0
+    unseen: Collection[int] = ()
+    """Draws at which it was so when the run was made first."""
 
 
 class Counts:
@@ -113,7 +127,7 @@ class Window:
     >>> [window.draw().chunk for _ in range(3)], window.passes
     ([2, 3, 1], 0)
     >>> window.enter("c.tar", 3)
-    [Entry(name='a.tar', first=0, count=2), Entry(name='b.tar', first=2, count=2)]
+    [Entry(name='a.tar', first=0, count=2, stamp=''), Entry(name='b.tar', first=2, count=2, stamp='')]
 
     Args:
         num_chunks: How many; None: all.
@@ -121,6 +135,7 @@ class Window:
         acceptance: Which of the drawn games are used; None: all.
         endless: When each game was given, begin again; else `draw` gives None then.
         first_use: How often each game was used before it entered.
+        shuffle: False: in the order in which games entered.
     """
 
     def __init__(
@@ -131,11 +146,12 @@ class Window:
         acceptance: Acceptance | None = None,
         endless: bool = True,
         first_use: int = 0,
+        shuffle: bool = True,
     ) -> None:
         if num_chunks is not None and num_chunks < 1:
             raise LoaderError(f"num_chunks={num_chunks}: a window has 1 chunk or more", hint="None takes all")
         self.num_chunks, self._endless, self.acceptance = num_chunks, endless, acceptance
-        self._shuffler = StreamShuffler(seed, "chunk set")
+        self._shuffler = (StreamShuffler if shuffle else FileOrder)(seed, "chunk set")
         self._chance_key = source_key(seed, "chunk set acceptance")
         self._entries: list[Entry] = []
         self._left = 0
@@ -176,9 +192,9 @@ class Window:
         """Bytes that it holds for its chunks."""
         return self._shuffler.nbytes + self._uses.nbytes
 
-    def enter(self, name: str, count: int) -> list[Entry]:
+    def enter(self, name: str, count: int, stamp: str = "") -> list[Entry]:
         """Take a source in, as the newest; gives those that have left for it."""
-        entry = Entry(name, self.total, count)
+        entry = Entry(name, self.total, count, stamp)
         self._entries.append(entry)
         self._shuffler.extend(entry.stop)
         self._uses.extend(entry.stop)
@@ -230,7 +246,11 @@ class Window:
     def _accepts(self, entry: Entry, chunk: int) -> bool:
         if self.acceptance is None:
             return True
+        if self.draws in self.acceptance.unseen:
+            return True
         weight = self.acceptance.weigh(entry, chunk - entry.first)
+        if weight == inf:
+            return True
         self.heaviest = max(self.heaviest, weight)
         if not weight > 0:
             return False
@@ -252,7 +272,7 @@ class Window:
         """All that decides what comes: facts as JSON, and arrays of the size of the window."""
         shuffler = self._shuffler
         facts = {
-            "entries": [[entry.name, entry.first, entry.count] for entry in self.entries],
+            "entries": [list(astuple(entry)) for entry in self.entries],
             "holes": [list(hole) for hole in self._holes],
             "range": [shuffler.lower, shuffler.upper, shuffler.draws, shuffler.advanced],
             "base": self._uses.base,
@@ -265,7 +285,7 @@ class Window:
     def load(self, facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Stand where another window stood."""
         try:
-            entries = [Entry(str(name), int(first), int(count)) for name, first, count in facts["entries"]]
+            entries = [Entry.of(told) for told in facts["entries"]]
             lower, upper, draws, advanced = (int(each) for each in facts["range"])
             holes = [(int(first), int(stop)) for first, stop in facts["holes"]]
             base, passes, rejected = (int(facts[key]) for key in ("base", "passes", "rejected"))

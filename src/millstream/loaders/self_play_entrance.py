@@ -30,14 +30,15 @@ class Entrances:
         """When a run is gone on with: what had happened at its state, and what happened then."""
         promised = max((event.chunks for event in before if event.kind == "until"), default=0)
         if self._follows:
-            return self._led(promised)
-        entered = {event.name: event.kind == "enter" for event in before if event.kind in CHANGES}
-        floor = next((event.name for event in before if event.kind == "floor"), "")
-        then = self._promising(AsTheyCome([name for name, there in entered.items() if there], floor))
-        return AsItWas(behind, then, promised, self._files.differs)
+            return self._led(promised, behind)
+        changes = [event for event in (*before, *behind) if event.kind in CHANGES]
+        last = {event.name: event for event in changes}
+        seen = {name: event.stamp for name, event in last.items() if event.kind == "enter"}
+        floor = next((event.name for event in (*before, *behind) if event.kind == "floor"), "")
+        return AsItWas(behind, self._promising(AsTheyCome(seen, floor, leave=self._watch)), promised)
 
     def _promising(self, then: Entrance) -> Entrance:
         return Leads(then) if self._watch else then
 
-    def _led(self, promised: int = 0) -> Entrance:
-        return AsLed(self._files.heard, self._files.has_begun, promised)
+    def _led(self, promised: int = 0, before: Sequence[Event] = ()) -> Entrance:
+        return AsLed(self._files.heard, self._files.has_begun, promised, before)

@@ -1,6 +1,6 @@
 """What a self-play run keeps in a folder: which sources entered when, which rows each step had, and its windows.
 
-admissions.jsonl    what happened to the window, as a chained log
+admissions.jsonl    what happened to the window, and what was lost, as a chained log
 rows.bin, rows.idx  the origins of all rows
 sidecars/           the window of each state that may still be needed
 
@@ -14,7 +14,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import BusyError, LoaderError, StateError
-from millstream.live.events import CHANGES, FORMAT, Event
+from millstream.live.events import CHANGES, FORMAT, Event, entered
+from millstream.live.losses import Loss, is_loss, read_loss
 from millstream.live.row_log import RowLog, StepRows
 from millstream.live.window import Arrays, Entry
 from millstream.store import sidecars
@@ -63,6 +64,9 @@ class RunFiles:
         self.close()
         self.position, self._anew = position, anew
         self._written, self._ahead = position, deque[tuple[int, Position]]()
+        self._heard = position
+        self._there = deque[tuple[dict[str, Any], Position]]()
+        """Lines behind the present place, which are not written once more."""
         self._announced = not (self._led and self._rank == 0)
         if self._led and self.folder is not None:
             journal = self.folder / JOURNAL
@@ -77,6 +81,9 @@ class RunFiles:
         writes = self.folder if self._rank == 0 else None
         if writes is not None:
             self._log = self._opened(writes / JOURNAL)
+            behind = LogReader(writes / JOURNAL, self._log.position)
+            self._there.extend((said, behind.position) for said in behind if not is_loss(said))
+            self._log.go_back(behind.position)
         self.rows = RowLog(writes, step)
 
     def _opened(self, path: Path) -> ChainedLog:
@@ -93,25 +100,51 @@ class RunFiles:
         """Write down what happens to the window of the stages, ahead of what was delivered."""
         lines = [{**event.to_json(), "epoch": epoch} for event in events]
         with self._guard:
-            if self._log is not None and lines:
-                self._log.write(*lines, sync=any(event.kind in CHANGES for event in events))
+            fresh = lines[self._said_before(lines) :]
+            if fresh:
+                self._written = self._written.after(*fresh)[1]
+            if self._log is not None and fresh:
+                self._written = self._log.write(*fresh, sync=any(event.kind in CHANGES for event in events))
             if not self._announced and self.folder is not None:
                 announce(self.folder / JOURNAL, self.position)
                 self._announced = True
             if lines:
-                self._written = self._written.after(*lines)[1]
                 self._ahead.append((events[-1].draw, self._written))
 
-    def differs(self) -> None:
-        """What the journal says behind the present place will not happen."""
+    def _said_before(self, lines: Sequence[dict[str, Any]]) -> int:
+        """How many of these lines the journal has; from one on that differs, what it says will not happen."""
+        for count, line in enumerate(lines):
+            if not self._there:
+                return count
+            said, position = self._there.popleft()
+            if said != line:
+                self._there.clear()
+                if self._log is not None:
+                    self._log.go_back(self._written)
+                    self._log.cut()
+                return count
+            self._written = position
+        return len(lines)
+
+    def note(self, loss: Loss, epoch: int) -> None:
+        """Write down that something was lost, before anything is delivered that came behind it."""
         with self._guard:
             if self._log is not None:
-                self._log.cut()
+                self._log.write({**loss.to_json(), "epoch": epoch})
+
+    @property
+    def journal(self) -> Path | None:
+        """The journal of this run, as far as there is one already; a run that begins may find that of another one."""
+        return None if self.folder is None or self._anew else self.folder / JOURNAL
 
     def heard(self) -> Event | None:
         """What the first rank has written next, if it has."""
-        said = None if self._followed is None else self._followed.read()
-        return None if said is None else Event.from_json(said)
+        while self._followed is not None and (said := self._followed.read()) is not None:
+            self._heard = self._heard.after(said)[1]
+            if not is_loss(said):
+                self._there.append((said, self._heard))
+                return Event.from_json(said)
+        return None
 
     def has_begun(self) -> bool:
         """Whether the first rank has begun a run where this one stands."""
@@ -123,17 +156,13 @@ class RunFiles:
             while self._ahead and self._ahead[0][0] < draw:
                 self.position = self._ahead.popleft()[1]
 
-    def events(self, epoch: int) -> list[Event]:
-        """All that happened in an epoch."""
-        return [] if self.folder is None else read_events(self.folder / JOURNAL, epoch)
-
     def split_at(self, position: Position, epoch: int) -> tuple[list[Event], list[Event]]:
         """What had happened in an epoch when a state was saved there, and what happened then."""
         assert self.folder is not None
         reader = LogReader(self.folder / JOURNAL, START)
         before, behind, met = list[Event](), list[Event](), position == START
         for said in reader:
-            if said.get("epoch") == epoch:
+            if said.get("epoch") == epoch and not is_loss(said):
                 (behind if reader.position.entries > position.entries else before).append(Event.from_json(said))
             met = met or reader.position == position
         if not met:
@@ -142,12 +171,7 @@ class RunFiles:
 
     def entries(self, epoch: int) -> list[Entry]:
         """Every source that entered in an epoch."""
-        entries, first = list[Entry](), 0
-        for event in self.events(epoch):
-            if event.kind == "enter":
-                entries.append(Entry(event.name, first, event.chunks))
-                first += event.chunks
-        return entries
+        return [] if self.folder is None else entered(LogReader(self.folder / JOURNAL, START), epoch)
 
     # Rows
 
@@ -196,7 +220,16 @@ class RunFiles:
 
 def read_events(journal: Path, epoch: int) -> list[Event]:
     """All that a journal says of an epoch."""
-    return [Event.from_json(said) for said in LogReader(journal, START) if said.get("epoch") == epoch]
+    return [Event.from_json(said) for said in _said_of(journal, epoch) if not is_loss(said)]
+
+
+def read_losses(journal: Path, epoch: int) -> list[Loss]:
+    """All that was lost in an epoch, by a journal."""
+    return [read_loss(said) for said in _said_of(journal, epoch) if is_loss(said)]
+
+
+def _said_of(journal: Path, epoch: int) -> Iterator[dict[str, Any]]:
+    return (said for said in LogReader(journal, START) if said.get("epoch") == epoch)
 
 
 def _packed(facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> bytes:

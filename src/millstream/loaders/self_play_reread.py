@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,17 +14,22 @@ import numpy.typing as npt
 
 from millstream.batches.engine import closed_error
 from millstream.errors import RecordError
-from millstream.games import FrameBlock
+from millstream.games import FRAME, ORIGIN, FrameBlock
 from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.games.descriptors import Descriptors
 from millstream.games.index_cache import IndexCache
 from millstream.live.chunk_set import Draw
 from millstream.live.entrance import AsTheyCome
+from millstream.live.losses import Losses, LostSlots
+from millstream.live.mirror import Mirror
 from millstream.live.window import Entry, Window
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
 
 AT_ONCE = 64
 """Games that are in memory at the same time."""
+_BLANK = FrameBlock(
+    np.zeros(1, FRAME), np.zeros(1, np.uint32), np.zeros(0, np.uint16), np.zeros(0, np.float32), np.zeros(1, ORIGIN)
+)
 
 
 class Reread:
@@ -46,13 +52,21 @@ class Reread:
         self._graph = SelfPlayGraph(task, Begin(Window(None, 0), AsTheyCome()), positions_seed=seed)
         self._opened: tuple[Entry | None, ChunkSource | None] = (None, None)
 
+    def reservoir(self, mirror: Mirror, losses: Losses) -> tuple[FrameBlock, list[LostSlots]]:
+        """The frames of a reservoir, slot by slot, and what of them is lost from now on."""
+        frames, kept = self.frames(mirror.origins)
+        missing = mirror.origins["chunk"][~kept]
+        missing = missing[~losses.in_slots(missing, mirror.counter)]
+        lost = [entry for entry in self._entries if ((entry.first <= missing) & (missing < entry.stop)).any()]
+        return frames, [LostSlots(mirror.counter, entry.name, entry.first, entry.stop) for entry in lost]
+
     def frames(self, origins: npt.NDArray[np.void]) -> tuple[FrameBlock, npt.NDArray[np.bool_]]:
-        """The frames of these origins, in this order, without those that cannot be read, and which can."""
+        """The frames of these origins, in this order, and which of them could be read: the others are blank."""
         order = np.lexsort([origins[key] for key in ("ply", "use", "chunk")])
         by_game = origins[order]
         uses = by_game[["chunk", "use"]]
         begins = np.flatnonzero(np.r_[True, uses[1:] != uses[:-1]]) if len(uses) else np.zeros(0, np.int64)
-        kept, blocks = np.zeros(len(origins), bool), [FrameBlock.empty()]
+        kept, blocks = np.zeros(len(origins), bool), [_BLANK]
         for first in range(0, len(begins), AT_ONCE):
             bounds = [*begins[first : first + AT_ONCE + 1].tolist(), len(origins)][: AT_ONCE + 1]
             spans = list(pairwise(bounds))
@@ -61,9 +75,9 @@ class Reread:
                 kept[order[start:stop]] = there
                 blocks.append(found)
         places = np.empty(len(origins), np.int64)
-        places[order] = np.cumsum(kept[order]) - 1
+        places[order] = np.where(kept[order], np.cumsum(kept[order]), 0)
         self._descriptors.close()
-        return FrameBlock.concat(blocks).select(places[kept]), kept
+        return replace(FrameBlock.concat(blocks).select(places), origins=origins.copy()), kept
 
     def _games(self, by_game: npt.NDArray[np.void], spans: list[tuple[int, int]]) -> Iterator[FrameBlock | None]:
         if self._stopping():
@@ -85,7 +99,8 @@ class Reread:
         if self._opened[0] != entry:
             try:
                 source = open_chunk_source(Path(self._task.path, entry.name), self._descriptors, self._cache)
-                self._opened = entry, source if len(source) == entry.count else None
+                known = (len(source), source.stamp) == (entry.count, entry.stamp)
+                self._opened = entry, source if known else None
             except RecordError:
                 self._opened = entry, None
         return self._opened[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,11 @@ from typing import Any
 
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
-from millstream.errors import FingerprintError, LoaderError
+from millstream.errors import FingerprintError, LoaderError, StateError
 from millstream.games import FrameBlock
 from millstream.live.entrance import AsWritten, Entrance
 from millstream.live.events import Event
+from millstream.live.losses import Loss, Losses
 from millstream.live.mirror import Mirror
 from millstream.live.row_log import StepRows
 from millstream.live.tensor_maker import Tensors
@@ -25,7 +27,7 @@ from millstream.loaders import state as states
 from millstream.loaders.phases import read_count
 from millstream.loaders.self_play_ahead import Ahead
 from millstream.loaders.self_play_entrance import Entrances
-from millstream.loaders.self_play_files import START, RunFiles, read_events
+from millstream.loaders.self_play_files import START, RunFiles, read_events, read_losses
 from millstream.loaders.self_play_hints import going_on_hint
 from millstream.loaders.self_play_reread import Reread
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
@@ -33,6 +35,7 @@ from millstream.loaders.settings import LoaderSettings
 from millstream.order.shuffle import source_key
 from millstream.store.chained_log import Position
 
+logger = logging.getLogger("millstream.loaders")
 CATCH_UP = 256
 """Steps after which the mirror of the window catches up: what lies before is let go of."""
 
@@ -60,6 +63,7 @@ class SelfPlayRun:
         self.closed = False
         self._committed: dict[str, Any] | None = None
         self._losses: Counter[str] = Counter()
+        self._gone: set[str] = set()
         self._depth = settings.prefetch or 2
         self.step = 0
         self._begin_epoch(0)
@@ -76,7 +80,8 @@ class SelfPlayRun:
 
     def _window(self, epoch: int) -> Window:
         seed, watch = self._epoch_seed(epoch), self.task.watch
-        return Window(self.task.num_chunks, seed, endless=watch, first_use=0 if watch else epoch)
+        first_use, shuffle = 0 if watch else epoch, self.task.shuffle
+        return Window(self.task.num_chunks, seed, endless=watch, first_use=first_use, shuffle=shuffle)
 
     def _epoch_seed(self, epoch: int) -> int:
         """Passes over what does not change are orders of their own; a run that watches has one order for ever."""
@@ -84,6 +89,10 @@ class SelfPlayRun:
         return seed if self.task.watch or not epoch else source_key(seed, f"self-play epoch {epoch}")
 
     # Steps
+
+    def start(self) -> None:
+        """Let the stages work ahead, from where the run stands."""
+        self._started()
 
     def next(self, batch_size: int) -> Tensors | None:
         """The batch of the coming step; None where an epoch ends."""
@@ -169,7 +178,9 @@ class SelfPlayRun:
 
     def _start(self) -> None:
         self.files.open(self.step)
-        restore = self._restored()
+        journal = self.files.journal if self._replay is None else self._replay
+        losses = Losses([] if journal is None else read_losses(journal, self.epoch))
+        restore = self._restored(losses)
         window = self._window(self.epoch)
         window.load(*self.mirror.window.state())
         entrance = self._entrance
@@ -177,7 +188,10 @@ class SelfPlayRun:
             events = read_events(self._replay, self.epoch)
             entrance = AsWritten(event for event in events if event.draw >= window.draws)
         task = replace(self.task, seed=self._epoch_seed(self.epoch))
-        begin = Begin(window, entrance, self.mirror.place, restore, [self._noted, self.mirror.note, self._written])
+        place, entry = self.mirror.place, self.mirror.entry
+        last = None if place is None or entry is None else (place, entry)
+        listeners = [self._noted, self.mirror.note, self._written]
+        begin = Begin(window, entrance, last, restore, losses, self._note, self._ranks > 1, listeners)
         self.graph = graph = SelfPlayGraph(task, begin, positions_seed=self.settings.seed)
         self.mirror.window.acceptance = graph.chunk_set.window.acceptance
         graph.pipeline.start()
@@ -190,25 +204,39 @@ class SelfPlayRun:
             output=self.task.output,
         )
 
-    def _restored(self) -> tuple[FrameBlock, int] | None:
-        """The frames of the reservoir, read again."""
+    def _restored(self, losses: Losses) -> tuple[FrameBlock, int] | None:
+        """The frames of the reservoir, read again; those that cannot be are lost from now on."""
         if not self.mirror.counter:
             return None
         reread = Reread(self.task, self.mirror.entries, self.settings.seed, lambda: self.closed)
-        frames, kept = reread.frames(self.mirror.origins)
-        if lost := int((~kept).sum()):
-            self._losses["gone from the reservoir"] += lost
-            self.mirror.keep(kept)
+        frames, lost = reread.reservoir(self.mirror, losses)
+        for loss in lost:
+            self._note(loss)
+            losses.add(loss)
         return frames, self.mirror.counter
+
+    def _note(self, loss: Loss) -> None:
+        """Say that something is lost with its file; of games, on a thread of the reader."""
+        if self._replay is not None:
+            raise StateError(
+                f"{loss.name} is gone, and the journal has games of it",
+                hint="a run is replayed over the files that it was made of",
+            )
+        with self._guard:
+            told = loss.name in self._gone
+            self._gone.add(loss.name)
+        if not told:
+            logger.warning("%s is gone, and was still needed: what is lost with it is in the journal", loss.name)
+        self.files.note(loss, self.epoch)
 
     def _noted(self, events: Sequence[Event]) -> None:
         """On the thread of the chunk set: remember what entered, and see whether it is what a state was saved for."""
-        came = [(event.name, event.chunks) for event in events if event.kind == "enter"]
+        came = [event.source for event in events if event.kind == "enter"]
         if self.files.folder is not None:  # the journal knows
             return
         with self._guard:
-            for name, chunks in came:
-                self._entered.append(Entry(name, self._total, chunks))
+            for name, chunks, stamp in came:
+                self._entered.append(Entry(name, self._total, chunks, stamp))
                 self._total += chunks
         if self._first_files is None:
             self._first_files = hashlib.blake2b(json.dumps(came).encode(), digest_size=16).hexdigest()

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from millstream.games import FrameBlock, Game
-from millstream.games.chunk_source import ChunkSource
+from millstream.games.predicates import filter_facts
 from millstream.live.chunk_filter import ChunkFilter
 from millstream.live.chunk_reader import ChunkReader
 from millstream.live.chunk_rescorer import ChunkRescorer
 from millstream.live.chunk_set import ChunkSet, Draw
-from millstream.live.chunk_source_feed import ChunkSourceFeed
+from millstream.live.chunk_source_feed import ChunkSourceFeed, Partial
 from millstream.live.chunk_unpacker import ChunkUnpacker
 from millstream.live.discovery import Discovery
 from millstream.live.entrance import Entrance
 from millstream.live.events import Event
 from millstream.live.frame_shuffler import FrameShuffler
 from millstream.live.hanse import HanseSampling
+from millstream.live.losses import Losses, LostUse
 from millstream.live.place import Place
 from millstream.live.position_cache import PositionCache
 from millstream.live.positions import ALL_POSITIONS, PositionSampling
 from millstream.live.tensor_maker import Output
-from millstream.live.window import Window
+from millstream.live.window import Entry, Window
 from millstream.stages import Pipeline, Stage
 
 PREFETCHED_USES = 8
@@ -41,6 +40,10 @@ class SelfPlayTask:
     num_chunks: int | None = None
     watch: bool = True
     poll_s: float | None = None
+    partial: Partial = "drop"
+    """What becomes of archives that are cut."""
+    shuffle: bool = True
+    """False: games in the order of their files, and positions in that of their games."""
     shuffle_frames: int = 1 << 17
     positions: PositionSampling = ALL_POSITIONS
     hanse: HanseSampling | None = None
@@ -52,6 +55,8 @@ class SelfPlayTask:
     seed: int = 0
     threads: int = 1
     index_cache: str | None = None
+    queue_games: int = 16
+    """Games that wait between two stages, at most."""
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -59,17 +64,20 @@ class SelfPlayTask:
         return {
             "num_chunks": self.num_chunks,
             "watch": self.watch,
+            "partial": self.partial,
+            "shuffle": self.shuffle,
             "shuffle_frames": self.shuffle_frames,
             "positions": repr(self.positions),
             "hanse": repr(self.hanse),
-            "filters": repr(self.filters),
             "rescore": repr(self.rescore),
+            **filter_facts(**self.filters or {"rules": None, "match": None, "predicates": ()}),
         }
 
     @property
     def knows_length(self) -> bool:
-        """Whether every frame is used, so that the headers of files say how many there are."""
-        return not self.watch and self.positions == ALL_POSITIONS and self.hanse is None and self.filters is None
+        """Whether every frame of every game is used, so that the headers of files say how many there are."""
+        changes = self.hanse is not None or self.filters is not None or self.rescore is not None
+        return not self.watch and self.positions == ALL_POSITIONS and not changes
 
 
 @dataclass(frozen=True)
@@ -78,8 +86,11 @@ class Begin:
 
     window: Window
     entrance: Entrance
-    place: Place | None = None
+    last: tuple[Place, Entry] | None = None
     restore: tuple[FrameBlock, int] | None = None
+    losses: Losses = field(default_factory=Losses)
+    lost: Callable[[LostUse], None] = lambda _: None
+    shared: bool = False
     listeners: Sequence[Callable[[Sequence[Event]], None]] = ()
 
     def tell(self, events: Sequence[Event]) -> None:
@@ -94,25 +105,31 @@ class SelfPlayGraph:
     def __init__(self, task: SelfPlayTask, begin: Begin, *, positions_seed: int) -> None:
         watch = task.watch and not begin.entrance.outlives_input  # else somebody else says what comes
         self.discovery = Discovery(task.path, watch=watch, poll_s=task.poll_s)
-        self.feed = ChunkSourceFeed(self.discovery, cache_dir=task.index_cache)
+        self.feed = ChunkSourceFeed(self.discovery, cache_dir=task.index_cache, partial=task.partial)
         self.chunk_set = ChunkSet(
             self.feed,
             hanse=task.hanse,
             root=task.path,
             window=begin.window,
             entrance=begin.entrance,
-            last=begin.place,
+            last=begin.last,
             journal=begin.tell,
+            losses=begin.losses,
+            capacity=task.queue_games,
         )
         changes = task.filters is not None or task.rescore is not None
-        cache = PositionCache(task.position_cache) if task.position_cache else None
+        self._cache = cache = PositionCache(task.position_cache) if task.position_cache else None
         at_once = not changes and cache is None and not task.positions.needs_frames
+        workers: dict[str, Any] = {"threads": task.threads, "capacity": task.queue_games}
         self.reader = ChunkReader(
             self.chunk_set,
             sampling=task.positions if at_once else None,
             seed=positions_seed,
             cache=cache,
-            threads=task.threads,
+            losses=begin.losses,
+            lost=begin.lost,
+            shared=begin.shared,
+            **workers,
         )
         stages: dict[str, Stage[Any]] = {
             "discovery": self.discovery,
@@ -123,14 +140,28 @@ class SelfPlayGraph:
         last: Stage[Game] = self.reader
         self.changes: list[Any] = []
         if task.filters is not None:
-            last = stages["chunk_filter"] = ChunkFilter(last, threads=task.threads, **task.filters)
+            last = stages["chunk_filter"] = ChunkFilter(last, **workers, **task.filters)
             self.changes.append(last)
         if task.rescore is not None:
-            last = stages["chunk_rescorer"] = ChunkRescorer(last, rescore=task.rescore, threads=task.threads)
+            last = stages["chunk_rescorer"] = ChunkRescorer(last, rescore=task.rescore, **workers)
             self.changes.append(last)
         prefetch = PREFETCHED_USES if cache is not None else 0
-        unpacker = ChunkUnpacker(last, sampling=task.positions, seed=positions_seed, cache=cache, prefetch=prefetch)
-        self.shuffler = FrameShuffler(unpacker, frames=task.shuffle_frames, seed=task.seed, restore=begin.restore)
+        unpacker = ChunkUnpacker(
+            last,
+            sampling=task.positions,
+            seed=positions_seed,
+            cache=cache,
+            prefetch=prefetch,
+            capacity=task.queue_games,
+        )
+        self.shuffler = FrameShuffler(
+            unpacker,
+            frames=task.shuffle_frames,
+            seed=task.seed,
+            restore=begin.restore,
+            losses=begin.losses,
+            capacity=task.queue_games,
+        )
         self.pipeline = Pipeline({**stages, "chunk_unpacker": unpacker, "frame_shuffler": self.shuffler})
         self.pipeline.on_close(self.feed.descriptors.close)
 
@@ -149,17 +180,7 @@ class SelfPlayGraph:
         return found
 
     def memory(self) -> dict[str, int]:
-        """Bytes of the window and of the reservoir."""
+        """Bytes of the window, of the reservoir and of kept positions."""
         window, reservoir = self.chunk_set.gauges(), self.shuffler.gauges()
-        return {"window": int(window["index_bytes"]), "reservoir": int(reservoir["bytes"])}
-
-
-def count_frames(task: SelfPlayTask) -> int:
-    """How many positions the files have, by their headers."""
-    found = Discovery(task.path, watch=False)
-    sources = ChunkSourceFeed(found, cache_dir=task.index_cache)
-    with Pipeline({"discovery": found, "chunk_source_feed": sources}) as pipeline:
-        opened = sorted((each for each in pipeline if isinstance(each, ChunkSource)), key=lambda each: each.name)
-    counts = [np.zeros(0, np.int64), *(source.frames.astype(np.int64) for source in opened)]
-    newest = np.concatenate(counts)
-    return int(newest[-task.num_chunks :].sum() if task.num_chunks else newest.sum())
+        kept = 0 if self._cache is None else self._cache.counters()["bytes"]
+        return {"window": int(window["index_bytes"]), "reservoir": int(reservoir["bytes"]), "positions": kept}

@@ -1,0 +1,201 @@
+"""Every setting of a self-play run does what it says, or is refused."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from games.archives import varied_game
+from loaders.growing_games import LENGTHS, Row, add, loader, rows_of
+from millstream.batches.self_play import SelfPlayBatch
+from millstream.errors import BudgetError, LoaderError, UnknownLength
+from millstream.live.hanse import HanseSampling
+from millstream.live.positions import PositionSampling, PositionWeights
+from millstream.loaders.self_play import SelfPlayDataLoader
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("games")
+    for number in range(3):
+        add(folder, number)
+    (folder / "single.gz").write_bytes(varied_game(6, 999))
+    return folder
+
+
+def all_rows(batches: Iterator[SelfPlayBatch]) -> list[Row]:
+    return [row for batch in batches for row in rows_of(batch)]
+
+
+def epoch(folder: Path, **keywords: Any) -> list[Row]:
+    with loader(folder, **keywords) as run:
+        return all_rows(run.get_iterator())
+
+
+def test_without_shuffling_positions_come_as_they_lie_in_the_files(games: Path, tmp_path: Path) -> None:
+    names, threads = ["single.gz", "training-0000.tar", "training-0001.tar", "training-0002.tar"], 3
+    lengths = [6, *LENGTHS * 3]
+    with loader(games, shuffle=False, threads=threads, cache_dir=tmp_path / "run") as run:
+        rows = all_rows(run.get_iterator())
+        files = [Path(origin.spans[0].file).name for step in range(run.step) for origin in run.explain(step)]
+        again = rows_of(run.next())
+    assert [row[:2] for row in rows] == [(chunk, ply) for chunk, length in enumerate(lengths) for ply in range(length)]
+    assert list(dict.fromkeys(files)) == names
+    assert [row[:2] for row in again] == [row[:2] for row in rows[:7]]
+    with pytest.raises(LoaderError, match="pad_last=True"):
+        loader(games, pad_last=True)
+
+
+def test_a_run_without_shuffling_goes_on_at_its_state(games: Path, tmp_path: Path) -> None:
+    expected = epoch(games, shuffle=False)
+    with loader(games, shuffle=False, cache_dir=tmp_path / "run") as run:
+        before = [row for _ in range(5) for row in rows_of(run.next())]
+        state = run.state_dict()
+    with loader(games, shuffle=False, cache_dir=tmp_path / "run", batch_size=4) as run:
+        run.load_state_dict(state)
+        assert before + all_rows(run.get_iterator()) == expected
+
+
+# How many batches
+
+
+def counted(run: SelfPlayDataLoader) -> tuple[int, int]:
+    """What an epoch says that it has, and what it has."""
+    return run.get_num_batches(), sum(1 for _ in run.get_iterator())
+
+
+@pytest.mark.parametrize("num_chunks", [None, 1, 5, 8, 20])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_batches_are_counted_anew_in_each_epoch(tmp_path: Path, num_chunks: int | None, drop_last: bool) -> None:
+    for number in range(2):
+        add(tmp_path, number)
+    with loader(tmp_path, num_chunks=num_chunks, drop_last=drop_last, batch_size=4) as run:
+        said, found = counted(run)
+        assert said == found
+        add(tmp_path, 2, (3, 5))
+        run.next()
+        said = run.get_num_batches()
+        add(tmp_path, 3)  # too late for this epoch
+        assert run.get_num_batches() == said == 1 + sum(1 for _ in run.get_iterator())
+        said, found = counted(run)
+        assert said == found
+
+
+@pytest.mark.parametrize("keywords", [{"rescore": {}}, {"positions": 1}, {"hanse": 1.0}, {"rules": "values"}])
+def test_batches_are_not_counted_where_nobody_can_know_them(games: Path, keywords: dict[str, Any]) -> None:
+    with loader(games, **keywords) as run, pytest.raises(UnknownLength, match="shows when they are read"):
+        run.get_num_batches()
+
+
+def test_batches_are_not_counted_once_a_game_could_not_be_read(tmp_path: Path) -> None:
+    add(tmp_path, 0)
+    broken = bytearray(add(tmp_path, 1).read_bytes())
+    broken[1100:1110] = b"damage here"[:10]
+    (tmp_path / "training-0001.tar").write_bytes(broken)
+    with loader(tmp_path) as run:
+        list(run.get_iterator())
+        with pytest.raises(UnknownLength, match="some games cannot be read"):
+            run.get_num_batches()
+        list(run.get_iterator())
+        with pytest.raises(UnknownLength, match="some games cannot be read"):
+            run.get_num_batches()
+
+
+# Memory
+
+
+@pytest.mark.parametrize(("output", "row_bytes"), [("boards", 4652), ("float16", 18_088)])
+@pytest.mark.parametrize("keeps", ["copies", "released batches"])
+def test_a_batch_that_was_copied_or_released_holds_no_buffer(
+    games: Path, output: str, row_bytes: int, keeps: str
+) -> None:
+    kept = []
+    with loader(games, output=output) as run:
+        for _ in range(12):
+            batch = run.next()
+            kept.append(batch.copy() if keeps == "copies" else batch)
+            batch.release()
+        assert run._run.budget.used_bytes < 6 * 7 * row_bytes
+
+
+def test_a_budget_that_does_not_hold_the_reservoir_and_kept_positions_is_refused_with_one_that_does(
+    games: Path,
+) -> None:
+    for keywords in ({"shuffle_frames": 1 << 17}, {"position_cache": "20MB", "positions": 1}, {"batch_size": 1024}):
+        with pytest.raises(BudgetError, match="of which are needed: the reservoir") as error:
+            loader(games, memory_budget="4MB", **keywords)
+        assert error.value.hint is not None
+        enough = int(error.value.hint.split("memory_budget=")[1].split()[0])
+        with loader(games, memory_budget=enough, **keywords) as run:
+            run.next()
+
+
+def test_a_small_budget_lets_fewer_games_wait_and_changes_no_row(games: Path) -> None:
+    with loader(games, memory_budget="2MB") as small, loader(games, memory_budget="2GB") as large:
+        assert (small.task.queue_games, large.task.queue_games) == (1, 16)
+        assert all_rows(small.get_iterator()) == all_rows(large.get_iterator()) == epoch(games)
+
+
+# What would mean nothing
+
+
+@pytest.mark.parametrize("positions", [0, -1, 1.0, 1.9, 4.0, float("nan"), float("inf"), True, "3"])
+def test_positions_are_a_rate_below_1_or_a_whole_number(games: Path, positions: Any) -> None:
+    with pytest.raises(LoaderError, match="neither a rate nor a count"):
+        loader(games, positions=positions)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {},
+        {"positions": 0.5},
+        {"positions": PositionSampling(count=2)},
+        {"hanse": HanseSampling()},
+        {"positions": 0.5, "hanse": HanseSampling()},
+    ],
+)
+def test_weights_by_which_nothing_is_chosen_are_refused(games: Path, keywords: dict[str, Any]) -> None:
+    with pytest.raises(LoaderError, match="weights= has no effect"):
+        loader(games, weights={"q_weight": 6.0}, **keywords)
+
+
+def test_weights_are_for_positions_and_for_games(games: Path) -> None:
+    weights = PositionWeights(q_weight=6.0)
+    with loader(games, weights=weights, positions=2, hanse=0.5) as run:
+        assert run.task.positions == PositionSampling(count=2, weights=weights)
+        assert run.task.hanse == HanseSampling(0.5, weights)
+    with loader(games, weights=weights, positions=0.5, hanse=0.5) as run:
+        assert run.task.positions == PositionSampling(rate=0.5)
+    with pytest.raises(LoaderError, match="without a count"):
+        PositionSampling(rate=0.5, weights=weights)
+
+
+# Archives that are cut
+
+
+@pytest.mark.parametrize("partial", ["drop", "keep"])
+def test_of_an_archive_that_is_cut_its_whole_games_are_dropped_or_kept_and_it_is_counted(
+    tmp_path: Path, partial: str
+) -> None:
+    add(tmp_path, 0)
+    cut = add(tmp_path, 1)
+    with tarfile.open(cut) as archive:
+        os.truncate(cut, archive.getmembers()[5].offset_data + 10)
+    os.utime(cut, (1, 1))
+    with loader(tmp_path, partial=partial) as run:
+        said, found = counted(run)
+        rows = all_rows(run.get_iterator())
+        assert run.losses == {"truncated": 2}  # in each epoch
+    assert said == found
+    assert len(rows) == sum(LENGTHS) + (sum(LENGTHS[:5]) if partial == "keep" else 0)
+
+
+def test_there_are_two_ways_to_take_an_archive_that_is_cut(games: Path) -> None:
+    with pytest.raises(LoaderError, match="partial='some'"):
+        loader(games, partial="some")
