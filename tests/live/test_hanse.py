@@ -23,7 +23,7 @@ def test_a_game_that_cannot_be_read_weighs_nothing_and_is_told_of_once(tmp_path:
     reasons: list[str] = []
     weights, entry = HanseWeights(sampling, {"a.tar": source}, reasons.append), Entry("a.tar", 0, 2)
     assert [weights.of(entry, index) > 0 for index in (0, 1, 0, 1)] == [True, False, True, False]
-    assert reasons == [error.reason for error in weights.bad] == ["damaged gzip"]
+    assert reasons == [error.reason for error in weights.bad] == ["truncated"]
 
 
 @pytest.mark.parametrize("weights", [None, FOCUSED])
@@ -36,7 +36,7 @@ def test_a_bad_game_is_counted_whether_games_are_weighed_or_not(
     (tmp_path / "4.gz").write_bytes(cut[: len(cut) // 2])
     with SelfPlayDataLoader(tmp_path, watch=False, framework="numpy", positions=1, hanse=1.0, weights=weights) as run:
         list(run.get_iterator())
-        assert run.losses["damaged gzip"] == 1
+        assert run.losses["truncated"] == 1
 
 
 def test_a_damaged_trailer_makes_no_other_game_rare(tmp_path: Path) -> None:
