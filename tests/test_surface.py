@@ -76,6 +76,7 @@ PUBLIC = [
     "TrainingBatch",
     "UnknownLength",
     "WaitTimeout",
+    "WaitWarning",
     "check_isolation",
     "compute_advantages",
     "corrupt_spans",

@@ -51,6 +51,7 @@ from millstream.errors import (
     TokenizerError,
     UnknownLength,
     WaitTimeout,
+    WaitWarning,
 )
 from millstream.feeds import MemoryFeed, RolloutSource, open_feed, open_source
 from millstream.live import (
@@ -153,6 +154,7 @@ __all__ = [
     "TrainingBatch",
     "UnknownLength",
     "WaitTimeout",
+    "WaitWarning",
     "check_isolation",
     "compute_advantages",
     "corrupt_spans",

@@ -23,7 +23,8 @@ MillstreamError
 │   └── StageError         a stage of a pipeline failed
 └── MissingExtra       an optional library is not installed (also an ImportError)
 
-LossWarning, a UserWarning, is the one warning: rows of a source are not in its store, or not whole, or not as sampled.
+Two warnings, both UserWarnings: LossWarning, rows of a source are not in its store, or not whole, or not as sampled;
+WaitWarning, a loader waits for data that may never come.
 
 Each says where, what was found and, in its hint, what to try.
 """
@@ -297,5 +298,13 @@ class LossWarning(UserWarning):
     which may not be those that were sampled. As was asked for, and never in silence.
 
     >>> issubclass(LossWarning, UserWarning)
+    True
+    """
+
+
+class WaitWarning(UserWarning):
+    """A batch has been waited for so long that it may never come; it says what for.
+
+    >>> issubclass(WaitWarning, UserWarning)
     True
     """

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,23 @@ def test_a_field_matches_a_value_a_range_or_a_set_and_what_is_not_a_number_never
     assert FieldMatch({"orig_q": wanted})(fields)["orig_q does not match"].tolist() == kept
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("planes", 1), ("best", 1), ("_padding", 0), ("best_q", (1, 2, 3))])
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("planes", 1),
+        ("best", 1),
+        ("_padding", 0),
+        ("best_q", (1, 2, 3)),
+        ("visits", (5, 1)),
+        ("visits", (None, None)),
+        ("visits", set()),
+        ("visits", "a"),
+        ("visits", None),
+        ("visits", {None}),
+        ("visits", (0, "a")),
+        ("best_q", (float("nan"), 1)),
+    ],
+)
 def test_what_cannot_match_is_told(name: str, wanted: object) -> None:
     with pytest.raises(RecipeError):
         FieldMatch({name: wanted})
@@ -48,7 +65,22 @@ def test_a_predicate_drops_a_game_under_its_name_or_for_a_reason() -> None:
     assert reason_against(long, short) == "long"
     assert reason_against(lambda game: f"length {game.length}", short) == "length 20"
     assert reason_against(lambda game: True, short) is None
-    assert reason_against(lambda game: None, short) is None
+
+
+@pytest.mark.parametrize("yes", [True, np.True_, 1, np.int8(1)])
+def test_what_is_as_good_as_true_or_false_counts_as_such(yes: Any) -> None:
+    some = Game(0, 0, "a.tar", 0, 20, game(plies=20))
+    assert reason_against(lambda game: yes, some) is None
+    assert reason_against(lambda game: type(yes)(0), some) == "<lambda>"
+
+
+@pytest.mark.parametrize("answer", [None, "", [], 1.0, np.ones(2, bool)])
+def test_a_predicate_that_says_neither_yes_nor_no_is_named_with_what_it_says(answer: Any) -> None:
+    def forgetful(game: Game) -> Any:
+        return answer
+
+    with pytest.raises(RecipeError, match="the predicate forgetful says"):
+        reason_against(forgetful, Game(0, 0, "a.tar", 0, 20, game(plies=20)))
 
 
 @dataclass

@@ -72,7 +72,7 @@ def test_predicates_name_their_reasons() -> None:
         return game.chunk % 2 == 0
 
     queue = Queue[Game](8)
-    stage = ChunkFilter(queue, predicates=[even, lambda game: "is six" if game.chunk == 6 else None])
+    stage = ChunkFilter(queue, predicates=[even, lambda game: "is six" if game.chunk == 6 else True])
     assert [game.chunk for game in through(stage, queue, map(a_game, range(8)))] == [0, 2, 4]
     assert stage.counters()["drops"] == {"even": 4, "is six": 1}
 

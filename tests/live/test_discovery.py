@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -210,6 +211,37 @@ def test_a_folder_may_come_later_and_go_and_come_back(tmp_path: Path, poll_s: fl
         assert watched.until("b.tar") == ["b.tar"]
 
 
+@_HOWS
+def test_a_folder_that_stays_away_takes_its_files_along_until_it_is_back(
+    tmp_path: Path, poll_s: float | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("millstream.live.discovery._AWAY_S", 0.2)
+    root = tmp_path / "root"
+    _write(root / "a.tar")
+    _write(root / "x/b.tar")
+    with _watched(root, poll_s) as watched:
+        watched.until("complete")
+        root.rename(tmp_path / "away")
+        assert watched.until("-a.tar", "-b.tar") == ["-a.tar", "-b.tar"]
+        (tmp_path / "away").rename(root)
+        assert watched.until("a.tar", "b.tar") == ["a.tar", "b.tar"]
+        shutil.rmtree(root)
+        watched.until("-a.tar", "-b.tar")
+    assert "root is gone, and with it 2 files" in caplog.text
+
+
+def test_a_link_in_a_circle_hides_nothing_but_itself_and_is_counted_once(tmp_path: Path) -> None:
+    _write(tmp_path / "a.tar")
+    (tmp_path / "self.gz").symlink_to(tmp_path / "self.gz")
+    (tmp_path / "there").symlink_to(tmp_path / "back")
+    (tmp_path / "back").symlink_to(tmp_path / "there")
+    with _watched(tmp_path, poll_s=0.02) as watched:
+        assert watched.until("complete") == ["a.tar", "complete"]
+        _write(tmp_path / "b.tar")
+        watched.until("b.tar")
+        assert watched.discovery.counters()["drops"] == {"link in a circle": 3}
+
+
 def test_files_are_told_once_though_the_writer_is_quick(tmp_path: Path) -> None:
     with _watched(tmp_path) as watched:
         watched.until("complete")
@@ -217,6 +249,20 @@ def test_files_are_told_once_though_the_writer_is_quick(tmp_path: Path) -> None:
             _write(tmp_path / f"{i % 7}/{i}.tar.tmp").rename(tmp_path / f"{i % 7}/{i}.tar")
         told = watched.until(*(f"{i}.tar" for i in range(500)))
         assert sorted(told) == sorted(f"{i}.tar" for i in range(500))
+
+
+def test_a_folder_that_leaves_and_comes_back_makes_no_noise(tmp_path: Path) -> None:
+    (tmp_path / "root/x/y").mkdir(parents=True)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with _watched(tmp_path / "root") as watched:
+            watched.until("complete")
+            for number in range(2):
+                (tmp_path / "root/x").rename(tmp_path / "x")
+                (tmp_path / "x").rename(tmp_path / "root/x")
+                _write(tmp_path / f"root/x/y/{number}.tar")
+                watched.until(f"{number}.tar")
+    assert [str(each.message) for each in warned] == []
 
 
 def test_a_folder_that_may_not_be_read_is_counted_once_and_loses_nothing(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.live import Found, Gone
+from millstream.live import folder as folder_module
 from millstream.live.folder import Folder
 
 _PATHS = st.sampled_from(["a", "b.gz", "x/a", "x/b.gz", "x/y/c.tar", ".h/a", "x/d.tmp", "x", "x/y", "z"])
@@ -96,3 +100,24 @@ def test_a_file_is_complete_when_it_has_not_changed_for_long_enough(tmp_path: Pa
     (tmp_path / "new.gz").write_bytes(b"newer")
     assert settled(0.01) == []
     assert settled(0) == ["new.gz"]
+
+
+def test_a_file_that_cannot_be_looked_at_just_now_is_not_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.tar").write_bytes(bytes(1024))
+    (tmp_path / "b.tar").write_bytes(bytes(1024))
+    folder = Folder(str(tmp_path), count=(reasons := list[str]()).append)
+    folder.look()
+    folder.settle(0)
+    real = folder_module._entries
+
+    def entries(path: str) -> Any:
+        files, folders, _ = real(path)
+        del files["a.tar"], files["b.tar"]
+        return files, folders, {str(tmp_path / "a.tar"): OSError(errno.EIO, "Input/output error")}
+
+    monkeypatch.setattr(folder_module, "_entries", entries)
+    assert [Path(gone.path).name for gone in folder.look()] == ["b.tar"]
+    assert reasons == ["file: input/output error"]
+    monkeypatch.undo()
+    assert folder.look() == []
+    assert folder.knows(str(tmp_path / "a.tar"))

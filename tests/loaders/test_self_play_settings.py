@@ -13,7 +13,7 @@ import pytest
 from games.archives import varied_game
 from loaders.growing_games import LENGTHS, Row, add, loader, rows_of
 from millstream.batches.self_play import SelfPlayBatch
-from millstream.errors import BudgetError, LoaderError, UnknownLength
+from millstream.errors import BudgetError, LoaderError, RecipeError, UnknownLength
 from millstream.live.hanse import HanseSampling
 from millstream.live.positions import PositionSampling, PositionWeights
 from millstream.loaders.self_play import SelfPlayDataLoader
@@ -199,3 +199,48 @@ def test_of_an_archive_that_is_cut_its_whole_games_are_dropped_or_kept_and_it_is
 def test_there_are_two_ways_to_take_an_archive_that_is_cut(games: Path) -> None:
     with pytest.raises(LoaderError, match="partial='some'"):
         loader(games, partial="some")
+
+
+_MEANINGLESS: list[tuple[dict[str, Any], str]] = [
+    ({"path": 3}, "path=3 is no folder"),
+    ({"path": None}, "path=None is no folder"),
+    ({"path": ""}, "path='' is no folder"),
+    ({"path": b"games"}, "is no folder"),
+    ({"path": ["a", "b"]}, "a list of 2"),
+    ({"path": "none/*.gz"}, "is a pattern"),
+    ({"path": __file__}, "is a file, and no folder"),
+    ({"path": "none/training.0.gz"}, "is a file, and no folder"),
+    ({"watch": "no"}, "watch='no'"),
+    ({"poll_s": "x"}, "poll_s='x'"),
+    ({"poll_s": 0}, "poll_s=0"),
+    ({"poll_s": float("nan")}, "poll_s=nan"),
+    ({"hanse": "a"}, "hanse='a'"),
+    ({"hanse": float("inf")}, "hanse=inf"),
+    ({"hanse": -1}, "hanse=-1"),
+    ({"hanse": True}, "hanse=True"),
+    ({"match": [1]}, "match=.1. names no fields"),
+    ({"match": {"visits": "a"}}, "visits shall be 'a'"),
+    ({"match": {"visits": (5, 1)}}, "which no frame is"),
+    ({"match": {"visit": 1}}, "no field 'visit'"),
+    ({"predicates": len}, "no list of functions"),
+    ({"predicates": ["x"]}, "no list of functions"),
+    ({"predicates": "x"}, "no list of functions"),
+    ({"rules": "move"}, "no rules 'move'"),
+    ({"shuffle_frames": 10**15}, "is too many"),
+    ({"replay": "nowhere/admissions.jsonl"}, "there is no such journal"),
+    ({"replay": "."}, "there is no such journal"),
+    ({"replay": 3}, "there is no such journal"),
+]
+
+
+@pytest.mark.parametrize(("keywords", "said"), _MEANINGLESS, ids=[str(each) for each, _ in _MEANINGLESS])
+def test_what_means_nothing_is_refused_when_a_loader_is_made(games: Path, keywords: dict[str, Any], said: str) -> None:
+    with pytest.raises((LoaderError, RecipeError), match=said) as refused:
+        SelfPlayDataLoader(**{"path": games, **keywords})
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("step", ["a", -1, 1.5, None, True])
+def test_only_a_step_can_be_explained(games: Path, step: Any) -> None:
+    with loader(games) as run, pytest.raises(LoaderError, match="is no step"):
+        run.explain(step)

@@ -19,7 +19,7 @@ from typing import TextIO
 
 from millstream.cli import bench, demo, explain, inspect, lint, prepare, show_row, verify, watch
 from millstream.cli.flags import spoken_as_flags
-from millstream.errors import LossWarning, MillstreamError
+from millstream.errors import LossWarning, MillstreamError, WaitWarning
 
 VERBS = {
     "demo": demo,
@@ -156,7 +156,7 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     """One of ours speaks of the data: the line of code that it came from is of no use here."""
-    where = "" if issubclass(category, LossWarning) else f"{filename}:{lineno}: {category.__name__}: "
+    where = "" if issubclass(category, LossWarning | WaitWarning) else f"{filename}:{lineno}: {category.__name__}: "
     _say(f"warning: {where}{message}")
 
 

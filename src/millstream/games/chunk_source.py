@@ -31,6 +31,7 @@ FRAME_BYTES = {3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 
 _ONE_MEMBER = "each chunk is one member of gzip, which says at its end how long it is"
 _RAW = ("", ".bin", ".raw")
+_CUT = "less than a frame"
 _COPY_AGAIN = "copy the file again, or leave it out"
 _EXHAUSTED = {
     errno.EMFILE: "this process has too many files open: close some, or allow more (ulimit -n)",
@@ -237,8 +238,7 @@ def _first_version(descriptor: int, places: npt.NDArray[np.void]) -> int:
     told = "frames of the versions 3 to 7 can be read"
     if any(each.startswith("version") for each in found):
         raise RecordError("unknown version", f"{found[0]}; {told}", "convert the file, or leave it out")
-    cut = found[0] == "less than a frame"
-    raise RecordError("truncated" if cut else "damaged gzip", found[0], _COPY_AGAIN)
+    raise RecordError("truncated" if found[0] == _CUT else "damaged gzip", found[0], _COPY_AGAIN)
 
 
 def _version(descriptor: int, place: np.void) -> int | str:
@@ -250,7 +250,7 @@ def _version(descriptor: int, place: np.void) -> int | str:
         return str(error)
     version = int.from_bytes(front, "little")
     if len(front) < 4:
-        return "less than a frame"
+        return _CUT
     return version if version in FRAME_BYTES else f"version {version}"
 
 

@@ -13,8 +13,8 @@ from millstream.errors import RecipeError
 from millstream.games.frame import FRAME
 from millstream.games.game import Game
 
-Predicate: TypeAlias = Callable[[Game], bool | str | None]
-"""A game -> True or None to keep it, False to drop it under the name of the function, or a reason to drop it."""
+Predicate: TypeAlias = Callable[[Game], bool | str]
+"""A game -> True to keep it, False to drop it under the name of the function, or a reason to drop it."""
 Wanted: TypeAlias = Any
 """A value; a pair (least, most), of which each may be None; or a set of values."""
 
@@ -40,12 +40,27 @@ class FieldMatch:
         for name, wanted in self.match.items():
             if name not in _NAMES:
                 raise RecipeError(f"a frame has no field {name!r} to match", hint=f"it has {', '.join(_NAMES)}")
-            if isinstance(wanted, (list, tuple)) and len(wanted) != 2:
-                raise RecipeError(f"{name} shall be {wanted!r}", hint="pass a pair (least, most), or a set of values")
+            _check(name, wanted)
 
     def __call__(self, fields: npt.NDArray[np.void]) -> dict[str, npt.NDArray[np.bool_]]:
         """By the reason to drop it, whether each frame is kept."""
         return {f"{name} does not match": _matches(fields[name], wanted) for name, wanted in self.match.items()}
+
+
+def _check(name: str, wanted: Wanted) -> None:
+    """Refuse what no frame can match."""
+    is_pair, is_set = isinstance(wanted, (list, tuple)), isinstance(wanted, (set, frozenset))
+    numbers = [each for each in wanted if each is not None or is_set] if is_pair or is_set else [wanted]
+    if (is_pair and len(wanted) != 2) or not all(map(_is_number, numbers)):
+        hint = "pass a number, a pair (least, most) of which one may be None, or a set of numbers"
+        raise RecipeError(f"match: {name} shall be {wanted!r}", hint=hint)
+    if not numbers or (is_pair and len(numbers) == 2 and not numbers[0] <= numbers[1]):
+        which = "every frame is" if is_pair and not numbers else "no frame is"
+        raise RecipeError(f"match: {name} shall be {wanted!r}, which {which}", hint="pass (least, most)")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.number, np.bool_))
 
 
 def _matches(values: npt.NDArray[Any], wanted: Wanted) -> npt.NDArray[np.bool_]:
@@ -62,10 +77,16 @@ def _matches(values: npt.NDArray[Any], wanted: Wanted) -> npt.NDArray[np.bool_]:
 
 def reason_against(predicate: Predicate, game: Game) -> str | None:
     """Why a predicate does not want a game, or None."""
-    answer = predicate(game)
-    if answer is None or answer is True:
-        return None
-    return answer if isinstance(answer, str) else getattr(predicate, "__name__", type(predicate).__name__)
+    answer: object = predicate(game)
+    name = getattr(predicate, "__name__", type(predicate).__name__)
+    if isinstance(answer, str) and answer:
+        return answer
+    if isinstance(answer, (int, np.integer, np.bool_)):  # what a comparison of arrays gives is no bool of Python
+        return None if answer else name
+    raise RecipeError(
+        f"the predicate {name} says {answer!r} of a game",
+        hint="return True to keep it, False to drop it, or a reason to drop it",
+    )
 
 
 def filter_facts(

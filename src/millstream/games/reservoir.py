@@ -12,6 +12,7 @@ from millstream.errors import LoaderError
 from millstream.games.block import Columns, FrameBlock
 from millstream.games.frame import ORIGIN
 
+MOST_SLOTS = (1 << 32) - 1
 SLOT_BYTES = 1372
 """Of a frame in a reservoir; its policy has up to 64 entries there, and others lie beside it."""
 
@@ -37,8 +38,8 @@ class Reservoir:
     """
 
     def __init__(self, capacity: int, seed: int) -> None:
-        if not 0 < capacity < 1 << 32:
-            raise LoaderError(f"a reservoir of {capacity} frames", hint="1 to 4294967295 are possible")
+        if not 0 < capacity <= MOST_SLOTS:
+            raise LoaderError(f"a reservoir of {capacity} frames", hint=f"1 to {MOST_SLOTS} are possible")
         self.capacity = capacity
         self._slots = _core.Reservoir(capacity, seed & (1 << 64) - 1)
 

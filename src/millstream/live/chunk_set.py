@@ -13,6 +13,7 @@ from typing import Any
 from millstream.errors import LoaderError, QueueClosed, RecordError, WaitTimeout
 from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.live.arrivals import Gone, ScanComplete
+from millstream.live.barren import Barren
 from millstream.live.entrance import AsTheyCome, Entrance
 from millstream.live.events import Event, Source, apply
 from millstream.live.hanse import HanseSampling, HanseWeights
@@ -99,6 +100,8 @@ class ChunkSet(SourceStage[Draw]):
         self.window = Window(num_chunks, seed, endless=endless) if window is None else window
         self.window.acceptance = acceptance
         self._input_ended = False
+        self.barren: Barren | None = None
+        """Slows passes down of which nothing comes, where somebody knows what does."""
 
     def produce(self) -> Iterator[Draw]:
         """Take in what the first scan finds, then give games, for ever or until the pass is over."""
@@ -111,11 +114,13 @@ class ChunkSet(SourceStage[Draw]):
                 yield Draw(last.draw, last.chunk, last.use, last.source, last.index, source, last.used)
             self._last = None
             self._let_go({last.source} - {entry.name for entry in self.window.entries})
+        pause_s = 0.0
         while not self.stopping.is_set():
-            self._take(self._news())
-            passes, drawn = self.window.passes, self.window.draw()
+            self._take(self._news(pause_s))
+            passes, drawn, pause_s = self.window.passes, self.window.draw(), 0.0
             if self.window.passes != passes:
                 logger.info("pass %d over %d games begins", self.window.passes, len(self.window))
+                pause_s = 0.0 if self.barren is None else self.barren.pause_s(self.window.draws)
             if drawn is not None:
                 name, source = drawn.entry.name, self._looked_at(drawn)
                 yield Draw(drawn.number, drawn.chunk, drawn.use, name, drawn.index, source)
@@ -180,8 +185,10 @@ class ChunkSet(SourceStage[Draw]):
         if missing > 0:
             logger.info("the window lacks %d of %d games", missing, self.window.num_chunks)
 
-    def _news(self) -> list[Any]:
-        news: list[Any] = []
+    def _news(self, pause_s: float = 0.0) -> list[Any]:
+        news: list[Any] = self._waited_for(pause_s) if pause_s else []
+        if pause_s and self._input_ended:
+            self.stopping.wait(pause_s)
         while not self._input_ended:
             try:
                 item = self.inputs[0].try_get()
@@ -193,11 +200,11 @@ class ChunkSet(SourceStage[Draw]):
             news.append(item)
         return news
 
-    def _waited_for(self) -> list[Any]:
+    def _waited_for(self, seconds: float = PATIENCE_S) -> list[Any]:
         if self._input_ended:
             return []
         try:
-            return self.inputs[0].get_many(1 << 10, PATIENCE_S)
+            return self.inputs[0].get_many(1 << 10, seconds)
         except QueueClosed:
             self._input_ended = True
         except WaitTimeout:

@@ -27,6 +27,8 @@ _ALL_AGAIN_S = 30.0
 """How often everything is looked at while the system tells of changes: it loses some when there are too many."""
 _TICK_S = 1.0
 """How often a folder that is watched is asked whether it is still the same, and files whether they changed."""
+_AWAY_S = 2.0
+"""How long a folder may be away before its files are gone: it may be about to be replaced."""
 _SHARE = 0.02
 """The share of the time that is spent on looking at everything."""
 
@@ -71,6 +73,7 @@ class Discovery(SourceStage[Arrival]):
         self._told = threading.Event()
         self._watcher: Watcher | None = None
         self._look_at_s = 0.0
+        self._away_since_s: float | None = None
 
     def loops(self) -> Sequence[Callable[[], None]]:
         """One loop, which leaves no watcher behind however it ends."""
@@ -86,6 +89,11 @@ class Discovery(SourceStage[Arrival]):
         missing = {} if os.path.isdir(self._root) else {"folder_missing": 1.0}
         told = float(self._watcher is not None)
         return {**missing, "files": len(self._folder), "open": self._folder.waiting, "watching": told}
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Files and folders that could not be looked at, and why."""
+        return dict(self._folder.unreadable)
 
     def produce(self) -> Iterator[Arrival]:
         """Look, then wait for changes."""
@@ -150,11 +158,24 @@ class Discovery(SourceStage[Arrival]):
 
     def _look(self) -> list[Gone]:
         began_s = time.monotonic()
-        gone = self._folder.look()
+        away_s = self._away_s(began_s)
+        gone = self._folder.look() if away_s is None or away_s >= _AWAY_S else []
         ended_s = time.monotonic()
+        if gone and away_s is not None:
+            _log.warning("%s is gone, and with it %d files; waiting for it", self._root, len(gone))
         every_s = _ALL_AGAIN_S if self._watcher is not None else self._poll_s or _POLL_S
+        if away_s is not None:
+            every_s = min(every_s, _AWAY_S)
         self._look_at_s = ended_s + max(every_s, (ended_s - began_s) / _SHARE)
         return gone
+
+    def _away_s(self, now_s: float) -> float | None:
+        """How long the folder has not been there; None if it is."""
+        if os.path.isdir(self._root):
+            self._away_since_s = None
+        elif self._away_since_s is None:
+            self._away_since_s = now_s
+        return None if self._away_since_s is None else now_s - self._away_since_s
 
     def _arm(self) -> None:
         """Be told of changes, before everything is looked at, so that none falls between."""

@@ -7,10 +7,10 @@ again.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePath
 from stat import S_ISDIR, S_ISREG
@@ -43,7 +43,7 @@ class Folder:
     """The files of a folder.
 
     Args:
-        root: The folder; it need not exist yet. While it does not, nothing is said to be gone: it may come back.
+        root: The folder; it need not exist yet. When it goes, all its files are gone.
         count: Told the reason for whatever is passed over.
     """
 
@@ -52,7 +52,8 @@ class Folder:
         self._count = count
         self._known: dict[str, dict[str, int]] = {}  # folder -> name -> stamp; a name is all that is kept of a path
         self._waiting: dict[str, _Waiting] = {}
-        self._unreadable: set[str] = set()
+        self.unreadable: dict[str, str] = {}
+        """What could not be read, and why; each is counted once."""
 
     @property
     def waiting(self) -> int:
@@ -70,20 +71,15 @@ class Folder:
     def look(self, top: str | None = None) -> list[Gone]:
         """List the folder, or one below it. New files wait until they are complete."""
         top = top or self.root
-        if top == self.root and not os.path.isdir(top):
-            return []
-        listed: set[str] = set()
-        gone: list[Gone] = []
-        for folder, files in self._listed(top):
+        listed, hidden, gone = set[str](), set[str](), list[Gone]()
+        for folder, files in self._listed(top, hidden):
             listed.add(folder)
-            if files is None:
-                continue
-            known = self._known.get(folder, {})
-            gone += [self._forget(folder, name) for name in known.keys() - files.keys()]
+            missing = self._known.get(folder, {}).keys() - files.keys()
+            gone += [self._forget(folder, name) for name in missing if os.path.join(folder, name) not in hidden]
             for name, status in files.items():
                 self._see(folder, name, status)
         for folder in [each for each in self._known if _lies_in(each, top) and each not in listed]:
-            if not any(_lies_in(folder, each) for each in self._unreadable):
+            if not any(_lies_in(folder, each) for each in hidden):
                 gone += self._forget_folder(folder)
         return sorted(gone, key=lambda each: each.path)
 
@@ -96,8 +92,6 @@ class Folder:
             status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             self._waiting.pop(path, None)
-            if not os.path.isdir(self.root):
-                return []
             if self.knows(path):
                 return [self._forget(folder, name)]
             below = [each for each in self._known if _lies_in(each, path)]
@@ -157,39 +151,52 @@ class Folder:
     def _forget_folder(self, folder: str) -> list[Gone]:
         return [self._forget(folder, name) for name in sorted(self._known[folder])]
 
-    def _listed(self, top: str) -> Iterator[tuple[str, dict[str, os.stat_result] | None]]:
-        """Each folder with its files; None for one that cannot be read now."""
+    def _listed(self, top: str, hidden: set[str]) -> Iterator[tuple[str, dict[str, os.stat_result]]]:
+        """Each folder with its files; of what cannot be read now, and is added to `hidden`, nobody knows."""
         root, left, linked = os.path.realpath(self.root), [top], set[str]()
         while left:
             folder = left.pop()
             try:
-                files, folders = _entries(folder)
-            except FileNotFoundError:
+                files, folders, broken = _entries(folder)
+            except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                if folder not in self._unreadable:
-                    self._unreadable.add(folder)
-                    self._count(f"folder: {(error.strerror or 'unreadable').lower()}")
-                yield folder, None
+                self._hide(folder, "folder", error, hidden)
                 continue
-            self._unreadable.discard(folder)
+            self.unreadable.pop(folder, None)
+            for path, why in broken.items():
+                self._hide(path, "file", why, hidden)
             left += [each for each in folders if not os.path.islink(each) or _leads_elsewhere(each, root, linked)]
             yield folder, files
 
+    def _hide(self, path: str, noun: str, error: OSError, hidden: set[str]) -> None:
+        """Count once what cannot be read. A link that leads to itself leads nowhere; of others nobody knows."""
+        is_circle = error.errno == errno.ELOOP
+        if not is_circle:
+            hidden.add(path)
+        if path not in self.unreadable:
+            reason = "link in a circle" if is_circle else f"{noun}: {(error.strerror or 'unreadable').lower()}"
+            self.unreadable[path] = reason
+            self._count(reason)
 
-def _entries(folder: str) -> tuple[dict[str, os.stat_result], list[str]]:
-    """The files and the folders in a folder."""
-    files, folders = {}, []
+
+def _entries(folder: str) -> tuple[dict[str, os.stat_result], list[str], dict[str, OSError]]:
+    """The files and the folders in a folder, and what is neither: links in circles, files of a bad disk."""
+    files, folders, broken = {}, [], {}
     with os.scandir(folder) as entries:
         for entry in entries:
             if not is_wanted(entry.name):
                 continue
-            if entry.is_dir():
-                folders.append(entry.path)
+            try:
+                if entry.is_dir():
+                    folders.append(entry.path)
+                else:
+                    files[entry.name] = entry.stat()
+            except FileNotFoundError:  # it went away meanwhile, or is a link to nowhere
                 continue
-            with suppress(FileNotFoundError):  # it went away meanwhile, or is a link to nowhere
-                files[entry.name] = entry.stat()
-    return files, folders
+            except OSError as error:
+                broken[entry.path] = error
+    return files, folders, broken
 
 
 def _leads_elsewhere(link: str, root: str, linked: set[str]) -> bool:

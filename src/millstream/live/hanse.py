@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class HanseSampling:
     weights: PositionWeights = ALIKE
 
     def __post_init__(self) -> None:
-        if not self.gamma >= 0:
+        if not 0 <= self.gamma < math.inf:
             raise LoaderError(f"gamma={self.gamma!r}: an exponent from 0", hint="1 makes positions alike")
 
 

@@ -90,6 +90,8 @@ class AsLed(Entrance):
         self._read, self._begun, self._until, self._before = read, begun, promised, frozenset(before)
         self._next: Event | None = None
         self._stopping = threading.Event()
+        self.waits = False
+        """Whether the leader has to say something first."""
 
     def first(self, window: Window, found: Collection[Source]) -> list[Event]:
         """What entered at first for the leader, whatever is here."""
@@ -126,6 +128,7 @@ class AsLed(Entrance):
     def _peeked(self) -> Event | None:
         if self._next is None:
             self._next = self._read()
+            self.waits = self.waits and self._next is None
         return self._next
 
     def _taken(self, event: Event) -> Event:
@@ -135,5 +138,6 @@ class AsLed(Entrance):
         return event
 
     def _pause(self) -> None:
+        self.waits = True
         if self._stopping.wait(PAUSE_S):
             raise Stopped("nobody waits for the leader any more", hint="begin again")

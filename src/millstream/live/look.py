@@ -66,4 +66,5 @@ def _opened(place: Path) -> Opened:
     feed = ChunkSourceFeed(found, partial="keep")
     with Pipeline({"discovery": found, "chunk_source_feed": feed}) as pipeline:
         sources = [each for each in pipeline if isinstance(each, ChunkSource)]
-    return Opened(sources, list(feed.bad), found.counters()["drops"] | feed.counters()["drops"])
+    hidden = [BadSource(path, reason, "it cannot be looked at") for path, reason in found.unreadable.items()]
+    return Opened(sources, [*hidden, *feed.bad], found.counters()["drops"] | feed.counters()["drops"])

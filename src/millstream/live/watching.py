@@ -4,6 +4,7 @@ looks at the files, and what a notification was lost for is found by looking at 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
@@ -35,6 +36,8 @@ class Watcher:
         self._lost = False
         status = Path(self._real).stat()
         self._watched = (status.st_dev, status.st_ino)
+        # A folder that was moved out is still watched; when it comes back, watchdog finds its old watch, and says so.
+        warnings.filterwarnings("ignore", "Callback with id .* already exists", RuntimeWarning, "watchdog")
         self._observer = InotifyObserver(generate_full_events=True)
         kinds: list[type[FileSystemEvent]] = [  # and not that a file was opened or read, as we do all the time
             events.FileClosedEvent,

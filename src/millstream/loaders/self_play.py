@@ -22,10 +22,12 @@ from millstream.live.positions import PositionSampling, PositionWeights
 from millstream.live.tensor_maker import Output
 from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
+from millstream.loaders.last_wish import close_at_last
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.running import no_workers
 from millstream.loaders.self_play_batch import batch_of
+from millstream.loaders.self_play_checks import check_keywords, checked_step
 from millstream.loaders.self_play_explain import origins_of, steps_of
 from millstream.loaders.self_play_keywords import task_of
 from millstream.loaders.self_play_length import EpochLength
@@ -92,6 +94,8 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         partial: Partial = "drop",
         **shared: Unpack[SharedKeywords],
     ) -> None:
+        how = {"watch": watch, "poll_s": poll_s, "hanse": hanse, "shuffle_frames": shuffle_frames}
+        check_keywords(path, replay, **how, rules=rules, match=match, predicates=predicates)
         settings = resolve(shared, SelfPlayDataLoader.__init__.__kwdefaults__ or ())
         task = task_of(
             path,
@@ -115,6 +119,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         self.settings, self.task = settings, replace(task, queue_games=shares.queue_games)
         shared_out = replace(settings, memory_budget=shares.batches)
         self._run = SelfPlayRun(self.task, shared_out, replay=None if replay is None else Path(replay))
+        close_at_last(self, self._run.close)
         self._length = EpochLength(self._run)
         self._callbacks, self._profile = Callbacks(settings.callbacks), Profile()
         self._agreement = Agreement(settings.rank, settings.world_size)
@@ -270,7 +275,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         A `Span`'s document is the game's number in the run, and `start` its ply.
         """
         with self._turn:
-            return origins_of(step, self._run)
+            return origins_of(checked_step(step), self._run)
 
     def steps_of(self, document: int, source: str | None = None) -> list[int]:
         """Name the steps of the present epoch that a game was in, on any rank, given by its number."""

@@ -9,13 +9,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
 from millstream.errors import BudgetError, QueueClosed
 from millstream.live.frame_shuffler import Shuffled
 from millstream.live.tensor_maker import Output, TensorMaker, Tensors, take_rows
+from millstream.loaders.background import Background
+from millstream.loaders.patience import patiently
 
 HELD_S = 2.0
 """How long the trainer waits for a buffer that only itself can give back."""
@@ -31,6 +33,7 @@ class Ahead:
         depth: How many batches are made ahead.
         budget: Bytes that batches may take.
         output: What tensors are made of.
+        what_for: Says what is waited for, where a batch takes long.
     """
 
     def __init__(
@@ -42,11 +45,13 @@ class Ahead:
         depth: int,
         budget: Budget,
         output: Output = "float32",
+        what_for: Callable[[], str] = lambda: "positions",
     ) -> None:
+        self._what_for = what_for
         self._receive, self._rank, self._ranks, self._budget = receive, rank, world_size, budget
         self._output: Output = output
         self.depth = depth
-        self._pool = ThreadPoolExecutor(1, "millstream-tensors")
+        self._background: Background[Tensors | None] = Background("millstream-tensors")
         self._made: deque[Future[Tensors | None]] = deque()
         self._waiting: list[Shuffled] = []
         self._ended = False
@@ -92,19 +97,18 @@ class Ahead:
         """Make no more; whoever feeds it must have stopped."""
         with self._guard:
             self._stopping.set()
-            self._pool.shutdown(wait=False, cancel_futures=True)
-        self._pool.shutdown()
+        self._background.close()
         self._maker, self._made = None, deque()  # they know this one, which would wait for the collector
 
     def _submit(self, maker: TensorMaker) -> None:
         with self._guard:
             if self._stopping.is_set():
                 raise closed_error()
-            self._made.append(self._pool.submit(self._make, maker))
+            self._made.append(self._background.submit(lambda: self._make(maker)))
 
     def _result(self, made: Future[Tensors | None]) -> Tensors | None:
         try:
-            return made.result()
+            return patiently(made, self._what_for)
         except CancelledError:
             raise closed_error() from None
 

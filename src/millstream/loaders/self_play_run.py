@@ -18,6 +18,7 @@ from millstream.errors import FingerprintError, LoaderError, StateError
 from millstream.games import FrameBlock
 from millstream.live.entrance import AsWritten, Entrance
 from millstream.live.events import Event
+from millstream.live.led import AsLed
 from millstream.live.losses import Loss, Losses
 from millstream.live.mirror import Mirror
 from millstream.live.row_log import StepRows
@@ -31,6 +32,7 @@ from millstream.loaders.self_play_files import START, RunFiles, read_events, rea
 from millstream.loaders.self_play_hints import going_on_hint
 from millstream.loaders.self_play_reread import Reread
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
+from millstream.loaders.self_play_waiting import nothing_to_train_on, what_is_there
 from millstream.loaders.settings import LoaderSettings
 from millstream.order.shuffle import source_key
 from millstream.store.chained_log import Position
@@ -125,9 +127,8 @@ class SelfPlayRun:
     def end_epoch(self) -> None:
         """An epoch is over: the next one begins."""
         if not self.epoch_rows:
-            raise LoaderError(
-                f"{self.task.path}: there is no position to train on", hint="look at loader.losses, or watch=True"
-            )
+            short, step_rows = self._losses["last batch not full"], self.settings.batch_size * self._ranks
+            raise nothing_to_train_on(self.task.path, self.losses, short, step_rows)
         self._halt()
         self._begin_epoch(self.epoch + 1)
 
@@ -202,7 +203,12 @@ class SelfPlayRun:
             depth=self._depth,
             budget=self.budget,
             output=self.task.output,
+            what_for=self._what_for,
         )
+
+    def _what_for(self) -> str:
+        led = "rank 0 to say which games enter; " if isinstance(self._entrance, AsLed) and self._entrance.waits else ""
+        return led + what_is_there(self.task, self.graph, self.losses)
 
     def _restored(self, losses: Losses) -> tuple[FrameBlock, int] | None:
         """The frames of the reservoir, read again; those that cannot be are lost from now on."""

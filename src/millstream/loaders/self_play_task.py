@@ -9,6 +9,7 @@ from typing import Any
 
 from millstream.games import FrameBlock, Game
 from millstream.games.predicates import filter_facts
+from millstream.live.barren import Barren
 from millstream.live.chunk_filter import ChunkFilter
 from millstream.live.chunk_reader import ChunkReader
 from millstream.live.chunk_rescorer import ChunkRescorer
@@ -162,6 +163,7 @@ class SelfPlayGraph:
             losses=begin.losses,
             capacity=task.queue_games,
         )
+        self.chunk_set.barren = Barren(lambda: unpacker.counters()["out"])
         self.pipeline = Pipeline({**stages, "chunk_unpacker": unpacker, "frame_shuffler": self.shuffler})
         self.pipeline.on_close(self.feed.descriptors.close)
 

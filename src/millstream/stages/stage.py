@@ -6,9 +6,12 @@ name, and stops its producers. `stop()` ends it in the middle of anything; that,
 
 from __future__ import annotations
 
+import atexit
+import os
 import re
 import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +25,8 @@ from millstream.stages.queue import Overflow, Queue
 
 T = TypeVar("T")
 Out = TypeVar("Out")
+AT_EXIT_S = 5.0
+"""How long the interpreter waits for threads that are in the middle of something."""
 
 
 class Stage(ABC, Generic[Out]):
@@ -111,6 +116,7 @@ class Stage(ABC, Generic[Out]):
             threading.Thread(target=self._run, args=(loop,), name=f"millstream-{self.name}", daemon=True)
             for loop in loops
         ]
+        _STARTED.add(self)
         for worker in self._workers:
             worker.start()
 
@@ -260,3 +266,18 @@ def _named(stage: str, error: BaseException) -> StageError:
         named = StageError(stage, f"{type(error).__name__}: {error}", hint="the cause of this error has its traceback")
     named.__cause__ = error
     return named
+
+
+_STARTED: weakref.WeakSet[Stage[Any]] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_STARTED.clear)  # their threads are not there, and one may have held a lock
+
+
+@atexit.register
+def _end_all() -> None:
+    """Leave no thread at work when the interpreter goes: it ends those that come back from native code, and then the
+    whole process is aborted."""
+    stages, deadline = list(_STARTED), time.monotonic() + AT_EXIT_S
+    for stage in stages:
+        stage.stop()
+    for stage in stages:
+        stage.join(max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,80 @@
+"""What a self-play loader is asked for is looked at when it is made: what means nothing would show up much later."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from glob import has_magic
+from pathlib import Path
+from typing import Any
+
+from millstream.errors import LoaderError
+from millstream.games.predicates import FieldMatch
+from millstream.games.reservoir import MOST_SLOTS
+from millstream.games.rules import prepare
+from millstream.live.hanse import HanseSampling
+from millstream.loaders.settings import positive, whole
+
+_LINKS = "make a folder with links to all of them, and pass that"
+
+
+def check_keywords(path: Any, replay: Any, **keywords: Any) -> None:
+    """Refuse what cannot be meant, each with a hint."""
+    _check_folder(path)
+    if replay is not None:
+        _check_journal(replay)
+    if not isinstance(watch := keywords["watch"], bool):
+        raise LoaderError(f"watch={watch!r} is neither True nor False", hint="pass watch=False for one pass")
+    if (poll_s := keywords["poll_s"]) is not None and not (_is_number(poll_s) and poll_s > 0):
+        raise LoaderError(f"poll_s={poll_s!r} is no time between two looks", hint="pass seconds, or leave it out")
+    hanse = keywords["hanse"]
+    if hanse is not None and not isinstance(hanse, HanseSampling) and not (_is_number(hanse) and hanse >= 0):
+        raise LoaderError(f"hanse={hanse!r} is no exponent", hint="pass hanse=1 to make positions alike")
+    positive("shuffle_frames", keywords["shuffle_frames"], MOST_SLOTS)
+    _check_filters(keywords["rules"], keywords["match"], keywords["predicates"])
+
+
+def checked_step(step: Any) -> int:
+    """A step by its number, from 0 on."""
+    number = None if isinstance(step, bool) else whole(step)
+    if number is None or number < 0:
+        raise LoaderError(f"{step!r} is no step", hint="steps are counted from 0")
+    return number
+
+
+def _check_folder(path: Any) -> None:
+    if isinstance(path, Sequence) and not isinstance(path, str | bytes):
+        raise LoaderError(f"path is a list of {len(path)}, and only one folder is watched", hint=_LINKS)
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise LoaderError(f"path={path!r} is no folder", hint="pass the path of a folder of games")
+    folder = Path(path)
+    if has_magic(str(folder)) and not folder.exists():
+        raise LoaderError(
+            f"path={str(folder)!r} is a pattern, and no folder",
+            hint="pass the folder: all games in it and below it are taken; or one with links to those that you want",
+        )
+    if folder.is_file() or (folder.suffix in (".gz", ".tar") and not folder.exists()):
+        raise LoaderError(f"{folder} is a file, and no folder", hint="pass the folder that it lies in, or link to it")
+
+
+def _check_journal(replay: Any) -> None:
+    if not isinstance(replay, str | os.PathLike) or not Path(replay).is_file():
+        raise LoaderError(f"replay={replay!r}: there is no such journal", hint="it is admissions.jsonl in a cache_dir")
+
+
+def _check_filters(rules: Any, match: Any, predicates: Any) -> None:
+    if rules is not None:
+        prepare(rules)
+    if match is not None:
+        if not isinstance(match, Mapping):
+            raise LoaderError(f"match={match!r} names no fields", hint='pass match={"visits": (1, None)}')
+        FieldMatch(match)
+    if isinstance(predicates, str) or not isinstance(predicates, Sequence) or not all(map(callable, predicates)):
+        raise LoaderError(
+            f"predicates={predicates!r} is no list of functions", hint="pass predicates=[f], functions of a game"
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
