@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from millstream.errors import StateError, StoreError
+from millstream.live.arrivals import sort_key
 from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten
 from millstream.live.events import Event, Source, advance, apply
 from millstream.live.led import LOOK_EVERY, AsLed, Leads
@@ -42,6 +45,23 @@ def test_at_first_the_newest_enter_and_what_is_older_stays_out() -> None:
     assert brief(found) == [("floor", "c"), ("enter", "c"), ("enter", "d")]
     again = AsTheyCome(seen("cd"), "c").first(Window(5, 1), files("abcde"))
     assert brief(again) == [("enter", "e")]
+
+
+@given(st.integers(0, 10**30), st.integers(0, 10**30))
+def test_numbers_in_names_compare_as_numbers_however_many_digits_they_have(first: int, second: int) -> None:
+    plain, padded = (sorted((first, second), key=lambda n: sort_key(f"a/training.{n:{by}}.gz")) for by in ("", "031d"))
+    assert plain == padded == sorted((first, second))
+
+
+@given(st.text("ab.-_", min_size=1), st.text("ab.-_", min_size=1), st.integers(0, 99), st.integers(0, 99))
+def test_names_with_numbers_of_one_width_or_none_compare_as_text(one: str, two: str, first: int, second: int) -> None:
+    for names in ([one, two], [f"{one}{first:02d}", f"{two}{second:02d}"], [f"{one}{first:02d}", f"{one}{two}"]):
+        assert sorted(names, key=sort_key) == sorted(names)
+
+
+def test_the_newest_have_the_largest_numbers() -> None:
+    found = AsTheyCome().first(Window(2, 1), [Source(f"training.{number}.gz", 1) for number in (40, 8, 9)])
+    assert brief(found) == [("floor", "training.9.gz"), ("enter", "training.9.gz"), ("enter", "training.40.gz")]
 
 
 def test_a_source_that_was_replaced_leaves_and_enters_anew() -> None:

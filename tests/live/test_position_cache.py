@@ -54,10 +54,16 @@ def test_what_was_taken_is_forgotten() -> None:
     assert cache.counters()["bytes"] == 0
 
 
-def test_games_that_left_the_window_leave_the_cache(tmp_path: Path) -> None:
+def test_games_that_left_the_window_make_room_in_the_cache_for_those_in_it(tmp_path: Path) -> None:
     for number in range(2):
         add(tmp_path, number, (20,) * 20)
-    how = {"watch": True, "num_chunks": 40, "poll_s": 0.02, "positions": 1, "position_cache": "400KB"}
+    how = {
+        "watch": True,
+        "num_chunks": 40,
+        "poll_s": 0.02,
+        "positions": 1,
+        "position_cache": "100KB",
+    }  # for the positions of a few games
     with loader(tmp_path, **how) as run:
         run.next()
         for number in range(2, 6):
@@ -71,5 +77,5 @@ def test_games_that_left_the_window_leave_the_cache(tmp_path: Path) -> None:
         window, cache = run._run.graph.chunk_set.window, run._run.graph.reader._cache
         assert cache is not None
         held = [chunk for chunk, _ in cache._held]
-    assert len(held) > 100
+    assert held
     assert min(held) >= window.lower

@@ -57,6 +57,23 @@ def test_a_pass_begins_again_with_all_of_the_range_in_another_order() -> None:
     assert first != second
 
 
+def test_whoever_looks_at_the_bounds_meanwhile_never_sees_them_go_back() -> None:
+    class Seen(StreamShuffler):
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name in ("lower", "upper"):
+                seen.append((name, value))
+
+    seen = list[tuple[str, object]]()
+    shuffler = Seen(1)
+    seen.clear()
+    shuffler.extend(10)
+    shuffler.advance(3)
+    shuffler.reset()
+    assert seen == [("upper", 10), ("lower", 3)]
+    assert len(shuffler) == 7
+
+
 def test_every_place_is_as_likely_as_any_other() -> None:
     firsts = []
     for seed in range(4000):

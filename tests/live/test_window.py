@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from millstream.errors import LoaderError, StateError
 from millstream.live.window import Acceptance, Drawn, Entry, Window
 
+SIZES = st.one_of(st.none(), st.integers(1, 12))
 MOVES = st.lists(
     st.one_of(
         st.tuples(st.just("enter"), st.integers(0, 5)),
@@ -52,9 +53,9 @@ def test_only_the_newest_come_and_none_twice_in_a_pass(moves: list[tuple[str, in
             seen.add(game.chunk)
 
 
-@given(MOVES, MOVES, st.integers(1, 12), st.booleans())
+@given(MOVES, MOVES, SIZES, st.booleans())
 def test_a_window_that_stands_where_another_stood_goes_on_like_it(
-    before: list[tuple[str, int]], after: list[tuple[str, int]], size: int, weighed: bool
+    before: list[tuple[str, int]], after: list[tuple[str, int]], size: int | None, weighed: bool
 ) -> None:
     acceptance = Acceptance(weight, gamma=0.5) if weighed else None
     first, second = (Window(size, 5, acceptance=acceptance) for _ in range(2))
@@ -107,7 +108,24 @@ def test_many_small_sources_come_and_go_without_growing() -> None:
     assert window.use_of(19_000) == 0
 
 
-@pytest.mark.parametrize("damage", [{"range": [0, 9, 0, 0]}, {"entries": [1]}, {"base": "x"}])
+@pytest.mark.parametrize("stays", [0, 1])
+def test_a_window_of_all_games_holds_no_more_than_those_whose_files_are_there(stays: int) -> None:
+    window = Window(None, 0)
+    for number in range(20_000):
+        window.enter(f"{number}.gz", 1)
+        if number >= 50 + stays:
+            window.remove(f"{number - 50}.gz")
+    facts, arrays = window.state()
+    assert len(window) == len(arrays["uses"]) == 50 + stays
+    assert window.nbytes < 50_000
+    assert len(facts["holes"]) <= stays
+    window.begin_pass()
+    drawn = play(window, [("draw", 2 * len(window))])
+    assert len({game.chunk for game in drawn}) == len(window)
+    assert [drawn[0].use, drawn[-1].use] == [0, 1]
+
+
+@pytest.mark.parametrize("damage", [{"range": [0, 9, 0, 0]}, {"entries": [1]}, {"holes": ["x"]}])
 def test_a_damaged_state_is_refused(damage: dict[str, Any]) -> None:
     window = Window(5, 0)
     window.enter("a", 3)

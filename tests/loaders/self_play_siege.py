@@ -28,7 +28,8 @@ from millstream.live.losses import Loss, LostSlots, LostUse
 from millstream.live.mirror import Mirror
 from millstream.live.window import Window
 from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.loaders.self_play_files import RunFiles, read_losses
+from millstream.loaders.self_play_files import RunFiles
+from millstream.loaders.self_play_journal import RunJournal, read_losses
 from millstream.store import disk
 
 STOCK = 12
@@ -143,13 +144,13 @@ def number_of(name: str) -> int:
 
 def _count_losses() -> list[Loss]:
     """Everything that this process says to be lost."""
-    noted, note = list[Loss](), RunFiles.note
+    noted, note = list[Loss](), RunJournal.note
 
-    def heard(files: RunFiles, loss: Loss, epoch: int) -> None:
+    def heard(journal: RunJournal, loss: Loss, epoch: int) -> None:
         noted.append(loss)
-        note(files, loss, epoch)
+        note(journal, loss, epoch)
 
-    setattr(RunFiles, "note", heard)  # noqa: B010 - in this process only
+    setattr(RunJournal, "note", heard)  # noqa: B010 - in this process only
     return noted
 
 
@@ -310,7 +311,7 @@ def judge(plan: Plan, outcome: Outcome) -> Trail:
 def _judge_games(plan: Plan, state: dict[str, Any], delivered: list[npt.NDArray[np.void]], outcome: Outcome) -> None:
     """Each use of a game gives each of its positions once; those of the last ones may still be in the reservoir."""
     mirror = Mirror(Window(plan.num_chunks, 0), plan.shuffle_frames)
-    mirror.load(*RunFiles(plan.cache_dir, 0, led=False).load(state))
+    mirror.load(*RunFiles(plan.cache_dir).load(state))
     rows = np.concatenate([*delivered, mirror.origins])
     uses, counts = np.unique(rows[["chunk", "use"]], return_counts=True)
     outcome.twice = len(rows) - len(np.unique(rows))

@@ -22,7 +22,8 @@ from millstream.games.descriptors import Descriptors
 from millstream.live import chunk_source_feed, led
 from millstream.live.losses import Loss, LostSlots, LostUse
 from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.loaders.self_play_files import RunFiles, read_losses
+from millstream.loaders.self_play_files import RunFiles
+from millstream.loaders.self_play_journal import Part, read_losses
 
 GAMES = len(LENGTHS)
 
@@ -208,9 +209,12 @@ def test_a_run_that_begins_has_not_lost_what_another_one_has(folder: Path, tmp_p
     with live(folder, tmp_path / "run") as run:
         steps(run, 4)
         state = run.state_dict()
+    archive(folder, 1).unlink()
+    with live(folder, tmp_path / "run") as run:
         run.load_state_dict(state)
-        assert run._run.files.journal
-    assert RunFiles(tmp_path / "run", rank=1, led=True).journal is None
+        steps(run, 10)
+        assert run._run.files.journal.losses(0)
+    assert not RunFiles(tmp_path / "run", part=Part(1, 2, led=True)).journal.losses(0)
 
 
 def test_a_journal_names_what_was_lost(folder: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from loaders.growing_games import Row, add, chunks_of, live, rows_of, three_archives
-from millstream.errors import ClosedError, LoaderError
+from millstream.errors import ClosedError, LoaderError, StageError
 from millstream.live import led
 from millstream.loaders.self_play import SelfPlayDataLoader
 
@@ -140,3 +140,28 @@ def test_a_rank_that_waits_for_the_first_one_can_be_closed(folder: Path, tmp_pat
 def test_ranks_that_watch_need_a_folder_that_they_share(folder: Path) -> None:
     with pytest.raises(LoaderError, match="cache_dir"):
         SelfPlayDataLoader(folder, rank=0, world_size=2)
+
+
+@pytest.mark.parametrize("other", [{"seed": 6}, {"num_chunks": 7}, {"batch_size": 8}, {"positions": 0.5}])
+def test_ranks_with_other_settings_are_told_which_one(folder: Path, tmp_path: Path, other: dict[str, Any]) -> None:
+    (name,) = other
+    how = {"world_size": 2, "batch_size": 7, "seed": 5, "num_chunks": 16}
+    with live(folder, tmp_path / "run", rank=0, **how) as first:
+        first.next()
+        with (
+            live(folder, tmp_path / "run", rank=1, **{**how, **other}) as second,
+            pytest.raises(StageError, match=rf"{name} is .* on rank 0, .* on this rank"),
+        ):
+            second.next()
+
+
+def test_states_from_before_the_first_step_go_on_each_on_its_rank(folder: Path, tmp_path: Path) -> None:
+    runs = ranks_of(folder, tmp_path / "run", 2)
+    states = [run.state_dict() for run in runs]
+    rows = trained(runs, 6)
+    closed(runs)
+    runs = ranks_of(folder, tmp_path / "run", 2)
+    for run, state in zip(runs, states, strict=True):
+        run.load_state_dict(state)
+    assert trained(runs, 6) == rows
+    closed(runs)

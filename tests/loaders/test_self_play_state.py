@@ -248,7 +248,7 @@ def test_a_run_over_data_that_grows_holds_no_more_than_its_window(
             "weights": len(graph.chunk_set.weights._known),
             "events": len(inside.mirror._events),
             "entries": len(inside.mirror.entries),
-            "positions": len(inside.files._ahead),
+            "positions": len(inside.files.journal._ahead),
         }
     assert max(held.values()) < 20, held
 

@@ -92,3 +92,22 @@ def test_a_position_of_another_log_and_a_second_writer_are_refused(tmp_path: Pat
     with pytest.raises(StoreError, match="another writer"):
         ChainedLog(tmp_path / "a.jsonl", FORMAT)
     log.close()
+
+
+def test_what_belongs_to_a_log_is_put_aside_and_brought_back_with_it(tmp_path: Path) -> None:
+    path, rows, folder = tmp_path / "log.jsonl", tmp_path / "rows", tmp_path / "windows"
+    how: dict[str, Any] = {"beside": ("rows", "windows")}
+
+    def filled(anew: bool, text: str) -> Position:
+        with ChainedLog(path, FORMAT, anew=anew, **how) as log:
+            position = log.write({"n": text})
+        rows.write_text(text)
+        folder.mkdir()
+        (folder / text).touch()
+        return position
+
+    first, second = filled(False, "a"), filled(True, "b")
+    for position, text in ((first, "a"), (second, "b"), (second, "b"), (first, "a")):
+        ChainedLog(path, FORMAT, position, **how).close()
+        assert (rows.read_text(), [each.name for each in folder.iterdir()]) == (text, [text])
+    assert len(list(tmp_path.iterdir())) == 6

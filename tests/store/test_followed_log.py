@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from millstream.errors import StateError, StoreError
+from millstream.errors import OrderError, StateError, StoreError
 from millstream.store import disk
 from millstream.store.chained_log import ChainedLog, LogReader, Position
 from millstream.store.followed_log import FollowedLog, announce, announced, forget
@@ -185,3 +185,10 @@ def test_a_beginning_that_fails_is_none(path: Path, log: ChainedLog) -> None:
         log.go_back(Position(9, 1, "0" * 32))
     assert follower.read() == {"n": 1}
     assert not follower.takes_back()
+
+
+def test_who_follows_with_other_facts_is_told_which_one(path: Path, log: ChainedLog) -> None:
+    announce(path, START, {"seed": 1, "bounds": [1, 2]})
+    assert FollowedLog(path, START, facts={"seed": 1, "bounds": (1, 2)}).has_begun()
+    with pytest.raises(OrderError, match="seed is 1 on rank 0, 2 on this rank"):
+        FollowedLog(path, START, facts={"seed": 2}).has_begun()

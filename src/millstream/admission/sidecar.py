@@ -34,7 +34,7 @@ def _parts(state: AdmissionState) -> Iterable[bytes | memoryview]:
 
 def load(folder: str | os.PathLike[str], named: Mapping[str, Any]) -> AdmissionState:
     """Read the state that a checkpoint names."""
-    data = sidecars.load(folder, KIND, named)
+    data = sidecars.load([folder], KIND, named)
     where = Path(folder, str(named["file"]))
     if not data.startswith(MAGIC):
         raise StateError(f"{where}: the sidecar of the state is damaged", hint=sidecars.ELSEWHERE)

@@ -117,6 +117,8 @@ class ChunkSet(SourceStage[Draw]):
         pause_s = 0.0
         while not self.stopping.is_set():
             self._take(self._news(pause_s))
+            if self._entrance.is_over(self.window):
+                return
             passes, drawn, pause_s = self.window.passes, self.window.draw(), 0.0
             if self.window.passes != passes:
                 logger.info("pass %d over %d games begins", self.window.passes, len(self.window))

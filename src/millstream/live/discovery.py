@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Any
 
 from millstream.errors import LoaderError, SourceError
-from millstream.live.arrivals import Arrival, Found, Gone, ScanComplete
+from millstream.live.arrivals import Arrival, Found, Gone, ScanComplete, sort_key
 from millstream.live.folder import Folder
 from millstream.live.watching import Watcher, watched
 from millstream.stages import SourceStage
@@ -140,7 +140,7 @@ class Discovery(SourceStage[Arrival]):
         events: list[Found | Gone] = []
         if self._watcher is not None:
             hints, lost = self._watcher.take()
-            for path in sorted(hints, key=lambda path: (os.path.basename(path), path)):
+            for path in sorted(hints, key=sort_key):
                 events += self._folder.check(path, closed=hints[path])
             if lost:
                 self._look_at_s = 0.0

@@ -9,23 +9,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import PurePath
 
 from millstream.errors import StateError
+from millstream.live.arrivals import SortKey, sort_key
 from millstream.live.events import Event, Source
 from millstream.live.window import Window
 
 Came = Sequence[Source]
 """What has come since, in this order."""
-
-
-def sort_key(name: str) -> tuple[str, str]:
-    """What sources are sorted by.
-
-    >>> sorted(["b/1.tar", "a/2.tar", "a/1.tar"], key=sort_key)
-    ['a/1.tar', 'b/1.tar', 'a/2.tar']
-    """
-    return PurePath(name).name, name
 
 
 class Entrance(ABC):
@@ -44,6 +35,10 @@ class Entrance(ABC):
 
         `starved` says that there is no game to draw.
         """
+
+    def is_over(self, window: Window) -> bool:
+        """Whether nobody knows what happens before the next draw."""
+        return False
 
     def may_need(self, name: str) -> bool:
         """Whether a source that is not in the window may still enter."""
@@ -109,7 +104,7 @@ def hold_back(held: list[Source], held_gone: list[str], came: Came, gone: Collec
     held += came
 
 
-def _source_key(source: Source) -> tuple[str, str]:
+def _source_key(source: Source) -> SortKey:
     return sort_key(source.name)
 
 
@@ -171,10 +166,15 @@ class AsItWas(Entrance):
 
 
 class AsWritten(Entrance):
-    """What a journal says, at the draws that it names, over the same files."""
+    """What a journal says, at the draws that it names, over the same files.
 
-    def __init__(self, events: Iterable[Event]) -> None:
-        self._events = deque(events)
+    Args:
+        events: What it says.
+        until: Nothing else happens before this draw, unless the window has no game; None: ever.
+    """
+
+    def __init__(self, events: Iterable[Event], until: int | None = None) -> None:
+        self._events, self._until = deque(events), until
         self._to_come = Counter(event.name for event in self._events if event.kind == "enter")
         self._found: dict[str, Source] = {}
 
@@ -187,6 +187,10 @@ class AsWritten(Entrance):
         """What the journal says for this draw."""
         self._found |= {source.name: source for source in came}
         return self._due(window)
+
+    def is_over(self, window: Window) -> bool:
+        """Whether the journal says nothing of the next draw."""
+        return self._until is not None and not self._events and (window.draws >= self._until or not len(window))
 
     def may_need(self, name: str) -> bool:
         """Whether the journal lets it in later."""

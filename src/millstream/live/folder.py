@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from stat import S_ISDIR, S_ISREG
 
-from millstream.live.arrivals import Found, Gone
+from millstream.live.arrivals import Found, Gone, SortKey, sort_key
 
 _OLD_S = 60.0
 """What has not changed for so long is complete, whatever it looks like."""
@@ -228,6 +228,6 @@ def _has_end(path: str, size: int) -> bool:
         return False
 
 
-def _order(event: Found | Gone) -> tuple[bool, str, str]:
+def _order(event: Found | Gone) -> tuple[bool, SortKey]:
     """What is gone first, so that a file that was replaced is gone before it is found."""
-    return isinstance(event, Found), os.path.basename(event.path), event.path
+    return isinstance(event, Found), sort_key(event.path)

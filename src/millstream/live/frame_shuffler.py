@@ -77,10 +77,11 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         seed: Of the order.
         restore: Positions that it holds from the start, slot by slot, and its counter.
         losses: What was lost in its slots: it keeps its place among the others, and does not leave the stage.
+        drain: Give at the end what is left; else it waits for what would have come.
     """
 
     takes, gives = Game, Shuffled
-    together = 8
+    together = 16
 
     def __init__(
         self,
@@ -90,9 +91,11 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         seed: int = 0,
         restore: tuple[FrameBlock, int] | None = None,
         losses: Losses | None = None,
+        drain: bool = True,
         **settings: Any,
     ) -> None:
         super().__init__(input, **{**settings, "threads": 1})
+        self._drain = drain
         self._reservoir, self._losses = Reservoir(frames, seed), losses or Losses()
         if restore is not None:
             self._reservoir.restore(*restore)
@@ -113,7 +116,7 @@ class FrameShuffler(MapStage[Game, Shuffled]):
 
     def finish(self) -> Iterator[Shuffled]:
         """Give what is left."""
-        while len(self._reservoir):
+        while self._drain and len(self._reservoir):
             out = self._reservoir.drain(TOGETHER)
             yield from self._left(Shuffled(out.frames, Moves(self._told(), out.slots, _NOTHING, None)))
 

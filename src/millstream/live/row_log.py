@@ -56,6 +56,8 @@ class RowLog:
         steps: How many steps to keep of what lies there.
     """
 
+    NAMES = ("rows.bin", "rows.idx")
+
     def __init__(self, folder: Path | None, steps: int = 0) -> None:
         self._recent: OrderedDict[int, StepRows] = OrderedDict()
         self._steps, self._rows, self._files = steps, 0, list[int]()
@@ -64,7 +66,7 @@ class RowLog:
             return
         with disk.reported(folder, full=FREE_SPACE):
             disk.make_directory(folder)
-            for name in ("rows.bin", "rows.idx"):
+            for name in self.NAMES:
                 path = folder / name
                 self._files.append(disk.reopen(path) if path.exists() else disk.create(path))
             self._rows = self._kept(steps)
@@ -76,7 +78,7 @@ class RowLog:
         """What a run remembers in a folder, for whoever only looks; the run may go on meanwhile."""
         rows = cls(None)
         with disk.reported(folder, full=FREE_SPACE):
-            rows._files = [os.open(folder / name, os.O_RDONLY) for name in ("rows.bin", "rows.idx")]
+            rows._files = [os.open(folder / name, os.O_RDONLY) for name in cls.NAMES]
         rows._folder, rows._steps = folder, os.fstat(rows._files[1]).st_size // STEP.itemsize
         return rows
 

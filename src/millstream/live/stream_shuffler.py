@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import OrderError
+from millstream.live.spans import Spans
 from millstream.order.draws import draw_below
 from millstream.order.shuffle import source_key
 
@@ -48,10 +49,8 @@ class StreamShuffler:
         """Numbers up to `upper` - 1 may be drawn from now on."""
         if upper < self.upper:
             raise OrderError(f"the range goes back from {self.upper} to {upper}", hint="bounds only grow; see reset()")
-        fresh = np.arange(max(self.upper, self.lower), upper, dtype=np.uint64)
-        self._make_room(self._count + len(fresh))
-        self._unseen[self._count : self._count + len(fresh)] = fresh
-        self._count, self.upper = self._count + len(fresh), upper
+        self._add(max(self.upper, self.lower), upper)
+        self.upper = upper
 
     def advance(self, lower: int) -> None:
         """Numbers below `lower` are not drawn any more."""
@@ -82,10 +81,11 @@ class StreamShuffler:
                 return number
         return None
 
-    def reset(self) -> None:
-        """Begin again: all numbers of the range may be drawn once more."""
-        self._count, self._advanced, self.upper, upper = 0, 0, self.lower, self.upper
-        self.extend(upper)
+    def reset(self, spans: Spans | None = None) -> None:
+        """Begin again: all numbers of the range may be drawn once more, or only those of some spans."""
+        self._count = self._advanced = 0
+        for start, stop in [(self.lower, self.upper)] if spans is None else spans:
+            self._add(start, stop)
 
     def unseen(self) -> npt.NDArray[np.uint64]:
         """What is left, in the order that decides what comes; with the bounds and `draws` it is all of the state."""
@@ -105,6 +105,12 @@ class StreamShuffler:
         """Which of the numbers that are left comes next."""
         return draw_below(self._key, self.draws, self._count)
 
+    def _add(self, start: int, stop: int) -> None:
+        fresh = np.arange(start, stop, dtype=np.uint64)
+        self._make_room(self._count + len(fresh))
+        self._unseen[self._count : self._count + len(fresh)] = fresh
+        self._count += len(fresh)
+
     def _make_room(self, count: int) -> None:
         if count > len(self._unseen):
             grown = np.empty(max(count, len(self._unseen) * 3 // 2), np.uint64)
@@ -120,9 +126,9 @@ class FileOrder(StreamShuffler):
     (None, 0, None, [1, 2, 3, 4])
     """
 
-    def extend(self, upper: int) -> None:
-        """Numbers up to `upper` - 1 may be drawn from now on; they lie highest first, to be taken from the end."""
-        super().extend(upper)
+    def _add(self, start: int, stop: int) -> None:
+        """They lie highest first, to be taken from the end."""
+        super()._add(start, stop)
         self._unseen[: self._count][::-1].sort()
 
     def _place(self) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import LoaderError, StateError
+from millstream.live.spans import Counts, joined, without
 from millstream.live.stream_shuffler import FileOrder, StreamShuffler
 from millstream.order.draws import draw_fraction
 from millstream.order.shuffle import source_key
@@ -76,48 +77,6 @@ class Acceptance:
     """Draws at which it was so when the run was made first."""
 
 
-class Counts:
-    """A counter for each number of a range that moves on, in memory that grows and is let go of many at a time."""
-
-    def __init__(self, base: int = 0, values: npt.NDArray[np.uint32] | None = None) -> None:
-        self.base = base
-        self._values = np.zeros(0, np.uint32) if values is None else values
-        self._count = len(self._values)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that it holds."""
-        return self._values.nbytes
-
-    def __getitem__(self, number: int) -> int:
-        return int(self._values[number - self.base])
-
-    def add(self, number: int) -> int:
-        """Count one more; gives how many it were before."""
-        before = self[number]
-        self._values[number - self.base] = before + 1
-        return before
-
-    def extend(self, stop: int) -> None:
-        """Numbers up to `stop` - 1 are counted from now on."""
-        count = stop - self.base
-        if count > len(self._values):
-            grown = np.zeros(max(count, len(self._values) * 3 // 2), np.uint32)
-            grown[: self._count] = self._values[: self._count]
-            self._values = grown
-        self._count = count
-
-    def forget(self, lower: int) -> None:
-        """Numbers below `lower` are not asked for again."""
-        if lower - self.base > max(1024, self._count // 4):
-            self._values = self._values[lower - self.base : self._count].copy()
-            self.base, self._count = lower, len(self._values)
-
-    def values(self) -> npt.NDArray[np.uint32]:
-        """The counters from `base` on."""
-        return self._values[: self._count].copy()
-
-
 class Window:
     """The newest `num_chunks` chunks.
 
@@ -157,7 +116,7 @@ class Window:
         self._left = 0
         """Entries at the front that have left: they are forgotten many at a time."""
         self._holes: list[tuple[int, int]] = []
-        """Chunks in the range whose source is gone."""
+        """Chunks in the range whose source is gone, lowest first; two never touch."""
         self._uses, self._first_use = Counts(), first_use
         self.passes = self.rejected = 0
         self.heaviest = 0.0
@@ -203,13 +162,15 @@ class Window:
         return self._drop_old()
 
     def remove(self, name: str) -> list[Entry]:
-        """Take sources of that name out: their files are gone."""
+        """Take sources of that name out: their files are gone. Gives all that have left by that."""
         gone = [entry for entry in self.entries if entry.name == name]
         for entry in gone:
             self._entries.remove(entry)
-            self._holes.append((entry.first, entry.stop))
+            self._holes = joined([*self._holes, (entry.first, entry.stop)])
             self._shuffler.discard(entry.first, entry.stop)
-        return gone
+        if self.num_chunks is None and self._holes and self._holes[0][0] <= self.lower:
+            self._shuffler.advance(self._holes[0][1])
+        return gone + self._drop_old()
 
     def draw(self) -> Drawn | None:
         """The next game, or None if there is none, or none that is accepted in a whole pass."""
@@ -230,10 +191,12 @@ class Window:
 
     def begin_pass(self) -> None:
         """Every game may be given again."""
-        self._shuffler.reset()
-        for first, stop in self._holes:
-            self._shuffler.discard(first, stop)
+        self._shuffler.reset(self._spans())
         self.passes += 1
+
+    def _spans(self) -> list[tuple[int, int]]:
+        """The chunks in it."""
+        return without(self.lower, self.total, self._holes)
 
     def find(self, chunk: int) -> Entry:
         """The source of a chunk in the window."""
@@ -265,7 +228,7 @@ class Window:
         if self._left > len(self._entries) // 2:
             self._entries, self._left = self._entries[self._left :], 0
         self._holes = [hole for hole in self._holes if hole[1] > self.lower]
-        self._uses.forget(self.lower)
+        self._uses.keep(self._spans())
         return left
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
@@ -275,12 +238,11 @@ class Window:
             "entries": [list(astuple(entry)) for entry in self.entries],
             "holes": [list(hole) for hole in self._holes],
             "range": [shuffler.lower, shuffler.upper, shuffler.draws, shuffler.advanced],
-            "base": self._uses.base,
             "passes": self.passes,
             "rejected": self.rejected,
             "heaviest": self.heaviest,
         }
-        return facts, {"unseen": shuffler.unseen(), "uses": self._uses.values()}
+        return facts, {"unseen": shuffler.unseen(), "uses": self._uses.values(self._spans())}
 
     def load(self, facts: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Stand where another window stood."""
@@ -288,12 +250,14 @@ class Window:
             entries = [Entry.of(told) for told in facts["entries"]]
             lower, upper, draws, advanced = (int(each) for each in facts["range"])
             holes = [(int(first), int(stop)) for first, stop in facts["holes"]]
-            base, passes, rejected = (int(facts[key]) for key in ("base", "passes", "rejected"))
+            passes, rejected = (int(facts[key]) for key in ("passes", "rejected"))
             uses, unseen, heaviest = arrays["uses"], arrays["unseen"], float(facts["heaviest"])
         except (KeyError, TypeError, ValueError) as error:
             raise StateError(f"the window of the state cannot be read: {error}", hint="take another state") from None
-        if len(uses) != upper - base or (len(unseen) and int(unseen.max()) >= upper):
+        spans = without(lower, upper, holes)
+        if len(uses) != sum(stop - start for start, stop in spans) or (len(unseen) and int(unseen.max()) >= upper):
             raise StateError("the window of the state does not fit together", hint="take another state")
         self._shuffler.restore(unseen, lower, upper, draws, advanced)
-        self._entries, self._left, self._holes, self._uses = entries, 0, holes, Counts(base, uses.astype(np.uint32))
+        self._entries, self._left, self._holes = entries, 0, holes
+        self._uses = Counts([*spans, (upper, upper)], uses.astype(np.uint32))
         self.passes, self.rejected, self.heaviest = passes, rejected, heaviest

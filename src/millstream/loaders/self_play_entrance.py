@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from millstream.live.entrance import AsItWas, AsTheyCome, Entrance
 from millstream.live.events import CHANGES, Event
 from millstream.live.led import AsLed, Leads
-from millstream.loaders.self_play_files import RunFiles
+from millstream.loaders.self_play_journal import RunJournal
 
 
 class Entrances:
     """The entrances of a run.
 
     Args:
-        files: Where it is written down what entered.
+        journal: Where it is written down what entered.
         watch: Whether sources come while it runs.
         follows: Whether another rank decides.
     """
 
-    def __init__(self, files: RunFiles, *, watch: bool, follows: bool) -> None:
-        self._files, self._watch, self._follows = files, watch, follows
+    def __init__(self, journal: RunJournal, *, watch: bool, follows: bool) -> None:
+        self._journal, self._watch, self._follows = journal, watch, follows
 
     def first(self) -> Entrance:
         """When a run or an epoch begins."""
@@ -41,4 +41,4 @@ class Entrances:
         return Leads(then) if self._watch else then
 
     def _led(self, promised: int = 0, before: Sequence[Event] = ()) -> Entrance:
-        return AsLed(self._files.heard, self._files.has_begun, promised, before)
+        return AsLed(self._journal.heard, self._journal.has_begun, promised, before)

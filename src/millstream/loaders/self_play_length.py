@@ -6,9 +6,9 @@ import numpy as np
 
 from millstream.errors import UnknownLength
 from millstream.games.chunk_source import ChunkSource
+from millstream.live.arrivals import sort_key
 from millstream.live.chunk_source_feed import ChunkSourceFeed
 from millstream.live.discovery import Discovery
-from millstream.live.entrance import sort_key
 from millstream.loaders.self_play_run import SelfPlayRun
 from millstream.loaders.self_play_task import SelfPlayGraph, SelfPlayTask
 from millstream.stages import Pipeline

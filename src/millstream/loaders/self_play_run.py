@@ -14,9 +14,9 @@ from typing import Any
 
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
-from millstream.errors import FingerprintError, LoaderError, StateError
+from millstream.errors import FingerprintError, LoaderError
 from millstream.games import FrameBlock
-from millstream.live.entrance import AsWritten, Entrance
+from millstream.live.entrance import Entrance
 from millstream.live.events import Event
 from millstream.live.led import AsLed
 from millstream.live.losses import Loss, Losses
@@ -28,8 +28,10 @@ from millstream.loaders import state as states
 from millstream.loaders.phases import read_count
 from millstream.loaders.self_play_ahead import Ahead
 from millstream.loaders.self_play_entrance import Entrances
-from millstream.loaders.self_play_files import START, RunFiles, read_events, read_losses
+from millstream.loaders.self_play_files import RunFiles
 from millstream.loaders.self_play_hints import going_on_hint
+from millstream.loaders.self_play_journal import START, Part
+from millstream.loaders.self_play_replay import Replay
 from millstream.loaders.self_play_reread import Reread
 from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
 from millstream.loaders.self_play_waiting import nothing_to_train_on, what_is_there
@@ -48,15 +50,18 @@ class SelfPlayRun:
     kind = "self-play"
 
     def __init__(self, task: SelfPlayTask, settings: LoaderSettings, *, replay: Path | None = None) -> None:
-        self.task, self.settings, self._replay = task, settings, replay
+        self.task, self.settings = task, settings
         led = task.watch and settings.world_size > 1 and replay is None
         if led and settings.cache_dir is None:
             raise LoaderError(
                 "ranks that watch a folder each for itself would not see the same games",
                 hint="pass cache_dir=, a folder that all ranks share: there the first one says what enters",
             )
-        self.files = RunFiles(settings.cache_dir, settings.rank, led=led)
-        self._entrances = Entrances(self.files, watch=task.watch, follows=led and settings.rank > 0)
+        facts = {"seed": settings.seed, **task.facts}
+        self._replay = None if replay is None else Replay(replay, facts, settings.cache_dir)
+        part = Part(settings.rank, settings.world_size, led, settings.batch_size)
+        self.files = RunFiles(settings.cache_dir, facts, part)
+        self._entrances = Entrances(self.files.journal, watch=task.watch, follows=led and settings.rank > 0)
         memory = settings.memory_budget
         self.budget = Budget() if memory is None else Budget(memory)
         self.graph: SelfPlayGraph | None = None
@@ -106,7 +111,10 @@ class SelfPlayRun:
             self.mirror.follow([piece.moves for piece in skipped])
             self._skip = 0
         tensors = ahead.next(batch_size)
-        if tensors is not None and self.settings.drop_last and len(tensors.origins) < batch_size * self._ranks:
+        is_whole = tensors is not None and len(tensors.origins) == batch_size * self._ranks
+        if self._replay is not None and self.task.watch and not is_whole:
+            raise self._replay.ended()
+        if tensors is not None and self.settings.drop_last and not is_whole:
             self._losses["last batch not full"] += len(tensors.origins)
             return None
         return tensors
@@ -158,7 +166,7 @@ class SelfPlayRun:
     def entries_at(self, epoch: int) -> list[Entry]:
         """Every source that entered in an epoch."""
         if self.files.folder is not None:
-            return self.files.entries(epoch)
+            return self.files.journal.entries(epoch)
         if epoch != self.epoch:
             raise LoaderError(
                 f"the files of epoch {epoch} are forgotten", hint="pass cache_dir=, a folder beside the checkpoints"
@@ -179,15 +187,13 @@ class SelfPlayRun:
 
     def _start(self) -> None:
         self.files.open(self.step)
-        journal = self.files.journal if self._replay is None else self._replay
-        losses = Losses([] if journal is None else read_losses(journal, self.epoch))
+        losses = Losses((self._replay or self.files.journal).losses(self.epoch))
         restore = self._restored(losses)
         window = self._window(self.epoch)
         window.load(*self.mirror.window.state())
         entrance = self._entrance
         if self._replay is not None:
-            events = read_events(self._replay, self.epoch)
-            entrance = AsWritten(event for event in events if event.draw >= window.draws)
+            entrance = self._replay.entrance(self.epoch, window.draws, watch=self.task.watch)
         task = replace(self.task, seed=self._epoch_seed(self.epoch))
         place, entry = self.mirror.place, self.mirror.entry
         last = None if place is None or entry is None else (place, entry)
@@ -224,16 +230,13 @@ class SelfPlayRun:
     def _note(self, loss: Loss) -> None:
         """Say that something is lost with its file; of games, on a thread of the reader."""
         if self._replay is not None:
-            raise StateError(
-                f"{loss.name} is gone, and the journal has games of it",
-                hint="a run is replayed over the files that it was made of",
-            )
+            raise self._replay.missing(loss.name)
         with self._guard:
             told = loss.name in self._gone
             self._gone.add(loss.name)
         if not told:
             logger.warning("%s is gone, and was still needed: what is lost with it is in the journal", loss.name)
-        self.files.note(loss, self.epoch)
+        self.files.journal.note(loss, self.epoch)
 
     def _noted(self, events: Sequence[Event]) -> None:
         """On the thread of the chunk set: remember what entered, and see whether it is what a state was saved for."""
@@ -250,7 +253,7 @@ class SelfPlayRun:
                 raise self._other_files()
 
     def _written(self, events: Sequence[Event]) -> None:
-        self.files.write(events, self.epoch)
+        self.files.journal.write(events, self.epoch)
 
     def _other_files(self) -> FingerprintError:
         return FingerprintError(
@@ -262,7 +265,7 @@ class SelfPlayRun:
         """Let go of what only lies before the place where the trainer stands."""
         gone = self.mirror.catch_up()
         if self.mirror.place is not None:
-            self.files.catch_up(self.mirror.place.draw)
+            self.files.journal.catch_up(self.mirror.place.draw)
         if self.graph is not None and self.graph.chunk_set.weights is not None:
             for entry in gone:
                 self.graph.chunk_set.weights.forget(entry)
@@ -294,7 +297,7 @@ class SelfPlayRun:
             self.resume(self._committed)
             return
         self._halt()
-        self.files.stand(START, anew=True)
+        self.files.stand(START)
         self.step = 0
         self._begin_epoch(0)
 
@@ -339,7 +342,7 @@ class SelfPlayRun:
         mirror = Mirror(self._window(epoch), self.task.shuffle_frames)
         mirror.load(*self.files.load(state))
         position = Position.from_json(state.get("journal") or {})
-        before, behind = self.files.split_at(position, epoch)
+        before, behind = self.files.journal.split_at(position, epoch)
         return position, mirror, self._entrances.again(before, behind)
 
     def commit(self, state: Mapping[str, Any]) -> None:

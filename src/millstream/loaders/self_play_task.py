@@ -161,6 +161,7 @@ class SelfPlayGraph:
             seed=task.seed,
             restore=begin.restore,
             losses=begin.losses,
+            drain=not task.watch,  # what is watched has no end
             capacity=task.queue_games,
         )
         self.chunk_set.barren = Barren(lambda: unpacker.counters()["out"])

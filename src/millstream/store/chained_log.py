@@ -10,7 +10,8 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
@@ -79,6 +80,26 @@ def _holds(log: int, position: Position) -> bool:
     return not position.offset or end == END % position.chain.encode()
 
 
+def log_of(position: Position, path: Path) -> Path:
+    """The log that a position is one of: this one, or one that was put aside; if there is none, this one."""
+    for log in (path, *(aside for _, aside in _numbered(path))):
+        with suppress(FileNotFoundError), log.open("rb") as file:
+            if _holds(file.fileno(), position):
+                return log
+    return path
+
+
+def _aside(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
+
+
+def _numbered(path: Path) -> list[tuple[int, Path]]:
+    """What was put aside of this name, with its number, the newest first."""
+    beside = (each.name.removeprefix(f"{path.name}.") for each in path.parent.glob(f"{path.name}.[0-9]*"))
+    numbers = sorted((int(end) for end in beside if end.isdecimal()), reverse=True)
+    return [(number, _aside(path, number)) for number in numbers]
+
+
 def lock_path(log: Path) -> Path:
     """What the one who writes a log holds."""
     return log.with_name(log.name + ".lock")
@@ -139,6 +160,8 @@ class ChainedLog:
         position: Go on here; None: behind the last whole line. What was written behind it is expected to be said
             again: it stays as long as that is so, and from the first line that differs on it is cut off.
         anew: A run begins: a log that is there is another run's, and is put aside.
+        beside: Names of files and folders beside it that belong to the same run: they are put aside and brought back
+            together with it.
     """
 
     def __init__(
@@ -148,12 +171,15 @@ class ChainedLog:
         position: Position | None = None,
         *,
         anew: bool = False,
+        beside: Sequence[str] = (),
     ) -> None:
         self.path, self._fd, self._format = Path(path), -1, format_name
+        self._beside = [self.path.with_name(name) for name in beside]
         with disk.reported(self.path, full=FREE_SPACE):
             disk.make_directory(self.path.parent)
             self._lock = Lock(lock_path(self.path))
             try:
+                self._end_moves()
                 if anew:
                     self._put_aside()
                 self._open()
@@ -163,12 +189,23 @@ class ChainedLog:
                 raise
 
     def _put_aside(self) -> None:
+        """The log goes last: what has a number that no log has belongs to the log that is here."""
         if not self.path.exists() or not self.path.stat().st_size:
             return
-        numbered = (self.path.with_name(f"{self.path.name}.{number}") for number in count(1))
-        aside = next(path for path in numbered if not path.exists())
-        disk.rename(self.path, aside)
-        logger.warning("%s: the journal of an earlier run was put aside as %s", self.path, aside.name)
+        whole = (*self._beside, self.path)
+        number = next(number for number in count(1) if not any(_aside(each, number).exists() for each in whole))
+        for each in whole:
+            if each.exists():
+                disk.rename(each, _aside(each, number))
+        aside = _aside(self.path, number).name
+        logger.warning("%s: an earlier run was put aside as %s; loading a state of it brings it back", self.path, aside)
+
+    def _end_moves(self) -> None:
+        """What the power went in the middle of."""
+        for each in self._beside:
+            for number, aside in _numbered(each):
+                if not _aside(self.path, number).exists() and not each.exists():
+                    disk.rename(aside, each)
 
     def _open(self) -> None:
         """Go on with the file that has the name now."""
@@ -207,16 +244,14 @@ class ChainedLog:
 
     def _bring_back(self, position: Position) -> None:
         """Go on with the log of a position, which a run that began without its state has put aside."""
-        for aside in sorted(self.path.parent.glob(f"{self.path.name}.[0-9]*")):
-            with aside.open("rb") as file:
-                found = _holds(file.fileno(), position)
-            if found:
-                self._put_aside()
-                disk.rename(aside, self.path)
-                self._open()
-                logger.warning("%s: the journal of the state was brought back from %s", self.path, aside.name)
-                return
-        raise StateError(f"{self.path}: this is not the journal of the state, nor is one beside it", hint=OTHER_RUN)
+        aside = log_of(position, self.path)
+        if aside == self.path:
+            raise StateError(f"{self.path}: this is not the journal of the state, nor is one beside it", hint=OTHER_RUN)
+        self._put_aside()
+        disk.rename(aside, self.path)
+        self._end_moves()
+        self._open()
+        logger.warning("%s: the run of the state was brought back from %s", self.path, aside.name)
 
     def write(self, *said: Mapping[str, Any], sync: bool = True) -> Position:
         """Write lines down; they are on the disk when this returns, unless nobody waits for that."""

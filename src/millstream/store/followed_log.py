@@ -1,6 +1,7 @@
 """A chained log that other processes read while it is written: whose run it is stands beside it.
 
-    admissions.jsonl.run    an id that no other beginning has, and where in the log that run begins
+    admissions.jsonl.run    an id that no other beginning has, where in the log that run begins, and what all who follow
+                            must have in common with who writes
 
 Who writes says so when a run begins, behind what was cut off; who follows asks before it reads a line and again behind
 that, so neither a log that lies there from a run that was killed, nor one that begins anew meanwhile, is taken for the
@@ -11,13 +12,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from millstream.errors import LoaderError, StateError, StoreError
+from millstream.errors import LoaderError, OrderError, StateError, StoreError
 from millstream.store import disk
 from millstream.store.chained_log import FREE_SPACE, LogReader, Position, lock_path
 from millstream.store.journal import Lock
@@ -29,22 +30,23 @@ GONE = "end all ranks together; after a crash start all of them again, and load 
 
 
 @contextmanager
-def announced(log: Path, position: Position) -> Iterator[None]:
+def announced(log: Path, position: Position, facts: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Say that a run begins at a position, when what has to be done before is done.
 
     A disk that is full says so before that.
     """
     prepared = log.with_name(log.name + ".run.next")
+    said = {"run": uuid4().hex, "position": position.to_json(), "facts": dict(facts or {})}
     with disk.reported(log, full=FREE_SPACE):
-        disk.publish(prepared, compact({"run": uuid4().hex, "position": position.to_json()}))
+        disk.publish(prepared, compact(said))
     yield
     with disk.reported(log, full=FREE_SPACE):
         disk.rename(prepared, _beside(log))
 
 
-def announce(log: Path, position: Position) -> None:
-    """Say that a run begins at a position of the log."""
-    with announced(log, position):
+def announce(log: Path, position: Position, facts: Mapping[str, Any] | None = None) -> None:
+    """Say that a run begins at a position of the log, and what all who follow must have in common with it."""
+    with announced(log, position, facts):
         pass
 
 
@@ -67,10 +69,19 @@ class FollowedLog(LogReader):
         path: The log.
         position: Where this reader stands, and the run begins.
         over: A run that is not meant: it was followed before, and all began anew.
+        facts: What must be the same for who writes.
     """
 
-    def __init__(self, path: str | os.PathLike[str], position: Position, *, over: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        position: Position,
+        *,
+        over: str | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(path, position)
+        self._facts = json.loads(json.dumps(dict(facts or {})))
         self._first, self._before, self._over = position, position, over
         self._writer = Presence(lock_path(self.path))
         self.run: str | None = None
@@ -78,7 +89,7 @@ class FollowedLog(LogReader):
 
     def anew(self, position: Position) -> FollowedLog:
         """Follow from a position on, and another run than before."""
-        return FollowedLog(self.path, position, over=self.run or self._over)
+        return FollowedLog(self.path, position, over=self.run or self._over, facts=self._facts)
 
     def read(self) -> dict[str, Any] | None:
         """What the next line of the run says, or None as long as there is none."""
@@ -114,7 +125,7 @@ class FollowedLog(LogReader):
         """Whether there is a run to follow: who has read nothing yet takes the last one that began where it stands."""
         try:
             said = json.loads(_beside(self.path).read_bytes())
-            run, begins = str(said["run"]), Position.from_json(dict(said["position"]))
+            run, begins, facts = str(said["run"]), Position.from_json(dict(said["position"])), dict(said["facts"])
         except (OSError, ValueError, KeyError, TypeError, StateError):
             return False
         if run == self.run:
@@ -122,8 +133,17 @@ class FollowedLog(LogReader):
         if self.run is not None and self.position != self._first:
             raise StateError(f"{self.where}: rank 0 has begun anew, and this rank stands in the run before", hint=ALIKE)
         if run != self._over and begins == self._first:
+            self._compare(facts)
             self.run = run
         return run == self.run
+
+    def _compare(self, facts: Mapping[str, Any]) -> None:
+        for key, mine in self._facts.items():
+            if facts.get(key) != mine:
+                raise OrderError(
+                    f"the ranks do not follow one plan: {key} is {facts.get(key)!r} on rank 0, {mine!r} on this rank",
+                    hint="make the loader with the same settings on every rank",
+                )
 
 
 def _beside(log: Path) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +47,14 @@ def save(folder: str | os.PathLike[str], kind: str, parts: Iterable[disk.Bytes],
     return {"file": name, "bytes": size}
 
 
-def load(folder: str | os.PathLike[str], kind: str, named: Mapping[str, Any]) -> bytes:
-    """Read the file that a state names, and check that it is that one."""
+def load(folders: Sequence[str | os.PathLike[str]], kind: str, named: Mapping[str, Any]) -> bytes:
+    """Read the file that a state names from the first of these folders that has it, and check that it is that one."""
     name = named.get("file")
     if not isinstance(name, str) or Path(name).name != name or not name.startswith(f"{kind}-"):
         raise StateError(f"the state names {name!r} as its sidecar", hint="it was changed by hand or damaged")
-    path = Path(folder, name)
-    if not path.is_file():
-        raise StateError(f"{path}: the sidecar of the state is missing", hint=ELSEWHERE)
+    path = next((path for path in (Path(folder, name) for folder in folders) if path.is_file()), None)
+    if path is None:
+        raise StateError(f"{Path(folders[0], name)}: the sidecar of the state is missing", hint=ELSEWHERE)
     with disk.reported(path):
         data = path.read_bytes()
     if name != f"{kind}-{hashlib.blake2b(data, digest_size=NAME_BYTES).hexdigest()}.bin":
