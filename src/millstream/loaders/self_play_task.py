@@ -169,7 +169,7 @@ class SelfPlayGraph:
             drain=not task.watch,  # what is watched has no end
             capacity=task.queue_games,
         )
-        self.chunk_set.barren = Barren(lambda: unpacker.counters()["out"], begin.window.draws)
+        self.chunk_set.barren = Barren(lambda: unpacker.counters()["out"])
         self.pipeline = Pipeline({**stages, "chunk_unpacker": unpacker, "frame_shuffler": self.shuffler})
         self.pipeline.on_close(self.feed.descriptors.close)
 
