@@ -96,6 +96,22 @@ def test_ranks_that_go_on_without_a_file_lose_the_same(
         assert [row for _ in range(21) for row in rows_of(alone.next())] == rows
 
 
+def test_a_rank_that_follows_shares_its_descriptors_among_all_files(folder: Path, tmp_path: Path) -> None:
+    runs = ranks_of(folder, tmp_path / "run", 2, num_chunks=None)
+    trained(runs, 1)
+    for number in range(3, 80):
+        add(folder, number, (2,))
+    while chunks_of(runs[1]) < 24 + 77:
+        trained(runs, 10)
+    trained(runs, 30)
+    graph = runs[1]._run.graph
+    assert graph is not None
+    shared = graph.feed.descriptors
+    assert all(source._descriptors is shared for source in graph.chunk_set._sources.values())
+    assert 40 < len(shared) <= 64
+    closed(runs)
+
+
 def test_a_rank_that_follows_may_come_first_and_follows_no_run_that_is_over(folder: Path, tmp_path: Path) -> None:
     old = ranks_of(folder, tmp_path / "run", 2)
     trained(old, 3)
