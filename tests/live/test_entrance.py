@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from millstream.errors import StateError, StoreError
 from millstream.live.arrivals import sort_key
 from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten
-from millstream.live.events import Event, Source, advance, apply
+from millstream.live.events import Event, Source, advance, apply, unpacked
 from millstream.live.led import LOOK_EVERY, AsLed, Leads
 from millstream.live.window import Window
 
@@ -32,8 +32,8 @@ def files(names: str, size: int = 3, stamp: str = "") -> list[Source]:
     return [Source(name, size, stamp) for name in names]
 
 
-def seen(names: str) -> dict[str, str]:
-    return dict.fromkeys(names, "")
+def seen(names: str) -> set[int]:
+    return {source.mark for source in files(names)}
 
 
 def brief(events: list[Event]) -> list[tuple[str, str]]:
@@ -43,8 +43,15 @@ def brief(events: list[Event]) -> list[tuple[str, str]]:
 def test_at_first_the_newest_enter_and_what_is_older_stays_out() -> None:
     found = AsTheyCome().first(Window(5, 1), files("abcd"))
     assert brief(found) == [("floor", "c"), ("enter", "c"), ("enter", "d")]
-    again = AsTheyCome(seen("cd"), "c").first(Window(5, 1), files("abcde"))
-    assert brief(again) == [("enter", "e")]
+    assert unpacked(found[0].stamp) == seen("ab")
+
+
+def test_what_comes_while_a_run_is_down_enters_by_whichever_name_as_it_would_have_while_it_ran() -> None:
+    left_out, late = seen("bc"), files("a", stamp="came late")
+    again = AsTheyCome(seen("de") | left_out).first(Window(5, 1), [*files("bcdef"), *late])
+    assert brief(again) == [("enter", "a"), ("enter", "f")]
+    running = AsTheyCome(seen("de") | left_out).later(window_of("d", "e"), [*late, *files("f")], [])
+    assert brief(running) == brief(again)
 
 
 @given(st.integers(0, 10**30), st.integers(0, 10**30))

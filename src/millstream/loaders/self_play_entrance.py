@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millstream.live.entrance import AsItWas, AsTheyCome, Entrance
-from millstream.live.events import CHANGES, Event
+from millstream.live.events import CHANGES, Event, unpacked
 from millstream.live.led import AsLed, Leads
 from millstream.loaders.self_play_journal import RunJournal
 
@@ -31,14 +31,19 @@ class Entrances:
         promised = max((event.chunks for event in before if event.kind == "until"), default=0)
         if self._follows:
             return self._led(promised, behind)
-        changes = [event for event in (*before, *behind) if event.kind in CHANGES]
-        last = {event.name: event for event in changes}
-        seen = {name: event.stamp for name, event in last.items() if event.kind == "enter"}
-        floor = next((event.name for event in (*before, *behind) if event.kind == "floor"), "")
-        return AsItWas(behind, self._promising(AsTheyCome(seen, floor, leave=self._watch)), promised)
+        then = AsTheyCome(_seen((*before, *behind)), leave=self._watch)
+        return AsItWas(behind, self._promising(then), promised)
 
     def _promising(self, then: Entrance) -> Entrance:
         return Leads(then) if self._watch else then
 
     def _led(self, promised: int = 0, before: Sequence[Event] = ()) -> Entrance:
         return AsLed(self._journal.heard, self._journal.has_begun, promised, before)
+
+
+def _seen(events: Sequence[Event]) -> set[int] | None:
+    """The marks of files that entered, or were left out at first, by all that happened; None: nothing did."""
+    last = {event.name: event for event in events if event.kind in CHANGES}
+    entered = {event.source.mark for event in last.values() if event.kind == "enter"}
+    older = (unpacked(event.stamp) for event in events if event.kind == "floor")
+    return entered.union(*older) if events else None
