@@ -11,6 +11,7 @@ from millstream.games.rules import Rules, checked, prepare
 from millstream.stats.findings import LintReport, Problem, Severity, Tally
 
 NOTHING: Mapping[str, int] = {}
+_HARMLESS = ("not data", "member: not data", "member: folder")
 _DROPPED = "loaders and ChunkFilter drop such games with rules={!r}; without rules they are learned"
 _NO_GAMES = "games are .gz files and .tar archives of them; look at the path, or wait for the first ones"
 _LEFT_OUT = "loaders leave it out, too, and count it; look at permissions and links, or wait until it is written"
@@ -59,8 +60,9 @@ def lint_games(
         progress(games, source.path)
     for reason, number in left_out.items():
         if reason not in tally.problems:
-            severity: Severity = "note" if reason == "not data" else "warning"
-            tally.add(reason, Problem(severity, f"what was left out: {reason}", _LEFT_OUT), "", rows=number)
+            severity: Severity = "note" if reason in _HARMLESS else "warning"
+            advice = "loaders leave it out, too" if severity == "note" else _LEFT_OUT
+            tally.add(reason, Problem(severity, f"what was left out: {reason}", advice), "", rows=number)
     if not games:
         tally.add("no games", Problem("error", "there are no games", _NO_GAMES), "", rows=0)
     return LintReport(games, usable, dict(formats.most_common()), tally.findings(games), noun="game")

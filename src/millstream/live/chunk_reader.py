@@ -43,7 +43,7 @@ class ChunkReader(MapStage[Draw, Game]):
     """
 
     takes, gives = Draw, Game
-    together = 8
+    together = 16
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ class ChunkUnpacker(MapStage[Game, Game]):
     """
 
     takes = gives = Game
-    together = 8
+    together = 16
 
     def __init__(
         self,

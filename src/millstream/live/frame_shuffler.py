@@ -81,7 +81,7 @@ class FrameShuffler(MapStage[Game, Shuffled]):
     """
 
     takes, gives = Game, Shuffled
-    together = 8
+    together = 16
 
     def __init__(
         self,
