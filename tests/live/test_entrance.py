@@ -10,7 +10,7 @@ from millstream.errors import StateError, StoreError
 from millstream.live.arrivals import sort_key
 from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten
 from millstream.live.events import Event, Source, advance, apply, unpacked
-from millstream.live.led import LOOK_EVERY, AsLed, Leads
+from millstream.live.led import LOOK_EVERY, AsLed, AtOnce, Leads
 from millstream.live.window import Window
 
 
@@ -112,7 +112,8 @@ def test_news_waits_for_the_draw_that_was_promised_unless_there_is_no_game() -> 
     window, entrance = window_of(), Leads(AsTheyCome())
     assert entrance.first(window, []) == [Event(0, "until", "", LOOK_EVERY)]
     assert entrance.later(window, files("ab", 2), []) == []
-    assert brief(entrance.later(window, [], ["b"], starved=True)) == [("gone", "b"), ("enter", "a")]
+    found = entrance.later(window, [], ["b"], starved=True)
+    assert brief(found) == [("gone", "b"), ("enter", "a"), ("until", "")]
     window.enter("a", 2)
     assert entrance.later(drawn(window, LOOK_EVERY - 1), files("c", 2), []) == []
     assert brief(entrance.later(drawn(window, LOOK_EVERY), [], [])) == [("enter", "c"), ("until", "")]
@@ -150,6 +151,24 @@ def test_who_is_led_does_what_the_leader_did_at_the_same_draws() -> None:
         behind.draw()
     assert behind.state()[0] == window.state()[0]
     assert brief(kept).count(("until", "")) >= 5
+
+
+@pytest.mark.parametrize("shown", range(5))
+def test_who_is_led_takes_in_all_that_the_leader_did_where_there_was_no_game(shown: int) -> None:
+    leader, window = Leads(AsTheyCome()), Window(8, 1)
+    said = leader.first(window, []) + leader.later(window, files("ab", 5), [], starved=True)
+    lines = iter([*said[:shown], None, *said[shown:]])  # the last ones show a little later
+    led, entered = AsLed(lambda: next(lines, None), lambda: True), Window(8, 1)
+    events = led.first(entered, [])
+    if len(events) == 1:
+        events += led.later(entered, [], [], starved=True)
+    assert events == said
+
+
+def test_a_pass_has_what_was_there_when_it_began() -> None:
+    entrance, window = AtOnce(AsTheyCome()), Window(3, 1)
+    assert brief(entrance.first(window, files("ab"))) == [("floor", "b"), ("enter", "b"), ("until", "")]
+    assert entrance.later(window, files("c"), ["b"]) == []
 
 
 def test_a_draw_that_finds_no_game_but_passes_over_old_ones_is_made_again_too() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loaders.growing_games import Row, add, chunks_of, live, rows_of, three_archives
+from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of, three_archives
 from millstream.errors import ClosedError, LoaderError, StageError
 from millstream.live import led
 from millstream.loaders.self_play import SelfPlayDataLoader
@@ -151,6 +151,44 @@ def test_a_rank_that_waits_for_the_first_one_can_be_closed(folder: Path, tmp_pat
         run.close()
         with pytest.raises(ClosedError):
             waiting.result(2)
+
+
+def test_without_watching_too_the_first_rank_says_which_files_a_pass_has(folder: Path, tmp_path: Path) -> None:
+    runs = [loader(folder, cache_dir=tmp_path / "run", rank=rank, world_size=2, batch_size=3) for rank in range(2)]
+    first, second = rows_of(runs[0].next()), list[Row]()
+    for epoch, archives in enumerate((3, 4)):  # one comes between the first look of one rank and that of the other
+        if not epoch:
+            add(folder, 3)
+        for run, rows in zip(runs, (first, second), strict=True):
+            for batch in run:
+                rows += rows_of(batch)
+        assert len({row[:2] for row in first + second}) == len(first + second) == archives * sum(LENGTHS)
+        assert [run.epoch for run in runs] == [epoch + 1] * 2
+        first, second = [], []
+    states = [run.state_dict() for run in runs]
+    closed(runs)
+    assert states[0] == states[1]
+
+
+def test_ranks_without_watching_that_lose_a_file_go_on_as_one(folder: Path, tmp_path: Path) -> None:
+    how: dict[str, Any] = {"cache_dir": tmp_path / "run", "world_size": 2, "batch_size": 3}
+    runs = [loader(folder, rank=rank, **how) for rank in range(2)]
+    trained(runs, 2)
+    states = [run.state_dict() for run in runs]
+    closed(runs)
+    (folder / "training-0001.tar").unlink()
+    add(folder, 3)
+    runs = [loader(folder, rank=rank, **how) for rank in range(2)]
+    for run, state in zip(runs, states, strict=True):
+        run.load_state_dict(state)
+    with ThreadPoolExecutor(2) as pool:
+        for epoch in (0, 1):
+            rows = [row for found in pool.map(lambda run: [r for b in run for r in rows_of(b)], runs) for row in found]
+            assert len({row[:2] for row in rows}) == len(rows)
+            states = [run.state_dict() for run in runs]
+            assert states[0] == states[1]
+            assert len(rows) == 3 * sum(LENGTHS) or not epoch
+    closed(runs)
 
 
 def test_ranks_that_watch_need_a_folder_that_they_share(folder: Path) -> None:

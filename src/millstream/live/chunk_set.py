@@ -128,10 +128,10 @@ class ChunkSet(SourceStage[Draw]):
             if drawn is not None:
                 name, source = drawn.entry.name, self._looked_at(drawn)
                 yield Draw(drawn.number, drawn.chunk, drawn.use, name, drawn.index, source)
-            elif self._input_ended and not self._entrance.outlives_input:
+            elif self._input_ended and not (self._entrance.outlives_input and self.window.endless):
                 return
             else:
-                self._take(self._waited_for(), starved=True)
+                self._take(self._waited_for(), starved=self.window.endless)
 
     def gauges(self) -> dict[str, float]:
         """Sources and games in the window, passes, games that were not accepted, bytes of the index, and how old the

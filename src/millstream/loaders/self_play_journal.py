@@ -73,6 +73,8 @@ class RunJournal:
         journal of another one is put aside."""
         self.close()
         self.position = self._written = self._heard = position
+        self._unheard: dict[str, Any] | None = None
+        """A line of the first rank that nobody has asked for yet."""
         self._ahead = deque[tuple[int, Position]]()
         self._there = deque[tuple[dict[str, Any], Position]]()
         """Lines behind the present place, which are not written once more."""
@@ -181,16 +183,23 @@ class RunJournal:
 
     # What the first rank says
 
-    def heard(self) -> Event | None:
-        """What the first rank has written next, if it has."""
-        while self._followed is not None and (said := self._followed.read()) is not None:
-            self._heard = self._heard.after(said)[1]
+    def heard(self, epoch: int) -> Event | None:
+        """What the first rank has written next of an epoch, if it has."""
+        while (said := self._next_line()) is not None:
+            if _is_event(said) and said.get("epoch") != epoch:  # the next one has begun there
+                return None
+            self._unheard, self._heard = None, self._heard.after(said)[1]
             if _is_event(said):
                 self._there.append((said, self._heard))
                 return Event.from_json(said)
             if self._first == START:
                 self._first = self._heard
         return None
+
+    def _next_line(self) -> dict[str, Any] | None:
+        if self._unheard is None and self._followed is not None:
+            self._unheard = self._followed.read()
+        return self._unheard
 
     def has_begun(self) -> bool:
         """Whether the first rank has begun a run where this one stands."""

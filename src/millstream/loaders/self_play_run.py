@@ -51,8 +51,9 @@ class SelfPlayRun:
 
     def __init__(self, task: SelfPlayTask, settings: LoaderSettings, *, replay: Path | None = None) -> None:
         self.task, self.settings = task, settings
-        led = task.watch and settings.world_size > 1 and replay is None
-        if led and settings.cache_dir is None:
+        alone = settings.world_size == 1 or replay is not None
+        led = not alone and settings.cache_dir is not None
+        if task.watch and not alone and not led:
             raise LoaderError(
                 "ranks that watch a folder each for itself would not see the same games",
                 hint="pass cache_dir=, a folder that all ranks share: there the first one says what enters",
@@ -80,7 +81,7 @@ class SelfPlayRun:
     def _begin_epoch(self, epoch: int) -> None:
         self.epoch, self.epoch_rows, self._skip = epoch, 0, 0
         self.mirror = Mirror(self._window(epoch), self.task.shuffle_frames)
-        self._entrance = self._entrances.first()
+        self._entrance = self._entrances.first(epoch)
         self._first_files: str | None = None
         self._expected_files: str | None = None
         self._entered, self._total = list[Entry](), 0
@@ -343,7 +344,7 @@ class SelfPlayRun:
         mirror.load(*self.files.load(state))
         position = Position.from_json(state.get("journal") or {})
         before, behind = self.files.journal.split_at(position, epoch)
-        return position, mirror, self._entrances.again(before, behind)
+        return position, mirror, self._entrances.again(epoch, before, behind)
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Let go of what lies before a state."""
