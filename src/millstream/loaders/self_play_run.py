@@ -82,7 +82,8 @@ class SelfPlayRun:
         self.epoch, self.epoch_rows, self._skip = epoch, 0, 0
         self.mirror = Mirror(self._window(epoch), self.task.shuffle_frames)
         self._entrance = self._entrances.first(epoch)
-        self._first_files: str | None = None
+        self.found: str | None = None
+        """A hash of the files of the epoch; None: they are in the journal, or nobody has looked yet."""
         self._expected_files: str | None = None
         self._entered, self._total = list[Entry](), 0
 
@@ -248,9 +249,9 @@ class SelfPlayRun:
             for name, chunks, stamp in came:
                 self._entered.append(Entry(name, self._total, chunks, stamp))
                 self._total += chunks
-        if self._first_files is None:
-            self._first_files = hashlib.blake2b(json.dumps(came).encode(), digest_size=16).hexdigest()
-            if self._expected_files not in (None, self._first_files):
+        if self.found is None:
+            self.found = hashlib.blake2b(json.dumps(came).encode(), digest_size=16).hexdigest()
+            if self._expected_files not in (None, self.found):
                 raise self._other_files()
 
     def _written(self, events: Sequence[Event]) -> None:
@@ -315,7 +316,7 @@ class SelfPlayRun:
                     "a window of games does not fit into a state, and nobody said where to keep it",
                     hint="pass cache_dir=, a folder beside the checkpoints",
                 )
-            return {**state, "files": self._first_files or self._expected_files}
+            return {**state, "files": self.found or self._expected_files}
         self._catch_up()
         return {**state, **self.files.save(self.step, *self.mirror.state())}
 
