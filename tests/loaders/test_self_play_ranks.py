@@ -13,6 +13,7 @@ import pytest
 
 from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of, three_archives
 from millstream.errors import ClosedError, LoaderError, StageError
+from millstream.games.example import example_folder
 from millstream.live import led
 from millstream.loaders.self_play import SelfPlayDataLoader
 
@@ -188,6 +189,35 @@ def test_ranks_without_watching_that_lose_a_file_go_on_as_one(folder: Path, tmp_
             states = [run.state_dict() for run in runs]
             assert states[0] == states[1]
             assert len(rows) == 3 * sum(LENGTHS) or not epoch
+    closed(runs)
+
+
+def test_a_rank_that_lacks_a_file_which_the_first_one_has_read_says_so(folder: Path, tmp_path: Path) -> None:
+    runs = ranks_of(folder, tmp_path / "run", 2)
+    trained(runs, 2)
+    states = [run.state_dict() for run in runs]
+    closed(runs)
+    first, second = ranks_of(folder, tmp_path / "run", 2)
+    first.load_state_dict(states[0])
+    trained([first], 6)
+    (folder / "training-0002.tar").unlink()
+    second.load_state_dict(states[1])
+    with pytest.raises(LoaderError, match="other rows here than on rank 0"):
+        trained([second], 6)
+    closed([first, second])
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_ranks_from_which_a_file_is_taken_never_go_apart(tmp_path: Path, ahead: int) -> None:
+    folder = example_folder(120, 10, tmp_path / "games")
+    runs = ranks_of(folder, tmp_path / "run", 2, num_chunks=None, prefetch=1)
+    trained(runs, 5)
+    trained([runs[ahead]], 1 + 4 * (ahead == 0))
+    for number in range(0, 120, 4):
+        (folder / f"training.{number}.gz").unlink()
+    trained([runs[1 - ahead]], 1)
+    with pytest.raises((LoaderError, StageError), match=r"went away|other rows here|rank 0 has ended"):
+        trained(runs, 200)
     closed(runs)
 
 

@@ -123,10 +123,10 @@ class SelfPlayRun:
 
     def delivered(self, tensors: Tensors) -> None:
         """The batch of the coming step is the trainer's."""
-        ahead, rows = self._ahead, self.files.rows
-        if ahead is None or rows is None:  # somebody has closed it meanwhile
+        ahead = self._ahead
+        if ahead is None:  # somebody has closed it meanwhile
             raise closed_error()
-        rows.append(StepRows(tensors.origins, tensors.batch_size, self.epoch))
+        self.files.remember(self.step, StepRows(tensors.origins, tensors.batch_size, self.epoch))
         ahead.taken()  # if the rows could not be written down, the next one to ask gets this batch again
         self.mirror.follow(tensors.moves)
         self.step += 1
