@@ -16,9 +16,13 @@ from millstream.errors import ClosedError, MillstreamError, StateError, StoreErr
 from millstream.games import Game
 from millstream.live import led
 from millstream.live.chunk_set import Draw
+from millstream.live.events import Event
 from millstream.loaders.self_play import SelfPlayDataLoader
+from millstream.loaders.self_play_files import RunFiles
+from millstream.loaders.self_play_journal import START
 from millstream.loaders.self_play_task import SelfPlayGraph
 from millstream.store import disk
+from millstream.store.chained_log import LogReader, Position
 
 
 @pytest.fixture
@@ -311,3 +315,35 @@ def test_a_file_that_comes_late_with_an_old_name_enters_whether_or_not_the_run_i
             run.load_state_dict(state)
             entered = go_on(run)
     assert entered == ["training-0001.tar", "training-0002.tar", "training-0000-late.tar"]
+
+
+def test_explaining_reads_no_line_of_the_journal_twice(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, passed = list[bytes](), LogReader._pass
+    monkeypatch.setattr(LogReader, "_pass", lambda reader, line: read.append(line) or passed(reader, line))
+    with loader(folder, cache_dir=tmp_path / "run") as run:
+        run.next()
+        first = run.explain(0)
+        assert read
+        read.clear()
+        assert run.explain(0) == first
+        assert not read
+
+
+def test_a_state_behind_many_promises_knows_the_last_one_and_all_that_entered(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(led, "LOOK_EVERY", 2)
+    with live(folder, tmp_path / "run") as run:
+        steps(run, 40)
+        position = Position.from_json(run.state_dict()["journal"])
+        steps(run, 40)
+    journal = tmp_path / "run" / "admissions.jsonl"
+    told = [Event.from_json(said) for said in LogReader(journal, START) if "draw" in said]
+    before, behind = RunFiles(tmp_path / "run").journal.split_at(position, 0)
+    first = told[: len(told) - len(behind)]
+    promises = [event for event in first if event.kind == "until"]
+    assert len(promises) > 10
+    assert behind == told[len(first) :]
+    assert before == [event for event in first if event.kind != "until"] + promises[-1:]

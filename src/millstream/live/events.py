@@ -91,13 +91,13 @@ class Event:
         raise StoreError(f"this is no admission: {said}", hint="the journal belongs to something else")
 
 
-def entered(lines: Iterable[Mapping[str, Any]], epoch: int) -> list[Entry]:
-    """Every source that entered in an epoch, by the lines of the journal.
+def entered(lines: Iterable[Mapping[str, Any]], epoch: int, before: Iterable[Entry] = ()) -> list[Entry]:
+    """Every source that entered in an epoch, by the lines of the journal, and those that did so before.
 
     >>> entered([{"draw": 0, "enter": "a.tar", "chunks": 3, "epoch": 0}], epoch=0)
     [Entry(name='a.tar', first=0, count=3, stamp='')]
     """
-    entries = list[Entry]()
+    entries = list(before)
     for said in lines:
         if "enter" in said and said.get("epoch") == epoch:
             first = entries[-1].stop if entries else 0
