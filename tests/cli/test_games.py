@@ -150,7 +150,7 @@ def test_lint_takes_several_files_and_patterns(run: Run, games: Path) -> None:
     assert f"{games / 'training.9.gz'}: the file has 3 bytes" in out
 
 
-def test_lint_tells_of_everything_that_is_left_out(run: Run, games: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lint_tells_of_everything_that_is_left_out(run: Run, games: Path) -> None:
     (games / "training.9.gz").unlink()
     (games / "loop").symlink_to("loop")
     (games / "notes.txt").write_text("...")

@@ -15,10 +15,10 @@ class Barren:
 
     >>> came = [0]
     >>> barren = Barren(lambda: came[0])
-    >>> [barren.pause_s(draws) for draws in (40, 2000, 2040, 2080)]
+    >>> [barren.pause_s(draws) for draws in (7040, 9000, 9040, 9080)]
     [0.0, 0.01, 0.02, 0.04]
     >>> came[0] += 1
-    >>> barren.pause_s(2120)
+    >>> barren.pause_s(9120)
     0.0
 
     Args:
@@ -26,11 +26,12 @@ class Barren:
     """
 
     def __init__(self, came: Callable[[], int]) -> None:
-        self._came, self._before, self._since, self._next_s = came, 0, 0, FIRST_S
+        self._came, self._before, self._next_s = came, 0, FIRST_S
+        self._since: int | None = None  # a run that is gone on with has made draws before
 
     def pause_s(self, draws: int) -> float:
         """A pass is over, at this draw: no time where some games came through, or may still do so."""
-        if (came := self._came()) > self._before:
+        if (came := self._came()) > self._before or self._since is None:
             self._before, self._since, self._next_s = came, draws, FIRST_S
         if draws - self._since < ON_THEIR_WAY:
             return 0.0
