@@ -321,7 +321,12 @@ def test_explaining_reads_no_line_of_the_journal_twice(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, passed = list[bytes](), LogReader._pass
-    monkeypatch.setattr(LogReader, "_pass", lambda reader, line: read.append(line) or passed(reader, line))
+
+    def noted(reader: LogReader, line: bytes) -> bytes:
+        read.append(line)
+        return passed(reader, line)
+
+    monkeypatch.setattr(LogReader, "_pass", noted)
     with loader(folder, cache_dir=tmp_path / "run") as run:
         run.next()
         first = run.explain(0)
