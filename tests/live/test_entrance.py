@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from millstream.errors import StateError, StoreError
 from millstream.live.arrivals import sort_key
 from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten
-from millstream.live.events import Event, Source, advance, apply
-from millstream.live.led import LOOK_EVERY, AsLed, Leads
+from millstream.live.events import Event, Source, advance, apply, unpacked
+from millstream.live.led import LOOK_EVERY, AsLed, AtOnce, Leads
 from millstream.live.window import Window
 
 
@@ -32,8 +32,8 @@ def files(names: str, size: int = 3, stamp: str = "") -> list[Source]:
     return [Source(name, size, stamp) for name in names]
 
 
-def seen(names: str) -> dict[str, str]:
-    return dict.fromkeys(names, "")
+def seen(names: str) -> set[int]:
+    return {source.mark for source in files(names)}
 
 
 def brief(events: list[Event]) -> list[tuple[str, str]]:
@@ -43,8 +43,15 @@ def brief(events: list[Event]) -> list[tuple[str, str]]:
 def test_at_first_the_newest_enter_and_what_is_older_stays_out() -> None:
     found = AsTheyCome().first(Window(5, 1), files("abcd"))
     assert brief(found) == [("floor", "c"), ("enter", "c"), ("enter", "d")]
-    again = AsTheyCome(seen("cd"), "c").first(Window(5, 1), files("abcde"))
-    assert brief(again) == [("enter", "e")]
+    assert unpacked(found[0].stamp) == seen("ab")
+
+
+def test_what_comes_while_a_run_is_down_enters_by_whichever_name_as_it_would_have_while_it_ran() -> None:
+    left_out, late = seen("bc"), files("a", stamp="came late")
+    again = AsTheyCome(seen("de") | left_out).first(Window(5, 1), [*files("bcdef"), *late])
+    assert brief(again) == [("enter", "a"), ("enter", "f")]
+    running = AsTheyCome(seen("de") | left_out).later(window_of("d", "e"), [*late, *files("f")], [])
+    assert brief(running) == brief(again)
 
 
 @given(st.integers(0, 10**30), st.integers(0, 10**30))
@@ -105,7 +112,8 @@ def test_news_waits_for_the_draw_that_was_promised_unless_there_is_no_game() -> 
     window, entrance = window_of(), Leads(AsTheyCome())
     assert entrance.first(window, []) == [Event(0, "until", "", LOOK_EVERY)]
     assert entrance.later(window, files("ab", 2), []) == []
-    assert brief(entrance.later(window, [], ["b"], starved=True)) == [("gone", "b"), ("enter", "a")]
+    found = entrance.later(window, [], ["b"], starved=True)
+    assert brief(found) == [("gone", "b"), ("enter", "a"), ("until", "")]
     window.enter("a", 2)
     assert entrance.later(drawn(window, LOOK_EVERY - 1), files("c", 2), []) == []
     assert brief(entrance.later(drawn(window, LOOK_EVERY), [], [])) == [("enter", "c"), ("until", "")]
@@ -143,6 +151,24 @@ def test_who_is_led_does_what_the_leader_did_at_the_same_draws() -> None:
         behind.draw()
     assert behind.state()[0] == window.state()[0]
     assert brief(kept).count(("until", "")) >= 5
+
+
+@pytest.mark.parametrize("shown", range(5))
+def test_who_is_led_takes_in_all_that_the_leader_did_where_there_was_no_game(shown: int) -> None:
+    leader, window = Leads(AsTheyCome()), Window(8, 1)
+    said = leader.first(window, []) + leader.later(window, files("ab", 5), [], starved=True)
+    lines = iter([*said[:shown], None, *said[shown:]])  # the last ones show a little later
+    led, entered = AsLed(lambda: next(lines, None), lambda: True), Window(8, 1)
+    events = led.first(entered, [])
+    if len(events) == 1:
+        events += led.later(entered, [], [], starved=True)
+    assert events == said
+
+
+def test_a_pass_has_what_was_there_when_it_began() -> None:
+    entrance, window = AtOnce(AsTheyCome()), Window(3, 1)
+    assert brief(entrance.first(window, files("ab"))) == [("floor", "b"), ("enter", "b"), ("until", "")]
+    assert entrance.later(window, files("c"), ["b"]) == []
 
 
 def test_a_draw_that_finds_no_game_but_passes_over_old_ones_is_made_again_too() -> None:

@@ -34,6 +34,8 @@ from millstream.store import disk
 
 STOCK = 12
 """Archives that differ; those that come are links to them."""
+FIRST = 8
+"""Archives that are there when training begins: more than the window holds."""
 HEAD = np.dtype([("step", "<u8"), ("digest", "V16"), ("rows", "<u8"), ("lost", "<u8")])
 LONGEST_S = 60.0
 """What takes longer than this hangs."""
@@ -97,13 +99,13 @@ def prepare(plan: Plan) -> None:
     (plan.folder / "stock").mkdir()
     for number in range(STOCK):
         add(plan.folder / "stock", number)
-    for number in range(4):
+    for number in range(FIRST):
         os.link(plan.stock(number), plan.name(number))
 
 
 def keep_coming(plan: Plan) -> None:
     """A process: archives come, and old ones are deleted."""
-    chance, number, oldest = random.Random(1), 4, 0
+    chance, number, oldest = random.Random(1), FIRST, 0
     while not plan.over.exists():
         os.link(plan.stock(number), plan.name(number))
         if chance.random() < plan.early:

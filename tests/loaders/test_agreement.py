@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from loaders.growing_games import three_archives
 from loaders.samples import counting_file, counting_loader
 from millstream.loaders.agreement import differences
 
@@ -88,3 +90,44 @@ def test_a_loader_of_one_process_asks_nobody(tmp_path: Path) -> None:
         assert differences([{**run.plan_fingerprint(), "rank": n} for n, run in enumerate((loader, same))]) == [
             "step is 1 on rank 0, 0 on rank 1"
         ]
+
+
+LOOKS = """
+    import sys
+    from pathlib import Path
+    import torch.distributed as dist
+    from loaders.growing_games import loader
+    from millstream import OrderError
+
+    rank, meeting, folder = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    with loader(folder, rank=rank, world_size=2) as run:
+        print(sum(len(batch) for batch in run))
+    with loader(folder / ("." if rank else "older"), rank=rank, world_size=2) as run:
+        for _ in range(2):
+            try:
+                run.next()
+            except OrderError as error:
+                print(error)
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+
+def test_ranks_that_find_other_games_each_for_itself_hear_it_at_the_first_batch(tmp_path: Path) -> None:
+    folder = three_archives(tmp_path / "games")
+    three_archives(folder / "older")
+    command = [sys.executable, "-c", textwrap.dedent(LOOKS)]
+    tests = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    ranks = [
+        subprocess.Popen(
+            [*command, str(rank), tmp_path / "meeting", folder], stdout=-1, stderr=-1, text=True, env=tests
+        )
+        for rank in range(2)
+    ]
+    outputs = [rank.communicate(timeout=60) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    for out, _ in outputs:
+        rows, *errors = out.splitlines()
+        assert int(rows)
+        assert sum("files is" in error and "on rank 1" in error for error in errors) == 2

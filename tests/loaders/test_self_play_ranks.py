@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from loaders.growing_games import Row, add, chunks_of, live, rows_of, three_archives
+from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of, three_archives
 from millstream.errors import ClosedError, LoaderError, StageError
+from millstream.games.example import example_folder
 from millstream.live import led
 from millstream.loaders.self_play import SelfPlayDataLoader
 
@@ -96,6 +97,22 @@ def test_ranks_that_go_on_without_a_file_lose_the_same(
         assert [row for _ in range(21) for row in rows_of(alone.next())] == rows
 
 
+def test_a_rank_that_follows_shares_its_descriptors_among_all_files(folder: Path, tmp_path: Path) -> None:
+    runs = ranks_of(folder, tmp_path / "run", 2, num_chunks=None)
+    trained(runs, 1)
+    for number in range(3, 80):
+        add(folder, number, (2,))
+    while chunks_of(runs[1]) < 24 + 77:
+        trained(runs, 10)
+    trained(runs, 30)
+    graph = runs[1]._run.graph
+    assert graph is not None
+    shared = graph.feed.descriptors
+    assert all(source._descriptors is shared for source in graph.chunk_set._sources.values())
+    assert 40 < len(shared) <= 64
+    closed(runs)
+
+
 def test_a_rank_that_follows_may_come_first_and_follows_no_run_that_is_over(folder: Path, tmp_path: Path) -> None:
     old = ranks_of(folder, tmp_path / "run", 2)
     trained(old, 3)
@@ -135,6 +152,73 @@ def test_a_rank_that_waits_for_the_first_one_can_be_closed(folder: Path, tmp_pat
         run.close()
         with pytest.raises(ClosedError):
             waiting.result(2)
+
+
+def test_without_watching_too_the_first_rank_says_which_files_a_pass_has(folder: Path, tmp_path: Path) -> None:
+    runs = [loader(folder, cache_dir=tmp_path / "run", rank=rank, world_size=2, batch_size=3) for rank in range(2)]
+    first, second = rows_of(runs[0].next()), list[Row]()
+    for epoch, archives in enumerate((3, 4)):  # one comes between the first look of one rank and that of the other
+        if not epoch:
+            add(folder, 3)
+        for run, rows in zip(runs, (first, second), strict=True):
+            for batch in run:
+                rows += rows_of(batch)
+        assert len({row[:2] for row in first + second}) == len(first + second) == archives * sum(LENGTHS)
+        assert [run.epoch for run in runs] == [epoch + 1] * 2
+        first, second = [], []
+    states = [run.state_dict() for run in runs]
+    closed(runs)
+    assert states[0] == states[1]
+
+
+def test_ranks_without_watching_that_lose_a_file_go_on_as_one(folder: Path, tmp_path: Path) -> None:
+    how: dict[str, Any] = {"cache_dir": tmp_path / "run", "world_size": 2, "batch_size": 3}
+    runs = [loader(folder, rank=rank, **how) for rank in range(2)]
+    trained(runs, 2)
+    states = [run.state_dict() for run in runs]
+    closed(runs)
+    (folder / "training-0001.tar").unlink()
+    add(folder, 3)
+    runs = [loader(folder, rank=rank, **how) for rank in range(2)]
+    for run, state in zip(runs, states, strict=True):
+        run.load_state_dict(state)
+    with ThreadPoolExecutor(2) as pool:
+        for epoch in (0, 1):
+            rows = [row for found in pool.map(lambda run: [r for b in run for r in rows_of(b)], runs) for row in found]
+            assert len({row[:2] for row in rows}) == len(rows)
+            states = [run.state_dict() for run in runs]
+            assert states[0] == states[1]
+            assert len(rows) == 3 * sum(LENGTHS) or not epoch
+    closed(runs)
+
+
+def test_a_rank_that_lacks_a_file_which_the_first_one_has_read_says_so(folder: Path, tmp_path: Path) -> None:
+    runs = ranks_of(folder, tmp_path / "run", 2)
+    trained(runs, 2)
+    states = [run.state_dict() for run in runs]
+    closed(runs)
+    first, second = ranks_of(folder, tmp_path / "run", 2)
+    first.load_state_dict(states[0])
+    trained([first], 6)
+    (folder / "training-0002.tar").unlink()
+    second.load_state_dict(states[1])
+    with pytest.raises(LoaderError, match="other rows here than on rank 0"):
+        trained([second], 6)
+    closed([first, second])
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_ranks_from_which_a_file_is_taken_never_go_apart(tmp_path: Path, ahead: int) -> None:
+    folder = example_folder(120, 10, tmp_path / "games")
+    runs = ranks_of(folder, tmp_path / "run", 2, num_chunks=None, prefetch=1)
+    trained(runs, 5)
+    trained([runs[ahead]], 1 + 4 * (ahead == 0))
+    for number in range(0, 120, 4):
+        (folder / f"training.{number}.gz").unlink()
+    trained([runs[1 - ahead]], 1)
+    with pytest.raises((LoaderError, StageError), match=r"went away|other rows here|rank 0 has ended"):
+        trained(runs, 200)
+    closed(runs)
 
 
 def test_ranks_that_watch_need_a_folder_that_they_share(folder: Path) -> None:

@@ -16,11 +16,15 @@ from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, ro
 from millstream.errors import ClosedError, MillstreamError, StateError, StoreError
 from millstream.games import FrameBlock, Game
 from millstream.live import led
+from millstream.live.events import Event
 from millstream.loaders.self_play import SelfPlayDataLoader
+from millstream.loaders.self_play_files import RunFiles
+from millstream.loaders.self_play_journal import START
 from millstream.loaders.self_play_reread import Reread
 from millstream.loaders.self_play_stages import RunStages
 from millstream.loaders.settings import resolve
 from millstream.store import disk
+from millstream.store.chained_log import LogReader, Position
 
 
 @pytest.fixture
@@ -315,3 +319,85 @@ def test_reset_of_a_run_that_watches_goes_back_to_the_state_that_was_committed(f
         again = steps(run, 3)
         run.reset()  # nothing was committed
         assert (run.step, steps(run, 3)) == (0, again)
+
+
+def files_of(run: SelfPlayDataLoader, first: int) -> set[str]:
+    """The files that the rows of all steps from one on are of."""
+    return {origin.source for step in range(first, run.step) for origin in run.explain(step)}
+
+
+def test_what_was_too_old_at_first_does_not_enter_when_a_state_is_gone_on_with_from_before_that(
+    folder: Path, tmp_path: Path
+) -> None:
+    newest = {"training-0001.tar", "training-0002.tar"}
+    with loader(folder, cache_dir=tmp_path / "run", num_chunks=16) as run:
+        assert list(run)
+        first, state = run.step, run.state_dict()  # where an epoch ends
+        rows = [rows_of(batch) for batch in run]
+        assert files_of(run, first) == newest
+    with loader(folder, cache_dir=tmp_path / "run", num_chunks=16) as run:
+        run.load_state_dict(state)
+        assert [rows_of(batch) for batch in run] == rows
+        assert files_of(run, first) == newest
+
+
+@pytest.mark.parametrize("down", [True, False])
+def test_a_file_that_comes_late_with_an_old_name_enters_whether_or_not_the_run_is_down_then(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, down: bool
+) -> None:
+    monkeypatch.setattr(led, "LOOK_EVERY", 8)
+    late = add(tmp_path, 9)
+
+    def go_on(run: SelfPlayDataLoader) -> list[str]:
+        late.rename(folder / "training-0000-late.tar")
+        steps(run, 1)
+        while chunks_of(run) == 16 and run.step < 300:
+            steps(run, 1)
+        return [entry.name for entry in run._run.entries_at(0)]
+
+    with live(folder, tmp_path / "run") as run:  # the first archive is left out
+        steps(run, 2)
+        state = run.state_dict()
+        entered = [] if down else go_on(run)
+    if down:
+        with live(folder, tmp_path / "run") as run:
+            run.load_state_dict(state)
+            entered = go_on(run)
+    assert entered == ["training-0001.tar", "training-0002.tar", "training-0000-late.tar"]
+
+
+def test_explaining_reads_no_line_of_the_journal_twice(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, passed = list[bytes](), LogReader._pass
+
+    def noted(reader: LogReader, line: bytes) -> bytes:
+        read.append(line)
+        return passed(reader, line)
+
+    monkeypatch.setattr(LogReader, "_pass", noted)
+    with loader(folder, cache_dir=tmp_path / "run") as run:
+        run.next()
+        first = run.explain(0)
+        assert read
+        read.clear()
+        assert run.explain(0) == first
+        assert not read
+
+
+def test_a_state_behind_many_promises_knows_the_last_one_and_all_that_entered(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(led, "LOOK_EVERY", 2)
+    with live(folder, tmp_path / "run") as run:
+        steps(run, 40)
+        position = Position.from_json(run.state_dict()["journal"])
+        steps(run, 40)
+    journal = tmp_path / "run" / "admissions.jsonl"
+    told = [Event.from_json(said) for said in LogReader(journal, START) if "draw" in said]
+    before, behind = RunFiles(tmp_path / "run").journal.split_at(position, 0)
+    first = told[: len(told) - len(behind)]
+    promises = [event for event in first if event.kind == "until"]
+    assert len(promises) > 10
+    assert behind == told[len(first) :]
+    assert before == [event for event in first if event.kind != "until"] + promises[-1:]

@@ -111,3 +111,15 @@ def test_what_belongs_to_a_log_is_put_aside_and_brought_back_with_it(tmp_path: P
         ChainedLog(path, FORMAT, position, **how).close()
         assert (rows.read_text(), [each.name for each in folder.iterdir()]) == (text, [text])
     assert len(list(tmp_path.iterdir())) == 6
+
+
+def test_lines_that_nobody_wants_are_checked_all_the_same(tmp_path: Path) -> None:
+    log = ChainedLog(tmp_path / "log.jsonl", FORMAT)
+    last = log.write({"a": 1}, {"b": '"a":'}, {"a": 2})
+    log.close()
+    reader = LogReader(log.path, START)
+    assert list(reader.having("a")) == [{"a": 1}, {"a": 2}]
+    assert reader.position == last
+    log.path.write_bytes(log.path.read_bytes().replace(b'"b"', b'"c"'))
+    with pytest.raises(StoreError, match="entry 1, byte"):
+        list(LogReader(log.path, START).having("a"))

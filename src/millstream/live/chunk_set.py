@@ -67,6 +67,7 @@ class ChunkSet(SourceStage[Draw]):
         last: Begin with this game, of which some positions were given out, and its source.
         journal: Called with what happened, before the next draw is made; at first also if that is nothing.
         losses: What was lost when the same draws were made before.
+        opens: Opens a file that another rank has found.
     """
 
     gives = Draw
@@ -85,13 +86,14 @@ class ChunkSet(SourceStage[Draw]):
         last: tuple[Place, Entry] | None = None,
         journal: Callable[[Sequence[Event]], None] | None = None,
         losses: Losses | None = None,
+        opens: Callable[[str], ChunkSource] = open_chunk_source,
         **settings: Any,
     ) -> None:
         super().__init__(input, **settings)
         self._sources: dict[str, ChunkSource] = {}
         self._arrived: dict[str, ChunkSource] = {}
         """Sources that wait for their entrance: one of the same name may still be in the window."""
-        self._root, self._last, self._journal = PurePath(root), last, journal
+        self._root, self._last, self._journal, self._opens = PurePath(root), last, journal, opens
         self._entrance = entrance or AsTheyCome()
         self.weights = None if hanse is None else HanseWeights(hanse, self._sources, self.count)
         acceptance = None
@@ -127,10 +129,10 @@ class ChunkSet(SourceStage[Draw]):
             if drawn is not None:
                 name, source = drawn.entry.name, self._looked_at(drawn)
                 yield Draw(drawn.number, drawn.chunk, drawn.use, name, drawn.index, source)
-            elif self._input_ended and not self._entrance.outlives_input:
+            elif self._input_ended and not (self._entrance.outlives_input and self.window.endless):
                 return
             else:
-                self._take(self._waited_for(), starved=True)
+                self._take(self._waited_for(), starved=self.window.endless)
 
     def gauges(self) -> dict[str, float]:
         """Sources and games in the window, files that are gone and that were let go of, passes, games that were not
@@ -259,7 +261,7 @@ class ChunkSet(SourceStage[Draw]):
         source, problem = self._sources.pop(event.name, None), "it is another file here"
         if source is None:
             try:
-                source = open_chunk_source(str(self._root / event.name))
+                source = self._opens(str(self._root / event.name))
             except RecordError as error:
                 problem = str(error)
         if source is not None and _is(source, event.chunks, event.stamp):

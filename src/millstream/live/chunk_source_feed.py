@@ -83,7 +83,7 @@ class ChunkSourceFeed(MapStage[Arrival, Sourced]):
         if not isinstance(item, Found):
             return (item,)
         try:
-            source = open_chunk_source(item.path, self.descriptors, self._cache)
+            source = self.open(item.path)
         except RecordError as error:
             self.count(error.reason)
             if error.reason not in _NOT_BAD:
@@ -92,6 +92,10 @@ class ChunkSourceFeed(MapStage[Arrival, Sourced]):
         for reason, members in source.skipped.items():
             self.count(f"member: {reason}", members)
         return (source,) if not source.problem or self._keeps(source) else ()
+
+    def open(self, path: str) -> ChunkSource:
+        """Index a file; its descriptor is one of those that all share."""
+        return open_chunk_source(path, self.descriptors, self._cache)
 
     def gauges(self) -> dict[str, float]:
         """Files that are open now."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from millstream.errors import StateError
 from millstream.live.arrivals import SortKey, sort_key
-from millstream.live.events import Event, Source
+from millstream.live.events import Event, Source, packed
 from millstream.live.window import Window
 
 Came = Sequence[Source]
@@ -61,14 +61,14 @@ class AsTheyCome(Entrance):
     """The newest of those that are there at first, then all others when they come.
 
     Args:
-        seen: Sources that entered before a run was gone on with, and their stamps: they do not enter again.
-        floor: The oldest that entered then; what is older was left out, and stays so.
+        seen: When a run is gone on with: the marks of the files that entered before and of those that were left out at
+            first. They do not enter again; whatever else is there came meanwhile, by whichever name, and enters.
         leave: Whether files that went away before a run was gone on with leave the window. If nothing else can take
             their place they stay, and each of their games is lost when it is drawn.
     """
 
-    def __init__(self, seen: Mapping[str, str] | None = None, floor: str = "", *, leave: bool = True) -> None:
-        self._seen, self._floor, self._leave = dict(seen or {}), floor, leave
+    def __init__(self, seen: Collection[int] | None = None, *, leave: bool = True) -> None:
+        self._seen, self._leave = seen, leave
 
     def first(self, window: Window, found: Collection[Source]) -> list[Event]:
         """Let the newest in, oldest first; when a run is gone on with, those that came meanwhile."""
@@ -77,12 +77,11 @@ class AsTheyCome(Entrance):
         lost = {name for name, stamp in known.items() if self._leave and (name, stamp) not in there}
         came = sorted((each for each in found if each.name in lost or self._is_new(each, known)), key=_source_key)
         events = [Event(draws, "gone", name) for name in known if name in lost]
-        if not known and not self._seen:
-            kept = _newest(came, window.num_chunks)
-            if len(kept) < len(came):
-                events.append(Event(draws, "floor", kept[0].name))
-            came = kept
-        self._seen = {}
+        if self._seen is None:
+            older, came = _split(came, window.num_chunks)
+            if older:
+                events.append(Event(draws, "floor", came[0].name, len(older), packed(each.mark for each in older)))
+        self._seen = ()
         return events + [Event(draws, "enter", *source) for source in came]
 
     def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
@@ -91,9 +90,7 @@ class AsTheyCome(Entrance):
         return left + [Event(window.draws, "enter", *source) for source in came]
 
     def _is_new(self, source: Source, known: Collection[str]) -> bool:
-        if source.name in known or self._seen.get(source.name) == source.stamp:
-            return False
-        return not self._floor or sort_key(source.name) > sort_key(self._floor)
+        return source.name not in known and source.mark not in (self._seen or ())
 
 
 def hold_back(held: list[Source], held_gone: list[str], came: Came, gone: Collection[str]) -> None:
@@ -108,15 +105,16 @@ def _source_key(source: Source) -> SortKey:
     return sort_key(source.name)
 
 
-def _newest(sources: list[Source], num_chunks: int | None) -> list[Source]:
-    """The last ones that have so many chunks together; the oldest of them may have more than are needed."""
+def _split(sources: list[Source], num_chunks: int | None) -> tuple[list[Source], list[Source]]:
+    """Those before, and the last ones that have so many chunks together; the oldest of these may have more than are
+    needed."""
     if num_chunks is None:
-        return sources
+        return [], sources
     first, chunks = len(sources), 0
     while first and chunks < num_chunks:
         first -= 1
         chunks += sources[first].chunks
-    return sources[first:]
+    return sources[:first], sources[first:]
 
 
 class AsItWas(Entrance):

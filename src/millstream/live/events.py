@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from base64 import b85decode, b85encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+import numpy as np
+
+from millstream._core import xxh64
 from millstream.errors import StoreError
 from millstream.live.window import Entry, Window
 
-FORMAT = "millstream live admissions 3"
+FORMAT = "millstream live admissions 4"
 Kind = Literal["enter", "gone", "floor", "until"]
 CHANGES = ("enter", "gone")
 """What changes a window."""
@@ -22,6 +26,30 @@ class Source(NamedTuple):
     chunks: int
     stamp: str = ""
 
+    @property
+    def mark(self) -> int:
+        """What tells it from all others, in 64 bits."""
+        return xxh64(np.frombuffer(f"{self.name}\0{self.stamp}".encode(), np.uint8))
+
+
+def packed(marks: Iterable[int]) -> str:
+    """Marks as text: a folder may hold a million files that are left out.
+
+    >>> unpacked(packed([3, 2**63])) == {3, 2**63}
+    True
+    """
+    return b85encode(np.fromiter(marks, "<u8").tobytes()).decode()
+
+
+def unpacked(marks: str) -> set[int]:
+    """Read them back."""
+    try:
+        return set(np.frombuffer(b85decode(marks), "<u8").tolist())
+    except ValueError as error:
+        raise StoreError(
+            f"these are no marks of files: {error}", hint="the journal belongs to something else"
+        ) from None
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -29,7 +57,7 @@ class Event:
 
     enter   a source entered the window
     gone    its file is gone
-    floor   what is older than this source was left out at first, and stays so
+    floor   so many files were left out at first, which are older than this source, and stay so
     until   nothing else happens before another draw, unless the window has no game
     """
 
@@ -38,9 +66,9 @@ class Event:
     name: str
     """The source: its path in the folder that is watched."""
     chunks: int = 0
-    """Games of a source that enters; of "until", the draw."""
+    """Games of a source that enters; of "floor", how many files; of "until", the draw."""
     stamp: str = ""
-    """Of a source that enters: what tells it from another one of the same name."""
+    """Of a source that enters: what tells it from another one of the same name; of "floor", the marks of the files."""
 
     @property
     def source(self) -> Source:
@@ -50,7 +78,7 @@ class Event:
     def to_json(self) -> dict[str, Any]:
         """As a line of the journal."""
         said = {"draw": self.draw, self.kind: self.name, "chunks": self.chunks}
-        return {**said, "stamp": self.stamp} if self.kind == "enter" else said
+        return {**said, "stamp": self.stamp} if self.kind in ("enter", "floor") else said
 
     @classmethod
     def from_json(cls, said: Mapping[str, Any]) -> Event:
@@ -63,13 +91,13 @@ class Event:
         raise StoreError(f"this is no admission: {said}", hint="the journal belongs to something else")
 
 
-def entered(lines: Iterable[Mapping[str, Any]], epoch: int) -> list[Entry]:
-    """Every source that entered in an epoch, by the lines of the journal.
+def entered(lines: Iterable[Mapping[str, Any]], epoch: int, before: Iterable[Entry] = ()) -> list[Entry]:
+    """Every source that entered in an epoch, by the lines of the journal, and those that did so before.
 
     >>> entered([{"draw": 0, "enter": "a.tar", "chunks": 3, "epoch": 0}], epoch=0)
     [Entry(name='a.tar', first=0, count=3, stamp='')]
     """
-    entries = list[Entry]()
+    entries = list(before)
     for said in lines:
         if "enter" in said and said.get("epoch") == epoch:
             first = entries[-1].stop if entries else 0

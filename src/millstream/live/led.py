@@ -16,6 +16,8 @@ from millstream.live.window import Window
 
 LOOK_EVERY = 64
 """Draws between two looks for news."""
+EVER = (1 << 63) - 1
+"""No run makes so many draws."""
 PAUSE_S = 0.005
 """Between two looks at what the leader says."""
 
@@ -51,7 +53,10 @@ class Leads(Entrance):
         if window.draws < self._until and not starved:
             return []
         came, gone, self._came, self._gone = self._came, self._gone, [], []
-        return self._promised(window, self._then.later(window, came, gone))
+        events = self._then.later(window, came, gone)
+        if starved and events:
+            self._until = window.draws  # who follows must know that this is all
+        return self._promised(window, events)
 
     def may_need(self, name: str) -> bool:
         """Whether it waits for the next look."""
@@ -68,8 +73,28 @@ class Leads(Entrance):
         return [*events, Event(window.draws, "until", "", self._until)]
 
 
+class AtOnce(Entrance):
+    """What enters at first, and nothing later: a pass is one over the files that were there when it began.
+
+    Args:
+        then: Decides what enters.
+    """
+
+    def __init__(self, then: Entrance) -> None:
+        self._then = then
+
+    def first(self, window: Window, found: Collection[Source]) -> list[Event]:
+        """What enters, and that this is all."""
+        return [*self._then.first(window, found), Event(window.draws, "until", "", EVER)]
+
+    def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
+        """Nothing."""
+        return []
+
+
 class AsLed(Entrance):
-    """What the leader says, as soon as it has said enough to make the next draw.
+    """What the leader says, as soon as it has said enough to make the next draw. All that it says at one time ends with
+    a promise; what it says where there is no game to draw does, too.
 
     Args:
         read: Gives the next thing that the leader has said, or None as long as there is none.
@@ -100,7 +125,8 @@ class AsLed(Entrance):
         events: list[Event] = []
         while (event := self._peeked()) is not None and event.draw <= window.draws:
             events.append(self._taken(event))
-        return events + self._heard(window, starved=False)
+        is_cut = bool(events) and events[-1].kind != "until"
+        return events + self._heard(window, starved=is_cut)
 
     def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
         """What happened for the leader."""
@@ -117,12 +143,13 @@ class AsLed(Entrance):
     def _heard(self, window: Window, *, starved: bool) -> list[Event]:
         """All that is said for this draw. Without a game to draw, it is the leader's turn to say something."""
         events: list[Event] = []
-        while window.draws >= self._until or (starved and not events):
+        while window.draws >= self._until or starved:
             while (event := self._peeked()) is None:
                 self._pause()
             if event.draw > window.draws:
                 break
             events.append(self._taken(event))
+            starved = starved and event.kind != "until"
         return events
 
     def _peeked(self) -> Event | None:

@@ -43,6 +43,11 @@ class StepRows:
         return self.origins[rank * self.batch_size : (rank + 1) * self.batch_size]
 
 
+def hash_of(origins: npt.NDArray[np.void]) -> int:
+    """What tells the rows of a step from others."""
+    return xxh64(np.ascontiguousarray(origins).view(np.uint8))
+
+
 class RowLog:
     """Remembers the rows of steps, in a folder or the last ones in memory.
 
@@ -136,13 +141,12 @@ class RowLog:
             if len(self._recent) > REMEMBERED:
                 self._recent.popitem(last=False)
         else:
-            data = np.ascontiguousarray(step.origins).view(np.uint8)
             end = self._rows + len(step.origins)
-            entry = np.array([(end, xxh64(data), step.batch_size, step.epoch)], STEP)
+            entry = np.array([(end, hash_of(step.origins), step.batch_size, step.epoch)], STEP)
             with self._guard, disk.reported(self._folder, full=FREE_SPACE):
                 if not self._files:
                     raise ClosedError("the rows of the run were closed", hint="make another loader")
-                disk.write(self._files[0], data.tobytes(), self._rows * ORIGIN.itemsize)
+                disk.write(self._files[0], step.origins.tobytes(), self._rows * ORIGIN.itemsize)
                 disk.write(self._files[1], entry.tobytes(), self._steps * STEP.itemsize)
             self._rows = end
         self._steps += 1

@@ -109,7 +109,7 @@ class Window:
     ) -> None:
         if num_chunks is not None and num_chunks < 1:
             raise LoaderError(f"num_chunks={num_chunks}: a window has 1 chunk or more", hint="None takes all")
-        self.num_chunks, self._endless, self.acceptance = num_chunks, endless, acceptance
+        self.num_chunks, self.endless, self.acceptance = num_chunks, endless, acceptance
         self._shuffler = (StreamShuffler if shuffle else FileOrder)(seed, "chunk set")
         self._chance_key = source_key(seed, "chunk set acceptance")
         self._entries: list[Entry] = []
@@ -178,7 +178,7 @@ class Window:
         while True:
             number = self._shuffler.draw()
             if number is None:
-                if not self._endless or begun == 2 or not len(self):
+                if not self.endless or begun == 2 or not len(self):
                     return None
                 self.begin_pass()
                 begun += 1

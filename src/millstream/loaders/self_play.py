@@ -29,6 +29,7 @@ from millstream.loaders.running import no_workers
 from millstream.loaders.self_play_batch import batch_of
 from millstream.loaders.self_play_checks import check_keywords, checked_step
 from millstream.loaders.self_play_explain import origins_of, steps_of
+from millstream.loaders.self_play_found import FoundFiles
 from millstream.loaders.self_play_keywords import task_of
 from millstream.loaders.self_play_length import EpochLength
 from millstream.loaders.self_play_memory import MemoryShares
@@ -123,6 +124,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         self._length = EpochLength(self._run)
         self._callbacks, self._profile = Callbacks(settings.callbacks), Profile()
         self._agreement = Agreement(settings.rank, settings.world_size)
+        self._found = FoundFiles(settings.rank, settings.world_size)
         self._backend = backend(settings.framework)
         self._asking, self._turn = threading.RLock(), threading.RLock()
         """Who has the first may wait for a batch, who has the second moves the run: a state waits for no game."""
@@ -182,6 +184,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         with self._turn:
             run.start()
         tensors = run.next(batch_size)
+        self._found.check(run.epoch, run.found)
         with self._turn:
             if tensors is None:
                 epoch = run.epoch

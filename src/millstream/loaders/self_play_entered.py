@@ -47,6 +47,11 @@ class Entered:
             if self._expected not in (None, self.files):
                 raise self.other_files()
 
+    @property
+    def found(self) -> str | None:
+        """The hash, if the epoch has begun."""
+        return self.files if self._begun else None
+
     def at(self, epoch: int) -> list[Entry]:
         """Every source that entered in an epoch, if that is the present one."""
         if epoch != self._epoch:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from millstream.live.entrance import AsItWas, AsTheyCome, Entrance
-from millstream.live.events import CHANGES, Event
-from millstream.live.led import AsLed, Leads
+from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten, Entrance
+from millstream.live.events import CHANGES, Event, unpacked
+from millstream.live.led import EVER, AsLed, AtOnce, Leads
 from millstream.loaders.self_play_journal import RunJournal
 
 
@@ -22,23 +22,30 @@ class Entrances:
     def __init__(self, journal: RunJournal, *, watch: bool, follows: bool) -> None:
         self._journal, self._watch, self._follows = journal, watch, follows
 
-    def first(self) -> Entrance:
+    def first(self, epoch: int) -> Entrance:
         """When a run or an epoch begins."""
-        return self._led() if self._follows else self._promising(AsTheyCome())
+        return self._led(epoch) if self._follows else self._promising(AsTheyCome())
 
-    def again(self, before: Sequence[Event], behind: Sequence[Event]) -> Entrance:
-        """When a run is gone on with: what had happened at its state, and what happened then."""
+    def again(self, epoch: int, before: Sequence[Event], behind: Sequence[Event]) -> Entrance:
+        """When a run is gone on with: what had happened in the epoch at its state, and what happened then."""
         promised = max((event.chunks for event in before if event.kind == "until"), default=0)
         if self._follows:
-            return self._led(promised, behind)
-        changes = [event for event in (*before, *behind) if event.kind in CHANGES]
-        last = {event.name: event for event in changes}
-        seen = {name: event.stamp for name, event in last.items() if event.kind == "enter"}
-        floor = next((event.name for event in (*before, *behind) if event.kind == "floor"), "")
-        return AsItWas(behind, self._promising(AsTheyCome(seen, floor, leave=self._watch)), promised)
+            return self._led(epoch, promised, behind)
+        events = (*before, *behind)
+        if any(event.chunks == EVER for event in events if event.kind == "until"):
+            return AsItWas(behind, AsWritten(()))
+        return AsItWas(behind, self._promising(AsTheyCome(_seen(events), leave=self._watch)), promised)
 
     def _promising(self, then: Entrance) -> Entrance:
-        return Leads(then) if self._watch else then
+        return Leads(then) if self._watch else AtOnce(then)
 
-    def _led(self, promised: int = 0, before: Sequence[Event] = ()) -> Entrance:
-        return AsLed(self._journal.heard, self._journal.has_begun, promised, before)
+    def _led(self, epoch: int, promised: int = 0, before: Sequence[Event] = ()) -> Entrance:
+        return AsLed(lambda: self._journal.heard(epoch), self._journal.has_begun, promised, before)
+
+
+def _seen(events: Sequence[Event]) -> set[int] | None:
+    """The marks of files that entered, or were left out at first, by all that happened; None: nothing did."""
+    last = {event.name: event for event in events if event.kind in CHANGES}
+    entered = {event.source.mark for event in last.values() if event.kind == "enter"}
+    older = (unpacked(event.stamp) for event in events if event.kind == "floor")
+    return entered.union(*older) if events else None

@@ -78,7 +78,7 @@ class RecordedSelfPlay:
         """The origin of each row of a rank's batch."""
         rows = self._rows[step]
         lines = LogReader(self._folder / JOURNAL, Position.start(FORMAT))
-        return _origins(rows.of_rank(rank), entered(lines, rows.epoch), "")
+        return _origins(rows.of_rank(rank), entered(lines.having("enter"), rows.epoch), "")
 
     def steps_of(self, game: int) -> list[int]:
         """Every step that a game was in, by its number in the run."""

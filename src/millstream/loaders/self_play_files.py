@@ -21,8 +21,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millstream.batches.engine import closed_error
 from millstream.errors import LoaderError, StateError
 from millstream.live.row_log import RowLog, StepRows
+from millstream.live.same_rows import SameRows
 from millstream.live.window import Arrays
 from millstream.loaders.self_play_journal import JOURNAL, Facts, Part, RunJournal
 from millstream.store import sidecars
@@ -48,12 +50,15 @@ class RunFiles:
         self.folder, self._part = folder, part or Part()
         self.journal = RunJournal(None if folder is None else folder / JOURNAL, facts or {}, self._part, BESIDE)
         self.rows: RowLog | None = None
+        self._same = None if folder is None or not self._part.hears else SameRows(folder)
         self._saved: deque[tuple[int, Mapping[str, Any]]] = deque(maxlen=MOST_STATES)
 
     def stand(self, position: Position) -> None:
         """Stand somewhere, with all files closed."""
         self.close()
         self.journal.stand(position)
+        if self._same is not None:
+            self._same.forget()
 
     def open(self, step: int) -> None:
         """Open the files at a step, if they are not."""
@@ -62,6 +67,14 @@ class RunFiles:
             self.rows = RowLog(self.folder if self._part.writes else None, step)
 
     # Rows
+
+    def remember(self, step: int, rows: StepRows) -> None:
+        """Remember the rows of a step; a rank that hears another one compares them with what that has delivered."""
+        if self.rows is None:  # somebody has closed it meanwhile
+            raise closed_error()
+        if self._same is not None:
+            self._same.check(step, rows.origins)
+        self.rows.append(rows)
 
     def rows_of(self, step: int) -> StepRows:
         """The rows of a step that was made."""

@@ -6,6 +6,7 @@ writes; the others hear it, or come to the same lines by themselves, so that the
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import deque
@@ -73,6 +74,10 @@ class RunJournal:
         journal of another one is put aside."""
         self.close()
         self.position = self._written = self._heard = position
+        self._entered: tuple[int, LogReader, list[Entry]] | None = None
+        """What entered in the epoch that was asked for last, as far as that was read."""
+        self._unheard: dict[str, Any] | None = None
+        """A line of the first rank that nobody has asked for yet."""
         self._ahead = deque[tuple[int, Position]]()
         self._there = deque[tuple[dict[str, Any], Position]]()
         """Lines behind the present place, which are not written once more."""
@@ -154,6 +159,7 @@ class RunJournal:
             said, position = self._there.popleft()
             if said != line:
                 self._there.clear()
+                self._entered = None
                 if self._log is not None:
                     self._log.go_back(self._written)
                     self._log.cut()
@@ -181,16 +187,23 @@ class RunJournal:
 
     # What the first rank says
 
-    def heard(self) -> Event | None:
-        """What the first rank has written next, if it has."""
-        while self._followed is not None and (said := self._followed.read()) is not None:
-            self._heard = self._heard.after(said)[1]
+    def heard(self, epoch: int) -> Event | None:
+        """What the first rank has written next of an epoch, if it has."""
+        while (said := self._next_line()) is not None:
+            if _is_event(said) and said.get("epoch") != epoch:  # the next one has begun there
+                return None
+            self._unheard, self._heard = None, self._heard.after(said)[1]
             if _is_event(said):
                 self._there.append((said, self._heard))
                 return Event.from_json(said)
             if self._first == START:
                 self._first = self._heard
         return None
+
+    def _next_line(self) -> dict[str, Any] | None:
+        if self._unheard is None and self._followed is not None:
+            self._unheard = self._followed.read()
+        return self._unheard
 
     def has_begun(self) -> bool:
         """Whether the first rank has begun a run where this one stands."""
@@ -206,21 +219,39 @@ class RunJournal:
 
     def entries(self, epoch: int) -> list[Entry]:
         """Every source that entered in an epoch."""
-        return [] if self._path is None else entered(LogReader(self._path, START), epoch)
+        if self._path is None:
+            return []
+        with self._guard:
+            known, reader, before = self._entered or (epoch, LogReader(self._path, START), [])
+            if known != epoch:
+                reader, before = LogReader(self._path, START), []
+            self._entered = epoch, reader, entered(reader.having("enter"), epoch, before)
+            return self._entered[2]
 
     def split_at(self, position: Position, epoch: int) -> tuple[list[Event], list[Event]]:
-        """What had happened in an epoch when a state was saved there, and what happened then."""
+        """What had happened in an epoch when a state was saved there, and what happened then. Of all promises before,
+        which are most of what a journal says, only the last one is given."""
         assert self._path is not None
         if position == START:
             return [], []
-        reader = LogReader(log_of(position, self._path), START)
-        before, behind, met = list[Event](), list[Event](), False
-        for said in reader:
-            if said.get("epoch") == epoch and _is_event(said):
-                (behind if reader.position.entries > position.entries else before).append(Event.from_json(said))
+        reader, promise, met = LogReader(log_of(position, self._path), START), b"", False
+
+        def is_wanted(line: bytes) -> bool:
+            nonlocal promise, met
             met = met or reader.position == position
-        if not met:
+            if met or b'"until":' not in line:
+                return True
+            promise = line
+            return False
+
+        before, behind = list[Event](), list[Event]()
+        for said in reader.lines(is_wanted):
+            if said.get("epoch") == epoch and _is_event(said):
+                (behind if met else before).append(Event.from_json(said))
+        if not met and reader.position != position:
             raise StateError(f"{self._path}: this is not the journal of the state", hint=OTHER_RUN)
+        if promise and (said := json.loads(promise)).get("epoch") == epoch:
+            before.append(Event.from_json(said))
         return before, behind
 
 
@@ -235,7 +266,7 @@ def _is_event(said: Facts) -> bool:
 
 def read_losses(journal: Path, epoch: int) -> list[Loss]:
     """All that was lost in an epoch, by a journal."""
-    return [read_loss(said) for said in said_of(journal, epoch) if is_loss(said)]
+    return [read_loss(said) for said in LogReader(journal, START).having("lost") if said.get("epoch") == epoch]
 
 
 def said_of(journal: Path, epoch: int) -> Iterator[dict[str, Any]]:

@@ -49,8 +49,9 @@ class SelfPlayRun:
 
     def __init__(self, task: SelfPlayTask, settings: LoaderSettings, *, replay: Path | None = None) -> None:
         self.task, self.settings = task, settings
-        led = task.watch and settings.world_size > 1 and replay is None
-        if led and settings.cache_dir is None:
+        alone = settings.world_size == 1 or replay is not None
+        led = not alone and settings.cache_dir is not None
+        if task.watch and not alone and not led:
             raise LoaderError(
                 "ranks that watch a folder each for itself would not see the same games",
                 hint="pass cache_dir=, a folder that all ranks share: there the first one says what enters",
@@ -73,7 +74,7 @@ class SelfPlayRun:
     def _begin_epoch(self, epoch: int) -> None:
         self.epoch, self.epoch_rows, self._skip = epoch, 0, 0
         self.mirror = Mirror(self._window(epoch), self.task.shuffle_frames)
-        self._entrance = self._entrances.first()
+        self._entrance = self._entrances.first(epoch)
         self._entered.stand(epoch)
 
     def _window(self, epoch: int) -> Window:
@@ -85,6 +86,11 @@ class SelfPlayRun:
         """Passes over what does not change are orders of their own; a run that watches has one order for ever."""
         seed = self.settings.seed
         return seed if self.task.watch or not epoch else source_key(seed, f"self-play epoch {epoch}")
+
+    @property
+    def found(self) -> str | None:
+        """A hash of the files of the epoch; None: they are in the journal, or nobody has looked yet."""
+        return self._entered.found
 
     # Steps
 
@@ -112,10 +118,10 @@ class SelfPlayRun:
 
     def delivered(self, tensors: Tensors) -> None:
         """The batch of the coming step is the trainer's."""
-        ahead, rows = self._stages.ahead, self.files.rows
-        if ahead is None or rows is None:  # somebody has closed it meanwhile
+        ahead = self._stages.ahead
+        if ahead is None:  # somebody has closed it meanwhile
             raise closed_error()
-        rows.append(StepRows(tensors.origins, tensors.batch_size, self.epoch))
+        self.files.remember(self.step, StepRows(tensors.origins, tensors.batch_size, self.epoch))
         ahead.taken()  # if the rows could not be written down, the next one to ask gets this batch again
         self.mirror.follow(tensors.moves)
         self._losses.gone_from_reservoir(sum(len(move.slots) for move in tensors.moves) - len(tensors.origins))
@@ -311,7 +317,7 @@ class SelfPlayRun:
         mirror.load(*self.files.load(state))
         position = Position.from_json(state.get("journal") or {})
         before, behind = self.files.journal.split_at(position, epoch)
-        return position, mirror, self._entrances.again(before, behind)
+        return position, mirror, self._entrances.again(epoch, before, behind)
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Let go of what lies before a state."""

@@ -119,6 +119,7 @@ class SelfPlayGraph:
             last=begin.last,
             journal=begin.tell,
             losses=begin.losses,
+            opens=self.feed.open,
             capacity=task.queue_games,
         )
         changes = task.filters is not None or task.rescore is not None

@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
@@ -119,31 +119,44 @@ class LogReader:
 
     def read(self) -> dict[str, Any] | None:
         """What the next line says, or None as long as there is none."""
-        return next(self._lines(), None)
+        return next(self.lines(), None)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All lines that are there."""
-        return self._lines()
+        return self.lines()
 
-    def _lines(self) -> Iterator[dict[str, Any]]:
+    def having(self, *keys: str) -> Iterator[dict[str, Any]]:
+        """All lines that are there and have one of some keys."""
+        wanted = [f'"{key}":'.encode() for key in keys]
+        return self.lines(lambda line: any(key in line for key in wanted))
+
+    def lines(self, is_wanted: Callable[[bytes], bool] = lambda _: True) -> Iterator[dict[str, Any]]:
+        """All lines that are there, but for those that are not wanted: they are checked, and not looked into."""
         if not self.path.exists():
             return
         with disk.reported(self.path), self.path.open("rb") as file:
             file.seek(self.position.offset)
             while (line := file.readline()).endswith(b"\n"):
-                yield self._read(line)
+                if is_wanted(line):
+                    yield self._read(line)
+                else:
+                    self._pass(line)
 
-    def _read(self, line: bytes) -> dict[str, Any]:
+    def _pass(self, line: bytes) -> bytes:
+        """Go behind a line that is as it was written; gives what it says."""
         body = line[:-END_BYTES] + b"}"
         expected, chain = _ended(body, self.position.chain)
         if line != expected:
             raise StoreError(f"{self.where}: the line or one before it is damaged", hint=OTHER_RUN)
-        try:
-            said = json.loads(body)
-        except ValueError as error:
-            raise StoreError(f"{self.where}: this is not JSON: {error}", hint=OTHER_RUN) from None
         self.position = Position(self.position.offset + len(line), self.position.entries + 1, chain)
-        return dict(said)
+        return body
+
+    def _read(self, line: bytes) -> dict[str, Any]:
+        where, body = self.where, self._pass(line)
+        try:
+            return dict(json.loads(body))
+        except ValueError as error:
+            raise StoreError(f"{where}: this is not JSON: {error}", hint=OTHER_RUN) from None
 
     @property
     def where(self) -> str:

@@ -1,0 +1,21 @@
+"""Have all ranks found the same files? Only where each of them looks for itself, since they share no `cache_dir`."""
+
+from __future__ import annotations
+
+from millstream.loaders.agreement import Agreement
+
+
+class FoundFiles:
+    """Compares what each rank has found, at the first batch of every epoch, if it is one of torch.distributed."""
+
+    def __init__(self, rank: int, world_size: int) -> None:
+        self._rank, self._world_size = rank, world_size
+        self._epoch, self._agreement = -1, Agreement(rank, world_size)
+
+    def check(self, epoch: int, found: str | None) -> None:
+        """Compare, unless that was done in this epoch, or the first rank has said what there is: `found` is None."""
+        if found is None:
+            return
+        if epoch != self._epoch:
+            self._epoch, self._agreement = epoch, Agreement(self._rank, self._world_size)
+        self._agreement.check(lambda: {"epoch": epoch, "files": found})
