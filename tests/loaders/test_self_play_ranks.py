@@ -76,8 +76,8 @@ def test_ranks_that_go_on_without_a_file_lose_the_same(
     runs = ranks_of(folder, tmp_path / "run", 2)
     rows = trained(runs, 6)
     states = [run.state_dict() for run in runs]
+    add(folder, 3)
     while all(chunks_of(run) == 16 for run in runs):  # what enters now is in the journal behind the state
-        add(folder, 3)
         trained(runs, 5)
     closed(runs)
     for number in (2, 3):
