@@ -28,8 +28,8 @@ from millstream.live.losses import Loss, LostSlots, LostUse
 from millstream.live.mirror import Mirror
 from millstream.live.window import Window
 from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.loaders.self_play_files import RunFiles
-from millstream.loaders.self_play_journal import RunJournal, read_losses
+from millstream.loaders.self_play.files import RunFiles
+from millstream.loaders.self_play.journal import RunJournal, read_losses
 from millstream.store import disk
 
 STOCK = 12

@@ -157,7 +157,7 @@ def test_small_tensors_say_what_large_ones_say(games: Path, framework: str) -> N
 def test_who_holds_every_buffer_is_told_and_goes_on_when_one_is_free(
     games: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.loaders.self_play_ahead.HELD_S", 0.1)
+    monkeypatch.setattr("millstream.loaders.self_play.ahead.HELD_S", 0.1)
     rest = (16 + 3 * 7) * 1388  # the reservoir, and positions that batches are made of
     with loader(games, memory_budget=(3 * 7 * 36_200 + 1000) * 8 // 7 + rest) as run:
         held = [run.next() for _ in range(3)]

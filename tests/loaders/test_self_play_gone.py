@@ -22,8 +22,8 @@ from millstream.games.descriptors import Descriptors
 from millstream.live import chunk_source_feed, led
 from millstream.live.losses import Loss, LostSlots, LostUse
 from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.loaders.self_play_files import RunFiles
-from millstream.loaders.self_play_journal import Part, read_losses
+from millstream.loaders.self_play.files import RunFiles
+from millstream.loaders.self_play.journal import Part, read_losses
 
 GAMES = len(LENGTHS)
 

@@ -10,7 +10,7 @@ import pytest
 from millstream.live.events import Event
 from millstream.live.losses import Loss, LostSlots, LostUse
 from millstream.live.window import Entry
-from millstream.loaders.self_play_journal import START, Part, RunJournal, read_losses
+from millstream.loaders.self_play.journal import START, Part, RunJournal, read_losses
 
 LINES = """\
 {"facts":{"num_chunks":3,"seed":1},"run":"5a","chain":"fc573c0d814531d1ea06801ff411d308"}
@@ -27,7 +27,7 @@ LOSSES: list[Loss] = [LostUse(9, "a.tar", 1, use=4, came=2), LostSlots(7, "a.tar
 
 
 def test_a_journal_is_written_and_read_as_it_always_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.loaders.self_play_journal.uuid4", lambda: SimpleNamespace(hex="5a"))
+    monkeypatch.setattr("millstream.loaders.self_play.journal.uuid4", lambda: SimpleNamespace(hex="5a"))
     path = tmp_path / "admissions.jsonl"
     journal = RunJournal(path, {"seed": 1, "num_chunks": 3}, Part())
     journal.open()

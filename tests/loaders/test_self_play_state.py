@@ -18,10 +18,10 @@ from millstream.games import FrameBlock, Game
 from millstream.live import led
 from millstream.live.events import Event
 from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.loaders.self_play_files import RunFiles
-from millstream.loaders.self_play_journal import START
-from millstream.loaders.self_play_reread import Reread
-from millstream.loaders.self_play_stages import RunStages
+from millstream.loaders.self_play.files import RunFiles
+from millstream.loaders.self_play.journal import START
+from millstream.loaders.self_play.reread import Reread
+from millstream.loaders.self_play.stages import RunStages
 from millstream.loaders.settings import resolve
 from millstream.store import disk
 from millstream.store.chained_log import LogReader, Position
@@ -281,7 +281,7 @@ def test_a_run_over_data_that_grows_holds_no_more_than_its_window(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps: bool
 ) -> None:
     monkeypatch.setattr(led, "LOOK_EVERY", 12)
-    monkeypatch.setattr("millstream.loaders.self_play_run.CATCH_UP", 8)
+    monkeypatch.setattr("millstream.loaders.self_play.run.CATCH_UP", 8)
     monkeypatch.setattr("millstream.live.row_log.REMEMBERED", 16)
     with live(folder, tmp_path / "run", hanse=0.5, poll_s=0.01, **({} if keeps else {"cache_dir": None})) as run:
         steps(run, 1)

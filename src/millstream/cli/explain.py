@@ -16,7 +16,7 @@ from millstream.cli.loader import Loader, add_run_arguments, open_loader, open_s
 from millstream.cli.rollouts import hold_rollouts
 from millstream.errors import LoaderError, StoreError
 from millstream.loaders import RowOrigin, Span
-from millstream.loaders.self_play_explain import RecordedSelfPlay
+from millstream.loaders.self_play.explain import RecordedSelfPlay
 from millstream.loaders.told import are_games, journal_of
 from millstream.parts.raw import RawRecord, raw_record
 from millstream.stats.figures import visible

@@ -16,7 +16,7 @@ from millstream.games.chunk_source import ChunkSource
 from millstream.games.input_formats import InputFormat
 from millstream.games.shown import position_facts, show_position
 from millstream.live.look import open_sources
-from millstream.loaders.self_play_explain import RecordedSelfPlay
+from millstream.loaders.self_play.explain import RecordedSelfPlay
 from millstream.stats.styled import Shown
 
 MOST_LOOKED_INTO = 1000

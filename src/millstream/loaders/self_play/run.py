@@ -22,17 +22,17 @@ from millstream.live.tensor_maker import Tensors
 from millstream.live.window import Entry, Window
 from millstream.loaders import state as states
 from millstream.loaders.phases import read_count
-from millstream.loaders.self_play_entered import Entered
-from millstream.loaders.self_play_entrance import Entrances
-from millstream.loaders.self_play_files import RunFiles
-from millstream.loaders.self_play_hints import going_on_hint
-from millstream.loaders.self_play_journal import START, Part
-from millstream.loaders.self_play_losses import NOT_FULL, RunLosses, read_losses
-from millstream.loaders.self_play_replay import Replay
-from millstream.loaders.self_play_reread import Reread
-from millstream.loaders.self_play_stages import RunStages
-from millstream.loaders.self_play_task import Begin, SelfPlayGraph, SelfPlayTask
-from millstream.loaders.self_play_waiting import nothing_to_train_on, what_is_there
+from millstream.loaders.self_play.entered import Entered
+from millstream.loaders.self_play.entrance import Entrances
+from millstream.loaders.self_play.files import RunFiles
+from millstream.loaders.self_play.hints import going_on_hint
+from millstream.loaders.self_play.journal import START, Part
+from millstream.loaders.self_play.losses import NOT_FULL, RunLosses, read_losses
+from millstream.loaders.self_play.replay import Replay
+from millstream.loaders.self_play.reread import Reread
+from millstream.loaders.self_play.stages import RunStages
+from millstream.loaders.self_play.task import Begin, SelfPlayGraph, SelfPlayTask
+from millstream.loaders.self_play.waiting import nothing_to_train_on, what_is_there
 from millstream.loaders.settings import LoaderSettings
 from millstream.order.shuffle import source_key
 from millstream.store.chained_log import Position

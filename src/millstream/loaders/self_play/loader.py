@@ -26,15 +26,15 @@ from millstream.loaders.last_wish import close_at_last
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.running import no_workers
-from millstream.loaders.self_play_batch import batch_of
-from millstream.loaders.self_play_checks import check_keywords, checked_step
-from millstream.loaders.self_play_explain import origins_of, steps_of
-from millstream.loaders.self_play_found import FoundFiles
-from millstream.loaders.self_play_keywords import task_of
-from millstream.loaders.self_play_length import EpochLength
-from millstream.loaders.self_play_memory import MemoryShares
-from millstream.loaders.self_play_numbers import SelfPlayNumbers
-from millstream.loaders.self_play_run import SelfPlayRun
+from millstream.loaders.self_play.batch import batch_of
+from millstream.loaders.self_play.checks import check_keywords, checked_step
+from millstream.loaders.self_play.explain import origins_of, steps_of
+from millstream.loaders.self_play.found import FoundFiles
+from millstream.loaders.self_play.keywords import task_of
+from millstream.loaders.self_play.length import EpochLength
+from millstream.loaders.self_play.memory import MemoryShares
+from millstream.loaders.self_play.numbers import SelfPlayNumbers
+from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.loaders.settings import SharedKeywords, positive, resolve
 from millstream.loaders.transforms import transform_batch
 from millstream.stats import Profile

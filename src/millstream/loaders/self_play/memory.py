@@ -8,7 +8,7 @@ from millstream.errors import BudgetError
 from millstream.games.frame import ORIGIN
 from millstream.games.reservoir import SLOT_BYTES
 from millstream.live.tensor_maker import buffer_offsets
-from millstream.loaders.self_play_task import SelfPlayTask
+from millstream.loaders.self_play.task import SelfPlayTask
 from millstream.loaders.settings import LoaderSettings
 
 GAME_BYTES = 1 << 18

@@ -14,8 +14,8 @@ from millstream.live.events import FORMAT, entered
 from millstream.live.row_log import RowLog
 from millstream.live.window import Entry
 from millstream.loaders.origin import RowOrigin, Span
-from millstream.loaders.self_play_journal import JOURNAL
-from millstream.loaders.self_play_run import SelfPlayRun
+from millstream.loaders.self_play.journal import JOURNAL
+from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.store.chained_log import LogReader, Position
 
 

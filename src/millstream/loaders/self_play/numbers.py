@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from millstream.batches.engine import Counters
-from millstream.loaders.self_play_run import SelfPlayRun
+from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.stats import Profile
 
 _NOTHING: dict[str, Any] = {"seconds": 0.0, "stages": {}, "queues": {}}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import LoaderError
-from millstream.loaders.self_play_task import SelfPlayGraph, SelfPlayTask
+from millstream.loaders.self_play.task import SelfPlayGraph, SelfPlayTask
 
 
 def what_is_there(task: SelfPlayTask, graph: SelfPlayGraph | None, losses: Mapping[str, int]) -> str:

@@ -23,7 +23,7 @@ from millstream.live.game_stage import GameStage
 from millstream.live.losses import Losses, LostSlots
 from millstream.live.mirror import Mirror
 from millstream.live.window import Entry
-from millstream.loaders.self_play_task import SelfPlayTask
+from millstream.loaders.self_play.task import SelfPlayTask
 
 AT_ONCE = 64
 """Games that are in memory at the same time."""

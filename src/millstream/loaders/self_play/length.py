@@ -9,8 +9,8 @@ from millstream.games.chunk_source import ChunkSource
 from millstream.live.arrivals import sort_key
 from millstream.live.chunk_source_feed import ChunkSourceFeed
 from millstream.live.discovery import Discovery
-from millstream.loaders.self_play_run import SelfPlayRun
-from millstream.loaders.self_play_task import SelfPlayGraph, SelfPlayTask
+from millstream.loaders.self_play.run import SelfPlayRun
+from millstream.loaders.self_play.task import SelfPlayGraph, SelfPlayTask
 from millstream.stages import Pipeline
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
-from millstream.loaders.self_play_ahead import Ahead
-from millstream.loaders.self_play_task import SelfPlayGraph
+from millstream.loaders.self_play.ahead import Ahead
+from millstream.loaders.self_play.task import SelfPlayGraph
 from millstream.loaders.settings import LoaderSettings
 
 

@@ -26,7 +26,7 @@ from millstream.errors import LoaderError, StateError
 from millstream.live.row_log import RowLog, StepRows
 from millstream.live.same_rows import SameRows
 from millstream.live.window import Arrays
-from millstream.loaders.self_play_journal import JOURNAL, Facts, Part, RunJournal
+from millstream.loaders.self_play.journal import JOURNAL, Facts, Part, RunJournal
 from millstream.store import sidecars
 from millstream.store.chained_log import Position
 

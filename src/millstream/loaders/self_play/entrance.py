@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten, Entrance
 from millstream.live.events import CHANGES, Event, unpacked
 from millstream.live.led import EVER, AsLed, AtOnce, Leads
-from millstream.loaders.self_play_journal import RunJournal
+from millstream.loaders.self_play.journal import RunJournal
 
 
 class Entrances:

@@ -16,7 +16,7 @@ from millstream.live.chunk_source_feed import Partial
 from millstream.live.hanse import HanseSampling
 from millstream.live.positions import PositionSampling, PositionWeights
 from millstream.live.tensor_maker import LAYOUTS
-from millstream.loaders.self_play_task import SelfPlayTask
+from millstream.loaders.self_play.task import SelfPlayTask
 from millstream.loaders.settings import LoaderSettings, check_choice, parse_bytes, positive
 from millstream.loaders.transforms import PerRow
 from millstream.settings import made_from
