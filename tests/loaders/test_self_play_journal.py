@@ -13,13 +13,13 @@ from millstream.live.window import Entry
 from millstream.loaders.self_play.journal import START, Part, RunJournal, read_losses
 
 LINES = """\
-{"facts":{"num_chunks":3,"seed":1},"run":"5a","chain":"fc573c0d814531d1ea06801ff411d308"}
-{"chunks":0,"draw":0,"epoch":0,"floor":"a.tar","chain":"90fb27a590a23d745bb47505fddf3dae"}
-{"chunks":3,"draw":0,"enter":"a.tar","epoch":0,"stamp":"0f","chain":"3a6195592491f29021dc39deb6340edd"}
-{"chunks":64,"draw":0,"epoch":0,"until":"","chain":"6c967d96fedaffc49901f8e182039dd7"}
-{"came":2,"draw":9,"epoch":0,"game":1,"lost":"a.tar","unseen":false,"use":4,"chain":"c1d0555f11fe73c5e703d3f799e8c97f"}
-{"counter":7,"epoch":0,"games":[0,3],"lost":"a.tar","chain":"b565ab6b494203cb60779a2decdc2a1f"}
-{"chunks":0,"draw":64,"epoch":0,"gone":"a.tar","chain":"86bf1201287ec7078bc717abe3b23653"}
+{"facts":{"num_chunks":3,"seed":1},"run":"5a","chain":"91155006e35c23611047fa0dddffa4a3"}
+{"chunks":0,"draw":0,"epoch":0,"floor":"a.tar","stamp":"","chain":"81e7dc7ec0205dc62e58b721a29723d2"}
+{"chunks":3,"draw":0,"enter":"a.tar","epoch":0,"stamp":"0f","chain":"193c61b55f2716f7b0cbcc82370b7e00"}
+{"chunks":64,"draw":0,"epoch":0,"until":"","chain":"f99f7cdc90e30ee5b7accdbed73e9c1c"}
+{"came":2,"draw":9,"epoch":0,"game":1,"lost":"a.tar","unseen":false,"use":4,"chain":"05bdd0dbef0cd9c2bbdf90b6c7a6c5a8"}
+{"counter":7,"epoch":0,"games":[0,3],"lost":"a.tar","chain":"13c79795164ce9913fd6329d1c48214c"}
+{"chunks":0,"draw":64,"epoch":0,"gone":"a.tar","chain":"b3d711ae4b4a41b83128eecf70b0ce2d"}
 """
 EVENTS = [Event(0, "floor", "a.tar"), Event(0, "enter", "a.tar", 3, "0f"), Event(0, "until", "", 64)]
 GONE = Event(64, "gone", "a.tar")
