@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from millstream.loaders.self_play import SelfPlayDataLoader
 
 LENGTHS = (5, 1, 9, 3, 7, 2, 8, 4)
 """Frames of the games of an archive."""
+WRITTEN_S = 120
+"""How long ago archives were written: nobody waits to see whether one still grows."""
 Row = tuple[int, int, int, bytes]
 
 
@@ -20,6 +24,8 @@ def add(folder: Path, number: int, lengths: tuple[int, ...] = LENGTHS, *, seed: 
     games = [varied_game(length, first + index) for index, length in enumerate(lengths)]
     beside, path = folder / f".{number}", folder / f"training-{number:04d}.tar"
     write_tar(beside, [(f"games/{index}.gz", game) for index, game in enumerate(games)])
+    written = time.time() - WRITTEN_S
+    os.utime(beside, (written, written))
     beside.rename(path)
     return path
 

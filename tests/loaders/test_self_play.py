@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import threading
 import time
@@ -40,6 +41,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(3):
         add(folder, number)
     (folder / "single.gz").write_bytes(varied_game(6, 999))
+    os.utime(folder / "single.gz", (0, 0))
     return folder
 
 
