@@ -38,6 +38,14 @@ def three_archives(folder: Path) -> Path:
     return folder
 
 
+def archives_and_a_game(folder: Path) -> Path:
+    """The same, and a game that is a file of its own."""
+    three_archives(folder)
+    (folder / "single.gz").write_bytes(varied_game(6, 999))
+    os.utime(folder / "single.gz", (0, 0))
+    return folder
+
+
 def loader(folder: Path, **keywords: Any) -> SelfPlayDataLoader:
     how = {"watch": False, "framework": "numpy", "shuffle_frames": 16, "batch_size": 7, "seed": 5}
     return SelfPlayDataLoader(folder, **{**how, **keywords})

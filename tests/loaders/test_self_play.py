@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import shutil
 import threading
 import time
@@ -20,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from games.archives import varied_game
-from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of
+from loaders.growing_games import LENGTHS, Row, add, archives_and_a_game, chunks_of, live, loader, rows_of
 from millstream.batches.self_play import SelfPlayBatch
 from millstream.errors import BudgetError, ClosedError, LoaderError, RecipeError, StateError, UnknownLength
 from millstream.games import FrameTensors, Reservoir, expand
@@ -37,12 +36,7 @@ from millstream.stages import serve_metrics
 
 @pytest.fixture(scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("games")
-    for number in range(3):
-        add(folder, number)
-    (folder / "single.gz").write_bytes(varied_game(6, 999))
-    os.utime(folder / "single.gz", (0, 0))
-    return folder
+    return archives_and_a_game(tmp_path_factory.mktemp("all") / "games")
 
 
 def address(array: Any) -> int:

@@ -205,25 +205,24 @@ def test_a_replay_does_without_no_file(folder: Path, tmp_path: Path) -> None:
         replayed(folder, tmp_path / "run", 10)
 
 
-def test_a_run_that_begins_has_not_lost_what_another_one_has(folder: Path, tmp_path: Path) -> None:
-    with live(folder, tmp_path / "run") as run:
+def lose_an_archive(folder: Path, cache: Path) -> None:
+    """A run is gone on with after the second archive was removed."""
+    with live(folder, cache) as run:
         steps(run, 4)
         state = run.state_dict()
     archive(folder, 1).unlink()
-    with live(folder, tmp_path / "run") as run:
+    with live(folder, cache) as run:
         run.load_state_dict(state)
         steps(run, 10)
-        assert run._run.files.journal.losses(0)
+
+
+def test_a_run_that_begins_has_not_lost_what_another_one_has(folder: Path, tmp_path: Path) -> None:
+    lose_an_archive(folder, tmp_path / "run")
+    assert read_losses(tmp_path / "run" / "admissions.jsonl", 0)
     assert not RunFiles(tmp_path / "run", part=Part(1, 2, led=True)).journal.losses(0)
 
 
 def test_a_journal_names_what_was_lost(folder: Path, tmp_path: Path) -> None:
-    with live(folder, tmp_path / "run") as run:
-        steps(run, 4)
-        state = run.state_dict()
-    archive(folder, 1).unlink()
-    with live(folder, tmp_path / "run") as run:
-        run.load_state_dict(state)
-        steps(run, 10)
+    lose_an_archive(folder, tmp_path / "run")
     said = [json.loads(line) for line in (tmp_path / "run" / "admissions.jsonl").read_text().splitlines()]
     assert {line["lost"] for line in said if "lost" in line} == {"training-0001.tar"}

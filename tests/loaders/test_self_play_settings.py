@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from games.archives import varied_game
-from loaders.growing_games import LENGTHS, Row, add, loader, rows_of
+from loaders.growing_games import LENGTHS, Row, add, archives_and_a_game, loader, rows_of
 from millstream.batches.self_play import SelfPlayBatch
 from millstream.errors import BudgetError, LoaderError, RecipeError, UnknownLength
 from millstream.live.hanse import HanseSampling
@@ -21,11 +20,7 @@ from millstream.loaders.self_play import SelfPlayDataLoader
 
 @pytest.fixture(scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("games")
-    for number in range(3):
-        add(folder, number)
-    (folder / "single.gz").write_bytes(varied_game(6, 999))
-    return folder
+    return archives_and_a_game(tmp_path_factory.mktemp("all") / "games")
 
 
 def all_rows(batches: Iterator[SelfPlayBatch]) -> list[Row]:

@@ -136,27 +136,14 @@ class SelfPlayGraph:
             shared=begin.shared,
             **workers,
         )
-        stages: dict[str, Stage[Any]] = {
-            "discovery": self.discovery,
-            "chunk_source_feed": self.feed,
-            "chunk_set": self.chunk_set,
-            "chunk_reader": self.reader,
-        }
-        last: Stage[Game] = self.reader
-        self.changes: list[GameStage] = []
-        if task.filters is not None:
-            self.changes.append(ChunkFilter(last, **workers, **task.filters))
-            last = stages["chunk_filter"] = self.changes[-1]
-        if task.rescore is not None:
-            self.changes.append(ChunkRescorer(last, rescore=task.rescore, **workers))
-            last = stages["chunk_rescorer"] = self.changes[-1]
-        prefetch = PREFETCHED_USES if cache is not None else 0
+        changing = _changing(task, self.reader, workers)
+        self.changes: list[GameStage] = list(changing.values())
         unpacker = ChunkUnpacker(
-            last,
+            self.changes[-1] if self.changes else self.reader,
             sampling=task.positions,
             seed=positions_seed,
             cache=cache,
-            prefetch=prefetch,
+            prefetch=0 if cache is None else PREFETCHED_USES,
             capacity=task.queue_games,
         )
         of_draws: list[DrawStage[Any, Any]] = [self.reader, *self.changes, unpacker]
@@ -171,7 +158,16 @@ class SelfPlayGraph:
             capacity=task.queue_games,
         )
         self.chunk_set.barren = Barren(lambda: unpacker.counters()["out"])
-        self.pipeline = Pipeline({**stages, "chunk_unpacker": unpacker, "frame_shuffler": self.shuffler})
+        stages: dict[str, Stage[Any]] = {
+            "discovery": self.discovery,
+            "chunk_source_feed": self.feed,
+            "chunk_set": self.chunk_set,
+            "chunk_reader": self.reader,
+            **changing,
+            "chunk_unpacker": unpacker,
+            "frame_shuffler": self.shuffler,
+        }
+        self.pipeline = Pipeline(stages)
         self.pipeline.on_close(self.feed.descriptors.close)
 
     def drops(self) -> Counter[str]:
@@ -186,3 +182,13 @@ class SelfPlayGraph:
         window, reservoir = self.chunk_set.gauges(), self.shuffler.gauges()
         kept = 0 if self._cache is None else self._cache.counters()["bytes"]
         return {"window": int(window["index_bytes"]), "reservoir": int(reservoir["bytes"]), "positions": kept}
+
+
+def _changing(task: SelfPlayTask, games: Stage[Game], workers: dict[str, Any]) -> dict[str, GameStage]:
+    """What stands between the games as they were written and the choice of their positions."""
+    stages: dict[str, GameStage] = {}
+    if task.filters is not None:
+        games = stages["chunk_filter"] = ChunkFilter(games, **workers, **task.filters)
+    if task.rescore is not None:
+        stages["chunk_rescorer"] = ChunkRescorer(games, rescore=task.rescore, **workers)
+    return stages
