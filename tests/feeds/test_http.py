@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict
 from http.client import HTTPConnection
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 
 from feeds.transports import SMALL, numbers_of, receive_all, receive_some, record
-from millstream.errors import BusyError, LoaderError
+from millstream.errors import BusyError, ClosedError, LoaderError
 from millstream.feeds import Control, HttpFeed, HttpSource, SpoolFeed, open_source
+from millstream.feeds.http_feed import _status_of
 from millstream.feeds.inbox import Inbox
 from millstream.rollouts.codec import encode
 from millstream.rollouts.parse import block_of
@@ -162,3 +164,16 @@ def test_it_listens_to_this_machine_only_unless_asked(tmp_path: Path) -> None:
 def test_a_trainers_word_is_json(feed: HttpFeed) -> None:
     feed.tell(Control(2, 5))
     assert asked(feed, "/control", method="GET") == (200, asdict(Control(2, 5)))
+
+
+def test_a_request_that_outlives_its_feed_takes_nothing_from_the_next_one(tmp_path: Path) -> None:
+    body = encode(block_of([record(1)]))
+    feed = HttpFeed(tmp_path, token="secret")
+    server, inbox = feed._server, feed._server.inbox
+    session = inbox.open("engine")
+    feed.close()
+    with pytest.raises(ClosedError):  # its thread was slow
+        inbox.take("engine", BLOCKS, body, session, 0)
+    assert _status_of(ClosedError("closed")) == 503  # so the producer waits, and asks again
+    with closing(HttpFeed(tmp_path, token="secret", port=server.server_address[1])) as again:
+        assert again._server.inbox.take("engine", BLOCKS, body, session, 0) == 1

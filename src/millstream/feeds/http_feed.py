@@ -22,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
-from millstream.errors import BusyError, LoaderError, MillstreamError, StoreError
+from millstream.errors import BusyError, ClosedError, LoaderError, MillstreamError, StoreError
 from millstream.feeds.gathering import log
 from millstream.feeds.inbox import KINDS, Inbox
 from millstream.feeds.spool import SpoolControl, SpoolFeed
@@ -185,6 +185,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _status_of(error: MillstreamError) -> HTTPStatus:
+    if isinstance(error, ClosedError):
+        return HTTPStatus.SERVICE_UNAVAILABLE
     if isinstance(error, BusyError):
         return HTTPStatus.CONFLICT
     return HTTPStatus.INSUFFICIENT_STORAGE if isinstance(error, StoreError) else HTTPStatus.BAD_REQUEST

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from millstream.errors import RecordError
+from millstream.errors import ClosedError, RecordError
 from millstream.feeds.http import BLOCKS
 from millstream.feeds.shards import ProducerFolder, shard_name
 from millstream.rollouts.codec import encode_parts, iter_blocks
@@ -32,6 +32,7 @@ class Inbox:
         self._spool, self._taken = spool, taken
         self._folders: dict[str, ProducerFolder] = {}
         self._lock = threading.Lock()
+        self._closed = False
 
     def open(self, producer: str) -> int:
         """Begin a session of a producer, and give its number."""
@@ -59,13 +60,16 @@ class Inbox:
             del self._folders[producer]
 
     def close(self) -> None:
-        """Let others write for these producers."""
+        """Let others write for these producers; a request that is still under way comes too late."""
         with self._lock:
+            self._closed = True
             for folder in self._folders.values():
                 folder.close()
             self._folders.clear()
 
     def _folder(self, producer: str, session: int | None) -> ProducerFolder:
+        if self._closed:
+            raise ClosedError("this feed was closed", hint="try again: another one may take its place")
         folder = self._folders.get(producer)
         if folder is None:
             folder = self._folders[producer] = ProducerFolder(self._spool, producer, session)
