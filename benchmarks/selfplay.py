@@ -5,8 +5,9 @@
 Needs what requirements-selfplay.txt lists. 400 random games of up to 150 moves in 4 archives, in the page cache; they
 are made once, which takes a minute. One thread per stage, batches of 1024 as numpy. Each row is a fresh process, rounds
 are interleaved, and the best counts: other work on the machine only adds. The start until the first batch, which
-fills the shuffle buffer, is told apart; what is measured comes behind it. "Unpacking alone" is the package `deflate`
-over the same games in memory in the same round: a ratio to it means as many games per CPU second.
+fills the shuffle buffer, is told apart; what is measured comes behind it, when each game was used before: at its first
+use all of a game is unpacked, later only what lies before its last wanted position. "Unpacking alone" is the package
+`deflate` over the same games in memory in the same round: a ratio to it means as many games per CPU second.
 
 Readers of one archive are threads that read all its games at the same time, as many each second as one alone does if
 the figure is their number.
@@ -131,7 +132,7 @@ def readers(folder: Path, seconds: float, threads: int) -> float:
 
     def read_all(_: int) -> None:
         for index in range(len(source)):
-            source.read(index, np.zeros(1, np.uint32))
+            source.read(index, source.frames[index : index + 1] - 1)  # the last position: all of the game is unpacked
 
     began, passes = time.perf_counter(), 0
     with ThreadPoolExecutor(threads) as pool:

@@ -25,8 +25,10 @@ from millstream.stages import MapStage, register_stage
 class Documents(MapStage[Arrival, str]):
     """Files that were found -> the texts in them, each once: of a file that has grown only those of its new lines."""
 
+    one_thread = True  # it remembers how far it has read
+
     def __init__(self, input: Queue[Arrival] | Stage[Arrival], **settings: Any) -> None:
-        super().__init__(input, **{**settings, "threads": 1})  # it remembers how far it has read
+        super().__init__(input, **settings)
         self._files = GrowingLines(self.count)
         self.bad: deque[RecordError] = deque(maxlen=1000)
         """The last lines and files that could not be used, and why."""
@@ -48,7 +50,10 @@ class Documents(MapStage[Arrival, str]):
 
 
 class Rows(MapStage[str, np.ndarray]):
-    """Texts -> their ids, one behind the other, in batches of `rows` times `length`; the last one may be short."""
+    """Texts -> their ids, one behind the other, in batches of `rows` times `length`. The last one may have fewer rows;
+    ids that fill none are counted."""
+
+    one_thread = True  # what is left of one document goes before the next
 
     def __init__(self, input: Queue[str] | Stage[str], *, tokenizer: str, rows: int, length: int, **settings: Any):
         super().__init__(input, **settings)
@@ -58,10 +63,15 @@ class Rows(MapStage[str, np.ndarray]):
         """Add a document, and give every batch that is full."""
         self._ids += self._tokenizer.encode(item)
         while len(self._ids) >= self._most * self._length:
-            yield from self.finish()
+            yield from self._full_rows()
 
     def finish(self) -> Iterator[np.ndarray]:
-        """Give the rows that there are; less than one is left."""
+        """Give the rows that there are."""
+        yield from self._full_rows()
+        if self._ids:
+            self.count("ids behind the last row", len(self._ids))
+
+    def _full_rows(self) -> Iterator[np.ndarray]:
         if rows := min(len(self._ids) // self._length, self._most):
             taken, self._ids = self._ids[: rows * self._length], self._ids[rows * self._length :]
             yield np.array(taken).reshape(rows, self._length)

@@ -10,9 +10,11 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any, cast
 
+import pytest
 import yaml
 
-from millstream import CharTokenizer, Discovery, Pipeline, load_tokenizer
+from millstream import CharTokenizer, Discovery, Pipeline, Queue, load_tokenizer
+from millstream.errors import LoaderError
 from millstream.games.example import example_folder
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -78,6 +80,19 @@ def test_documents_of_a_folder_that_grows_become_rows_of_tokens(tmp_path: Path) 
     ids = [number for batch in batches for row in batch for number in row]
     assert load_tokenizer(changed["tokenizer"]).decode(ids) == (first + second)[: len(ids)]
     assert drops == {"not JSON": 1}
+
+
+def test_ids_that_fill_no_row_are_counted_and_rows_share_no_work(tmp_path: Path) -> None:
+    rows, tokenizer = run_path(str(EXAMPLES / "growing_documents.py"))["Rows"], documents(tmp_path, "abc")["tokenizer"]
+    texts: Queue[str] = Queue()
+    stage = rows(texts, tokenizer=tokenizer, rows=2, length=4)
+    stage.start()
+    with texts.producer() as producer:
+        producer.put_many(["abcab", "cabcab", "abc"])
+    assert [batch.shape for batch in stage.output()] == [(2, 4), (1, 4)]
+    assert stage.counters()["drops"] == {"ids behind the last row": 2}
+    with pytest.raises(LoaderError, match="on one thread"):
+        rows(texts, tokenizer=tokenizer, rows=2, length=4, threads=2)
 
 
 def growing_texts(folder: Path) -> tuple[Any, Pipeline]:

@@ -77,6 +77,24 @@ void fill(const Columns& arrays, const Array<std::uint8_t>& planes, const Array<
   fill_tensors<Real>(columns_of(arrays), reals<Real>(planes), reals<Real>(policy), reals<Real>(values));
 }
 
+std::span<const std::uint8_t> view(const nb::bytes& bytes) {
+  return {reinterpret_cast<const std::uint8_t*>(bytes.c_str()), bytes.size()};
+}
+
+// So many bytes that `fills` writes without the interpreter's lock, or None if it says that it could not.
+template <typename Fills>
+std::optional<nb::bytes> bytes_of(std::size_t size, Fills&& fills) {
+  auto out = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+  if (!out.is_valid()) throw nb::python_error();
+  const std::span into(reinterpret_cast<std::uint8_t*>(PyBytes_AsString(out.ptr())), size);
+  const bool filled = [&] {
+    nb::gil_scoped_release released;  // nobody else has seen `out`
+    return fills(into);
+  }();
+  if (!filled) return std::nullopt;
+  return out;
+}
+
 // One call at a time, whoever calls.
 struct SharedReservoir {
   std::mutex mutex;
@@ -122,29 +140,28 @@ void bind_reservoir(nb::module_& m) {
 
 void register_games(nb::module_& m) {
   nb::exception<FrameError>(m, "FrameError", PyExc_ValueError);
-  m.def("read_frames", [](const Bytes& raw, const std::optional<Array<const std::uint32_t>>& plies) {
+  m.def("read_frames", [](const Bytes& raw, const std::optional<Array<const std::uint32_t>>& plies, std::size_t behind) {
     auto store = [&] {
       nb::gil_scoped_release released;  // the arguments keep their buffers alive
-      return plies ? read_frames(view(raw), view(*plies)) : read_frames(view(raw));
+      return plies ? read_frames(view(raw), view(*plies), behind) : read_frames(view(raw), {}, behind);
     }();
     return handed_over(std::move(store));
-  }, "raw"_a, "plies"_a.none() = nb::none(),
+  }, "raw"_a, "plies"_a.none() = nb::none(), "behind"_a = 0,
      "The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).");
   m.def("plies_at_rate", [](std::uint64_t rounds, std::uint64_t use, std::size_t length, double rate) {
     return made(plies_at_rate(rounds, use, length, rate));  // microseconds: not worth giving up the lock
   }, "rounds"_a, "use"_a, "length"_a, "rate"_a, "The positions that a use of a game gives.");
-  m.def("gunzip", [](const nb::bytes& packed, std::size_t size) -> std::optional<nb::bytes> {
-    auto out = nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
-    if (!out.is_valid()) throw nb::python_error();
-    const std::span from(reinterpret_cast<const std::uint8_t*>(packed.c_str()), packed.size());
-    const std::span into(reinterpret_cast<std::uint8_t*>(PyBytes_AsString(out.ptr())), size);
-    const bool sound = [&] {
-      nb::gil_scoped_release released;  // nobody else has seen `out`
-      return gunzip(from, into);
-    }();
-    if (!sound) return std::nullopt;
-    return out;
+  m.def("gunzip", [](const nb::bytes& packed, std::size_t size) {
+    return bytes_of(size, [from = view(packed)](auto out) { return gunzip(from, out); });
   }, "packed"_a, "size"_a, "The bytes of a gzip file of one member that has so many, or None for any other.");
+  m.def("gunzip_front", [](const nb::bytes& packed, std::size_t size, std::uint32_t sum) {
+    return bytes_of(size, [=, from = view(packed)](auto out) { return gunzip_front(from, sum, out); });
+  }, "packed"_a, "size"_a, "sum"_a, "The first bytes of a gzip file that was found sound with this checksum, else None.");
+  m.def("crc32", [](const nb::bytes& packed) {
+    const auto bytes = view(packed);
+    nb::gil_scoped_release released;
+    return crc32(bytes);
+  }, "packed"_a, "The checksum that `gunzip_front` asks for.");
   m.def("fill_tensors", &fill<float>, "columns"_a, "planes"_a, "policy"_a, "values"_a, "Write into the bytes of arrays of float32.");
   m.def("fill_half_tensors", &fill<Half>, "columns"_a, "planes"_a, "policy"_a, "values"_a, "Write into the bytes of arrays of float16.");
   m.def("fill_boards", [](const Bytes& fields, const Array<std::uint64_t>& boards, const Array<float>& rule50) {

@@ -10,11 +10,11 @@ using namespace nb::literals;
 
 namespace {
 
-millstream::TarIndex indexed(int descriptor) {
+millstream::TarIndex indexed(int descriptor, std::uint32_t most_bytes) {
   try {
     nb::gil_scoped_release released;
     const millstream::TarFile file(descriptor);
-    return millstream::TarReader(file).index();
+    return millstream::TarReader(file, most_bytes).index();
   } catch (const std::system_error& error) {
     errno = error.code().value();
     PyErr_SetFromErrno(PyExc_OSError);
@@ -22,8 +22,8 @@ millstream::TarIndex indexed(int descriptor) {
   }
 }
 
-auto tar_index(int descriptor) {
-  auto index = indexed(descriptor);
+auto tar_index(int descriptor, std::uint32_t most_bytes) {
+  auto index = indexed(descriptor, most_bytes);
   nb::dict skipped;
   for (std::size_t i = 0; i < index.skipped.size(); ++i)
     if (index.skipped[i]) skipped[millstream::tar_skip_names[i]] = index.skipped[i];
@@ -34,8 +34,8 @@ auto tar_index(int descriptor) {
 }  // namespace
 
 void register_tar(nb::module_& m) {
-  m.def("tar_index", &tar_index, "descriptor"_a,
-        nb::sig("def tar_index(descriptor: int) -> tuple[NDArray[numpy.uint64], NDArray[numpy.uint32], "
+  m.def("tar_index", &tar_index, "descriptor"_a, "most_bytes"_a,
+        nb::sig("def tar_index(descriptor: int, most_bytes: int) -> tuple[NDArray[numpy.uint64], NDArray[numpy.uint32], "
                 "NDArray[numpy.uint32], NDArray[numpy.uint8], dict[str, int], str, int, bool]"),
         "Members of an uncompressed tar that may be games: (offsets, sizes, inflated sizes, whether they are gzip, how "
         "many others by reason, what ended the index early or nothing, where, whether the archive has its end).");

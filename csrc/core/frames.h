@@ -202,8 +202,9 @@ inline GameFrame read_fields(const std::uint8_t* from, const Layout& layout, std
 
 }  // namespace frames
 
-// The frames of a chunk, or those at `plies` in their order. Anything may stand in `raw`.
-inline FrameStore read_frames(std::span<const std::uint8_t> raw, std::optional<std::span<const std::uint32_t>> plies = {}) {
+// The frames of a chunk, or those at `plies` in their order. Anything may stand in `raw`, behind which there are so many more.
+inline FrameStore read_frames(std::span<const std::uint8_t> raw, std::optional<std::span<const std::uint32_t>> plies = {},
+                              std::size_t behind = 0) {
   const auto& layout = frames::layout_of(raw);
   const auto count = raw.size() / layout.bytes();
   if (raw.size() % layout.bytes() != 0)
@@ -218,7 +219,7 @@ inline FrameStore read_frames(std::span<const std::uint8_t> raw, std::optional<s
     if (ply >= count)
       throw FrameError("truncated", "frame " + std::to_string(ply) + " is not among its " + std::to_string(count));
     const auto* from = raw.data() + ply * layout.bytes();
-    store.fields[i] = frames::read_fields(from, layout, count - ply);
+    store.fields[i] = frames::read_fields(from, layout, count - ply + behind);
     store.make_room(used);
     used += frames::compact_policy(from + layout.head, store.moves.get() + used, store.probabilities.get() + used);
     store.ends.push_back(static_cast<std::uint32_t>(used));

@@ -234,6 +234,9 @@ class Output {
   std::uint32_t run_ = 0;                  // to read it back would wait for all of the strides
 };
 
+// Why no more of a block was unpacked.
+enum class Stop { damage, end_of_block, no_room };
+
 class Inflater {
  public:
 #if defined(__x86_64__)
@@ -247,29 +250,42 @@ class Inflater {
   std::optional<std::span<const std::uint8_t>> run(std::span<const std::uint8_t> packed, std::span<std::uint8_t> into) {
     Bits bits(packed);
     Output out(into);
+    if (blocks(bits, out) != Stop::end_of_block || out.room() != 0) return {};
+    return bits.rest();
+  }
+
+  // Unpacks as much as fills `out`; whether there was as much, and sound.
+  bool run_to_fill(std::span<const std::uint8_t> packed, std::span<std::uint8_t> into) {
+    Bits bits(packed);
+    Output out(into);
+    return blocks(bits, out) != Stop::damage && out.room() == 0;
+  }
+
+ private:
+  Stop blocks(Bits& bits, Output& out) {
     for (bool last = false; !last;) {
       bits.refill();
       last = bits.take(1) != 0;
       const auto kind = bits.take(2);
-      const bool sound = kind == 0   ? stored(bits, out)
-                         : kind == 1 ? fixed() && block(bits, out)
-                                     : kind == 2 && dynamic(bits) && block(bits, out);
-      if (!sound || bits.overrun()) return {};
+      const auto stop = kind == 0                                                ? stored(bits, out)
+                        : (kind == 1 && fixed()) || (kind == 2 && dynamic(bits)) ? block(bits, out)
+                                                                                 : Stop::damage;
+      if (bits.overrun()) return Stop::damage;
+      if (stop != Stop::end_of_block) return stop;
     }
-    if (out.room() != 0) return {};
-    return bits.rest();
+    return Stop::end_of_block;
   }
 
- private:
-  static bool stored(Bits& bits, Output& out) {
-    auto rest = bits.rest();
-    if (bits.overrun() || rest.size() < 4) return false;
+  static Stop stored(Bits& bits, Output& out) {
+    if (bits.overrun()) return Stop::damage;
+    const auto rest = bits.rest();
+    if (rest.size() < 4) return Stop::damage;
     const auto size = load<std::uint16_t>(rest.data());
-    if (size != static_cast<std::uint16_t>(~load<std::uint16_t>(rest.data() + 2)) || rest.size() - 4 < size || out.room() < size)
-      return false;
-    out.put(rest.subspan(4, size));
+    if (size != static_cast<std::uint16_t>(~load<std::uint16_t>(rest.data() + 2)) || rest.size() - 4 < size) return Stop::damage;
+    const auto fits = std::min<std::size_t>(size, out.room());
+    out.put(rest.subspan(4, fits));
     bits = Bits(rest.subspan(4U + size));
-    return true;
+    return fits < size ? Stop::no_room : Stop::end_of_block;
   }
 
   bool fixed() {
@@ -313,18 +329,18 @@ class Inflater {
            distances_.build(codes.subspan(lengths, distances), distance_meanings);
   }
 
-  bool block(Bits& bits, Output& out) const {
-    const auto ended = wide_ ? far_from_ends_wide(bits, out) : far_from_ends(bits, out);
-    return ended ? *ended : near_an_end(bits, out);
+  Stop block(Bits& bits, Output& out) const {
+    const auto stopped = wide_ ? far_from_ends_wide(bits, out) : far_from_ends(bits, out);
+    return stopped ? *stopped : near_an_end(bits, out);
   }
 
 #if defined(__x86_64__)
   [[gnu::target("avx2,bmi2")]]
 #endif
-  std::optional<bool> far_from_ends_wide(Bits& bits, Output& out) const { return far_from_ends(bits, out); }
+  std::optional<Stop> far_from_ends_wide(Bits& bits, Output& out) const { return far_from_ends(bits, out); }
 
-  // Codes as long as nobody needs to look where the file or the chunk ends: whether the block is sound, if it ended.
-  [[gnu::always_inline]] inline std::optional<bool> far_from_ends(Bits& bits_left, Output& output) const {
+  // Codes as long as nobody needs to look where the file or the chunk ends; why it stopped before that, if so.
+  [[gnu::always_inline]] inline std::optional<Stop> far_from_ends(Bits& bits_left, Output& output) const {
     if (!bits_left.ample()) return {};
     auto bits = bits_left;  // of this function alone, so that no byte that is written could be theirs
     auto out = output;
@@ -335,8 +351,8 @@ class Inflater {
       bits.drop(bits_of(entry));
       entry = lengths_.find(bits.peek());
     };
-    std::optional<bool> ended;
-    while (!ended && bits.ample() && out.ample()) {
+    std::optional<Stop> stopped;
+    while (bits.ample() && out.ample()) {
       if (entry & literal) {
         put_literal();
         if (entry & literal) put_literal();
@@ -346,37 +362,41 @@ class Inflater {
       const std::size_t length = number_of(entry, bits.peek());
       bits.drop(bits_of(entry));
       if (entry & end_of_block) {
-        ended = true;
+        stopped = Stop::end_of_block;
         break;
       }
       entry = distances_.find(bits.peek());
       const std::size_t distance = number_of(entry, bits.peek());
       bits.drop(bits_of(entry));
-      if (!is_copy(length, distance, out)) return false;
+      if (!is_copy(length, distance, out)) return Stop::damage;
       bits.refill_within();
       entry = lengths_.find(bits.peek());
       out.repeat_in_strides(length, distance);
     }
     bits_left = bits, output = out;
-    return ended;
+    return stopped;
   }
 
-  bool near_an_end(Bits& bits, Output& out) const {
+  Stop near_an_end(Bits& bits, Output& out) const {
     while (true) {
       bits.refill();
       auto entry = lengths_.find(bits.peek());
       const std::size_t length = number_of(entry, bits.peek());
       bits.drop(bits_of(entry));
       if (entry & literal) {
-        if (out.room() == 0) return false;
+        if (out.room() == 0) return Stop::no_room;
         out.put(static_cast<std::uint8_t>(value_of(entry)));
         continue;
       }
-      if (entry & end_of_block) return true;
+      if (entry & end_of_block) return Stop::end_of_block;
       entry = distances_.find(bits.peek());
       const std::size_t distance = number_of(entry, bits.peek());
       bits.drop(bits_of(entry));
-      if (length > out.room() || !is_copy(length, distance, out)) return false;
+      if (!is_copy(length, distance, out)) return Stop::damage;
+      if (length > out.room()) {
+        out.repeat(out.room(), distance);
+        return Stop::no_room;
+      }
       out.repeat(length, distance);
     }
   }
@@ -425,6 +445,13 @@ inline bool gunzip(std::span<const std::uint8_t> packed, std::span<std::uint8_t>
   const auto padding = rest->subspan(8);
   return size == out.size() && std::all_of(padding.begin(), padding.end(), [](auto byte) { return byte == 0; }) &&
          sum == crc32(out);
+}
+
+// Unpacks as much of a gzip file as fills `out`. Nothing but `sum`, the checksum of the packed bytes when all of them were found
+// to be sound, can tell whether they still are: the file's own is one of all that it unpacks to.
+inline bool gunzip_front(std::span<const std::uint8_t> packed, std::uint32_t sum, std::span<std::uint8_t> out) {
+  const auto body = inflating::behind_header(packed);
+  return body && crc32(packed) == sum && inflating::Inflater().run_to_fill(*body, out);
 }
 
 }  // namespace millstream

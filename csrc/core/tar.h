@@ -26,12 +26,12 @@ namespace millstream {
 
 inline constexpr std::uint64_t tar_block = 512;
 
-// Why a member is no game.
+// Why a member is no game; folders are nobody's loss.
 enum class TarSkip : std::uint8_t {
-  folder, link, device, sparse, other, hidden, not_data, too_short, too_large, count
+  link, device, sparse, other, hidden, not_data, too_short, too_large, count
 };
 inline constexpr std::array<const char*, static_cast<std::size_t>(TarSkip::count)> tar_skip_names = {
-    "folder", "link", "device", "sparse", "unknown kind", "hidden", "not data", "too short", "too large"};
+    "link", "device", "sparse", "unknown kind", "hidden", "not data", "too short", "too large"};
 
 // The members that hold games, in columns; members that do not, by reason; and why the index ends before the archive.
 struct TarIndex {
@@ -170,7 +170,9 @@ inline std::optional<TarSkip> not_a_game(std::string_view base) {
 template <typename File>
 class TarReader {
  public:
-  explicit TarReader(const File& file) : file_(file), buffer_(most_ahead) {}
+  // Members of more than `most_bytes` are no games.
+  explicit TarReader(const File& file, std::uint32_t most_bytes = std::numeric_limits<std::uint32_t>::max())
+      : file_(file), most_bytes_(most_bytes), buffer_(most_ahead) {}
 
   TarIndex index() {
     while (step()) {
@@ -230,7 +232,7 @@ class TarReader {
     const bool regular = kind == '0' || kind == '\0' || kind == '7';
     const bool folder = kind == '5' || (regular && name.empty());
     const bool sparse = kind == 'S' || next_.sparse || all_.sparse;
-    if (folder) skip(TarSkip::folder);
+    if (folder) next_ = {};
     else if (kind == '1' || kind == '2') skip(TarSkip::link);
     else if (kind == '3' || kind == '4' || kind == '6') skip(TarSkip::device);
     else if (sparse) skip(TarSkip::sparse);
@@ -245,7 +247,7 @@ class TarReader {
   // False if the file became shorter meanwhile.
   bool keep(std::uint64_t data, std::uint64_t size, bool gzip) {
     if (size < (gzip ? 18u : 4u)) return skip(TarSkip::too_short);
-    if (size > std::numeric_limits<std::uint32_t>::max()) return skip(TarSkip::too_large);
+    if (size > most_bytes_) return skip(TarSkip::too_large);
     auto inflated = static_cast<std::uint32_t>(size);
     if (gzip) {
       ahead_ = size < most_ahead / 8 ? most_ahead : least_ahead;
@@ -293,6 +295,7 @@ class TarReader {
   }
 
   const File& file_;
+  std::uint32_t most_bytes_;
   std::vector<std::uint8_t> buffer_;
   std::uint64_t start_ = 0;
   std::size_t filled_ = 0;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -108,14 +109,14 @@ void put_planes(const GameFrame& frame, Real* out) {
   unpack(all.subspan(rule50_plane + 1), out + (rule50_plane + 1) * plane_values);
 }
 
-// A policy of illegal moves, into which one after the other is laid and taken out again.
+// A policy of illegal moves, into which one after the other is laid and taken out again. Old files say NaN for illegal.
 template <typename Real>
 class PolicyRow {
  public:
   PolicyRow() { row_.fill(Real(-1.0F)); }
 
   void put(std::span<const std::uint16_t> moves, std::span<const float> probabilities, Real* out) {
-    for (std::size_t i = 0; i < moves.size(); ++i) row_[moves[i]] = Real(probabilities[i]);
+    for (std::size_t i = 0; i < moves.size(); ++i) row_[moves[i]] = Real(std::isnan(probabilities[i]) ? -1.0F : probabilities[i]);
     copy_past_caches(row_.data(), sizeof row_, out);
     for (const auto move : moves) row_[move] = Real(-1.0F);
   }

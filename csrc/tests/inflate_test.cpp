@@ -96,6 +96,21 @@ void damage_is_refused() {
   }
 }
 
+void the_front_of_a_file_is_what_it_begins_with() {
+  const auto raw = plain();
+  for (std::size_t size = 0; size <= raw.size(); ++size) {
+    Raw out(size);
+    CHECK(gunzip_front(packed, crc32(packed), out) && std::equal(out.begin(), out.end(), raw.begin()));
+  }
+  Raw out(raw.size() + 1);
+  CHECK(!gunzip_front(packed, crc32(packed), out));
+}
+
+void a_file_with_another_checksum_has_no_front() {
+  Raw out(1);
+  CHECK(!gunzip_front(packed, crc32(packed) + 1, out));
+}
+
 void noise_is_refused() {
   Random random;
   for (int round = 0; round < 3000; ++round) {
@@ -103,6 +118,7 @@ void noise_is_refused() {
     for (auto& byte : noise) byte = static_cast<std::uint8_t>(random.below(256));
     std::copy_n(packed.begin(), 10, noise.begin());
     CHECK(!gunzip(noise, out));
+    gunzip_front(noise, crc32(noise), out);  // whatever comes of it, within its bounds
   }
 }
 
@@ -115,5 +131,7 @@ int main() {
   another_size_is_refused();
   a_file_that_is_cut_is_refused();
   damage_is_refused();
+  the_front_of_a_file_is_what_it_begins_with();
+  a_file_with_another_checksum_has_no_front();
   noise_is_refused();
 }

@@ -581,7 +581,7 @@ def runs_of(pieces: Sequence[Annotated[NDArray[numpy.uint32], dict(shape=(None,)
 def said_outside(values: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], mask: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> bool:
     """Whether anything but 0 stands where the mask does not hold."""
 
-def tar_index(descriptor: int) -> tuple[NDArray[numpy.uint64], NDArray[numpy.uint32], NDArray[numpy.uint32], NDArray[numpy.uint8], dict[str, int], str, int, bool]:
+def tar_index(descriptor: int, most_bytes: int) -> tuple[NDArray[numpy.uint64], NDArray[numpy.uint32], NDArray[numpy.uint32], NDArray[numpy.uint8], dict[str, int], str, int, bool]:
     """
     Members of an uncompressed tar that may be games: (offsets, sizes, inflated sizes, whether they are gzip, how many others by reason, what ended the index early or nothing, where, whether the archive has its end).
     """
@@ -589,7 +589,7 @@ def tar_index(descriptor: int) -> tuple[NDArray[numpy.uint64], NDArray[numpy.uin
 class FrameError(ValueError):
     pass
 
-def read_frames(raw: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], plies: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint16], dict(shape=(None,))], Annotated[NDArray[numpy.float32], dict(shape=(None,))]]:
+def read_frames(raw: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], plies: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None, behind: int = 0) -> tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,))], Annotated[NDArray[numpy.uint32], dict(shape=(None,))], Annotated[NDArray[numpy.uint16], dict(shape=(None,))], Annotated[NDArray[numpy.float32], dict(shape=(None,))]]:
     """
     The frames of a chunk, or some of them: (bytes of the fields, ends, moves, probabilities).
     """
@@ -601,6 +601,14 @@ def gunzip(packed: bytes, size: int) -> bytes | None:
     """
     The bytes of a gzip file of one member that has so many, or None for any other.
     """
+
+def gunzip_front(packed: bytes, size: int, sum: int) -> bytes | None:
+    """
+    The first bytes of a gzip file that was found sound with this checksum, else None.
+    """
+
+def crc32(packed: bytes) -> int:
+    """The checksum that `gunzip_front` asks for."""
 
 def fill_tensors(columns: tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.uint16], dict(shape=(None,), order='C', device='cpu', writable=False)], Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]], planes: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], policy: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], values: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
     """Write into the bytes of arrays of float32."""

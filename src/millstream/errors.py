@@ -303,7 +303,7 @@ class LossWarning(UserWarning):
 
 
 class WaitWarning(UserWarning):
-    """A batch has been waited for so long that it may never come; it says what for.
+    """Something has been waited for so long that it may never come; it says what for.
 
     >>> issubclass(WaitWarning, UserWarning)
     True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
+import re
 import tomllib
 import types
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +18,18 @@ from millstream.errors import MissingExtra, RecipeError
 Parameters = Mapping[str, inspect.Parameter]
 F = TypeVar("F")
 T = TypeVar("T")
+UNITS = {
+    "": 1,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+    "KI": 2**10,
+    "MI": 2**20,
+    "GI": 2**30,
+    "TI": 2**40,
+}
+A_SIZE = "write bytes, or '512MB', '2GB', '64MiB'"
 
 
 def parsed_file(path: Path, example: Mapping[str, str]) -> object:
@@ -128,6 +141,16 @@ def fits(value: object, wanted: Any) -> bool:
             return len(value) == len(inner) and all(fits(v, w) for v, w in zip(value, inner, strict=True))
         return not inner or all(fits(each, inner[0]) for each in value)
     return True
+
+
+def size_in_bytes(said: str) -> int | None:
+    """A size as people write it; None if it is none.
+
+    >>> size_in_bytes("1.5 GB"), size_in_bytes("64MiB"), size_in_bytes("much")
+    (1500000000, 67108864, None)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", said.upper())
+    return None if match is None else int(float(match[1]) * UNITS[match[2] or ""])
 
 
 def found_by_name(name: str, registered: dict[str, F], group: str, noun: str) -> F:

@@ -32,7 +32,7 @@ def test_inspect_counts_files_games_positions_and_what_is_bad(run: Run, games: P
 
     assert code == 0
     assert [facts[key] for key in ("files", "games", "frames")] == [4, 5, 60]
-    assert (facts["versions"], facts["input_formats"]) == ({"V7": 4}, {"classical": 4})
+    assert (facts["versions"], facts["input_formats"]) == ({"V7": 5}, {"classical": 5})
     assert facts["left_out"] == {"truncated": 1}
 
 
@@ -189,3 +189,13 @@ def test_packed_texts_beside_other_packed_files_are_no_games(tmp_path: Path) -> 
     (tmp_path / "dump.gz").write_bytes(gzip.compress(b"..."))
 
     assert kind_of(tmp_path, {}) == "text"
+
+
+def test_explain_says_in_which_folder_below_a_run_lies(run: Run, games: Path, tmp_path: Path) -> None:
+    with SelfPlayDataLoader(games, cache_dir=tmp_path / "all" / "run", batch_size=4, framework="numpy") as loader:
+        loader.next()
+        loader.commit(loader.state_dict())
+    code, _, err = run("explain", tmp_path / "all", "--step", "0")
+
+    assert code != 0
+    assert f"did you mean {tmp_path / 'all' / 'run'}?" in err

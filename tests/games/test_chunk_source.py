@@ -5,17 +5,23 @@ from __future__ import annotations
 import errno
 import gzip
 import os
+import random
 import tarfile
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from games.archives import packed_game, raw_game, write_games, write_tar
+from games.archives import packed_game, raw_game, varied_game, write_games, write_tar
+from games.chunks import play, zipped
 from millstream.errors import RecordError, SourceError
+from millstream.games import FrameBlock, chunk_source
 from millstream.games.chunk_source import FRAME_BYTES, ChunkSource, open_chunk_source
-from millstream.games.descriptors import Descriptors
+from millstream.games.descriptors import Descriptors, FileIdentity
 from millstream.games.index_cache import IndexCache
 
 
@@ -32,7 +38,7 @@ def test_frames_are_counted_before_a_chunk_is_read(tmp_path: Path, version: int)
     path = write_tar(tmp_path / "a.tar", ((f"{i}.gz", game) for i, game in enumerate(games)))
     source = open_chunk_source(path)
     assert (source.name, len(source), source.frames.tolist()) == ("a.tar", 3, [3, 1, 70])
-    assert source.nbytes == 24 * 3
+    assert source.nbytes == 28 * 3
     source.close()
 
 
@@ -120,9 +126,53 @@ def test_frames_are_those_of_the_game_or_those_asked_for(tmp_path: Path) -> None
     assert some.fields["rule50_count"].tolist() == some.origins["ply"].tolist() == [2, 7]
 
 
+@given(st.sampled_from(sorted(FRAME_BYTES)), st.lists(st.lists(st.integers(0, 11), max_size=5), min_size=1, max_size=6))
+@settings(max_examples=20)
+def test_a_chunk_that_was_read_before_gives_the_same_frames_by_its_front(version: int, uses: list[list[int]]) -> None:
+    path = _written(zipped(play(random.Random(version), version, plies=12)[0]))
+    known = open_chunk_source(path)
+    for use in uses:
+        plies = np.array(use, np.uint32)
+        _assert_equal(known.read(0, plies), open_chunk_source(path).read(0, plies))
+
+
+def test_a_chunk_that_was_read_before_is_not_unpacked_behind_what_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = open_chunk_source(write_games(tmp_path / "a.tar", 2, frames=50))
+    first = np.array([0, 3], np.uint32)
+    source.read(0, first)
+    monkeypatch.setattr(chunk_source, "inflate", lambda packed: pytest.fail("the whole game was unpacked"))
+    assert source.read(0, first).origins["ply"].tolist() == [0, 3]
+    with pytest.raises(pytest.fail.Exception):
+        source.read(1, first)
+
+
+def test_a_file_that_is_written_over_is_noticed_by_whoever_knows_its_chunks(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(varied_game(30, seed=1))
+    source, plies = open_chunk_source(tmp_path / "a.gz"), np.array([0], np.uint32)
+    source.read(0, plies)
+    with (tmp_path / "a.gz").open("r+b") as file:
+        file.seek(-2000, os.SEEK_END)
+        file.write(bytes(100))
+    with pytest.raises(RecordError, match="damaged gzip"):
+        source.read(0, plies)
+
+
+def _written(packed: bytes) -> Path:
+    path = Path(tempfile.mkdtemp()) / "game.gz"
+    path.write_bytes(packed)
+    return path
+
+
+def _assert_equal(found: FrameBlock, wanted: FrameBlock) -> None:
+    for column in ("fields", "ends", "moves", "probabilities", "origins"):
+        assert getattr(found, column).tobytes() == getattr(wanted, column).tobytes(), column
+
+
 def test_some_chunks_of_a_source_keep_their_places_in_the_file(tmp_path: Path) -> None:
     source = open_chunk_source(write_games(tmp_path / "a.tar", 10)).select([7, 2])
-    assert (len(source), source.numbers.tolist(), source.nbytes) == (2, [7, 2], 48)
+    assert (len(source), source.numbers.tolist(), source.nbytes) == (2, [7, 2], 56)
     assert [source.read(i).fields["rule50_count"][0] for i in range(2)] == [7, 2]
 
 
@@ -255,3 +305,16 @@ class TestKeptIndex:
     def test_that_cannot_be_written_costs_only_time(self, tmp_path: Path) -> None:
         (tmp_path / "cache").write_text("a file where the folder should be")
         assert len(self._opened(write_games(tmp_path / "a.tar", 5))) == 5
+
+
+def test_an_index_that_nobody_asks_for_is_not_kept_for_ever(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    cache = IndexCache(folder)
+    for name in ("a.tar", "b.tar"):
+        open_chunk_source(write_games(tmp_path / name, 1), cache=cache)
+    (folder / "of_others.index").touch()
+    for path in folder.iterdir():
+        os.utime(path, (0, 0))
+    assert cache.get("a.tar", FileIdentity.of(str(tmp_path / "a.tar"))) is not None
+    IndexCache(folder)
+    assert len(list(folder.iterdir())) == 2

@@ -35,6 +35,4 @@ def test_promotions_follow_by_file_and_piece() -> None:
 def test_input_formats_differ_as_the_engine_says() -> None:
     assert [int(each) for each in InputFormat if not each.rook_files] == [1]
     assert [int(each) for each in InputFormat if not each.canonical] == [1, 2]
-    assert [int(each) for each in InputFormat if not each.hectoplies] == [1, 2, 3]
     assert [int(each) for each in InputFormat if each.repeats_only] == [5, 133]
-    assert [int(each) for each in InputFormat if each.armageddon] == [132, 133]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from games import reference
 from games.chunks import KINDS, LAYOUTS, Frames, play, zipped
-from millstream._core import gunzip
+from millstream._core import crc32, gunzip, gunzip_front
 from millstream.errors import RecordError
 from millstream.games import FRAME, FrameBlock, InputFormat
 from millstream.games import inflate as inflating
@@ -214,19 +214,30 @@ def test_we_unpack_whatever_zlib_packs(raw: bytes, level: int, strategy: int) ->
     assert not raw or gunzip(packed, len(raw) - 1) is None
 
 
+@given(texts, st.sampled_from([0, 1, 6, 9]), st.integers(0, 4000))
+def test_the_front_of_a_file_is_what_the_whole_begins_with(raw: bytes, level: int, size: int) -> None:
+    packed = zlib.compress(raw, level, wbits=31)
+    found = gunzip_front(packed, size, crc32(packed))
+    assert found == (raw[:size] if size <= len(raw) else None)
+    assert crc32(packed) == zlib.crc32(packed)
+    assert gunzip_front(packed, 0, crc32(packed) ^ 1) is None
+
+
 @given(
     texts, st.integers(1, 9), st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(1, 255)), max_size=3), st.data()
 )
 def test_what_is_damaged_is_refused_or_is_what_zlib_finds(
     raw: bytes, level: int, flips: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    packed = bytearray(zlib.compress(raw, level, wbits=31))
+    sound = zlib.compress(raw, level, wbits=31)
+    packed = bytearray(sound)
     for place, bits in flips:
         packed[place % len(packed)] ^= bits
     cut = bytes(packed[: data.draw(st.integers(0, len(packed)))])
     for damaged in (bytes(packed), cut, cut + b"\xff"):
         found = gunzip(damaged, len(raw))
         assert found is None or found == zlib.decompressobj(31).decompress(damaged)
+        assert damaged == sound or gunzip_front(damaged, len(raw) // 2, crc32(sound)) is None
 
 
 def test_a_header_may_name_the_file() -> None:

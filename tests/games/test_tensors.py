@@ -12,9 +12,12 @@ from hypothesis.extra import numpy as arrays
 
 from games import reference
 from games.chunks import KINDS, play
+from millstream._core import Budget
 from millstream.errors import BatchError
 from millstream.games import FRAME, ORIGIN, FrameBlock, FrameTensors, InputFormat, expand, fill_boards, fill_tensors
 from millstream.games.read import read_frames
+from millstream.live.frame_shuffler import Moves, Shuffled
+from millstream.live.tensor_maker import TensorMaker
 
 STARTS = (
     "",
@@ -78,9 +81,9 @@ def of_policy(policy: np.typing.NDArray[np.float32]) -> FrameBlock:
 def test_every_float_has_the_half_that_numpy_gives_it(words: np.typing.NDArray[np.uint32]) -> None:
     policy = words.view(np.float32)
     with np.errstate(all="ignore"):
-        wanted = policy.astype(np.float16)
+        wanted = np.where(np.isnan(policy), np.float16(-1), policy.astype(np.float16))
     found = FrameTensors.of(of_policy(policy), np.float16).policy[0, : len(policy)]
-    assert np.array_equal(found, wanted, equal_nan=True)
+    assert np.array_equal(found, wanted)
     assert np.array_equal(np.signbit(found), np.signbit(wanted))
 
 
@@ -139,3 +142,12 @@ def test_blocks_that_contradict_themselves_are_refused() -> None:
         bad = FrameBlock(**{name: change.get(name, getattr(block, name)) for name in FrameBlock.__slots__})
         with pytest.raises(BatchError):
             FrameTensors.of(bad)
+
+
+def test_an_entry_that_is_no_number_is_an_illegal_move() -> None:
+    block = of_policy(np.array([0.25, np.nan, 0.75], np.float32))
+    for dtype in (np.float32, np.float16):
+        assert FrameTensors.of(block, dtype).policy[0, :4].tolist() == [0.25, -1, 0.75, -1]
+    moves = Moves(block.origins[:0], np.zeros(1, np.uint32), block.origins, None)
+    boards = TensorMaker(1, 0, Budget(), lambda _: False, "boards").make([Shuffled(block, moves)])
+    assert boards.policy[0, :4].tolist() == [0.25, -1, 0.75, -1]

@@ -95,9 +95,14 @@ def first_entry(block: FrameBlock) -> int:
     return int(block.starts[PLY])
 
 
-def set_probability(value: float) -> Callable[[FrameBlock], FrameBlock]:
+def set_probability(value: float, name: str = "") -> Callable[[FrameBlock], FrameBlock]:
+    """Change the first entry of a policy, or that of a move."""
+
     def change(block: FrameBlock) -> FrameBlock:
-        block.probabilities[first_entry(block)] = value
+        entry = first_entry(block)
+        while name and block.moves[entry] != block.fields[name][PLY]:
+            entry += 1
+        block.probabilities[entry] = value
         return block
 
     return change
@@ -157,6 +162,7 @@ def hop(block: FrameBlock) -> FrameBlock:
         (set_probability(-0.5), "probability out of range"),
         (set_probability(1.5), "probability out of range"),
         (set_probability(float("inf")), "probability out of range"),
+        (set_probability(NAN, "best_idx"), "best_idx marked illegal"),
         (set_probability(0.9), "policy does not sum to 1"),
         (without_entry("played_idx"), "played_idx marked illegal"),
         (without_entry("best_idx"), "best_idx marked illegal"),
@@ -214,3 +220,8 @@ def test_a_damaged_game_gives_faults_or_none_but_never_an_error(data: st.DataObj
     for at in data.draw(st.lists(st.integers(0, len(block.moves) - 1), max_size=3)):
         block.probabilities[at] = data.draw(st.floats(width=32))
     assert all(0 <= fault.ply < len(block) for fault in faults(block))
+
+
+def test_a_probability_that_is_out_of_range_is_named() -> None:
+    (fault,) = [each for each in value_faults(set_probability(7.0)(game(8))) if "probability" in each.reason]
+    assert fault == (PLY, "probability out of range", "7.0")

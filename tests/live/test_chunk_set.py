@@ -128,3 +128,26 @@ def test_a_source_that_another_rank_lets_in_is_opened_or_it_is_said_that_it_cann
         assert {name for name, _ in names_of(stage, 6)} == {"a.tar"}
         with pytest.raises(StageError, match=r"b\.tar: rank 0 lets it in"):
             names_of(stage, 9)
+
+
+def test_sources_are_taken_in_while_nobody_takes_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a splitter could not serve the other branch, which is trained on."""
+    monkeypatch.setattr("millstream.live.chunk_set.PATIENCE_S", 0.01)
+    sources: Queue[Any] = Queue(capacity=1)
+    stage = ChunkSet(sources, capacity=1, root=str(tmp_path))
+    stage.start()
+    with sources.producer() as producer:
+        for number in range(30):
+            producer.put(open_chunk_source(write_games(tmp_path / f"{number:02d}.tar", 1)), timeout_s=60)
+            if number == 0:
+                producer.put(ScanComplete())
+        producer.put(open_chunk_source(write_games(tmp_path / "soon gone.tar", 1)))
+        producer.put(Gone(str(tmp_path / "soon gone.tar")))
+        deadline = time.monotonic() + 60
+        while sources.size and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert len(stage._came_meanwhile) <= 30
+    drawn = {stage.output().get(60).name for _ in range(60)}
+    assert drawn == {f"{number:02d}.tar" for number in range(30)}
+    stage.stop()
+    assert stage.join(5)

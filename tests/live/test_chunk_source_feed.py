@@ -75,14 +75,20 @@ def test_what_is_no_source_is_counted_and_what_is_broken_is_listed(tmp_path: Pat
     ]
 
 
-@pytest.mark.parametrize(("partial", "expected"), [("drop", []), ("keep", [4])])
-def test_a_cut_archive_is_dropped_or_keeps_its_whole_games(tmp_path: Path, partial: str, expected: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("partial", "expected", "told"),
+    [("drop", [], "4 whole games before that dropped, too"), ("keep", [4], "4 whole games before that, for partial")],
+)
+def test_a_cut_archive_is_dropped_or_keeps_its_whole_games(
+    tmp_path: Path, partial: str, expected: list[int], told: str
+) -> None:
     path = write_games(tmp_path / "a.tar", 5)
     with tarfile.open(path) as archive:
         os.truncate(path, archive.getmembers()[4].offset_data + 5)
     sources, feed = _fed([_found(path)], partial=partial)
     assert [len(each) for each in sources if isinstance(each, ChunkSource)] == expected
     assert (feed.counters()["drops"], [each.reason for each in feed.bad]) == ({"truncated": 1}, ["truncated"])
+    assert told in feed.bad[0].found
 
 
 def test_indices_are_kept_for_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,9 +88,9 @@ def test_what_happened_behind_a_state_happens_again_whatever_is_there_now_and_ne
     assert entrance.later(drawn(window, 1), files("d"), ["c"]) == []
     assert entrance.later(drawn(window, 2), [], []) == behind[:1]
     assert not entrance.may_need("b")
-    apply(window, behind[0])
+    apply(window, [behind[0]])
     assert entrance.later(drawn(window, 4), [], []) == behind[1:]
-    apply(window, behind[1])
+    apply(window, [behind[1]])
     b_is_gone = [] if "b" in there else [("gone", "b")]
     a_is_back = [("enter", "a")] if "a" in there else []
     assert brief(entrance.later(drawn(window, 5), [], [])) == [*b_is_gone, *a_is_back, ("enter", "d")]
@@ -137,17 +137,17 @@ def test_who_is_led_does_what_the_leader_did_at_the_same_draws() -> None:
         said.extend(events)
         kept.extend(events)
         for event in events:
-            apply(window, event)
+            apply(window, [event])
 
     do(leader.first(window, files("ab", 5)))
     for draw in range(5 * LOOK_EVERY):
         do(leader.later(window, [Source(f"c{draw}", 5)] if draw % 50 == 7 else [], []))
         window.draw()
     for event in led.first(behind, []):
-        apply(behind, event)
+        apply(behind, [event])
     while behind.draws < window.draws:
         for event in led.later(behind, [], []):
-            apply(behind, event)
+            apply(behind, [event])
         behind.draw()
     assert behind.state()[0] == window.state()[0]
     assert brief(kept).count(("until", "")) >= 5
@@ -177,11 +177,11 @@ def test_a_draw_that_finds_no_game_but_passes_over_old_ones_is_made_again_too() 
 
     first, second = Window(8, 1), Window(8, 1)
     for event in told():
-        apply(first, event)
+        apply(first, [event])
     assert first.draw() is None
     assert first.draws == 8
     advance(second, 9, [*told(), Event(first.draws, "enter", "c", 2)])
-    apply(first, Event(first.draws, "enter", "c", 2))
+    apply(first, [Event(first.draws, "enter", "c", 2)])
     first.draw()
     assert first.state()[0] == second.state()[0]
     with pytest.raises(StoreError, match="never made"):

@@ -121,3 +121,17 @@ def test_a_file_that_cannot_be_looked_at_just_now_is_not_gone(tmp_path: Path, mo
     monkeypatch.undo()
     assert folder.look() == []
     assert folder.knows(str(tmp_path / "a.tar"))
+
+
+def test_a_link_to_nowhere_is_counted_and_found_when_it_leads_somewhere(tmp_path: Path) -> None:
+    counted: list[str] = []
+    folder = Folder(str(tmp_path / "games"), counted.append)
+    (tmp_path / "games").mkdir()
+    (tmp_path / "games" / "a.gz").symlink_to(tmp_path / "a.gz")
+    for _ in range(2):
+        assert not folder.look()
+    waiting = [folder.waiting]
+    (tmp_path / "a.gz").touch()
+    folder.look()
+    assert [*waiting, folder.waiting] == [0, 1]
+    assert counted == ["link to nowhere"]

@@ -74,7 +74,7 @@ def test_games_that_left_the_window_make_room_in_the_cache_for_those_in_it(tmp_p
         for _ in range(60):
             run.next()
         assert run._run.graph is not None
-        window, cache = run._run.graph.chunk_set.window, run._run.graph.reader._cache
+        window, cache = run._run.graph.chunk_set.window, run._run.graph.reader.cache
         assert cache is not None
         held = [chunk for chunk, _ in cache._held]
     assert held

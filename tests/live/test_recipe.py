@@ -56,6 +56,29 @@ def test_a_recipe_gives_the_batches_of_the_loader_with_the_same_settings(positio
     assert [batch.tolist() for batch in made] == [batch.tolist() for batch in loaded]
 
 
+def test_positions_of_the_next_uses_are_kept_for_the_reader_and_change_no_batch() -> None:
+    folder, made = example_folder(30), []
+    for kept in ({}, {"position_cache": "10MB"}):
+        stages = road(folder, stage("chunk_filter", "chunk_reader"), positions=2, **kept)
+        stages[2]["endless"] = True
+        with Pipeline.from_recipe({"stages": stages}) as pipeline:
+            batches = [pipeline.get() for _ in range(40)]
+            made.append([batch.planes.tobytes() + batch.origins.tobytes() for batch in batches])
+            gauges = pipeline.counters()["stages"]["chunk_reader"]["gauges"]
+
+    assert made[0] == made[1]
+    assert gauges["cache_hits"] > 0
+
+
+def test_a_cache_without_a_reader_of_whole_games_is_refused() -> None:
+    stages = road(example_folder(1), positions=2, position_cache="1MB")
+    stages[3]["positions"] = 2
+    with pytest.raises(RecipeError, match="no chunk_reader of whole games"):
+        Pipeline.from_recipe({"stages": stages})
+    with pytest.raises(RecipeError, match="position_cache='much' is not a size"):
+        Pipeline.from_recipe({"stages": road(example_folder(1), position_cache="much")})
+
+
 def test_games_are_matched_and_rescored_by_plain_values() -> None:
     wanted = stage("chunk_filter", "chunk_reader", match={"result_q": [-1, 1], "rule50_count": {"most": 50}})
     rescored = stage("chunk_rescorer", "chunk_filter", rescore={"new_input_format": 3})

@@ -101,3 +101,18 @@ def test_a_folder_is_split_by_a_pipeline(tmp_path: Path) -> None:
 def test_weights_that_split_nothing_are_refused(weights: dict[str, float]) -> None:
     with pytest.raises(LoaderError, match="split nothing"):
         Splitter(Queue(), weights=weights)
+
+
+def test_a_splitter_says_how_many_games_each_output_was_given(tmp_path: Path) -> None:
+    queue: Queue[Sourced] = Queue()
+    splitter = Splitter(queue, weights={"train": 3, "validation": 1}, threads=3)
+    splitter.start()
+    with queue.producer() as producer:
+        for number in range(5):
+            producer.put(open_chunk_source(write_games(tmp_path / f"{number}.tar", 20)))
+    given = {
+        name: sum(len(view) for view in splitter.output(name) if isinstance(view, ChunkSource))
+        for name in ("train", "validation")
+    }
+    assert sum(given.values()) == 100
+    assert splitter.gauges() == {f"chunks_{name}": count for name, count in given.items()}

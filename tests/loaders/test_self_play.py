@@ -154,7 +154,7 @@ def test_who_holds_every_buffer_is_told_and_goes_on_when_one_is_free(
     games: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("millstream.loaders.self_play.ahead.HELD_S", 0.1)
-    rest = (16 + 3 * 7) * 1388  # the reservoir, and positions that batches are made of
+    rest = (16 + 3 * 7) * 1388 + 16 * 1301  # the reservoir, and positions that batches are made of
     with loader(games, memory_budget=(3 * 7 * 36_200 + 1000) * 8 // 7 + rest) as run:
         held = [run.next() for _ in range(3)]
         rows = [row for batch in held for row in rows_of(batch)]
@@ -434,3 +434,13 @@ def test_a_state_of_other_positions_is_refused_with_what_to_pass(tmp_path: Path)
     ):
         loader.load_state_dict(state)
     assert "PositionSampling" not in str(error.value.hint)
+
+
+def test_the_last_epoch_is_explained_without_a_folder_too(games: Path) -> None:
+    with loader(games) as run:
+        steps = len(list(run))
+        files = {Path(origin.spans[0].file).name for step in range(steps) for origin in run.explain(step)}
+        assert files == {path.name for path in games.iterdir()}
+        list(run), list(run)
+        with pytest.raises(LoaderError, match="epoch 0 are forgotten"):
+            run.explain(0)

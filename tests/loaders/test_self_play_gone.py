@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import random
 import shutil
+import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -226,3 +228,66 @@ def test_a_journal_names_what_was_lost(folder: Path, tmp_path: Path) -> None:
     lose_an_archive(folder, tmp_path / "run")
     said = [json.loads(line) for line in (tmp_path / "run" / "admissions.jsonl").read_text().splitlines()]
     assert {line["lost"] for line in said if "lost" in line} == {"training-0001.tar"}
+
+
+def test_games_of_a_file_that_was_replaced_are_not_weighed_by_the_new_one(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(led, "LOOK_EVERY", 8)
+    with live(folder, tmp_path / "run", num_chunks=None, hanse=1.0) as run:
+        steps(run, 3)
+        state = run.state_dict()
+        add(folder, 1, (30, 30), seed=77)
+        deadline = time.monotonic() + 60
+        while chunks_of(run) == 24 and time.monotonic() < deadline:
+            steps(run, 1)
+        steps(run, 10)
+    with live(folder, tmp_path / "run", num_chunks=None, hanse=1.0) as run:
+        run.load_state_dict(state)
+        rows = steps(run, 1)
+        while not any(row[0] // GAMES == 3 for row in rows) and time.monotonic() < deadline:
+            rows += steps(run, 1)
+    assert {row[0] // GAMES for row in rows} >= {0, 2, 3}
+    assert len(known(rows)) == len(set(known(rows)))
+
+
+def test_a_name_that_is_no_text_is_one_like_others(folder: Path, tmp_path: Path) -> None:
+    archive(folder, 1).rename(folder / os.fsdecode(b"training-\xff.tar"))
+    with live(folder, tmp_path / "run", num_chunks=None) as run:
+        before, state = steps(run, 6), run.state_dict()
+        rows = steps(run, 6)
+    with live(folder, tmp_path / "run", num_chunks=None) as run:
+        run.load_state_dict(json.loads(json.dumps(state)))
+        assert steps(run, 6) == rows
+        files = {Path(row.spans[0].file).name for row in run.explain(0)}
+    assert files <= {"training-0000.tar", "training-0002.tar", "training-\udcff.tar"}
+    assert replayed(folder, tmp_path / "run", len(before + rows), num_chunks=None) == before + rows
+
+
+@pytest.mark.parametrize("num_chunks", [GAMES, None])
+def test_a_run_goes_on_as_it_was_when_the_heaviest_game_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_chunks: int | None
+) -> None:
+    """It was looked at when it was there; whoever follows later can no longer look."""
+    monkeypatch.setattr(led, "LOOK_EVERY", 8)
+    (tmp_path / "games").mkdir()
+    heavy = add(tmp_path / "games", 0, (20, 20))
+    how: dict[str, Any] = {"num_chunks": num_chunks, "hanse": 1.0, "positions": 1, "batch_size": 4, "shuffle_frames": 4}
+    with live(tmp_path / "games", tmp_path / "run", **how) as run:
+        steps(run, 3)
+        add(tmp_path / "games", 1)
+        heavy.unlink()
+        deadline = time.monotonic() + 60
+        assert run._run.graph is not None
+        window = run._run.graph.chunk_set.window
+        while window.lower < 2 and time.monotonic() < deadline:
+            steps(run, 1)
+        steps(run, 10)
+        while any(origin[0] < 2 for origin in run._run.mirror.origins.tolist()):
+            steps(run, 1)
+        state = run.state_dict()
+        assert run._run.mirror.window.heaviest == window.heaviest == 20
+        rest = steps(run, 15)
+    with live(tmp_path / "games", tmp_path / "run", **how) as run:
+        run.load_state_dict(state)
+        assert steps(run, 15) == rest

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from games.archives import varied_game
 from loaders.growing_games import LENGTHS, Row, add, archives_and_a_game, loader, rows_of
 from millstream.batches.self_play import SelfPlayBatch
-from millstream.errors import BudgetError, LoaderError, RecipeError, UnknownLength
+from millstream.errors import BudgetError, LoaderError, RecipeError, StageError, UnknownLength
+from millstream.games.chunk_source import FRAME_BYTES
 from millstream.live.hanse import HanseSampling
 from millstream.live.positions import PositionSampling, PositionWeights
 from millstream.loaders.self_play import SelfPlayDataLoader
@@ -131,9 +136,62 @@ def test_a_budget_that_does_not_hold_the_reservoir_and_kept_positions_is_refused
 
 
 def test_a_small_budget_lets_fewer_games_wait_and_changes_no_row(games: Path) -> None:
-    with loader(games, memory_budget="2MB") as small, loader(games, memory_budget="2GB") as large:
+    with loader(games, memory_budget="2MB") as small, loader(games, memory_budget="4GB") as large:
         assert (small.task.queue_games, large.task.queue_games) == (1, 16)
         assert all_rows(small.get_iterator()) == all_rows(large.get_iterator()) == epoch(games)
+
+
+def test_the_least_budget_that_is_accepted_is_enough_to_train_with(games: Path) -> None:
+    with pytest.raises(BudgetError) as error:
+        loader(games, memory_budget=1)
+    two = int(error.value.message.split("two batches, one in your hands ")[1].replace(",", ""))
+    rest = [int(each.replace(",", "")) for each in re.findall(r"\) ([\d,]+\d)", error.value.message)]
+    least = sum(rest) + two * 8 // 7 + 8
+    with pytest.raises(BudgetError):
+        loader(games, memory_budget=least - 64)
+    with loader(games, memory_budget=least) as run:
+        assert all_rows(run.get_iterator()) == epoch(games)
+
+
+def dense_game(frames: int) -> bytes:
+    """No entry of its policies is missing: so it takes twelve times as much in memory as others, and packs better."""
+    raw = np.zeros((frames, FRAME_BYTES[6]), np.uint8)
+    raw[:, :8].view("<u4")[:] = 6, 1
+    return gzip.compress(raw.tobytes(), 1, mtime=0)
+
+
+def test_games_that_outgrow_a_budget_are_an_error_and_without_one_they_are_not(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.gz").write_bytes(dense_game(100))
+    told = "bytes in memory, where 1,048,576 are for a game"
+    with loader(tmp_path, memory_budget="10MB") as run, pytest.raises(StageError, match=told):
+        list(run)
+    how: dict[str, Any] = {"shuffle_frames": 200, "positions": 50}
+    with loader(tmp_path, memory_budget="3MB", **how) as run, pytest.raises(StageError, match="the reservoir take"):
+        list(run)
+    with loader(tmp_path) as run:
+        rows = rows_of(run.next())
+        assert run.get_profiling_results()["memory"].keys() >= {"window", "games", "reservoir", "positions"}
+        assert len(rows + all_rows(run.get_iterator())) == 400
+
+
+@pytest.mark.parametrize("keywords", [{"shuffle": False}, {"shuffle_frames": 32}])
+def test_a_budget_has_room_for_positions_of_many_moves(tmp_path: Path, keywords: dict[str, Any]) -> None:
+    raw = np.full((50, FRAME_BYTES[6]), 0, np.uint8)
+    raw[:, :8].view("<u4")[:] = 6, 1
+    raw[:, 8:7440].view("<f4")[:, 218:] = -1
+    (tmp_path / "0.gz").write_bytes(gzip.compress(raw.tobytes(), 1, mtime=0))
+    assert len(epoch(tmp_path, memory_budget="10MB", **keywords)) == 50
+
+
+def test_a_game_that_no_memory_is_for_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "0.gz").write_bytes(varied_game(5, 0))
+    (tmp_path / "1.gz").write_bytes(dense_game(3000))
+    with (tmp_path / "2.bin").open("wb") as file:
+        file.truncate(1 << 31)
+    with loader(tmp_path) as run:
+        assert len(all_rows(run.get_iterator())) == 5
+        assert {reason: run.losses[reason] for reason in ("too large", "too long")} == {"too large": 1, "too long": 1}
 
 
 # What would mean nothing
@@ -239,3 +297,9 @@ def test_what_means_nothing_is_refused_when_a_loader_is_made(games: Path, keywor
 def test_only_a_step_can_be_explained(games: Path, step: Any) -> None:
     with loader(games) as run, pytest.raises(LoaderError, match="is no step"):
         run.explain(step)
+
+
+def test_a_local_shuffle_means_nothing_here_and_is_refused(games: Path) -> None:
+    with pytest.raises(LoaderError, match='shuffle="local"') as error:
+        loader(games, shuffle="local")
+    assert "num_chunks= and shuffle_frames=" in str(error.value.hint)

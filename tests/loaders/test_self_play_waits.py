@@ -24,7 +24,7 @@ from millstream.loaders.self_play import SelfPlayDataLoader
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.loaders.patience.WORTH_SAYING_S", 0.5)
+    monkeypatch.setattr("millstream.stages.patience.WORTH_SAYING_S", 0.5)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from batches.threads import join, started, until
 from laws import examples
-from millstream.errors import ClosedError, LoaderError, QueueClosed, RecipeError, StageError
+from millstream.errors import ClosedError, LoaderError, QueueClosed, RecipeError, StageError, WaitWarning
 from millstream.stages import FunctionStage, IterableStage, MapStage, Pipeline, Queue, SourceStage, Stage
 
 
@@ -363,3 +363,15 @@ def test_whoever_asks_several_outputs_for_an_item_is_told_their_names() -> None:
             pipeline.get()
         with pytest.raises(RecipeError, match="did you mean train"):
             pipeline.get("trian")
+
+
+def test_who_waits_long_is_told_how_far_the_stages_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.stages.patience.WORTH_SAYING_S", 0.05)
+    numbers: Queue[int] = Queue()
+    doubled = FunctionStage(numbers, function=lambda item: [2 * item])
+    with Pipeline({"doubled": doubled}) as pipeline, numbers.producer() as producer:
+        producer.put(1)
+        assert pipeline.get() == 2
+        threading.Timer(2, producer.put, (2,)).start()
+        with pytest.warns(WaitWarning, match="waiting for an item of 'doubled'.* have given doubled 1"):
+            assert pipeline.get() == 4

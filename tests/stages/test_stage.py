@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from batches.threads import until
 from laws import examples
 from millstream.errors import LoaderError, RecordError, StageError, Stopped
+from millstream.live import FrameShuffler, TensorGenerator
 from millstream.stages import FunctionStage, IterableStage, MapStage, Queue, SourceStage
 from millstream.stages.map_stage import AHEAD
 
@@ -243,6 +244,9 @@ def test_impossible_stages_are_refused() -> None:
         Repeat(Queue(), threads=0)
     with pytest.raises(LoaderError, match="on one thread, not on 2"):
         IterableStage([1], threads=2)
+    for stage in (FrameShuffler, TensorGenerator):
+        with pytest.raises(LoaderError, match="on one thread, not on 2"):
+            stage(Queue(), threads=2)
     with pytest.raises(LoaderError, match="one input, not 2"):
         MapTwo(Queue(), Queue())
 
@@ -250,3 +254,16 @@ def test_impossible_stages_are_refused() -> None:
 class MapTwo(MapStage[int, int]):
     def process(self, item: int) -> Iterable[int]:
         return [item]
+
+
+def test_a_queue_says_whether_there_is_room_and_waits_for_it() -> None:
+    queue: Queue[int] = Queue(capacity=1)
+    producer = queue.producer()
+    assert queue.has_room(0)
+    producer.put(1)
+    assert not queue.has_room(0.01)
+    taker = threading.Timer(0.05, queue.get)
+    taker.start()
+    assert queue.has_room(10)
+    taker.join()
+    assert queue.total(lambda item: item) == 0

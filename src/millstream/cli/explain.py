@@ -90,6 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.dtype is None and hold_rollouts(arguments.store, arguments):
         explain_rollouts(arguments)
         return 0
+    below = [each for each in _folders_in(arguments.store) if RecordedSelfPlay.lies_in(each)]
+    if below and not Path(arguments.store, "manifest.json").exists():
+        raise LoaderError(f"{arguments.store}: a run lies in a folder below", hint=f"did you mean {below[0]}?")
     if arguments.raw and arguments.document is None:
         raise LoaderError("--raw shows the record of one document", hint="pass --document too")
     opened = open_loader if arguments.state is None else open_state
@@ -189,3 +192,7 @@ def _shortened(text: str) -> str:
     left = len(text) - SHOWN_CHARACTERS
     shown = visible(text[:SHOWN_CHARACTERS], keep="\n")
     return shown if left <= 0 else f"{shown}… and {show.counted(left, 'more character')}"
+
+
+def _folders_in(path: str) -> list[Path]:
+    return sorted(each for each in Path(path).iterdir() if each.is_dir()) if Path(path).is_dir() else []

@@ -83,14 +83,15 @@ def _days(sources: Sequence[ChunkSource]) -> list[str]:
 
 
 def _formats(sources: Iterable[ChunkSource]) -> dict[str, dict[str, int]]:
+    """Games of each kind, where those of a file are like its first one."""
     versions, layouts = Counter[str](), Counter[str]()
     for source in sources:
         try:
             fields = source.read(0).fields
         except RecordError:
             continue
-        versions[f"V{fields['version'][0]}"] += 1
-        layouts[InputFormat(fields["input_format"][0]).name.lower()] += 1
+        versions[f"V{fields['version'][0]}"] += len(source)
+        layouts[InputFormat(fields["input_format"][0]).name.lower()] += len(source)
     return {"versions": dict(versions.most_common()), "input_formats": dict(layouts.most_common())}
 
 

@@ -2,7 +2,8 @@
 
 A chunk is one game. How many frames each has is known before any of them is read: gzip says how long a chunk is, and
 nearly always the chunks of a file are of one version, that of the first. A length that does not fit it has its chunk
-looked at; one that no game can have is not believed. `read` checks both for the chunk it reads.
+looked at; one that no game can have is not believed. `read` checks both for the chunk it reads. A chunk that was whole
+and sound once is later unpacked only as far as its positions are wanted, as long as its packed bytes are the same.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from pathlib import PurePath
 import numpy as np
 import numpy.typing as npt
 
+from millstream._core import crc32, gunzip_front
 from millstream.errors import RecordError, SourceError
 from millstream.games.block import FrameBlock
 from millstream.games.descriptors import Descriptors, FileIdentity
 from millstream.games.index_cache import IndexCache
-from millstream.games.inflate import MOST_FRAMES, inflate
+from millstream.games.inflate import MOST_FRAMES, MOST_PACKED_BYTES, inflate, said_size
 from millstream.games.read import read_frames
 from millstream.games.tar import PLACE, TarIndex, index_tar
 
@@ -60,7 +62,7 @@ class ChunkSource:
         stamp: A hash that tells its content from that of other files, also where it is a copy.
     """
 
-    __slots__ = ("_descriptors", "_identity", "_places", "path", "problem", "skipped", "stamp")
+    __slots__ = ("_descriptors", "_identity", "_places", "_sums", "path", "problem", "skipped", "stamp")
 
     def __init__(
         self,
@@ -78,6 +80,8 @@ class ChunkSource:
         """Why chunks at the end of the file could not be found, if so."""
         places.flags.writeable = False
         self._places, self._identity, self._descriptors = places, identity, descriptors
+        self._sums = np.zeros(len(places), np.uint32)
+        """Checksums of the packed bytes of chunks that were found sound; 0 of others."""
 
     @property
     def name(self) -> str:
@@ -100,8 +104,8 @@ class ChunkSource:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the index: 24 per chunk."""
-        return self._places.nbytes
+        """Bytes of the index: 28 per chunk."""
+        return self._places.nbytes + self._sums.nbytes
 
     @property
     def numbers(self) -> npt.NDArray[np.uint32]:
@@ -119,27 +123,46 @@ class ChunkSource:
     def read(self, index: int, plies: npt.NDArray[np.uint32] | None = None) -> FrameBlock:
         """The frames of a chunk, or those at `plies`; a chunk that cannot be used is a `RecordError`."""
         try:
-            raw = self._raw(index)
-            block = read_frames(raw, plies)
-            frames = len(raw) // FRAME_BYTES[int.from_bytes(raw[:4], "little")]
-            if frames != (expected := int(self._places["frames"][index])):
-                told = f"there are {frames} frames; {expected} were expected of its size"
-                raise RecordError("frame count", told, _ONE_MEMBER)
+            packed = self._packed(index)
+            front = None if plies is None else self._front(index, packed, plies)
+            return self._whole(index, packed, plies) if front is None else front
         except (RecordError, OSError) as error:
             raise _placed(error, self._where(index)) from None
-        return block
 
     def raw(self, index: int) -> bytes | bytearray:
         """The bytes of a chunk as they were before they were packed."""
         with _told(self._where(index)):
-            return self._raw(index)
+            return self._unpacked(index, self._packed(index))
 
-    def _raw(self, index: int) -> bytes | bytearray:
-        offset, size, _, _, gzip = self._places[index].item()
+    def _packed(self, index: int) -> bytes:
+        offset, size, _, _, _ = self._places[index].item()
         packed = self._descriptors.read(self.path, self._identity, size, offset)
         if len(packed) < size:
             raise RecordError("truncated", f"{len(packed):,} of {size:,} bytes are there", _COPY_AGAIN)
-        return inflate(packed) if gzip else packed
+        return packed
+
+    def _unpacked(self, index: int, packed: bytes) -> bytes | bytearray:
+        return inflate(packed) if self._places["gzip"][index] else packed
+
+    def _whole(self, index: int, packed: bytes, plies: npt.NDArray[np.uint32] | None) -> FrameBlock:
+        raw = self._unpacked(index, packed)
+        block = read_frames(raw, plies)
+        frames = len(raw) // FRAME_BYTES[int.from_bytes(raw[:4], "little")]
+        if frames != (expected := int(self._places["frames"][index])):
+            told = f"there are {frames} frames; {expected} were expected of its size"
+            raise RecordError("frame count", told, _ONE_MEMBER)
+        if plies is not None and raw is not packed and len(raw) == said_size(packed):
+            self._sums[index] = crc32(packed)
+        return block
+
+    def _front(self, index: int, packed: bytes, plies: npt.NDArray[np.uint32]) -> FrameBlock | None:
+        """The frames at `plies` of a chunk that was whole before, without what lies behind them."""
+        frames, known = int(self._places["frames"][index]), int(self._sums[index])
+        wanted = int(plies.max(initial=0)) + 1
+        if not known or wanted > frames:
+            return None
+        raw = gunzip_front(packed, wanted * (said_size(packed) // frames), known)
+        return None if raw is None else read_frames(raw, plies, behind=frames - wanted)
 
     def close(self) -> None:
         """Close the file, unless somebody still reads from it; who reads later opens it again."""
@@ -212,7 +235,7 @@ def _indexed(descriptor: int, kind: str, path: str, identity: FileIdentity, cach
 def _one_chunk(descriptor: int, size: int, *, gzip: bool) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
     if size < (18 if gzip else 4):
         raise RecordError("empty" if not size else "truncated", f"the file has {size} bytes", _COPY_AGAIN)
-    if size >= 1 << 32:
+    if size > MOST_PACKED_BYTES:
         raise RecordError("too large", f"the file has {size:,} bytes, which no game has", "name archives .tar")
     inflated = int.from_bytes(os.pread(descriptor, 4, size - 4), "little") if gzip else size
     return np.array([(0, size, 0, 0, gzip)], PLACE), np.array([inflated], np.uint32)

@@ -68,12 +68,8 @@ class Descriptors:
 
     def read(self, path: str, identity: FileIdentity, size: int, offset: int) -> bytes:
         """Up to so many bytes of a file, from an offset on."""
-        file = self._taken((path, identity)) or self._opened((path, identity))
-        try:
-            assert file.descriptor is not None
-            return os.pread(file.descriptor, size, offset)
-        finally:
-            self._give_back(file)
+        with self.lent(path, identity) as descriptor:
+            return os.pread(descriptor, size, offset)
 
     def forget(self, path: str, identity: FileIdentity) -> None:
         """Close a file that nobody will read again, unless somebody just does."""

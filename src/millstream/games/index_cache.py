@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import struct
 import threading
+import time
 from hashlib import blake2b
 from pathlib import Path
 
@@ -20,8 +22,11 @@ from millstream.games.descriptors import FileIdentity
 from millstream.games.tar import PLACE, TarIndex
 
 _HEAD = struct.Struct("<8s16sII")  # magic number and version, whose index, chunks, bytes of the rest as JSON
-_MAGIC = b"MSTARIX\2"
+_MAGIC = b"MSTARIX\3"
 _CHECK_BYTES = 16
+_NAMED = re.compile(r"[0-9a-f]{32}\.index")
+_KEPT_S = 30 * 24 * 3600
+"""How long an index is kept that nobody asks for: archives go away, and nobody says which of them are meant."""
 
 
 class IndexCache:
@@ -37,6 +42,7 @@ class IndexCache:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
+        self._forget_old()
 
     def get(self, name: str, identity: FileIdentity) -> TarIndex | None:
         """The index of an archive, if it was kept."""
@@ -50,6 +56,8 @@ class IndexCache:
         places_end = _HEAD.size + chunks * PLACE.itemsize
         if (magic, owner) != (_MAGIC, _owner(name, identity)) or len(kept) != places_end + rest_bytes + _CHECK_BYTES:
             return None
+        with contextlib.suppress(OSError):
+            os.utime(self._path(name, identity))
         places = np.frombuffer(kept, PLACE, chunks, _HEAD.size).copy()  # without the rest of the file
         with contextlib.suppress(ValueError, TypeError):  # whoever can sum can also write nonsense
             return TarIndex(places, **json.loads(kept[places_end:-_CHECK_BYTES]))
@@ -71,13 +79,20 @@ class IndexCache:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)
 
+    def _forget_old(self) -> None:
+        oldest = time.time() - _KEPT_S
+        with contextlib.suppress(OSError):
+            for path in self._folder.iterdir():
+                if _NAMED.fullmatch(path.name) and path.stat().st_mtime < oldest:  # others may lie here, too
+                    path.unlink()
+
     def _path(self, name: str, identity: FileIdentity) -> Path:
         """One per name and inode, so that the index of a file that grew takes the place of the old one."""
-        return self._folder / f"{_checksum(f'{identity.inode}/{name}'.encode()).hex()}.index"
+        return self._folder / f"{_checksum(os.fsencode(f'{identity.inode}/{name}')).hex()}.index"
 
 
 def _owner(name: str, identity: FileIdentity) -> bytes:
-    return _checksum(repr((name, *identity)).encode())
+    return _checksum(os.fsencode(repr((name, *identity))))
 
 
 def _checksum(data: bytes) -> bytes:

@@ -3,7 +3,8 @@
 Our own `gunzip` unpacks several times as fast as the standard library, if it is told how many bytes come out. The last
 four bytes of a gzip file say so, and are not trusted: whenever they do not hold, or anything else is unusual, `zlib`
 reads the chunk and has the last word. An output that is dropped before the next one is made costs nothing to allocate,
-so no buffer is reused; and a checksum needs the whole game, so none is left in the middle.
+so no buffer is reused. The checksum in the file is one of the whole game: only who has unpacked all of it once, and
+knows by a checksum of the packed bytes (`crc32`) that they are the same, may stop in the middle (`gunzip_front`).
 """
 
 from __future__ import annotations
@@ -13,15 +14,22 @@ import zlib
 from millstream._core import gunzip
 from millstream.errors import RecordError
 
-MOST_FRAMES = 4096
-"""Frames that a chunk may have unless told otherwise: many times the longest game."""
+MOST_FRAMES = 2048
+"""Frames that a chunk may have: several times the longest game. One packs to little, and takes 25 MB in memory."""
 MOST_BYTES = MOST_FRAMES * 8396
+MOST_PACKED_BYTES = MOST_BYTES + MOST_BYTES // 64
+"""Of a chunk in its file: what cannot be packed grows a little by it. Nobody reads more to find that out."""
 MOST_MEMBERS = 64
 """Members of a gzip file; games have one, and each costs a copy of what follows it."""
 
 _GZIP = 31  # what zlib calls a gzip member with any window
-_TOO_LONG = "no game is that long: leave the file out, or raise the limit"
+_TOO_LONG = "no game is that long: leave the file out"
 _DAMAGED = "copy the file again, or leave it out"
+
+
+def said_size(packed: bytes) -> int:
+    """How many bytes a gzip file says that it has when unpacked, in its last four bytes."""
+    return int.from_bytes(packed[-4:], "little")
 
 
 def inflate(packed: bytes, *, limit: int = MOST_BYTES, where: str = "") -> bytes | bytearray:
@@ -34,7 +42,7 @@ def inflate(packed: bytes, *, limit: int = MOST_BYTES, where: str = "") -> bytes
     Traceback (most recent call last):
     millstream.errors.RecordError: too long: more than 999 bytes when unpacked...
     """
-    size = int.from_bytes(packed[-4:], "little")
+    size = said_size(packed)
     quickly = gunzip(packed, size) if 0 < size <= limit else None
     return _inflate_surely(packed, limit, where) if quickly is None else quickly
 

@@ -37,16 +37,6 @@ class InputFormat(IntEnum):
         return self >= InputFormat.CANONICAL
 
     @property
-    def hectoplies(self) -> bool:
-        """Whether the count of moves without progress is divided by 100, and not by 99."""
-        return self >= InputFormat.CANONICAL_HECTOPLIES
-
-    @property
     def repeats_only(self) -> bool:
         """Whether a position of the past is in the history only if it had been there before."""
         return self in (InputFormat.CANONICAL_V2, InputFormat.CANONICAL_V2_ARMAGEDDON)
-
-    @property
-    def armageddon(self) -> bool:
-        """Whether plane 110 says that Black moves."""
-        return self >= InputFormat.CANONICAL_HECTOPLIES_ARMAGEDDON

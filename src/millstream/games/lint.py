@@ -11,7 +11,7 @@ from millstream.games.rules import Rules, checked, prepare
 from millstream.stats.findings import LintReport, Problem, Severity, Tally
 
 NOTHING: Mapping[str, int] = {}
-_HARMLESS = ("not data", "member: not data", "member: folder")
+_HARMLESS = ("not data", "member: not data")
 _DROPPED = "loaders and ChunkFilter drop such games with rules={!r}; without rules they are learned"
 _NO_GAMES = "games are .gz files and .tar archives of them; look at the path, or wait for the first ones"
 _LEFT_OUT = "loaders leave it out, too, and count it; look at permissions and links, or wait until it is written"

@@ -21,8 +21,10 @@ _HINTS = {
 }
 
 
-def read_frames(raw: bytes | bytearray, plies: Plies | None = None, *, where: str = "") -> FrameBlock:
+def read_frames(raw: bytes | bytearray, plies: Plies | None = None, *, behind: int = 0, where: str = "") -> FrameBlock:
     """The frames of an unpacked chunk, or those at `plies`; a chunk that cannot be used is a `RecordError`.
+
+    Where `raw` is only the front of a chunk, so many frames are `behind` it: old ones do not say how many are left.
 
     >>> read_frames(b"")
     Traceback (most recent call last):
@@ -30,7 +32,7 @@ def read_frames(raw: bytes | bytearray, plies: Plies | None = None, *, where: st
       hint: a chunk has at least one frame; leave the file out
     """
     try:
-        columns = _core.read_frames(np.frombuffer(raw, np.uint8), plies)
+        columns = _core.read_frames(np.frombuffer(raw, np.uint8), plies, behind)
     except _core.FrameError as error:
         reason, _, found = str(error).partition(": ")
         raise RecordError(reason, found, _HINTS.get(reason), where) from None

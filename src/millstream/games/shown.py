@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from millstream.games.block import FrameBlock
+from millstream.games.frame import POLICY_SIZE
 from millstream.games.input_formats import InputFormat
 from millstream.games.moves import Moves, turn_entries
 from millstream.games.policy import FILES, POLICY_MOVES
@@ -84,14 +85,14 @@ def position_facts(game: FrameBlock, ply: int) -> dict[str, Any]:
     positions, frame = Positions.of(game.fields), game.fields[ply]
     first, last = int(game.starts[ply]), int(game.ends[ply])
     names = move_names(game, positions, ply, game.moves[first:last])
-    chances = [round(chance, 7) for chance in game.probabilities[first:last].tolist()]  # as exact as 32 bits are
+    chances = [_finite(chance) for chance in game.probabilities[first:last].tolist()]
     played = move_names(game, positions, ply, np.array([frame["played_idx"]]))[0] if frame["visits"] else None
     values = {name: (f"{name}_q", f"{name}_d", f"{name}_m") for name in ("result", "best", "played", "orig", "root")}
     values["result"] = ("result_q", "result_d", "plies_left")
     values["st"] = ("q_st", "d_st", "")
     return {
         "fen": fen_of(positions, ply),
-        "policy": dict(sorted(zip(names, chances, strict=True), key=lambda each: -each[1])),
+        "policy": dict(sorted(zip(names, chances, strict=True), key=lambda each: -(each[1] or 0.0))),
         "played": played,
         "visits": int(frame["visits"]),
         "values": {
@@ -104,7 +105,11 @@ def position_facts(game: FrameBlock, ply: int) -> dict[str, Any]:
 
 
 def _known(frame: np.void, field: str) -> float | None:
-    value = float(frame[field]) if field else float("nan")
+    return _finite(float(frame[field])) if field else None
+
+
+def _finite(value: float) -> float | None:
+    """As exact as 32 bits are; None for what JSON has no word for."""
     return round(value, 7) if math.isfinite(value) else None
 
 
@@ -131,11 +136,12 @@ def draw_board(positions: Positions, ply: int) -> str:
 
 
 def move_names(game: FrameBlock, positions: Positions, ply: int, entries: np.ndarray) -> list[str]:
-    """Entries of the policy of a frame as moves on the board; to castle, the king takes its own rook."""
-    how = np.full(len(entries), transforms_of(game.fields)[ply])
+    """Entries of the policy of a frame as moves on the board; to castle, the king takes its own rook. An entry that
+    there is not is no move: "?"."""
+    how, there = np.full(len(entries), transforms_of(game.fields)[ply]), entries < POLICY_SIZE
     half_turn = uses_half_turn(game, Moves.between(positions))
-    upright = turn_entries(entries, how, np.zeros_like(how), half_turn=half_turn)
-    names = [POLICY_MOVES[entry] if entry >= 0 else "?" for entry in upright.tolist()]
+    upright = turn_entries(np.where(there, entries, 0), how, np.zeros_like(how), half_turn=half_turn)
+    names = [POLICY_MOVES[entry] if entry >= 0 else "?" for entry in np.where(there, upright, -1).tolist()]
     return [name.translate(_FLIPPED) for name in names] if positions.black[ply] else names
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream import _core
+from millstream.games.inflate import MOST_PACKED_BYTES
 
 PLACE = np.dtype([("offset", "<u8"), ("size", "<u4"), ("frames", "<u4"), ("number", "<u4"), ("gzip", "<u4")])
 """A chunk in its file: bytes [offset, offset + size), how many frames they are, its number among the chunks of the
@@ -39,7 +40,9 @@ def index_tar(descriptor: int) -> tuple[TarIndex, npt.NDArray[np.uint32]]:
 
     Others may read from the descriptor at the same time.
     """
-    offsets, sizes, inflated, gzip, skipped, problem, problem_at, has_end = _core.tar_index(descriptor)
+    offsets, sizes, inflated, gzip, skipped, problem, problem_at, has_end = _core.tar_index(
+        descriptor, MOST_PACKED_BYTES
+    )
     places = np.zeros(len(offsets), PLACE)
     places["offset"], places["size"], places["gzip"] = offsets, sizes, gzip
     places["number"] = np.arange(len(offsets))

@@ -99,11 +99,12 @@ def _agree(block: FrameBlock, entries: Entries) -> tuple[Flags, Flags]:
 
 
 def _is_marked(block: FrameBlock, entries: npt.NDArray[np.integer]) -> Flags:
-    """Whether the policy of each of the first frames has an entry for a move."""
+    """Whether the policy of each of the first frames has an entry for a move; NaN is how old files say illegal."""
     asked = np.full(len(block), -1)
     asked[: len(entries)] = entries
     rows = _rows(block)
-    marked: Flags = np.bincount(rows[block.moves == asked[rows]], minlength=len(block))[: len(entries)] > 0
+    there = (block.moves == asked[rows]) & ~np.isnan(block.probabilities)
+    marked: Flags = np.bincount(rows[there], minlength=len(block))[: len(entries)] > 0
     return marked
 
 
@@ -147,8 +148,10 @@ def _policy_faults(block: FrameBlock) -> Iterator[Fault]:
     fields, chances = block.fields, block.probabilities
     rows = _rows(block)
     outside = ~(np.isnan(chances) | ((chances >= 0) & (chances <= 1)))
-    found = np.bincount(rows[outside], minlength=len(block))
-    yield from _first("probability out of range", found > 0, found)
+    first = np.unique(rows[outside], return_index=True)
+    found = np.full(len(block), np.nan, np.float32)
+    found[first[0]] = chances[outside][first[1]]
+    yield from _first("probability out of range", ~np.isnan(found), found)
     sums = np.bincount(rows, np.nan_to_num(chances, nan=0, posinf=2, neginf=-2), minlength=len(block))
     yield from _first("policy does not sum to 1", ~((sums >= 0.99) & (sums <= 1.01)), sums)
     searched = fields["visits"] > 0

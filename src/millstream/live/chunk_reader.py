@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from millstream.errors import LoaderError, RecordError
+from millstream.errors import BudgetError, LoaderError, RecordError
 from millstream.games import FrameBlock, Game
 from millstream.games.chunk_source import OUT_OF_REACH
 from millstream.live.chunk_set import Draw
@@ -21,13 +21,10 @@ from millstream.live.positions import PositionSampling
 from millstream.stages import Queue, Stage
 
 MOST_LISTED = 1000
-"""Bad games that are remembered for whoever asks; all are counted."""
+"""Bad games that are remembered for whoever asks; every use of one is counted."""
 
 FILE_GONE = "file gone"
 """Why a use of a game is lost that was there when it entered."""
-
-MOST_KNOWN = 1 << 16
-"""Bad games that are known, so that each is counted once however often it is used."""
 
 
 class ChunkReader(DrawStage[Draw, Game]):
@@ -41,6 +38,7 @@ class ChunkReader(DrawStage[Draw, Game]):
         losses: What was lost before: it is not read, whether or not it is there now.
         lost: Called with a use of a game that cannot be read since its file is gone, before anything behind it leaves.
         shared: Whether other ranks read the same games: then a file that goes away meanwhile is an error.
+        most_bytes: Of a game in memory; a larger one is an error.
     """
 
     takes, gives = Draw, Game
@@ -56,15 +54,26 @@ class ChunkReader(DrawStage[Draw, Game]):
         losses: Losses | None = None,
         lost: Callable[[LostUse], None] = lambda _: None,
         shared: bool = False,
+        most_bytes: int | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(input, **settings)
         self._choose = None if sampling is None else Positions(sampling, seed)
-        self._cache, self._guard = cache, threading.Lock()
+        self.cache, self._guard = cache, threading.Lock()
         self._losses, self._lost, self._shared = losses or Losses(), lost, shared
-        self._bad: OrderedDict[int, None] = OrderedDict()
-        self.bad: deque[RecordError] = deque(maxlen=MOST_LISTED)
-        """The last games that could not be read, and why."""
+        self._most_bytes = most_bytes
+        self._bad: OrderedDict[int, RecordError] = OrderedDict()
+
+    @property
+    def bad(self) -> list[RecordError]:
+        """The last games that could not be read, each once, and why."""
+        with self._guard:
+            return list(self._bad.values())
+
+    @property
+    def chooses(self) -> bool:
+        """Whether it gives chosen positions, and not whole games."""
+        return self._choose is not None
 
     def process(self, item: Draw) -> Iterator[Game]:
         """Read a game; one that is bad is counted, listed and left out, and so is one whose file is gone."""
@@ -72,14 +81,11 @@ class ChunkReader(DrawStage[Draw, Game]):
         if limit is not None and limit <= item.skip:
             self.drop(item.number, FILE_GONE)
             return
-        found = None if self._cache is None or item.source is None else self._cache.take(item.chunk, item.use)
+        found = None if self.cache is None or item.source is None else self.cache.take(item.chunk, item.use)
         try:
             length, frames, chosen = (*found, True) if found is not None else self._read(item)
         except RecordError as error:
-            if error.reason in OUT_OF_REACH:
-                self._lose(item, error)
-            else:
-                self._note(item, error)
+            self._note(item, error)
             return
         yield Game(
             item.chunk,
@@ -102,8 +108,27 @@ class ChunkReader(DrawStage[Draw, Game]):
         if self._choose is not None and not self._choose.takes_all and length:
             plies = self._choose.of(item.chunk, item.use, length).astype(np.uint32)
         frames = item.source.read(item.index, plies)
+        self._check_size(frames.nbytes, item)
         frames.origins["chunk"], frames.origins["use"] = item.chunk, item.use  # nobody else has seen them
         return length, frames, plies is not None or (self._choose is not None and self._choose.takes_all)
+
+    def _check_size(self, size: int, item: Draw) -> None:
+        """A game that the budget has no room for is no bad one: what is trained on does not depend on a budget."""
+        if self._most_bytes is not None and size > self._most_bytes:
+            raise BudgetError(
+                f"{item.name}, chunk {item.index}: {size:,} bytes in memory, where {self._most_bytes:,} are for a game",
+                hint="pass a larger memory_budget",
+            )
+
+    def _note(self, item: Draw, error: RecordError) -> None:
+        """Count a use that gives nothing, and list its game."""
+        with self._guard:
+            self._bad[item.chunk] = error
+            if len(self._bad) > MOST_LISTED:
+                self._bad.popitem(last=False)
+        if error.reason in OUT_OF_REACH:
+            self._lose(item, error)
+        self.drop(item.number, FILE_GONE if error.reason in OUT_OF_REACH else error.reason)
 
     def _lose(self, item: Draw, error: RecordError) -> None:
         if self._shared and item.source is not None:
@@ -112,19 +137,7 @@ class ChunkReader(DrawStage[Draw, Game]):
                 hint="keep files as long as they are in the window; go on from the last state",
             )
         self._lost(LostUse(item.number, item.name, item.chunk, item.use, item.skip, unseen=item.source is None))
-        self.drop(item.number, FILE_GONE)
-        self.bad.append(error)
-
-    def _note(self, item: Draw, error: RecordError) -> None:
-        with self._guard:
-            if item.chunk in self._bad:
-                return
-            self._bad[item.chunk] = None
-            if len(self._bad) > MOST_KNOWN:
-                self._bad.popitem(last=False)
-            self.bad.append(error)
-        self.drop(item.number, error.reason)
 
     def gauges(self) -> dict[str, float]:
         """What the cache holds."""
-        return {} if self._cache is None else {f"cache_{name}": n for name, n in self._cache.counters().items()}
+        return {} if self.cache is None else {f"cache_{name}": n for name, n in self.cache.counters().items()}

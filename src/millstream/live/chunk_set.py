@@ -15,12 +15,13 @@ from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.live.arrivals import Gone, ScanComplete
 from millstream.live.barren import Barren
 from millstream.live.entrance import AsTheyCome, Entrance
-from millstream.live.events import Event, Source, apply
+from millstream.live.events import Event, Source, apply, grouped
 from millstream.live.hanse import HanseSampling, HanseWeights
 from millstream.live.losses import Losses
 from millstream.live.place import Place
 from millstream.live.window import Acceptance, Drawn, Entry, Window
 from millstream.stages import Queue, SourceStage, Stage
+from millstream.stages.producer import Producer
 
 logger = logging.getLogger("millstream.live")
 PATIENCE_S = 0.2
@@ -95,13 +96,17 @@ class ChunkSet(SourceStage[Draw]):
         """Sources that wait for their entrance: one of the same name may still be in the window."""
         self._root, self._last, self._journal, self._opens = PurePath(root), last, journal, opens
         self._entrance = entrance or AsTheyCome()
-        self.weights = None if hanse is None else HanseWeights(hanse, self._sources, self.count)
+        self.weights = None if hanse is None else HanseWeights(hanse, self.source_of, self.count)
         acceptance = None
         if self.weights is not None and hanse is not None:
-            acceptance = Acceptance(self.weights.of, hanse.gamma, () if losses is None else losses.unseen)
+            unseen = () if losses is None else losses.unseen
+            acceptance = Acceptance(self.weights.of, hanse.gamma, self.weights.proved, unseen)
         self.window = Window(num_chunks, seed, endless=endless) if window is None else window
         self.window.acceptance = acceptance
         self._files_gone = self._files_left = 0
+        self._gone_meanwhile: dict[str, Gone] = {}
+        self._came_meanwhile: dict[str, ChunkSource] = {}
+        """What has come and gone while nobody took games, by path."""
         self._input_ended = False
         self.barren: Barren | None = None
         """Slows passes down of which nothing comes, where somebody knows what does."""
@@ -138,6 +143,7 @@ class ChunkSet(SourceStage[Draw]):
         """Sources and games in the window, files that are gone and that were let go of, passes, games that were not
         accepted, bytes of the index, and how old the oldest and the newest file are."""
         window, entries = self.window, self.window.entries
+        held = [*self._sources.values(), *self._came_meanwhile.values()]
         return {
             **self._ages(entries),
             "sources": len(entries),
@@ -147,7 +153,7 @@ class ChunkSet(SourceStage[Draw]):
             "chunks_total": window.total,
             "passes": window.passes,
             "rejected": window.rejected,
-            "index_bytes": window.nbytes + sum(source.nbytes for source in list(self._sources.values())),
+            "index_bytes": window.nbytes + sum(source.nbytes for source in held),
         }
 
     def _ages(self, entries: Sequence[Entry]) -> dict[str, float]:
@@ -168,6 +174,22 @@ class ChunkSet(SourceStage[Draw]):
         """The source of an entry, if its file is there: another one may have taken its name."""
         source = self._sources.get(entry.name)
         return source if source is not None and _is(source, entry.count, entry.stamp) else None
+
+    def put_slowly(self, producer: Producer[Draw], items: Sequence[Draw]) -> None:
+        """While nobody takes games, take in what comes: whoever gives sources may have others to serve."""
+        while not self._input_ended and not self.output().has_room(PATIENCE_S):
+            self._keep_for_later(self._news())
+        super().put_slowly(producer, items)
+
+    def _keep_for_later(self, news: Sequence[Any]) -> None:
+        """What came and is gone by then never was: else a window that nobody asks would grow for ever."""
+        for item in news:
+            if isinstance(item, ChunkSource):
+                self._came_meanwhile[item.path] = item
+            elif isinstance(item, Gone):
+                self._came_meanwhile.pop(item.path, None)
+                if (name := self._name(item.path)) in self._sources or name in self._arrived:
+                    self._gone_meanwhile[item.path] = item
 
     # What comes in
 
@@ -193,7 +215,9 @@ class ChunkSet(SourceStage[Draw]):
             logger.info("the window lacks %d of %d games", missing, self.window.num_chunks)
 
     def _news(self, pause_s: float = 0.0) -> list[Any]:
-        news: list[Any] = self._waited_for(pause_s) if pause_s else []
+        news: list[Any] = [*self._gone_meanwhile.values(), *self._came_meanwhile.values()]
+        self._gone_meanwhile, self._came_meanwhile = {}, {}
+        news += self._waited_for(pause_s) if pause_s else []
         if pause_s and self._input_ended:
             self.stopping.wait(pause_s)
         while not self._input_ended:
@@ -242,13 +266,17 @@ class ChunkSet(SourceStage[Draw]):
     def _do(self, events: Sequence[Event]) -> set[str]:
         """Let sources in and out; gives the names of those that have left."""
         left: set[str] = set()
-        for event in events:
-            if event.kind == "enter":
+        for some in grouped(events):
+            if (event := some[0]).kind == "enter":
                 left.discard(event.name)
                 self._ensure(event)
-            left |= {entry.name for entry in apply(self.window, event)}
-            if event.kind == "gone":
-                self._files_gone += 1
+            elif event.kind == "gone":
+                self._files_gone += len(some)
+            out = apply(self.window, some)
+            left |= {entry.name for entry in out}
+            if self._journal is None and self.weights is not None:  # else who follows asks for them, and forgets them
+                for entry in out:
+                    self.weights.forget(entry)
         if events and self._journal is not None:
             self._journal(events)
         return left

@@ -104,6 +104,7 @@ class ChunkSourceFeed(MapStage[Arrival, Sourced]):
     def _keeps(self, source: ChunkSource) -> bool:
         """Count and list an archive that is cut or damaged behind its last whole game."""
         self.count(source.problem)
-        fate = "are kept" if self._partial == "keep" else "before that are dropped, too"
-        self.bad.append(BadSource(source.path, source.problem, f"at its end; {len(source)} games {fate}"))
+        games = f"{len(source)} whole {'game' if len(source) == 1 else 'games'} before that"
+        fate = f"{games}, for partial='keep'" if self._partial == "keep" else f"{games} dropped, too"
+        self.bad.append(BadSource(source.path, source.problem, f"at its end; {fate}"))
         return self._partial == "keep"

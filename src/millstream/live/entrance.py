@@ -93,14 +93,6 @@ class AsTheyCome(Entrance):
         return source.name not in known and source.mark not in (self._seen or ())
 
 
-def hold_back(held: list[Source], held_gone: list[str], came: Came, gone: Collection[str]) -> None:
-    """Keep what has come and gone for later; what came and is gone by then never enters."""
-    if gone:
-        held[:] = [each for each in held if each.name not in gone]
-        held_gone += [name for name in gone if name not in held_gone]
-    held += came
-
-
 def _source_key(source: Source) -> SortKey:
     return sort_key(source.name)
 

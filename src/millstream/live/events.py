@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from base64 import b85decode, b85encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -29,7 +31,7 @@ class Source(NamedTuple):
     @property
     def mark(self) -> int:
         """What tells it from all others, in 64 bits."""
-        return xxh64(np.frombuffer(f"{self.name}\0{self.stamp}".encode(), np.uint8))
+        return xxh64(np.frombuffer(f"{self.name}\0{self.stamp}".encode(errors="surrogateescape"), np.uint8))
 
 
 def packed(marks: Iterable[int]) -> str:
@@ -105,11 +107,22 @@ def entered(lines: Iterable[Mapping[str, Any]], epoch: int, before: Iterable[Ent
     return entries
 
 
-def apply(window: Window, event: Event) -> list[Entry]:
+def grouped(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Files that are gone together, and everything else by itself: each alone would look through the whole window."""
+    for kind, same in groupby(events, key=attrgetter("kind")):
+        some = list(same)
+        yield from [some] if kind == "gone" else ([event] for event in some)
+
+
+def apply(window: Window, events: Iterable[Event]) -> list[Entry]:
     """Do to a window what happened; gives the sources that have left it."""
-    if event.kind == "enter":
-        return window.enter(*event.source)
-    return window.remove(event.name) if event.kind == "gone" else []
+    left: list[Entry] = []
+    for some in grouped(events):
+        if some[0].kind == "gone":
+            left += window.remove({event.name for event in some})
+        elif some[0].kind == "enter":
+            left += window.enter(*some[0].source)
+    return left
 
 
 def advance(window: Window, draws: int, events: Iterable[Event]) -> list[Entry]:
@@ -120,7 +133,7 @@ def advance(window: Window, draws: int, events: Iterable[Event]) -> list[Entry]:
     >>> for event in events:
     ...     while first.draws < event.draw:
     ...         _ = first.draw()
-    ...     _ = apply(first, event)
+    ...     _ = apply(first, [event])
     >>> number = first.draw().number
     >>> advance(second, number, events)
     []
@@ -128,9 +141,9 @@ def advance(window: Window, draws: int, events: Iterable[Event]) -> list[Entry]:
     True
     """
     left: list[Entry] = []
-    for event in events:
-        _draw_until(window, event.draw)
-        left += apply(window, event)
+    for draw, together in groupby(events, key=attrgetter("draw")):
+        _draw_until(window, draw)
+        left += apply(window, together)
     _draw_until(window, draws)
     return left
 

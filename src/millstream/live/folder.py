@@ -17,6 +17,7 @@ from stat import S_ISDIR, S_ISREG
 
 from millstream.live.arrivals import Found, Gone, SortKey, sort_key
 
+_NOWHERE = {errno.ELOOP: "link in a circle", errno.ENOENT: "link to nowhere"}
 _OLD_S = 60.0
 """What has not changed for so long is complete, whatever it looks like."""
 _TEMPORARY = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".swp", ".lock", "~")
@@ -170,19 +171,20 @@ class Folder:
             yield folder, files
 
     def _hide(self, path: str, noun: str, error: OSError, hidden: set[str]) -> None:
-        """Count once what cannot be read. A link that leads to itself leads nowhere; of others nobody knows."""
-        is_circle = error.errno == errno.ELOOP
-        if not is_circle:
+        """Count once what cannot be read. Of a link that leads nowhere nothing is there; of others nobody knows."""
+        reason = _NOWHERE.get(error.errno or 0)
+        if reason is None:
             hidden.add(path)
         if path not in self.unreadable:
-            reason = "link in a circle" if is_circle else f"{noun}: {(error.strerror or 'unreadable').lower()}"
+            reason = reason or f"{noun}: {(error.strerror or 'unreadable').lower()}"
             self.unreadable[path] = reason
             self._count(reason)
 
 
 def _entries(folder: str) -> tuple[dict[str, os.stat_result], list[str], dict[str, OSError]]:
-    """The files and the folders in a folder, and what is neither: links in circles, files of a bad disk."""
-    files, folders, broken = {}, [], {}
+    """The files and the folders in a folder, and what is neither: links to nowhere, files of a bad disk."""
+    files, folders = dict[str, os.stat_result](), list[str]()
+    broken: dict[str, OSError] = {}
     with os.scandir(folder) as entries:
         for entry in entries:
             if not is_wanted(entry.name):
@@ -192,8 +194,9 @@ def _entries(folder: str) -> tuple[dict[str, os.stat_result], list[str], dict[st
                     folders.append(entry.path)
                 else:
                     files[entry.name] = entry.stat()
-            except FileNotFoundError:  # it went away meanwhile, or is a link to nowhere
-                continue
+            except FileNotFoundError as error:
+                if entry.is_symlink():  # else it went away meanwhile
+                    broken[entry.path] = error
             except OSError as error:
                 broken[entry.path] = error
     return files, folders, broken

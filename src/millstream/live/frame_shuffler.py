@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millstream.errors import BudgetError
 from millstream.games import ORIGIN, FrameBlock, Game, Reservoir
 from millstream.live.losses import Losses
 from millstream.live.place import Place
@@ -77,9 +78,11 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         seed: Of the order.
         losses: What was lost in its slots: it keeps its place among the others, and does not leave the stage.
         drain: Give at the end what is left; else it waits for what would have come.
+        most_bytes: Of what it holds; policies of many moves may take more, which is an error.
     """
 
     takes, gives = Game, Shuffled
+    one_thread = True
     together = 16
 
     def __init__(
@@ -90,10 +93,11 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         seed: int = 0,
         losses: Losses | None = None,
         drain: bool = True,
+        most_bytes: int | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(input, **{**settings, "threads": 1})
-        self._drain = drain
+        super().__init__(input, **settings)
+        self._drain, self._most_bytes = drain, most_bytes
         self._reservoir, self._losses = Reservoir(frames, seed), losses or Losses()
         self._filled: list[npt.NDArray[np.void]] = []
         """Origins that went into free slots, and were not told yet: small blocks would fill the memory behind it."""
@@ -105,6 +109,7 @@ class FrameShuffler(MapStage[Game, Shuffled]):
     def process(self, item: Game) -> Iterator[Shuffled]:
         """Let the positions of a game in, and as many others out, when it is full."""
         out = self._reservoir.exchange(item.frames)
+        self._check_size()
         free = len(item.frames) - len(out.frames)
         used = item.skip + len(item.frames)
         place = Place(item.draw, item.chunk, item.use, item.source, item.index, used, used)
@@ -119,6 +124,14 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         while self._drain and len(self._reservoir):
             out = self._reservoir.drain(TOGETHER)
             yield from self._left(Shuffled(out.frames, Moves(self._told(), out.slots, _NOTHING, None)))
+
+    def _check_size(self) -> None:
+        if self._most_bytes is not None and self._reservoir.nbytes > self._most_bytes:
+            raise BudgetError(
+                f"the positions in the reservoir take {self._reservoir.nbytes:,} bytes, and may take "
+                f"{self._most_bytes:,}: their policies have more entries than usual",
+                hint="pass a larger memory_budget, or a smaller shuffle_frames",
+            )
 
     def _told(self) -> npt.NDArray[np.void]:
         """What went into free slots since this was asked last."""

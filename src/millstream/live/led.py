@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Collection
 
 from millstream.errors import Stopped
-from millstream.live.entrance import Came, Entrance, hold_back
+from millstream.live.entrance import Came, Entrance
 from millstream.live.events import Event, Source
 from millstream.live.window import Window
 
@@ -35,32 +35,36 @@ class Leads(Entrance):
 
     def __init__(self, then: Entrance) -> None:
         self._then, self._until = then, 0
-        self._came: list[Source] = []
-        self._gone: list[str] = []
+        self._came: dict[str, Source] = {}
+        """What has come and waits for the next look, by name."""
+        self._gone: dict[str, None] = {}
 
     def first(self, window: Window, found: Collection[Source]) -> list[Event]:
         """What enters at first; where a promise holds, nothing does before that draw."""
         events = self._then.first(window, found)
         if window.draws >= self._until:
             return self._promised(window, events)
-        self._came = [event.source for event in events if event.kind == "enter"]
-        self._gone = [event.name for event in events if event.kind == "gone"]
+        self._came = {event.name: event.source for event in events if event.kind == "enter"}
+        self._gone = dict.fromkeys(event.name for event in events if event.kind == "gone")
         return []
 
     def later(self, window: Window, came: Came, gone: Collection[str], *, starved: bool = False) -> list[Event]:
         """What has come by now, when it is time to look."""
-        hold_back(self._came, self._gone, came, gone)
+        for name in gone:
+            self._came.pop(name, None)  # what came and is gone by then never enters
+        self._gone |= dict.fromkeys(gone)
+        self._came |= {source.name: source for source in came}
         if window.draws < self._until and not starved:
             return []
-        came, gone, self._came, self._gone = self._came, self._gone, [], []
-        events = self._then.later(window, came, gone)
+        waited, left, self._came, self._gone = self._came, self._gone, {}, {}
+        events = self._then.later(window, list(waited.values()), list(left))
         if starved and events:
             self._until = window.draws  # who follows must know that this is all
         return self._promised(window, events)
 
     def may_need(self, name: str) -> bool:
         """Whether it waits for the next look."""
-        return any(name == each.name for each in self._came) or self._then.may_need(name)
+        return name in self._came or self._then.may_need(name)
 
     def promise(self, until: int) -> None:
         """Look for news at this draw, and not before."""

@@ -11,6 +11,8 @@ from heapq import heapify, heappop, heappush
 
 from millstream.games import FrameBlock
 
+PREFETCHED_USES = 8
+"""Uses of a game whose positions are kept when it is read."""
 AROUND = 1100
 """Bytes that Python takes for an entry beside its frames: about as many as one frame has."""
 

@@ -7,6 +7,7 @@ Each has the name of its class and takes what the class takes, except for what i
     hanse: 1                                    an exponent
     rescore: {new_input_format: 3}              as RescoreSettings
     match: {visits: {least: 1}, version: [6, 7]}
+    position_cache: 1GB                         of a chunk_unpacker, for the chunk_reader that its games come from
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from millstream.live.chunk_source_feed import ChunkSourceFeed, Partial
 from millstream.live.chunk_unpacker import ChunkUnpacker
 from millstream.live.discovery import Discovery
 from millstream.live.frame_shuffler import FrameShuffler
+from millstream.live.game_stage import GameStage
 from millstream.live.hanse import HanseSampling
+from millstream.live.position_cache import PREFETCHED_USES, PositionCache
 from millstream.live.positions import PositionSampling, PositionWeights
 from millstream.live.splitter import Splitter
 from millstream.live.tensor_generator import TensorGenerator
-from millstream.settings import made_from
+from millstream.settings import A_SIZE, made_from, size_in_bytes
 from millstream.stages import Queue, register_stage
 
 Input = Queue[Any]
@@ -87,10 +90,20 @@ def chunk_rescorer(
 
 
 def chunk_unpacker(
-    input: Input, *, positions: float | None = None, weights: Settings | None = None, seed: int = 0, **settings: Any
+    input: Input,
+    *,
+    positions: float | None = None,
+    weights: Settings | None = None,
+    position_cache: int | str | None = None,
+    seed: int = 0,
+    **settings: Any,
 ) -> ChunkUnpacker:
     """Choose positions of games."""
-    return ChunkUnpacker(input, sampling=PositionSampling.of(positions, _weights(weights)), seed=seed, **settings)
+    sampling = PositionSampling.of(positions, _weights(weights))
+    if not position_cache:
+        return ChunkUnpacker(input, sampling=sampling, seed=seed, **settings)
+    cache = _reader_of(input).cache = PositionCache(_bytes(position_cache))
+    return ChunkUnpacker(input, sampling=sampling, seed=seed, cache=cache, prefetch=PREFETCHED_USES, **settings)
 
 
 def frame_shuffler(input: Input, *, frames: int = 1 << 17, seed: int = 0, **settings: Any) -> FrameShuffler:
@@ -110,6 +123,26 @@ def register_all() -> None:
 
 def _weights(said: Settings | None) -> PositionWeights:
     return made_from(PositionWeights, said, "weights")
+
+
+def _bytes(said: int | str) -> int:
+    found = size_in_bytes(said) if isinstance(said, str) else said
+    if found is None or found < 1:
+        raise RecipeError(f"position_cache={said!r} is not a size", hint=A_SIZE)
+    return found
+
+
+def _reader_of(games: Input) -> ChunkReader:
+    """Where games come from that go through stages which change them."""
+    maker = games.maker
+    while isinstance(maker, GameStage):
+        maker = maker.inputs[0].maker
+    if not isinstance(maker, ChunkReader) or maker.chooses:
+        raise RecipeError(
+            "position_cache: there is no chunk_reader of whole games to keep positions for",
+            hint="let it stand behind a chunk_reader without positions, with nothing but filters and rescorers between",
+        )
+    return maker
 
 
 def _wanted(name: str, said: Any) -> Wanted:

@@ -57,7 +57,7 @@ class Splitter(MapStage[Sourced, Any]):
         if not weights or not all(0 < weight < float("inf") for weight in weights.values()):
             raise LoaderError(f"weights={dict(weights)} split nothing", hint="name each output, with a weight above 0")
         self.outputs = tuple(weights)
-        self._weights = dict(weights)
+        self._weights, self._dealt = dict(weights), dict.fromkeys(weights, 0)
         super().__init__(input, **settings)
 
     def process(self, item: Sourced) -> Iterable[tuple[str, Sourced]]:
@@ -71,4 +71,10 @@ class Splitter(MapStage[Sourced, Any]):
     def send(self, items: Iterable[tuple[str, Sourced]]) -> None:
         """Put each item into the output that it is meant for."""
         for output, item in items:
+            if isinstance(item, ChunkSource):
+                self._dealt[output] += len(item)
             self._put(output, (item,))
+
+    def gauges(self) -> dict[str, float]:
+        """How many games each output was given."""
+        return {f"chunks_{output}": count for output, count in self._dealt.items()}

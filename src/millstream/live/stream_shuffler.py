@@ -59,13 +59,21 @@ class StreamShuffler:
         self._advanced += lower - self.lower
         self.lower = lower
         if self._advanced > max(STALE, self._count // 4):
-            self.discard(0, lower)
+            self.discard([(0, lower)])
             self._advanced = 0
 
-    def discard(self, start: int, stop: int) -> None:
-        """Do not draw the numbers from `start` to `stop` - 1."""
+    def skip_to(self, lower: int) -> None:
+        """The same where none of the numbers below `lower` is left: there is nothing to look for later."""
+        self.lower = max(self.lower, lower)
+
+    def discard(self, spans: Spans) -> None:
+        """Do not draw the numbers of these spans, which do not overlap."""
+        if not spans:
+            return
         unseen = self._unseen[: self._count]
-        kept = unseen[(unseen < start) | (unseen >= stop)]
+        starts, stops = np.array(spans, np.uint64).T
+        span = np.searchsorted(starts, unseen, side="right") - 1
+        kept = unseen[(span < 0) | (unseen >= stops[span])]
         self._unseen[: len(kept)] = kept
         self._count = len(kept)
 

@@ -38,6 +38,7 @@ class TensorGenerator(MapStage[Shuffled, Tensors]):
     """
 
     takes, gives = Shuffled, Tensors
+    one_thread = True
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class TensorGenerator(MapStage[Shuffled, Tensors]):
         output: Output = "float32",
         **settings: Any,
     ) -> None:
-        super().__init__(input, **{"capacity": 2, **settings, "threads": 1})
+        super().__init__(input, **{"capacity": 2, **settings})
         budget = Budget() if memory_budget is None else Budget(memory_budget)
         self._maker = TensorMaker(batch_size, rank, budget, self.stopping.wait, output)
         self._step, self._drop_last = batch_size * world_size, drop_last

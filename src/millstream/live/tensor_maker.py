@@ -136,7 +136,9 @@ def _fill_all(
         fill_tensors(block, planes, policy, values)
     else:
         fill_boards(block, planes, rule50)
-        policy[:], values[:] = block.policy(), block.values()
+        whole = block.policy()
+        whole[np.isnan(whole)] = -1  # by which old files say illegal
+        policy[:], values[:] = whole, block.values()
 
 
 def take_rows(waiting: list[Shuffled], rows: int) -> list[Shuffled]:

@@ -73,6 +73,8 @@ class Acceptance:
 
     weigh: Weigh
     gamma: float = 1.0
+    prove: Weigh | None = None
+    """Looks at a game that would be the heaviest so far: one that says more than it has must not make others rare."""
     unseen: Collection[int] = ()
     """Draws at which it was so when the run was made first."""
 
@@ -161,15 +163,17 @@ class Window:
             self._shuffler.advance(max(self.lower, entry.stop - self.num_chunks))
         return self._drop_old()
 
-    def remove(self, name: str) -> list[Entry]:
-        """Take sources of that name out: their files are gone. Gives all that have left by that."""
-        gone = [entry for entry in self.entries if entry.name == name]
-        for entry in gone:
-            self._entries.remove(entry)
-            self._holes = joined([*self._holes, (entry.first, entry.stop)])
-            self._shuffler.discard(entry.first, entry.stop)
+    def remove(self, names: Collection[str]) -> list[Entry]:
+        """Take sources of these names out: their files are gone. Gives all that have left by that."""
+        gone, kept = list[Entry](), list[Entry]()
+        for entry in self.entries:
+            (gone if entry.name in names else kept).append(entry)
+        self._entries, self._left = kept, 0
+        holes = joined((entry.first, entry.stop) for entry in gone)
+        self._shuffler.discard(holes)
+        self._holes = joined([*self._holes, *holes])
         if self.num_chunks is None and self._holes and self._holes[0][0] <= self.lower:
-            self._shuffler.advance(self._holes[0][1])
+            self._shuffler.skip_to(self._holes[0][1])
         return gone + self._drop_old()
 
     def draw(self) -> Drawn | None:
@@ -202,16 +206,14 @@ class Window:
         """The source of a chunk in the window."""
         return self._entries[bisect_right(self._entries, chunk, lo=self._left, key=lambda entry: entry.first) - 1]
 
-    def use_of(self, chunk: int) -> int:
-        """How often a chunk in the window was given."""
-        return self._uses[chunk]
-
     def _accepts(self, entry: Entry, chunk: int) -> bool:
         if self.acceptance is None:
             return True
         if self.draws in self.acceptance.unseen:
             return True
         weight = self.acceptance.weigh(entry, chunk - entry.first)
+        if weight > self.heaviest and self.acceptance.prove is not None:
+            weight = self.acceptance.prove(entry, chunk - entry.first)
         if weight == inf:
             return True
         self.heaviest = max(self.heaviest, weight)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import operator
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from millstream.errors import LoaderError, OrderError
 from millstream.loaders.model_config import NO_LIMITS, ModelLimits
 from millstream.order.shuffle import Shuffle
 from millstream.parts.pool import cpus
+from millstream.settings import A_SIZE, size_in_bytes
 from millstream.tensors import FRAMEWORKS, default_framework
 
 RANK_VARIABLES = (
@@ -38,17 +38,6 @@ SENSIBLE = {
     "mix_block": "it counts the places among which weights are dealt out; leave it out for 1000",
 }
 ANY = "pass a whole number from 1 on, or leave it out"
-UNITS = {
-    "": 1,
-    "K": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "KI": 2**10,
-    "MI": 2**20,
-    "GI": 2**30,
-    "TI": 2**40,
-}
 
 
 class SharedKeywords(TypedDict, total=False):
@@ -262,9 +251,6 @@ def parse_bytes(value: int | str | None, name: str = "memory_budget") -> int | N
     """
     if value is None:
         return None
-    if isinstance(value, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", value.upper())
-        if match is None:
-            raise LoaderError(f"{name}={value!r} is not a size", hint="write bytes, or '512MB', '2GB', '64MiB'")
-        value = int(float(match[1]) * UNITS[match[2] or ""])
+    if isinstance(value, str) and (value := size_in_bytes(said := value)) is None:
+        raise LoaderError(f"{name}={said!r} is not a size", hint=A_SIZE)
     return positive(name, value)

@@ -52,6 +52,10 @@ def checked_outputs(stages: Stages, wanted: str | Sequence[str] | None) -> dict[
 
 
 def _refuse_strange_stages(stages: Stages) -> None:
+    if not isinstance(stages, Mapping):
+        raise RecipeError(
+            f"the stages of a pipeline are a {type(stages).__name__}", hint='give each a name: {"name": stage, …}'
+        )
     if not stages:
         raise RecipeError("a pipeline without stages does nothing", hint='pass {"name": stage, …}')
     seen: dict[int, str] = {}

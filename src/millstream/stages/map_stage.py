@@ -37,7 +37,8 @@ class MapStage(Stage[Out], Generic[In, Out]):
     """
 
     together: ClassVar[int] = 1
-    """Items whose results leave together, if as many wait: where one takes no time, waking the next stage does."""
+    """Items whose results leave together, if as many wait and fit into the output: where one takes no time, waking the
+    next stage does."""
 
     def __init__(self, *inputs: Queue[Any] | Stage[Any], **settings: Any) -> None:
         super().__init__(*inputs, **settings)
@@ -51,6 +52,7 @@ class MapStage(Stage[Out], Generic[In, Out]):
         self._taken = self._sent = 0
         self._sending = False
         self._working = self.threads
+        self._together = min([self.together, *(queue.capacity for queue in self._queues.values())])
 
     @abstractmethod
     def process(self, item: In) -> Iterable[Out]:
@@ -73,10 +75,10 @@ class MapStage(Stage[Out], Generic[In, Out]):
         """Results leave as they are made: a stage that makes much of one item never holds all of it."""
         while True:
             try:
-                items = self.inputs[0].get_many(self.together)
+                items = self.inputs[0].get_many(self._together)
             except QueueClosed:
                 break
-            if self.together == 1:
+            if self._together == 1:
                 self.send(self.process(items[0]))
             else:
                 self.send(self._all_of(items))
@@ -99,7 +101,7 @@ class MapStage(Stage[Out], Generic[In, Out]):
         """The next items, and their place in the order; None at the end."""
         with self._clocks.waiting(INPUT), self._taking:
             try:
-                items = self.inputs[0].get_many(self.together)
+                items = self.inputs[0].get_many(self._together)
             except QueueClosed:
                 return None
             self._taken += 1

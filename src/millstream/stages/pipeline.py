@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Self
 from millstream.errors import ClosedError, LoaderError, QueueClosed, RecipeError, StageError, Stopped
 from millstream.settings import nearest
 from millstream.stages.graph import checked_outputs, named_queues
+from millstream.stages.patience import patiently
 from millstream.stages.stage import Stage
 from millstream.stages.statistics import History
 
@@ -86,18 +87,22 @@ class Pipeline:
             for stage in self._run.stages.values():
                 stage.start()
 
-    def get(self, output: str = "", timeout_s: float | None = None) -> Any:
+    def get(self, output: str = "", timeout_s: float | None = None, *, warn: bool = True) -> Any:
         """Take the next item of an output, waiting for it; where there is one output, its name may be left out.
 
-        Raises QueueClosed when everything was taken, and StageError when a stage has failed.
+        Raises QueueClosed when everything was taken, and StageError when a stage has failed. Who waits long without a
+        `timeout_s` gets a WaitWarning that says how far the stages are.
         """
         if self._began is None and self._ended is None:
             raise LoaderError("this pipeline was not started", hint="write `with pipeline:`, or call start()")
         self._history.look_if_due(self.counters)
-        queue = self._outputs[self._name(output)]
+        name = self._name(output)
+        queue = self._outputs[name]
         try:
             if self.error is not None:
                 self._raise_why()
+            if timeout_s is None and warn:
+                return patiently(queue.get, f"an item of {name!r}", self._how_far)
             return queue.get(timeout_s)
         except Stopped:
             self._raise_why()
@@ -168,6 +173,10 @@ class Pipeline:
         if output not in self._outputs:
             raise RecipeError(f"this pipeline has no output {output!r}", hint=nearest(output, self._outputs))
         return output
+
+    def _how_far(self) -> str:
+        given = ", ".join(f"{name} {stage.counters()['out']:,}" for name, stage in self._run.stages.items())
+        return f"so far the stages have given {given}"
 
     def _raise_why(self) -> NoReturn:
         if self.error is not None:

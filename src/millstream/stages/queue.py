@@ -6,6 +6,7 @@ nothing goes in, what is inside comes out, and then consumers are told that it i
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
@@ -15,7 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Generic, Literal, TypeVar, get_args
 
-from millstream.errors import BudgetError, LoaderError, QueueClosed
+from millstream.errors import BudgetError, LoaderError, QueueClosed, WaitTimeout
 from millstream.stages.ending import Ending
 from millstream.stages.producer import Producer
 from millstream.stages.waiting import Waits
@@ -128,6 +129,19 @@ class Queue(Generic[T]):
     def size(self) -> int:
         """How many items are inside."""
         return len(self._items)
+
+    def has_room(self, timeout_s: float) -> bool:
+        """Whether a producer need not wait, or not after so long."""
+        with self._lock, contextlib.suppress(WaitTimeout):
+            if self.overflow == "block":
+                self._putters.until(partial(self._takes, 0), self._not_full, timeout_s, f"room in {self}")
+            return True
+        return False
+
+    def total(self, measure: Callable[[T], int]) -> int:
+        """What a measure of the items that are inside adds up to."""
+        with self._lock:
+            return sum(measure(item) for item, _ in self._items)
 
     @property
     def closed(self) -> bool:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
-from millstream.errors import LoaderError
-from millstream.stages.queue import Queue
 from millstream.stages.stage import Out, Stage
 
 
@@ -26,12 +23,7 @@ class SourceStage(Stage[Out]):
     [3, 2, 1]
     """
 
-    def __init__(self, *inputs: Queue[Any] | Stage[Any], **settings: Any) -> None:
-        super().__init__(*inputs, **settings)
-        if self.threads != 1:
-            raise LoaderError(
-                f"{type(self).__name__} makes its items on one thread, not on {self.threads}", hint="leave out threads="
-            )
+    one_thread = True
 
     @abstractmethod
     def produce(self) -> Iterator[Out]:

@@ -54,6 +54,8 @@ class Stage(ABC, Generic[Out]):
     takes: ClassVar[type | None] = None
     """What it can work on, if it cares; a pipeline compares it with what the stage before gives."""
     gives: ClassVar[type | None] = None
+    one_thread: ClassVar[bool] = False
+    """Whether it cannot share its work: what it keeps from one item for the next has an order."""
     outputs: tuple[str, ...] = ("",)
     """The names of its outputs; with more than one, `route` says which item goes where."""
 
@@ -67,6 +69,8 @@ class Stage(ABC, Generic[Out]):
     ) -> None:
         if threads < 1:
             raise LoaderError(f"a stage cannot work with {threads} threads", hint="pass threads=1 or more")
+        if self.one_thread and threads != 1:
+            raise LoaderError(f"{type(self).__name__} works on one thread, not on {threads}", hint="leave out threads=")
         self.name = name or _spoken(type(self).__name__)
         self.threads = threads
         self.error: StageError | None = None
@@ -175,6 +179,10 @@ class Stage(ABC, Generic[Out]):
         for item in items:
             self._put(self.outputs[0] if len(self.outputs) == 1 else self.route(item), (item,))
 
+    def put_slowly(self, producer: Producer[Out], items: Sequence[Out]) -> None:
+        """Put items into an output that is full; for subclasses that have something to do meanwhile."""
+        producer.put_many(items)
+
     def wake(self) -> None:
         """Wake threads that wait for something else than a queue or `stopping`; for subclasses."""
 
@@ -185,7 +193,7 @@ class Stage(ABC, Generic[Out]):
         try:
             if (done := producer.put_now(items)) < len(items):
                 with self._clocks.waiting(OUTPUT):
-                    producer.put_many(items[done:])
+                    self.put_slowly(producer, items[done:])
         except Stopped:
             raise
         except ClosedError:  # by the consumer, who wants no more

@@ -120,7 +120,9 @@ class Lock:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             let_go(fd)
-            raise BusyError(f"{self._path}: another writer is at work here", hint="wait for it to end") from None
+            raise BusyError(
+                f"{self._path}: another writer is at work here", hint="close() the other one, or wait for it to end"
+            ) from None
         # The file may have been removed by its last holder between our open and our flock.
         if self._path.exists() and os.path.samestat(os.fstat(fd), self._path.stat()):
             return fd

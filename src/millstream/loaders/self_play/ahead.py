@@ -17,7 +17,7 @@ from millstream.errors import BudgetError, QueueClosed
 from millstream.live.frame_shuffler import Shuffled
 from millstream.live.tensor_maker import Output, TensorMaker, Tensors, take_rows
 from millstream.loaders.background import Background
-from millstream.loaders.patience import patiently
+from millstream.stages.patience import patiently, result_of
 
 HELD_S = 2.0
 """How long the trainer waits for a buffer that only itself can give back."""
@@ -108,7 +108,7 @@ class Ahead:
 
     def _result(self, made: Future[Tensors | None]) -> Tensors | None:
         try:
-            return patiently(made, self._what_for)
+            return patiently(result_of(made), "a batch", self._what_for)
         except CancelledError:
             raise closed_error() from None
 

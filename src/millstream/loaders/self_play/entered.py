@@ -13,7 +13,7 @@ from millstream.live.window import Entry
 
 
 class Entered:
-    """The sources of the present epoch.
+    """The sources of the present epoch, and of the one before it.
 
     Args:
         path: The folder, for messages.
@@ -21,6 +21,7 @@ class Entered:
 
     def __init__(self, path: str) -> None:
         self._path, self._guard = path, threading.Lock()
+        self._epochs: dict[int, list[Entry]] = {}
         self.files: str | None = None
         """A hash of the files that a pass goes over, as far as that is known."""
         self.stand(0)
@@ -32,14 +33,15 @@ class Entered:
         """
         self._epoch, self._expected, self._begun = epoch, files, False
         self.files = files or (self.files if epoch else None)
-        self._entries, self._total = list[Entry](), 0
+        self._epochs = {known: entries for known, entries in self._epochs.items() if known == epoch - 1}
+        self._epochs[epoch], self._total = [], 0
 
     def note(self, events: Sequence[Event]) -> None:
         """On the thread of the chunk set: remember what enters, and see whether it is what a state was saved for."""
         came = [event.source for event in events if event.kind == "enter"]
         with self._guard:
             for name, chunks, stamp in came:
-                self._entries.append(Entry(name, self._total, chunks, stamp))
+                self._epochs[self._epoch].append(Entry(name, self._total, chunks, stamp))
                 self._total += chunks
         if not self._begun:
             self._begun = True
@@ -53,18 +55,19 @@ class Entered:
         return self.files if self._begun else None
 
     def at(self, epoch: int) -> list[Entry]:
-        """Every source that entered in an epoch, if that is the present one."""
-        if epoch != self._epoch:
+        """Every source that entered in an epoch, if that is the present one or the one before."""
+        if epoch not in self._epochs:
             raise LoaderError(
                 f"the files of epoch {epoch} are forgotten", hint="pass cache_dir=, a folder beside the checkpoints"
             )
         with self._guard:
-            return list(self._entries)
+            return list(self._epochs[epoch])
 
     def forget(self, oldest: int | None) -> None:
         """Nobody asks for games that are older than this one."""
         with self._guard:
-            self._entries = [entry for entry in self._entries if oldest is None or entry.stop > oldest]
+            entries = self._epochs[self._epoch]
+            self._epochs[self._epoch] = [entry for entry in entries if oldest is None or entry.stop > oldest]
 
     def other_files(self) -> FingerprintError:
         """What is said when they are not those that a state was saved for."""

@@ -66,6 +66,11 @@ def task_of(
 def _refuse(settings: LoaderSettings) -> None:
     if any(isinstance(transform, PerRow) for transform in settings.transforms):
         raise LoaderError("rows of self-play are no tokens", hint="pass functions batch -> batch")
+    if settings.shuffle == "local":
+        raise LoaderError(
+            'shuffle="local": games are shuffled in a window of files, and positions in a reservoir',
+            hint="leave it out, and pass num_chunks= and shuffle_frames=; shuffle=False keeps the order of the files",
+        )
     if settings.pad_last:
         raise LoaderError(
             "pad_last=True: there is no position without loss to fill a batch up with",

@@ -117,7 +117,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
             partial=partial,
         )
         shares = MemoryShares.of(task, settings)
-        self.settings, self.task = settings, replace(task, queue_games=shares.queue_games)
+        self.settings, self.task = settings, shares.given_to(task)
         shared_out = replace(settings, memory_budget=shares.batches)
         self._run = SelfPlayRun(self.task, shared_out, replay=None if replay is None else Path(replay))
         close_at_last(self, self._run.close)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
@@ -46,7 +47,7 @@ class RunStages:
 
     def _ahead_of(self, graph: SelfPlayGraph) -> Ahead:
         return Ahead(
-            graph.pipeline.get,
+            partial(graph.pipeline.get, warn=False),
             rank=self._settings.rank,
             world_size=self._settings.world_size,
             depth=self._depth,

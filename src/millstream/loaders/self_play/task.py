@@ -25,14 +25,11 @@ from millstream.live.game_stage import GameStage
 from millstream.live.hanse import HanseSampling
 from millstream.live.losses import Losses, LostUse
 from millstream.live.place import Place
-from millstream.live.position_cache import PositionCache
+from millstream.live.position_cache import PREFETCHED_USES, PositionCache
 from millstream.live.positions import ALL_POSITIONS, PositionSampling
 from millstream.live.tensor_maker import Output
 from millstream.live.window import Entry, Window
 from millstream.stages import Pipeline, Stage
-
-PREFETCHED_USES = 8
-"""Uses of a game whose positions are kept when it is read, where positions are kept."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,9 @@ class SelfPlayTask:
     index_cache: str | None = None
     queue_games: int = 16
     """Games that wait between two stages, at most."""
+    game_bytes: int | None = None
+    """Of a game in memory, at most; None: any."""
+    reservoir_bytes: int | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -134,11 +134,12 @@ class SelfPlayGraph:
             losses=begin.losses,
             lost=begin.lost,
             shared=begin.shared,
+            most_bytes=task.game_bytes,
             **workers,
         )
         changing = _changing(task, self.reader, workers)
         self.changes: list[GameStage] = list(changing.values())
-        unpacker = ChunkUnpacker(
+        self.unpacker = unpacker = ChunkUnpacker(
             self.changes[-1] if self.changes else self.reader,
             sampling=task.positions,
             seed=positions_seed,
@@ -155,6 +156,7 @@ class SelfPlayGraph:
             seed=task.seed,
             losses=begin.losses,
             drain=not task.watch,  # what is watched has no end
+            most_bytes=task.reservoir_bytes,
             capacity=task.queue_games,
         )
         self.chunk_set.barren = Barren(lambda: unpacker.counters()["out"])
@@ -178,10 +180,15 @@ class SelfPlayGraph:
         return found
 
     def memory(self) -> dict[str, int]:
-        """Bytes of the window, of the reservoir and of kept positions."""
+        """Bytes of the window, of games between stages, of the reservoir and of kept positions."""
         window, reservoir = self.chunk_set.gauges(), self.shuffler.gauges()
-        kept = 0 if self._cache is None else self._cache.counters()["bytes"]
-        return {"window": int(window["index_bytes"]), "reservoir": int(reservoir["bytes"]), "positions": kept}
+        carry: list[Stage[Game]] = [self.reader, *self.changes, self.unpacker]
+        return {
+            "window": int(window["index_bytes"]),
+            "games": sum(stage.output().total(lambda game: game.frames.nbytes) for stage in carry),
+            "reservoir": int(reservoir["bytes"]),
+            "positions": 0 if self._cache is None else self._cache.counters()["bytes"],
+        }
 
 
 def _changing(task: SelfPlayTask, games: Stage[Game], workers: dict[str, Any]) -> dict[str, GameStage]:
