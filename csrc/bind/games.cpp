@@ -1,13 +1,11 @@
 // bind/games.cpp: frames of self-play games for millstream.games. All of it works without the interpreter's lock.
+#include "bind/games.h"
+
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/tuple.h>
 
 #include <mutex>
 #include <optional>
-#include <tuple>
 
-#include "bind/module.h"
-#include "core/frames.h"
 #include "core/inflate.h"
 #include "core/plies.h"
 #include "core/reservoir.h"
@@ -18,26 +16,9 @@ using namespace millstream;
 
 namespace {
 
-using Bytes = Array<const std::uint8_t>;
-using MadeBytes = Made<std::uint8_t>;
-// Bytes of the fields, ends, moves, probabilities.
-using Columns = std::tuple<Bytes, Array<const std::uint32_t>, Array<const std::uint16_t>, Array<const float>>;
 using MadeColumns = std::tuple<MadeBytes, Made<std::uint32_t>, Made<std::uint16_t>, Made<float>>;
 // Columns, origins, slots, and the origins of what is there now.
 using MadeEmitted = std::tuple<MadeColumns, MadeBytes, Made<std::uint32_t>>;
-
-template <typename T>
-std::span<const T> records(const Bytes& bytes) {
-  if (bytes.size() % sizeof(T) != 0) throw std::invalid_argument("games: no whole number of records");
-  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};  // of a packed type: at any address
-}
-
-FrameColumns columns_of(const Columns& arrays) {
-  const auto& [fields, ends, moves, probabilities] = arrays;
-  const FrameColumns columns{records<GameFrame>(fields), view(ends), view(moves), view(probabilities)};
-  columns.check();
-  return columns;
-}
 
 template <typename To, typename From>
 Made<To> owned(std::unique_ptr<From[]> values, std::size_t size) {
@@ -53,14 +34,8 @@ MadeColumns handed_over(FrameStore&& store) {
           owned<std::uint16_t>(std::move(store.moves), entries), owned<float>(std::move(store.probabilities), entries)};
 }
 
-MadeBytes handed_over(std::vector<Origin>&& origins) {
-  auto* kept = new std::vector<Origin>(std::move(origins));
-  nb::capsule owner(kept, [](void* data) noexcept { delete static_cast<std::vector<Origin>*>(data); });
-  return {reinterpret_cast<std::uint8_t*>(kept->data()), {kept->size() * sizeof(Origin)}, owner};
-}
-
 MadeEmitted handed_over(Reservoir::Emitted&& out) {
-  return {handed_over(std::move(out.frames)), handed_over(std::move(out.origins)), made(std::move(out.slots))};
+  return {handed_over(std::move(out.frames)), made_bytes(std::move(out.origins)), made(std::move(out.slots))};
 }
 
 template <typename Real>
@@ -129,7 +104,7 @@ void bind_reservoir(nb::module_& m) {
         return handed_over(self.ask([&](Reservoir& slots) { return slots.drain(most); }));
       }, "most"_a, "The same for frames that are left.")
       .def("origins", [](SharedReservoir& self) {
-        return handed_over(self.ask([](const Reservoir& slots) { return slots.origins(); }));
+        return made_bytes(self.ask([](const Reservoir& slots) { return slots.origins(); }));
       }, "Where the frame in each slot is from.")
       .def("restore", [](SharedReservoir& self, const Columns& arrays, const Bytes& origins, std::uint64_t counter) {
         self.ask([&](Reservoir& slots) { slots.restore(columns_of(arrays), records<Origin>(origins), counter); });

@@ -17,4 +17,5 @@ NB_MODULE(_core, m) {
   register_rollout_records(m);
   register_tar(m);
   register_games(m);
+  register_positions(m);
 }

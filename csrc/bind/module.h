@@ -45,3 +45,4 @@ void register_advantages(nb::module_& m);
 void register_rollout_records(nb::module_& m);
 void register_tar(nb::module_& m);
 void register_games(nb::module_& m);
+void register_positions(nb::module_& m);

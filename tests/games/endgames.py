@@ -65,14 +65,10 @@ class InventedMates:
 
 def bare_positions(known: list[Known]) -> Positions:
     count = len(known)
-    positions = Positions(
-        np.zeros((count, 12), np.uint64),
-        np.full((count, 4), -1, np.int8),
-        np.full(count, -1, np.int8),
-        np.array([now.rule50 for now in known]),
-        np.arange(count) % 2 == 1,
+    positions = Positions.of_columns(
+        np.zeros((count, 12), np.uint64), rule50=[now.rule50 for now in known], black=np.arange(count) % 2 == 1
     )
-    vars(positions)["repeats"] = [int(now.repeated) for now in known]
+    vars(positions)["repeats"] = np.array([now.repeated for now in known])
     return positions
 
 

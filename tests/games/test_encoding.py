@@ -40,11 +40,11 @@ def test_a_game_in_one_format_becomes_what_it_would_be_in_another(old: InputForm
 def test_a_position_is_repeated_as_soon_as_four_plies_lead_back_to_it() -> None:
     pieces = np.zeros((12, 12), np.uint64)
     pieces[:, 0] = [9, 1, 2, 3, 9, 1, 2, 3, 9, 1, 2, 7]
-    castling, none = np.full((12, 4), -1, np.int8), np.full(12, -1, np.int8)
-    game = Positions(pieces, castling, none, np.arange(12), np.arange(12) % 2 == 1)
-    assert game.repeats == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 0]
-    castling[0, 0] = 0
-    assert Positions(pieces, castling, none, np.arange(12), game.black).repeats == [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 0]
+    game = Positions.of_columns(pieces, rule50=range(12), black=np.arange(12) % 2 == 1)
+    assert game.repeats.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 0]
+    other = Positions(game.records.copy())
+    other.castling[0, 0] = 0
+    assert other.repeats.tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 0]
 
 
 def test_games_have_all_transforms_and_pawns_to_take_in_passing() -> None:

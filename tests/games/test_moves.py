@@ -76,14 +76,8 @@ def test_the_later_rule_for_transposed_policies_is_a_half_turn() -> None:
 
 def positions_of(*fens: str) -> Positions:
     boards = [Position.of(chess.Board(fen)) for fen in fens]
-    count = len(boards)
-    return Positions(
-        np.array([board.ours + board.theirs for board in boards], np.uint64),
-        np.full((count, 4), -1, np.int8),
-        np.full(count, -1, np.int8),
-        np.zeros(count, np.int64),
-        np.array([board.black for board in boards]),
-    )
+    pieces = np.array([board.ours + board.theirs for board in boards], np.uint64)
+    return Positions.of_columns(pieces, black=[board.black for board in boards])
 
 
 @pytest.mark.parametrize(

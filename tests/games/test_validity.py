@@ -15,11 +15,10 @@ from games.test_encoding import STARTS
 from laws import examples
 from millstream.games.bitboards import union
 from millstream.games.block import FrameBlock
-from millstream.games.board import legality_faults
 from millstream.games.input_formats import InputFormat
 from millstream.games.moves import Moves
 from millstream.games.positions import CASTLING, QUEEN, Positions
-from millstream.games.validity import Fault, move_faults, uses_half_turn, value_faults
+from millstream.games.validity import Fault, legality_faults, move_faults, uses_half_turn, value_faults
 
 PLY = 3
 NAN = float("nan")

@@ -14,7 +14,7 @@ from live.games import a_game, through
 from millstream.errors import MissingExtra, RecipeError, StageError
 from millstream.games import Game
 from millstream.games.rescore import Rescorer, RescoreSettings
-from millstream.live import ChunkFilter, ChunkRescorer
+from millstream.live import ChunkRescorer
 from millstream.stages import Queue
 
 
@@ -53,17 +53,13 @@ def test_without_the_chess_library_only_what_needs_it_is_missing(monkeypatch: py
     monkeypatch.setitem(sys.modules, "chess", None)
     monkeypatch.delitem(sys.modules, "millstream.games.board", raising=False)
     queue = Queue[Game](4)
-    stage = ChunkRescorer(queue, new_input_format=5, deblunder_threshold=0.1, deblunder_width=0.06)
+    stage = ChunkRescorer(queue, rules="legal", new_input_format=5, deblunder_threshold=0.1, deblunder_width=0.06)
     assert len(through(stage, queue, [a_game(1)])) == 1
     monkeypatch.delitem(sys.modules, "millstream.games.gaviota", raising=False)
     with pytest.raises(MissingExtra, match="chess"):
         ChunkRescorer(Queue[Game](), syzygy_paths=["tables"])
     with pytest.raises(MissingExtra, match="chess"):
         ChunkRescorer(Queue[Game](), gaviota_paths=["tables"])
-    with pytest.raises(MissingExtra, match="chess"):
-        ChunkFilter(Queue[Game](), rules="legal")
-    with pytest.raises(MissingExtra, match="chess"):
-        ChunkRescorer(Queue[Game](), rules="legal")
 
 
 def test_it_says_how_many_tables_of_mates_there_are(tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from millstream.games.frame import FRAME, ORIGIN, POLICY_SIZE
+from millstream.games.frame import FRAME, ORIGIN, POLICY_SIZE, as_bytes
 
 Columns = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32], npt.NDArray[np.uint16], npt.NDArray[np.float32]]
 
 
 def join_records(arrays: Sequence[npt.NDArray[np.void]]) -> npt.NDArray[np.void]:
     """Records one behind the other, as bytes: numpy would copy them field by field."""
-    joined = np.concatenate([np.ascontiguousarray(array).view(np.uint8) for array in arrays])
+    joined = np.concatenate([as_bytes(array) for array in arrays])
     return joined.view(arrays[0].dtype)
 
 
@@ -88,9 +88,8 @@ class FrameBlock:
     @property
     def columns(self) -> Columns:
         """What native functions take."""
-        fields = np.ascontiguousarray(self.fields).view(np.uint8)
         ends, moves, probabilities = map(np.ascontiguousarray, (self.ends, self.moves, self.probabilities))
-        return fields, ends, moves, probabilities
+        return as_bytes(self.fields), ends, moves, probabilities
 
     @property
     def starts(self) -> npt.NDArray[np.uint32]:

@@ -1,4 +1,4 @@
-"""Positions on a real board: legal moves, and Syzygy tables. Only this and `gaviota.py` know the package `chess`."""
+"""Boards of the package `chess`, and what its Syzygy tables say. Only this and `gaviota.py` know that package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from millstream.errors import MissingExtra, RecipeError
 from millstream.games.bitboards import flip_ranks
 from millstream.games.moves import Moves
 from millstream.games.positions import Positions
-from millstream.games.validity import Fault
 
 try:
     import chess
@@ -51,15 +50,6 @@ def move_at(positions: Positions, moves: Moves, ply: int) -> chess.Move:
     promotion = int(moves.promotions[ply])
     piece = _PIECES[promotion] if promotion else None
     return chess.Move(int(moves.origins[ply]) ^ turn, int(moves.targets[ply]) ^ turn, piece)
-
-
-def legality_faults(positions: Positions, moves: Moves) -> list[Fault]:
-    """The first move of a game that is not legal on its board, if there is one."""
-    for ply in np.flatnonzero(moves.origins >= 0).tolist():
-        board, move = board_at(positions, ply), move_at(positions, moves, ply)
-        if not board.is_legal(move):
-            return [Fault(ply, "illegal move", f"{move.uci()} in {board.fen()}")]
-    return []
 
 
 def folders_of(paths: Sequence[str | Path], kind: str) -> list[str]:

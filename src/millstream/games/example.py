@@ -55,9 +55,8 @@ def example_frames(number: int = 0, plies: int = 12) -> FrameBlock:
         chances.append(np.where(moves[-1] == entries[best], _BEST, (1 - _BEST) / max(1, len(hops) - 1)))
         own[hops[played][0]] = hops[played][1]
     _tell(fields, winner=1 - number % 3)
-    castling = np.tile(np.array([0, 7, 0, 7], np.int8), (plies, 1))
     turns = np.arange(plies)
-    positions = Positions(pieces, castling, np.full(plies, -1, np.int8), turns.astype(np.int64), turns % 2 == 1)
+    positions = Positions.of_columns(pieces, castling=(0, 7, 0, 7), rule50=turns, black=turns % 2 == 1)
     origins = np.zeros(plies, ORIGIN)
     origins["ply"] = turns
     return FrameBlock(

@@ -7,6 +7,7 @@ Four bytes at the end keep the planes of every frame on addresses that 64-bit wo
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 POLICY_SIZE = 1858
 """Moves that a policy names; an entry of -1 is an illegal move, and is not kept."""
@@ -58,3 +59,8 @@ FRAME = np.dtype(
 
 ORIGIN = np.dtype([("chunk", "<u8"), ("ply", "<u4"), ("use", "<u4")])
 """Where a frame is from: the game's number in this run, its place in the game, how often the game was used before."""
+
+
+def as_bytes(records: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
+    """Records as native functions take them; those of a whole array are shared, not copied."""
+    return np.ascontiguousarray(records).view(np.uint8)

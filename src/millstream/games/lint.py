@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from millstream.errors import RecordError
 from millstream.games.chunk_source import ChunkSource
-from millstream.games.rules import Rules, checked, prepare
+from millstream.games.rules import Rules, check_rules, checked
 from millstream.stats.findings import LintReport, Problem, Severity, Tally
 
 NOTHING: Mapping[str, int] = {}
@@ -32,7 +32,7 @@ def lint_games(
     >>> lint_games([], bad=[("cut.gz", "truncated", "the file has 3 bytes")]).findings[0].examples
     ('cut.gz: the file has 3 bytes',)
     """
-    prepare(rules)
+    check_rules(rules)
     tally, formats, games, usable = Tally(), Counter[str](), 0, 0
     for path, reason, found in bad:
         tally.add(reason, Problem("error", f"files that cannot be read: {reason}", _UNREADABLE), path, found)

@@ -9,19 +9,17 @@ from millstream.errors import RecipeError, RecordError
 from millstream.games.block import FrameBlock
 from millstream.games.moves import Moves
 from millstream.games.positions import Positions
-from millstream.games.validity import Fault, move_faults, value_faults
+from millstream.games.validity import Fault, legality_faults, move_faults, value_faults
 
 Rules = Literal["values", "moves", "legal"]
 """`values`: each frame by itself. `moves`: the frames follow each other by the moves that they name. `legal`: those are
-legal; this needs the extra `chess`, and is several times slower."""
+legal."""
 
 
-def prepare(rules: Rules) -> None:
-    """Say now, and not at the first game, if there are no such rules, or if they need a library that is missing."""
+def check_rules(rules: Rules) -> None:
+    """Say now, and not at the first game, if there are no such rules."""
     if rules not in get_args(Rules):
         raise RecipeError(f"there are no rules {rules!r}", hint=f"there are {', '.join(map(repr, get_args(Rules)))}")
-    if rules == "legal":
-        import millstream.games.board  # noqa: F401
 
 
 def checked(block: FrameBlock, rules: Rules = "moves") -> tuple[Positions, Moves]:
@@ -32,8 +30,6 @@ def checked(block: FrameBlock, rules: Rules = "moves") -> tuple[Positions, Moves
     if rules != "values":
         _refuse(move_faults(block, positions, moves))
     if rules == "legal":
-        from millstream.games.board import legality_faults
-
         _refuse(legality_faults(positions, moves))
     return positions, moves
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from millstream.games.block import FrameBlock
+from millstream.games.fen import castling_of, draw_board, fen_of
 from millstream.games.frame import POLICY_SIZE
 from millstream.games.input_formats import InputFormat
 from millstream.games.moves import Moves, turn_entries
@@ -18,7 +18,6 @@ from millstream.games.positions import Positions, transforms_of
 from millstream.games.validity import uses_half_turn
 from millstream.stats.styled import Shown, Styled
 
-_LETTERS = "PNBRQKpnbrqk"
 _VALUES = {"root": "search", "best": "best move", "played": "played move", "orig": "network", "result": "result"}
 _MOST_MOVES = 6
 _FLIPPED = str.maketrans("12345678", "87654321")
@@ -60,7 +59,7 @@ def _parts(game: FrameBlock, ply: int, title: str) -> Iterator[Styled]:
     plies = f"{quiet} {'ply' if quiet == 1 else 'plies'} since a capture or a pawn's move"
     passed = int(positions.en_passant[ply])
     en_passant = f", en passant on {FILES[passed]}" if passed >= 0 else ""
-    yield Styled(f"castling {_castling(positions, ply)}{en_passant}, {plies}\n\n", "plain")
+    yield Styled(f"castling {castling_of(positions, ply)}{en_passant}, {plies}\n\n", "plain")
     first, last = int(game.starts[ply]), int(game.ends[ply])
     chances = game.probabilities[first:last]
     names = move_names(game, positions, ply, game.moves[first:last])
@@ -113,28 +112,6 @@ def _finite(value: float) -> float | None:
     return round(value, 7) if math.isfinite(value) else None
 
 
-def fen_of(positions: Positions, ply: int) -> str:
-    """A position in Forsyth-Edwards notation; moves are counted from the first frame of the game."""
-    board = draw_board(positions, ply).splitlines()[:8]
-    ranks = "/".join(re.sub(r"\.+", lambda free: str(len(free[0])), line[3:].replace(" ", "")) for line in board)
-    black, passed = bool(positions.black[ply]), int(positions.en_passant[ply])
-    en_passant = f"{FILES[passed]}{3 if black else 6}" if passed >= 0 else "-"
-    mover, quiet = "b" if black else "w", int(positions.rule50[ply])
-    return f"{ranks} {mover} {_castling(positions, ply)} {en_passant} {quiet} {ply // 2 + 1}"
-
-
-def draw_board(positions: Positions, ply: int) -> str:
-    """The board as text, White below."""
-    squares = np.full(64, ".")
-    for letter, board in zip(_LETTERS, positions.pieces[ply].tolist(), strict=True):
-        squares[[square for square in range(64) if board >> square & 1]] = letter
-    ranks = squares.reshape(8, 8)
-    if positions.black[ply]:
-        ranks = np.char.swapcase(ranks[::-1])
-    lines = [f"{rank + 1}  {' '.join(ranks[rank])}" for rank in range(7, -1, -1)]
-    return "\n".join([*lines, f"   {' '.join(FILES)}", ""])
-
-
 def move_names(game: FrameBlock, positions: Positions, ply: int, entries: np.ndarray) -> list[str]:
     """Entries of the policy of a frame as moves on the board; to castle, the king takes its own rook. An entry that
     there is not is no move: "?"."""
@@ -143,13 +120,3 @@ def move_names(game: FrameBlock, positions: Positions, ply: int, entries: np.nda
     upright = turn_entries(np.where(there, entries, 0), how, np.zeros_like(how), half_turn=half_turn)
     names = [POLICY_MOVES[entry] if entry >= 0 else "?" for entry in np.where(there, upright, -1).tolist()]
     return [name.translate(_FLIPPED) for name in names] if positions.black[ply] else names
-
-
-def _castling(positions: Positions, ply: int) -> str:
-    """The rights as in a FEN, or the files of the rooks where they do not stand in the corners."""
-    files = positions.castling[ply].tolist()
-    own = {("q", 0): "q", ("k", 7): "k"}
-    said = [own.get((side, file), FILES[file]) if file >= 0 else "" for side, file in zip("qkqk", files, strict=True)]
-    mover, other = said[1] + said[0], said[3] + said[2]
-    white, black = (other, mover) if positions.black[ply] else (mover, other)
-    return white.upper() + black or "-"

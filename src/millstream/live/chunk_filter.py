@@ -11,7 +11,7 @@ import numpy as np
 from millstream.errors import RecipeError, RecordError
 from millstream.games.game import Game
 from millstream.games.predicates import FieldMatch, Predicate, Wanted, reason_against
-from millstream.games.rules import Rules, checked, prepare
+from millstream.games.rules import Rules, check_rules, checked
 from millstream.live.game_stage import GameStage
 from millstream.stages import Queue, Stage
 
@@ -53,7 +53,7 @@ class ChunkFilter(GameStage):
         if keep not in ("games", "frames"):
             raise RecipeError(f"keep is {keep!r}", hint="pass 'games' or 'frames'")
         if rules is not None:
-            prepare(rules)
+            check_rules(rules)
         super().__init__(input, **settings)
         self.rules, self.keep = rules, keep
         self.match, self.predicates = FieldMatch(match or {}), tuple(predicates)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from millstream import _core
 from millstream.games.frame import UNKNOWN_MOVE
 
 VERSION = 7
@@ -17,12 +18,7 @@ def add_averages(fields: npt.NDArray[np.void], theta: float) -> None:
     """
     if (fields["version"] >= VERSION).all():
         return
-    q, d = 0.0, 0.0
-    root_q, root_d = fields["root_q"].tolist(), fields["root_d"].tolist()
-    for ply in range(len(fields) - 1, -1, -1):
-        kept = theta if ply + 1 < len(fields) else 0.0
-        q, d = kept * -q + (1 - kept) * root_q[ply], kept * d + (1 - kept) * root_d[ply]
-        fields["q_st"][ply], fields["d_st"][ply] = q, d
+    _core.add_averages(fields.view(np.uint8), theta)
     name_next_moves(fields)
     fields["version"] = VERSION
 

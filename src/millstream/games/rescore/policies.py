@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from millstream import _core
 from millstream.games.block import FrameBlock
 from millstream.games.positions import transforms_of
 from millstream.games.rescore.settings import RescoreSettings
@@ -26,15 +27,11 @@ def adjust_policies(
     """
     if settings.dist_temp == 1 and settings.dist_offset == 0 and settings.dtz_boost == 0:
         return block
-    rows = np.repeat(np.arange(len(block)), np.diff(block.ends, prepend=np.uint32(0)))
-    chances = block.probabilities.astype(np.float64) + settings.dist_offset
+    more = np.zeros(0)
     if probe is not None and settings.dtz_boost:
-        chances += settings.dtz_boost * _shares_of_best(block, probe, half_turn=half_turn)
-    chances = np.maximum(chances, 0) ** (1 / settings.dist_temp)
-    sums = np.bincount(rows, np.nan_to_num(chances, nan=0), minlength=len(block))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares = np.where(sums[rows] > 0, chances / sums[rows], chances)
-    return replace(block, probabilities=shares.astype(np.float32))
+        more = settings.dtz_boost * _shares_of_best(block, probe, half_turn=half_turn)
+    chances = _core.adjust_policies(block.columns, more, settings.dist_offset, 1 / settings.dist_temp)
+    return replace(block, probabilities=chances)
 
 
 def _shares_of_best(block: FrameBlock, probe: TableProbe, *, half_turn: bool) -> npt.NDArray[np.float64]:

@@ -16,7 +16,7 @@ from millstream.games.rescore.policies import adjust_policies
 from millstream.games.rescore.results import rescore_results
 from millstream.games.rescore.settings import RescoreSettings
 from millstream.games.rescore.tables import MateTables, TableProbe, Tables
-from millstream.games.rules import checked, prepare
+from millstream.games.rules import check_rules, checked
 from millstream.games.validity import uses_half_turn
 
 
@@ -40,7 +40,7 @@ class Rescorer:
     ) -> None:
         if rules not in ("moves", "legal"):
             raise RecipeError(f"a game cannot be rescored by rules {rules!r}", hint="pass 'moves' or 'legal'")
-        prepare(rules)
+        check_rules(rules)
         self.settings = settings or RescoreSettings()
         self.rules = rules
         self._tables, self._mates = tables, mates

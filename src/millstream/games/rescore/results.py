@@ -14,22 +14,28 @@ SURELY, NEVER = 99, 101
 
 
 def rescore_results(fields: npt.NDArray[np.void], positions: Positions, probe: TableProbe) -> None:
-    """Write what tables say into `result_q` and `result_d`. The first frame is not looked up itself."""
+    """Write what tables say into `result_q` and `result_d`."""
     results = fields["result_q"].astype(np.int64)
     if (results != fields["result_q"]).any():
         found = fields["result_q"][results != fields["result_q"]][0]
         raise RecordError("result is not -1, 0 or 1", f"{found}", "a deblundered game cannot be rescored by tables")
     _after_zeroing_moves(results, positions, probe)
-    for ply in range(1, len(results)):
+    for ply in _known_plies(probe):
         if positions.rule50[ply]:
             results[ply] = _between_zeroing_moves(int(results[ply]), ply, positions, probe)
     fields["result_q"], fields["result_d"] = results, results == 0
 
 
+def _known_plies(probe: TableProbe) -> list[int]:
+    """Where tables may say something; the first frame is not looked up itself."""
+    plies: list[int] = (1 + np.flatnonzero(probe.in_reach[1:])).tolist()
+    return plies
+
+
 def _after_zeroing_moves(results: npt.NDArray[np.int64], positions: Positions, probe: TableProbe) -> None:
     """Where nothing before matters, the tables are right, for the frames since the last such place as well."""
     done = 0
-    for ply in range(1, len(results)):
+    for ply in _known_plies(probe):
         if positions.rule50[ply] or (wdl := probe.wdl(ply)) is None:
             continue
         steps_back = ply - np.arange(done, ply + 1)

@@ -12,7 +12,7 @@ from typing import Any
 from millstream.errors import LoaderError
 from millstream.games.predicates import FieldMatch
 from millstream.games.reservoir import MOST_SLOTS
-from millstream.games.rules import prepare
+from millstream.games.rules import check_rules
 from millstream.live.hanse import HanseSampling
 from millstream.loaders.settings import positive, whole
 
@@ -65,7 +65,7 @@ def _check_journal(replay: Any) -> None:
 
 def _check_filters(rules: Any, match: Any, predicates: Any) -> None:
     if rules is not None:
-        prepare(rules)
+        check_rules(rules)
     if match is not None:
         if not isinstance(match, Mapping):
             raise LoaderError(f"match={match!r} names no fields", hint='pass match={"visits": (1, None)}')
