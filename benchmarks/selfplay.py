@@ -9,6 +9,9 @@ fills the shuffle buffer, is told apart; what is measured comes behind it, when 
 use all of a game is unpacked, later only what lies before its last wanted position. "Unpacking alone" is the package
 `deflate` over the same games in memory in the same round: a ratio to it means as many games per CPU second.
 
+"Moves legal" looks at whole games by all rules (`rules="legal"`); "rescored" takes results without blunders and brings
+games to another input format.
+
 Readers of one archive are threads that read all its games at the same time, as many each second as one alone does if
 the figure is their number.
 
@@ -46,12 +49,22 @@ from millstream.loaders.self_play import SelfPlayDataLoader
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 GAMES, PER_TAR, PLIES, SEED = 400, 100, 150, 7
 BATCH = 1024
+RESCORE = {"deblunder_threshold": 0.10, "deblunder_width": 0.06, "new_input_format": 4}
 LOADERS: dict[str, dict[str, Any]] = {
     "all frames": {"shuffle_frames": 20_000},
     "all frames, not shuffled": {"shuffle": False},
     "1 in 32": {"shuffle_frames": 8192, "positions": 1 / 32},
     "hanse, one position of a game": {"shuffle_frames": 2048, "positions": 1, "hanse": 1.0},
     "the same with position_cache": {"shuffle_frames": 2048, "positions": 1, "hanse": 1.0, "position_cache": "100MB"},
+    "all frames, moves legal": {"shuffle_frames": 20_000, "rules": "legal"},
+    "all frames, moves legal, rescored": {"shuffle_frames": 20_000, "rules": "legal", "rescore": RESCORE},
+    "1 in 32, moves legal": {"shuffle_frames": 8192, "positions": 1 / 32, "rules": "legal"},
+    "1 in 32, moves legal, rescored": {
+        "shuffle_frames": 8192,
+        "positions": 1 / 32,
+        "rules": "legal",
+        "rescore": RESCORE,
+    },
 }
 CHUNKS, TARS, FRAMES = 1_000_000, 1_000, 100_000
 
@@ -197,10 +210,11 @@ def rates(folder: Path, seconds: float, rounds: int) -> list[str]:
         "|---|---:|---:|---:|---:|---:|",
         f"| unpacking alone | {games_s * frames / GAMES:,.0f} | | 1 | | |",
     ]
-    per_game = {"1 in 32": frames / GAMES / 32, "hanse, one position of a game": 1, "the same with position_cache": 1}
     for name, samples in found.items():
         best = max(samples, key=lambda sample: sample.per_cpu_s)
-        ratio = best.per_cpu_s / per_game.get(name, frames / GAMES) / games_s
+        positions = LOADERS[name].get("positions", 1.0)  # a rate, or a count
+        per_game = positions if isinstance(positions, int) else positions * frames / GAMES
+        ratio = best.per_cpu_s / per_game / games_s
         wall, start = max(sample.per_s for sample in samples), f"{best.start_s:.2f} ({best.start_cpu_s:.2f})"
         rows.append(
             f"| {name} | {best.per_cpu_s:,.0f} | {wall:,.0f} | {ratio:.2f} | {start} | {best.private / 1e6:.0f} |"

@@ -1,5 +1,7 @@
-// bind/positions.cpp: positions, moves, rules and rescoring of self-play games for millstream.games, without the interpreter's
-// lock but for a few moves at a time.
+// bind/positions.cpp: positions, moves, rules and rescoring of self-play games for millstream.games.
+//
+// Only what takes long for a game gives up the interpreter's lock: where several threads want it, getting it back costs more
+// than the few microseconds of the rest.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -77,25 +79,23 @@ auto unlocked(Work&& work) {
 
 void bind_positions(nb::module_& m) {
   m.def("positions_of", [](const Bytes& fields) {
-    return made_bytes(unlocked([&] { return positions_of(records<GameFrame>(fields)); }));
+    return made_bytes(positions_of(records<GameFrame>(fields)));
   }, "fields"_a, "The bytes of the positions that frames show.");
   m.def("count_repeats", [](const Bytes& positions) {
-    return made(unlocked([&] { return count_repeats(positions_in(positions)); }));
+    return made(count_repeats(positions_in(positions)));
   }, "positions"_a, "How often each position was there before.");
   m.def("moves_between", [](const Bytes& positions) {
-    return handed_over(unlocked([&] { return moves_of(positions_in(positions)); }));
+    return handed_over(moves_of(positions_in(positions)));
   }, "positions"_a, "(origins, targets, promotions) of the moves of a game.");
   m.def("are_legal", [](const Bytes& positions, const MoveArrays& arrays) {
-    return made(unlocked([&] {
-      const auto game = positions_in(positions);
-      const auto moves = moves_in(arrays, game.size());
-      std::vector<std::uint8_t> legal(moves.size());
-      std::ranges::transform(game.first(moves.size()), moves, legal.begin(), is_legal);
-      return legal;
-    }));
+    const auto game = positions_in(positions);
+    const auto moves = moves_in(arrays, game.size());
+    std::vector<std::uint8_t> legal(moves.size());
+    std::ranges::transform(game.first(moves.size()), moves, legal.begin(), is_legal);
+    return made(std::move(legal));
   }, "positions"_a, "moves"_a, "Whether each move is legal in its position; where there is none, it is not.");
   m.def("encode_positions", [](const Array<std::uint8_t>& fields, const Bytes& positions, std::uint32_t format) {
-    unlocked([&] { return encode_positions(records<GameFrame>(fields), positions_in(positions), format); });
+    encode_positions(records<GameFrame>(fields), positions_in(positions), format);
   }, "fields"_a, "positions"_a, "format"_a, "Write positions into frames, in an input format.");
 }
 
@@ -116,17 +116,13 @@ void bind_policies(nb::module_& m) {
 }
 
 void bind_rules(nb::module_& m) {
-  m.def("value_faults", [](const Columns& arrays) {
-    return handed_over(unlocked([&] { return value_faults(columns_of(arrays)); }));
-  }, "columns"_a, "(ply, reason, what was found, whether that is a whole number) of each rule that a frame breaks by itself.");
-  m.def("move_faults", [](const Columns& arrays, const Bytes& positions, const MoveArrays& moves) {
-    return handed_over(unlocked([&] {
-      const auto game = positions_in(positions);
-      return move_faults(columns_of(arrays), game, moves_in(moves, std::min(game.size(), std::get<1>(arrays).size())));
-    }));
-  }, "columns"_a, "positions"_a, "moves"_a, "The same for rules between a frame and the next.");
+  m.def("look_at_game", [](const Columns& arrays, bool follow) {
+    auto looked = unlocked([&] { return look_at(columns_of(arrays), follow); });
+    return std::tuple(handed_over(looked.faults), made_bytes(std::move(looked.positions)), handed_over(looked.moves));
+  }, "columns"_a, "follow"_a,
+     "(faults, bytes of the positions, moves). A fault: ply, reason, what was found, whether that is a whole number.");
   m.def("uses_half_turn", [](const Columns& arrays, const MoveArrays& moves) {
-    return unlocked([&] { return uses_half_turn(columns_of(arrays), moves_in(moves, std::get<1>(arrays).size())); });
+    return uses_half_turn(columns_of(arrays), moves_in(moves, std::get<1>(arrays).size()));
   }, "columns"_a, "moves"_a, "Whether policies of transposed frames are turned by 180 degrees.");
 }
 
@@ -136,10 +132,10 @@ void bind_rescoring(nb::module_& m) {
     return std::tuple(made_bytes(std::move(game.fields)), made(std::move(game.moves)), made(std::move(game.probabilities)));
   }, "columns"_a, "positions"_a, "format"_a, "half_turn"_a, "(bytes of the fields, moves, probabilities) in another input format.");
   m.def("deblunder", [](const Array<std::uint8_t>& fields, std::size_t last, double threshold, double width, bool own_result) {
-    unlocked([&] { return deblunder(records<GameFrame>(fields), last, {threshold, width, own_result}); });
+    deblunder(records<GameFrame>(fields), last, {threshold, width, own_result});
   }, "fields"_a, "last"_a, "threshold"_a, "width"_a, "own_result"_a, "Write results without blunders.");
   m.def("add_averages", [](const Array<std::uint8_t>& fields, double theta) {
-    unlocked([&] { return add_averages(records<GameFrame>(fields), theta); });
+    add_averages(records<GameFrame>(fields), theta);
   }, "fields"_a, "theta"_a, "Write averages of later plies.");
   m.def("adjust_policies", [](const Columns& arrays, const Array<const double>& more, double offset, double power) {
     return made(unlocked([&] { return adjust_policies(columns_of(arrays), view(more), offset, power); }));

@@ -198,4 +198,21 @@ inline std::vector<Fault> move_faults(const FrameColumns& game, std::span<const 
   return std::move(faults).found();
 }
 
+// A game that was looked at: what is wrong with it, and, if its frames are well by themselves, what happens in it.
+struct Looked {
+  std::vector<Fault> faults;
+  std::vector<Position> positions;
+  std::vector<Move> moves;
+};
+
+// Looks at each frame by itself, and then, if `follow`, at what leads from each to the next.
+inline Looked look_at(const FrameColumns& game, bool follow) {
+  Looked looked{value_faults(game), {}, {}};
+  if (!looked.faults.empty()) return looked;
+  looked.positions = positions_of(game.fields);
+  looked.moves = moves_of(looked.positions);
+  if (follow) looked.faults = move_faults(game, looked.positions, looked.moves);
+  return looked;
+}
+
 }  // namespace millstream

@@ -18,19 +18,19 @@ from millstream.games.block import FrameBlock
 from millstream.games.input_formats import InputFormat
 from millstream.games.moves import Moves
 from millstream.games.positions import CASTLING, QUEEN, Positions
-from millstream.games.validity import Fault, legality_faults, move_faults, uses_half_turn, value_faults
+from millstream.games.validity import Fault, legality_faults, look_at, uses_half_turn
 
 PLY = 3
 NAN = float("nan")
 
 
 def faults(block: FrameBlock) -> list[Fault]:
-    found = value_faults(block)
-    if found:
-        return found
-    positions = Positions.of(block.fields)
-    moves = Moves.between(positions)
-    return [*move_faults(block, positions, moves), *legality_faults(positions, moves)]
+    found, positions, moves = look_at(block)
+    return found or legality_faults(positions, moves)
+
+
+def value_faults(block: FrameBlock) -> list[Fault]:
+    return look_at(block, follow=False).faults
 
 
 @pytest.mark.parametrize("layout", InputFormat)

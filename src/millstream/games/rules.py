@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, get_args
 
 from millstream.errors import RecipeError, RecordError
 from millstream.games.block import FrameBlock
 from millstream.games.moves import Moves
 from millstream.games.positions import Positions
-from millstream.games.validity import Fault, legality_faults, move_faults, value_faults
+from millstream.games.validity import legality_faults, look_at
 
 Rules = Literal["values", "moves", "legal"]
 """`values`: each frame by itself. `moves`: the frames follow each other by the moves that they name. `legal`: those are
@@ -24,17 +23,10 @@ def check_rules(rules: Rules) -> None:
 
 def checked(block: FrameBlock, rules: Rules = "moves") -> tuple[Positions, Moves]:
     """The positions and moves of a game that keeps the rules; a RecordError names the first one that it breaks."""
-    _refuse(value_faults(block))
-    positions = Positions.of(block.fields)
-    moves = Moves.between(positions)
-    if rules != "values":
-        _refuse(move_faults(block, positions, moves))
-    if rules == "legal":
-        _refuse(legality_faults(positions, moves))
-    return positions, moves
-
-
-def _refuse(faults: Sequence[Fault]) -> None:
+    faults, positions, moves = look_at(block, follow=rules != "values")
+    if not faults and rules == "legal":
+        faults = legality_faults(positions, moves)
     if faults:
         ply, reason, found = faults[0]
         raise RecordError(reason, f"ply {ply}: {found}", hint="leave the game out: it is damaged, or no game of chess")
+    return positions, moves

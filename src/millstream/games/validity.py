@@ -6,7 +6,6 @@ A fault is one broken rule and the first frame that breaks it; its reason is sho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from millstream import _core
 from millstream.games.block import FrameBlock
 from millstream.games.fen import fen_of
 from millstream.games.moves import Moves
-from millstream.games.positions import Positions
+from millstream.games.positions import POSITION, Positions
 
 
 class Fault(NamedTuple):
@@ -26,20 +25,28 @@ class Fault(NamedTuple):
     found: str
 
 
-def value_faults(block: FrameBlock) -> list[Fault]:
-    """Rules that each frame must keep by itself.
+class Looked(NamedTuple):
+    """A game that was looked at: what is wrong with it and, if its frames are well by themselves, what happens."""
 
-    >>> value_faults(FrameBlock.empty())
+    faults: list[Fault]
+    positions: Positions
+    moves: Moves
+
+
+def look_at(block: FrameBlock, *, follow: bool = True) -> Looked:
+    """Look at each frame by itself and, if nothing is wrong with any, at what leads from each to the next (`follow`): a
+    move, which is the one that the frame calls played.
+
+    >>> look_at(FrameBlock.empty()).faults
     [Fault(ply=0, reason='no frames', found='a game without frames')]
     """
+    faults, positions, moves = _core.look_at_game(block.columns, follow)
+    told = [
+        Fault(ply, reason, str(int(found)) if whole else str(np.float32(found))) for ply, reason, found, whole in faults
+    ]
     if not len(block):
-        return [Fault(0, "no frames", "a game without frames")]
-    return _told(_core.value_faults(block.columns))
-
-
-def move_faults(block: FrameBlock, positions: Positions, moves: Moves) -> list[Fault]:
-    """Rules between each frame and the next: a move leads there, and it is the one that the frame calls played."""
-    return _told(_core.move_faults(block.columns, positions.raw, moves.columns))
+        told = [Fault(0, "no frames", "a game without frames")]
+    return Looked(told, Positions(positions.view(POSITION)), Moves(*moves))
 
 
 def legality_faults(positions: Positions, moves: Moves) -> list[Fault]:
@@ -57,9 +64,3 @@ def uses_half_turn(block: FrameBlock, moves: Moves) -> bool:
     Only the moves can tell; where both rules fit them, it is the one that fits the planes.
     """
     return _core.uses_half_turn(block.columns, moves.columns)
-
-
-def _told(faults: Iterable[tuple[int, str, float, bool]]) -> list[Fault]:
-    return [
-        Fault(ply, reason, str(int(found)) if whole else str(np.float32(found))) for ply, reason, found, whole in faults
-    ]
