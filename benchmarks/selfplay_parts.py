@@ -19,10 +19,13 @@ import numpy as np
 import machine
 from millstream.games import FrameBlock, FrameTensors, Reservoir, fill_boards, fill_tensors, read_chunk, read_frames
 from millstream.games.inflate import inflate
+from millstream.games.rescore import Rescorer, RescoreSettings
+from millstream.games.rules import checked
 from processes import best_cpu_seconds
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))
 BATCH = 1024
+CHANGED = RescoreSettings(deblunder_threshold=0.10, deblunder_width=0.06, new_input_format=4)
 
 
 def isize(chunk: bytes) -> int:
@@ -57,6 +60,11 @@ def parts(packed: list[bytes]) -> dict[str, tuple[int, Callable[[], object]]]:
         "read_frames": (frames, each(read_frames, raw)),
         "read_chunk: inflate and read": (frames, each(read_chunk, packed)),
         "read_chunk, one frame of each game": (len(packed), each(lambda chunk: read_chunk(chunk, one), packed)),
+        "rules: values": (frames, each(lambda game: checked(game, "values"), games)),
+        "rules: moves": (frames, each(lambda game: checked(game, "moves"), games)),
+        "rules: legal": (frames, each(lambda game: checked(game, "legal"), games)),
+        "rescored: averages": (frames, each(Rescorer().rescore, games)),
+        "rescored: no blunders, input format 4": (frames, each(Rescorer(CHANGED).rescore, games)),
         "reservoir of 20 000, exchange": (frames, each(reservoir.exchange, games)),
         "fill_tensors, float32": (BATCH, lambda: fill_tensors(batch, whole.planes, whole.policy, whole.values)),
         "fill_tensors, float16": (BATCH, lambda: fill_tensors(batch, half.planes, half.policy, half.values)),
