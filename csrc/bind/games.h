@@ -24,6 +24,8 @@ auto records(const Array<Byte>& bytes) {
 
 inline millstream::FrameColumns columns_of(const Columns& arrays) {
   const auto& [fields, ends, moves, probabilities] = arrays;
+  const auto is_crooked = [](const auto& array) { return reinterpret_cast<std::uintptr_t>(array.data()) % array.itemsize() != 0; };
+  if (is_crooked(ends) || is_crooked(moves) || is_crooked(probabilities)) throw std::invalid_argument("games: crooked columns");
   const millstream::FrameColumns columns{records<millstream::GameFrame>(fields), view(ends), view(moves), view(probabilities)};
   columns.check();
   return columns;

@@ -2,7 +2,6 @@
 //
 // Only what takes long for a game gives up the interpreter's lock: where several threads want it, getting it back costs more
 // than the few microseconds of the rest.
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -87,13 +86,13 @@ void bind_positions(nb::module_& m) {
   m.def("moves_between", [](const Bytes& positions) {
     return handed_over(moves_of(positions_in(positions)));
   }, "positions"_a, "(origins, targets, promotions) of the moves of a game.");
-  m.def("are_legal", [](const Bytes& positions, const MoveArrays& arrays) {
+  m.def("wrong_moves", [](const Bytes& positions, const MoveArrays& arrays) {
     const auto game = positions_in(positions);
-    const auto moves = moves_in(arrays, game.size());
-    std::vector<std::uint8_t> legal(moves.size());
-    std::ranges::transform(game.first(moves.size()), moves, legal.begin(), is_legal);
-    return made(std::move(legal));
-  }, "positions"_a, "moves"_a, "Whether each move is legal in its position; where there is none, it is not.");
+    const auto found = wrong_moves(game, moves_in(arrays, game.size()));
+    std::vector<std::uint8_t> numbers(found.size());
+    std::ranges::transform(found, numbers.begin(), [](Wrong wrong) { return static_cast<std::uint8_t>(wrong); });
+    return made(std::move(numbers));
+  }, "positions"_a, "moves"_a, "What is wrong with each move (`Wrong` of legal.h): 0 for nothing, 1 for one that is not legal.");
   m.def("encode_positions", [](const Array<std::uint8_t>& fields, const Bytes& positions, std::uint32_t format) {
     encode_positions(records<GameFrame>(fields), positions_in(positions), format);
   }, "fields"_a, "positions"_a, "format"_a, "Write positions into frames, in an input format.");
@@ -121,9 +120,12 @@ void bind_rules(nb::module_& m) {
     return std::tuple(handed_over(looked.faults), made_bytes(std::move(looked.positions)), handed_over(looked.moves));
   }, "columns"_a, "follow"_a,
      "(faults, bytes of the positions, moves). A fault: ply, reason, what was found, whether that is a whole number.");
-  m.def("uses_half_turn", [](const Columns& arrays, const MoveArrays& moves) {
-    return uses_half_turn(columns_of(arrays), moves_in(moves, std::get<1>(arrays).size()));
-  }, "columns"_a, "moves"_a, "Whether policies of transposed frames are turned by 180 degrees.");
+  m.def("uses_half_turn", [](const Columns& arrays, const Bytes& positions, const MoveArrays& moves) {
+    const auto columns = columns_of(arrays);
+    const auto game = positions_in(positions);
+    if (game.size() != columns.size()) throw std::invalid_argument("games: one position for each frame");
+    return uses_half_turn(columns, game, moves_in(moves, game.size()));
+  }, "columns"_a, "positions"_a, "moves"_a, "Whether policies of transposed frames are turned by 180 degrees.");
 }
 
 void bind_rescoring(nb::module_& m) {

@@ -120,6 +120,18 @@ class FrameStore {
   std::size_t size_, room_;
 };
 
+// What the number of an input format says.
+namespace input_format {
+
+inline bool is_known(std::uint32_t format) { return (format >= 1 && format <= 5) || format == 132 || format == 133; }
+inline bool has_rook_files(std::uint32_t format) { return format >= 2; }
+inline bool is_canonical(std::uint32_t format) { return format >= 3; }
+inline bool has_hectoplies(std::uint32_t format) { return format >= 4; }
+inline bool is_armageddon(std::uint32_t format) { return format >= 132; }
+inline bool shows_repeats_only(std::uint32_t format) { return format == 5 || format == 133; }
+
+}  // namespace input_format
+
 namespace frames {
 
 struct Layout {
@@ -169,7 +181,6 @@ inline std::size_t compact_policy(const std::uint8_t* from, std::uint16_t* moves
   return kept;
 }
 
-inline bool is_input_format(std::uint32_t format) { return (format >= 1 && format <= 5) || format == 132 || format == 133; }
 
 // Fills in what versions before 7 do not say; `left`: frames from this one to the last.
 inline void upgrade(GameFrame& frame, std::size_t left) {
@@ -196,7 +207,7 @@ inline GameFrame read_fields(const std::uint8_t* from, const Layout& layout, std
   if (frame.version != layout.version)
     throw FrameError("mixed versions", std::to_string(frame.version) + " in a chunk of version " + std::to_string(layout.version));
   upgrade(frame, left);
-  if (!is_input_format(frame.input_format)) throw FrameError("unknown input format", std::to_string(frame.input_format));
+  if (!input_format::is_known(frame.input_format)) throw FrameError("unknown input format", std::to_string(frame.input_format));
   return frame;
 }
 

@@ -1,4 +1,5 @@
-// core/legal.h: whether a move of a position is legal: its piece goes so, nothing is in its way, and its king is safe behind it.
+// core/legal.h: whether a move of a position is legal: its piece goes so, nothing is in its way, and its king is safe behind it;
+// and whether it leads to what the next position says of sides, rights and counts.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <span>
+#include <vector>
 
 #include "core/bitboards.h"
 #include "core/positions.h"
@@ -58,7 +60,7 @@ inline Board between(int one, int other) {
 inline bool may_castle(const Position& position, Move move) {
   const auto from = board_of(move.origin), rook_from = board_of(move.target), occupied = position.own() | position.other();
   const bool a_side = move.target < move.origin;
-  const int king_to = a_side ? 2 : 6, rook_to = a_side ? 3 : 5;
+  const auto [king_to, rook_to] = positions::castled(a_side);
   if (!(from & first_rank) || !(from & position.pieces[king]) || !(rook_from & position.pieces[rook])) return false;
   if (move.promotion || position.castling[a_side ? 0 : 1] != move.target) return false;
   const auto path = between(move.origin, king_to);
@@ -113,6 +115,49 @@ inline bool is_legal(const Position& position, Move move) {
     if (position.pieces[piece] & board_of(move.origin))
       return legal::piece_goes(position, move, piece) && legal::is_safe_behind(position, move, piece);
   return false;
+}
+
+// What is wrong with a move; the first that is.
+enum class Wrong : std::uint8_t { nothing, illegal, side, castling, en_passant, rule50 };
+
+namespace legal {
+
+// Whether it is a piece of this kind that moves.
+inline bool moves_from(const Position& now, Move move, std::size_t piece) { return now.pieces[piece] & board_of(move.origin); }
+
+// Whether a right of the next position, seen by its mover, may still be there: it was, and its king and rook were left alone.
+inline bool keeps_right(const Position& now, Move move, std::size_t right, int file) {
+  const bool own = right < 2;
+  if (file != now.castling[right]) return false;
+  if (own) return !moves_from(now, move, king) && move.origin != file;
+  return move.target != file + 56;
+}
+
+}  // namespace legal
+
+// What is wrong with a legal move, by what the next position says. A right that is not there any more is not missed.
+inline Wrong wrong_behind(const Position& now, Move move, const Position& next) {
+  if (next.black == now.black) return Wrong::side;
+  for (std::size_t right = 0; right < 4; ++right) {
+    const int file = next.castling[right ^ 2];
+    if (file >= 0 && !legal::keeps_right(now, move, right, file)) return Wrong::castling;
+  }
+  const bool pawn_moved = legal::moves_from(now, move, pawn);
+  const bool pushed = pawn_moved && move.target == move.origin + 16;
+  if (next.en_passant >= 0 && !(pushed && next.en_passant == (move.target & 7))) return Wrong::en_passant;
+  const bool zeroes = pawn_moved || now.other() & board_of(move.target);
+  return next.rule50 == (zeroes ? 0 : now.rule50 + 1) ? Wrong::nothing : Wrong::rule50;
+}
+
+// What is wrong with each move of a game; where none is known, nothing is.
+inline std::vector<Wrong> wrong_moves(std::span<const Position> game, std::span<const Move> moves) {
+  std::vector<Wrong> found(moves.size());
+  for (std::size_t ply = 0; ply < moves.size(); ++ply) {
+    if (moves[ply].origin < 0) continue;
+    if (!is_legal(game[ply], moves[ply])) found[ply] = Wrong::illegal;
+    else if (ply + 1 < game.size()) found[ply] = wrong_behind(game[ply], moves[ply], game[ply + 1]);
+  }
+  return found;
 }
 
 }  // namespace millstream

@@ -4,6 +4,7 @@
 // empty board, then pawns that become a queen, a rook or a bishop. One that becomes a knight has the plain name.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -76,13 +77,17 @@ inline std::int16_t entry_of(Move move, unsigned how, bool half_turn = false) {
   return policy::tables.at(turned[move.origin], turned[move.target], move.promotion);
 }
 
+// The move that an entry of the policy of a frame names, if there is such an entry.
+inline Move move_of(std::uint16_t entry, unsigned how, bool half_turn = false) {
+  if (entry >= policy_size) return {};
+  const auto [origin, target, promotion] = policy::tables.moves[entry];
+  const auto& back = policy::tables.back[half_turn][how];
+  return {back[origin], back[target], promotion};
+}
+
 // The entry of the same move under another transform, or `no_entry`. `half_turn`: the old ones are by the later rule.
 inline std::int16_t turn_entry(std::uint16_t entry, unsigned from, unsigned to, bool half_turn = false) {
-  if (entry >= policy_size) return no_entry;
-  auto move = policy::tables.moves[entry];
-  const auto& back = policy::tables.back[half_turn][from];
-  move.origin = back[move.origin], move.target = back[move.target];
-  return entry_of(move, to);
+  return entry_of(move_of(entry, from, half_turn), to);
 }
 
 }  // namespace millstream

@@ -28,7 +28,6 @@ struct Position {
   Board own() const { return all(0); }
   Board other() const { return all(6); }
   bool can_castle() const { return std::ranges::any_of(castling, [](auto file) { return file >= 0; }); }
-  bool operator==(const Position&) const = default;
 
  private:
   Board all(std::size_t first) const {
@@ -44,14 +43,6 @@ struct Move {
   std::int8_t origin = -1, target = -1, promotion = 0;
 };
 static_assert(sizeof(Move) == 3);
-
-namespace input_format {
-
-inline bool has_rook_files(std::uint32_t format) { return format >= 2; }
-inline bool is_canonical(std::uint32_t format) { return format >= 3; }
-inline bool shows_repeats_only(std::uint32_t format) { return format == 5 || format == 133; }
-
-}  // namespace input_format
 
 namespace positions {
 
@@ -142,17 +133,27 @@ struct Change {
   bool moved(std::size_t piece) const { return is_single(gone[piece]) && is_single(came[piece]); }
 };
 
+// Where king and rook stand on the first rank when they have castled.
+struct Castled {
+  int king, rook;
+};
+
+inline constexpr Castled castled(bool a_side) { return a_side ? Castled{2, 3} : Castled{6, 5}; }
+
 // Where the rook stood with which the king castled, or -1. In Chess960 the king or the rook may stand where it will stand:
 // then the other one jumps over it.
 inline int castled_rook(const Position& now, const Change& own) {
-  const int kings = square_of(now.pieces[king]), landed = square_of(own.came[king]);
-  const int rooks = square_of(own.gone[rook]), rook_landed = square_of(own.came[rook]);
-  if (own.kinds == 2 && own.moved(king) && own.moved(rook)) return rooks;
-  if (own.kinds != 1 || !(now.pieces[king] & first_rank)) return -1;
-  if (own.moved(rook) && rooks < 8 && rook_landed < 8 && (rooks < kings) != (rook_landed < kings)) return rooks;
-  const int beside = landed > kings ? 5 : 3;
-  const bool jumps = own.moved(king) && landed < 8 && std::abs(landed - kings) > 1;
-  return jumps && now.pieces[rook] & board_of(beside) ? beside : -1;
+  const bool king_moved = own.moved(king), rook_moved = own.moved(rook);
+  const int from = square_of(now.pieces[king]);
+  if (own.kinds == 0 || own.kinds != king_moved + rook_moved || from > 7) return -1;
+  for (const bool a_side : {true, false}) {
+    const auto [king_to, rook_to] = castled(a_side);
+    const int rook_from = rook_moved ? square_of(own.gone[rook]) : rook_to;
+    const bool lands = king_moved ? own.came[king] == board_of(king_to) : from == king_to;
+    const bool beside = (rook_moved ? own.came[rook] : now.pieces[rook]) & board_of(rook_to);
+    if (lands && beside && rook_from < 8 && (rook_from < from) == a_side) return rook_from;
+  }
+  return -1;
 }
 
 // The piece that a pawn became, or 0.

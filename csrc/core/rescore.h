@@ -67,19 +67,24 @@ inline void add_averages(std::span<GameFrame> game, double theta) {
 }
 
 // Policies of which every entry gets `offset` and its own share more, is raised to a power, and is then divided by their sum.
-// What is not a number stays, and so does a policy of which nothing is left. `more` may be empty.
+// What is not a number stays; a policy of which nothing is left becomes 0. `more` may be empty.
 inline std::vector<float> adjust_policies(const FrameColumns& game, std::span<const double> more, double offset, double power) {
   if (!more.empty() && more.size() != game.moves.size()) throw std::invalid_argument("policies: one share for each entry");
   std::vector<float> made(game.moves.size());
   std::array<double, policy_size> chances;
   for (std::size_t ply = 0; ply < game.size(); ++ply) {
     const auto first = game.begin_of(ply), count = game.ends[ply] - first;
-    double sum = 0;
+    double most = 0, sum = 0;
     for (std::size_t entry = 0; entry < count; ++entry) {
       const auto at = first + entry;
-      const double chance = game.probabilities[at] + offset + (more.empty() ? 0 : more[at]);
-      chances[entry] = std::isnan(chance) ? chance : std::pow(std::max(chance, 0.0), power);
-      if (!std::isnan(chance)) sum += chances[entry];
+      chances[entry] = game.probabilities[at] + offset + (more.empty() ? 0 : more[at]);
+      most = std::max(most, chances[entry]);  // never what is not a number
+    }
+    for (std::size_t entry = 0; entry < count; ++entry) {
+      auto& chance = chances[entry];
+      if (std::isnan(chance)) continue;
+      chance = most > 0 ? std::pow(std::max(chance, 0.0) / most, power) : 0;  // of the largest: no power makes all of them 0
+      sum += chance;
     }
     for (std::size_t entry = 0; entry < count; ++entry)
       made[first + entry] = static_cast<float>(sum > 0 ? chances[entry] / sum : chances[entry]);

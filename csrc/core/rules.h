@@ -11,10 +11,12 @@
 #include <limits>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/bitboards.h"
 #include "core/frames.h"
+#include "core/legal.h"
 #include "core/policy.h"
 #include "core/positions.h"
 
@@ -30,7 +32,7 @@ struct Fault {
 namespace rules {
 
 // Of `invariance_info`: a frame that only tells the history; its policy may call the move illegal.
-inline constexpr unsigned placeholder = 0x40;
+inline bool is_placeholder(const GameFrame& frame) { return frame.invariance_info & 0x40; }
 
 // The first fault of each rule. Every frame is held against the same rules in the same order.
 class FirstFaults {
@@ -67,7 +69,7 @@ class FirstFaults {
 inline constexpr double any = std::numeric_limits<double>::infinity();
 
 inline void check_values(const GameFrame& frame, FirstFaults& faults) {
-  faults.expect(frames::is_input_format(frame.input_format), "unknown input_format", std::uint32_t{frame.input_format});
+  faults.expect(input_format::is_known(frame.input_format), "unknown input_format", std::uint32_t{frame.input_format});
   faults.expect_within(float{frame.root_q}, -1, 1, "root_q out of range");
   faults.expect_within(float{frame.best_q}, -1, 1, "best_q out of range");
   faults.expect_within(float{frame.played_q}, -1, 1, "played_q out of range");
@@ -127,7 +129,7 @@ inline void check_policy(const FrameColumns& game, std::size_t ply, FirstFaults&
   }
   faults.expect(outside == 0, "probability out of range", outside);
   faults.expect_within(sum, 0.99, 1.01, "policy does not sum to 1");
-  const bool searched = frame.visits > 0, shown = (frame.invariance_info & placeholder) == 0;
+  const bool searched = frame.visits > 0, shown = !is_placeholder(frame);
   const unsigned played = frame.played_idx, best = frame.best_idx;
   faults.expect(!searched || !shown || is_marked(game, ply, static_cast<int>(played)), "played_idx marked illegal", played);
   faults.expect(!searched || is_marked(game, ply, static_cast<int>(best)), "best_idx marked illegal", best);
@@ -143,15 +145,14 @@ inline Agreement agreement(const FrameColumns& game, std::size_t ply, int entry)
   return {is_marked(game, ply, entry), frame.visits == 0 || frame.played_idx == entry};
 }
 
-inline void check_move(const FrameColumns& game, std::size_t ply, const Position& position, Move move, bool half_turn,
-                       FirstFaults& faults) {
+inline void check_move(const FrameColumns& game, std::size_t ply, Move move, bool half_turn, FirstFaults& faults) {
   const auto& frame = game.fields[ply];
-  const bool follows = move.origin >= 0, tells = (frame.invariance_info & placeholder) == 0;
+  const bool follows = move.origin >= 0;
   const int entry = entry_of(move, transform_of(frame), half_turn);
   const auto [marked, played] = agreement(game, ply, entry);
-  faults.expect(follows, "no move to the next frame", std::popcount(position.own() | position.other()));
+  faults.expect(follows, "no move to the next frame", 0);
   faults.expect(!follows || entry >= 0, "move without an entry", int{move.target});
-  faults.expect(entry < 0 || !tells || marked, "move marked illegal", entry);
+  faults.expect(entry < 0 || is_placeholder(frame) || marked, "move marked illegal", entry);
   faults.expect(entry < 0 || played, "move is not played_idx", unsigned{frame.played_idx});
 }
 
@@ -170,35 +171,49 @@ inline std::vector<Fault> value_faults(const FrameColumns& game) {
   return std::move(faults).found();
 }
 
-// Whether the policies of transposed frames are turned by 180 degrees instead, as later engines do by mistake. Only the moves
-// can tell; where both rules fit them, it is the one that fits the planes.
-inline bool uses_half_turn(const FrameColumns& game, std::span<const Move> moves) {
+namespace rules {
+
+// Whether a transposed frame can have been written by a rule: its policy names legal moves, and the one that was played, if
+// there is one. A placeholder knows no policy.
+inline bool fits(const FrameColumns& game, std::size_t ply, const Position& position, Move played, bool half_turn) {
+  const auto how = transform_of(game.fields[ply]);
+  const bool shown = !is_placeholder(game.fields[ply]);
+  if (played.origin >= 0) {
+    const auto [is_marked, is_played] = agreement(game, ply, entry_of(played, how, half_turn));
+    if ((shown && !is_marked) || !is_played) return false;
+  }
+  for (auto at = game.begin_of(ply); shown && at < game.ends[ply]; ++at)
+    if (!std::isnan(game.probabilities[at]) && !is_legal(position, move_of(game.moves[at], how, half_turn))) return false;
+  return true;
+}
+
+}  // namespace rules
+
+// Whether the policies of transposed frames are turned by 180 degrees instead, as later engines do by mistake. The moves of the
+// game and those of the policies tell; where both rules fit them, it is the one that fits the planes.
+inline bool uses_half_turn(const FrameColumns& game, std::span<const Position> positions, std::span<const Move> moves) {
   bool by_planes = true, by_half_turn = true;
-  for (std::size_t ply = 0; ply < moves.size(); ++ply) {
-    const auto how = transform_of(game.fields[ply]);
-    if (!(how & transpose_bit)) continue;
-    const auto fits = [&](bool half_turn) {
-      const auto [marked, played] = rules::agreement(game, ply, entry_of(moves[ply], how, half_turn));
-      return marked && played;
-    };
-    by_planes = by_planes && fits(false);
-    by_half_turn = by_half_turn && fits(true);
+  for (std::size_t ply = 0; ply < positions.size(); ++ply) {
+    if (!(transform_of(game.fields[ply]) & transpose_bit)) continue;
+    const auto move = ply < moves.size() ? moves[ply] : Move{};
+    by_planes = by_planes && rules::fits(game, ply, positions[ply], move, false);
+    by_half_turn = by_half_turn && rules::fits(game, ply, positions[ply], move, true);
   }
   return !by_planes && by_half_turn;
 }
 
 // Rules between each frame and the next: a move leads there, and it is the one that the frame calls played.
 inline std::vector<Fault> move_faults(const FrameColumns& game, std::span<const Position> positions, std::span<const Move> moves) {
-  const bool half_turn = uses_half_turn(game, moves);
+  const bool half_turn = uses_half_turn(game, positions, moves);
   rules::FirstFaults faults;
   for (std::size_t ply = 0; ply < moves.size(); ++ply) {
     faults.begin(ply);
-    rules::check_move(game, ply, positions[ply], moves[ply], half_turn, faults);
+    rules::check_move(game, ply, moves[ply], half_turn, faults);
   }
   return std::move(faults).found();
 }
 
-// A game that was looked at: what is wrong with it, and, if its frames are well by themselves, what happens in it.
+// A game that was looked at: what is wrong with it, and what happens in it, if somebody looked.
 struct Looked {
   std::vector<Fault> faults;
   std::vector<Position> positions;
@@ -209,9 +224,10 @@ struct Looked {
 inline Looked look_at(const FrameColumns& game, bool follow) {
   Looked looked{value_faults(game), {}, {}};
   if (!looked.faults.empty()) return looked;
+  if (!follow) return looked;
   looked.positions = positions_of(game.fields);
   looked.moves = moves_of(looked.positions);
-  if (follow) looked.faults = move_faults(game, looked.positions, looked.moves);
+  looked.faults = move_faults(game, looked.positions, looked.moves);
   return looked;
 }
 

@@ -69,17 +69,19 @@ constexpr std::uint64_t ones_if(bool condition) { return condition ? full : 0; }
 constexpr std::uint64_t on_first_ranks(std::uint8_t ours, std::uint8_t theirs) { return reversed(ours) | reversed(theirs) << 56; }
 
 inline void check_format(const GameFrame& frame) {
-  if (!frames::is_input_format(frame.input_format))
+  if (!input_format::is_known(frame.input_format))
     throw std::invalid_argument("tensors: there is no input format " + std::to_string(frame.input_format));
 }
 
-inline float rule50(const GameFrame& frame) { return static_cast<float>(frame.rule50_count) / (frame.input_format >= 4 ? 100.0F : 99.0F); }
+inline float rule50(const GameFrame& frame) {
+  return static_cast<float>(frame.rule50_count) / (input_format::has_hectoplies(frame.input_format) ? 100.0F : 99.0F);
+}
 
 // out[0..112) = the planes of a frame as boards.
 inline void put_boards(const GameFrame& frame, std::uint64_t* out) {
   const auto format = frame.input_format;
   std::memcpy(out, frame.planes, sizeof frame.planes);
-  if (format == 1) {
+  if (!input_format::has_rook_files(format)) {
     out[104] = ones_if(frame.castling_us_ooo);
     out[105] = ones_if(frame.castling_us_oo);
     out[106] = ones_if(frame.castling_them_ooo);
@@ -90,9 +92,9 @@ inline void put_boards(const GameFrame& frame, std::uint64_t* out) {
     out[106] = out[107] = 0;
   }
   const auto side = frame.side_to_move_or_enpassant;
-  out[108] = format < 3 ? ones_if(side) : on_first_ranks(0, side);
+  out[108] = input_format::is_canonical(format) ? on_first_ranks(0, side) : ones_if(side);
   out[rule50_plane] = full;
-  out[110] = ones_if(format >= 132 && frame.invariance_info >= 128);
+  out[110] = ones_if(input_format::is_armageddon(format) && frame.invariance_info >= 128);
   out[111] = full;
 }
 

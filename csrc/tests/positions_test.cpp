@@ -2,6 +2,7 @@
 // positions that can be written and looked at.
 #include "core/positions.h"
 
+#include <utility>
 #include <vector>
 
 #include "check.h"
@@ -69,6 +70,46 @@ void moves_are_legal_where_the_king_stays_safe() {
   CHECK(!is_legal(castling, {4, 7, 0}));
 }
 
+// The position as the other player sees it.
+Position turned(Position position) {
+  for (std::size_t piece = 0; piece < 6; ++piece) {
+    const auto own = position.pieces[piece];
+    position.pieces[piece] = flip_ranks(position.pieces[6 + piece]), position.pieces[6 + piece] = flip_ranks(own);
+  }
+  std::swap(position.castling[0], position.castling[2]), std::swap(position.castling[1], position.castling[3]);
+  position.black = !position.black;
+  return position;
+}
+
+void two_positions_show_the_move_between_them() {
+  const auto before = kings_and({{pawn, 12}, {rook, 7}, {6 + rook, 63}});
+  auto after = kings_and({{pawn, 28}, {rook, 7}, {6 + rook, 63}});
+  const auto push = move_between(before, turned(after));
+  CHECK(push.origin == 12 && push.target == 28 && push.promotion == 0);
+  after = kings_and({{pawn, 12}, {rook, 63}});
+  const auto take = move_between(before, turned(after));
+  CHECK(take.origin == 7 && take.target == 63);
+  CHECK(move_between(before, turned(kings_and({{pawn, 12}, {rook, 7}}))).origin == -1);
+}
+
+void a_move_leads_to_what_the_next_position_says() {
+  auto now = kings_and({{rook, 7}, {pawn, 12}, {6 + rook, 63}});
+  now.castling[1] = now.castling[3] = 7, now.rule50 = 5;
+  auto next = turned(now);
+  next.rule50 = 6;
+  CHECK(wrong_behind(now, {7, 15, 0}, next) == Wrong::castling);  // the rook has left
+  next.castling[3] = -1;
+  CHECK(wrong_behind(now, {7, 15, 0}, next) == Wrong::nothing);
+  CHECK(wrong_behind(now, {7, 63, 0}, next) == Wrong::castling);  // the other rook was taken
+  next.castling[1] = -1;
+  CHECK(wrong_behind(now, {7, 63, 0}, next) == Wrong::rule50);
+  CHECK(wrong_behind(now, {12, 28, 0}, next) == Wrong::rule50);
+  next.rule50 = 0, next.en_passant = 4;
+  CHECK(wrong_behind(now, {12, 28, 0}, next) == Wrong::nothing && wrong_behind(now, {12, 20, 0}, next) == Wrong::en_passant);
+  next.black = now.black;
+  CHECK(wrong_behind(now, {12, 28, 0}, next) == Wrong::side);
+}
+
 std::vector<GameFrame> any_frames(Random& random, std::size_t count) {
   std::vector<GameFrame> frames(count);
   for (auto& frame : frames) {
@@ -86,7 +127,7 @@ void frames_of_any_content_show_something() {
     const auto game = positions_of(frames);
     const auto moves = moves_of(game);
     CHECK(game.size() == frames.size() && moves.size() + !game.empty() == game.size());
-    for (std::size_t ply = 0; ply < moves.size(); ++ply) (void)is_legal(game[ply], moves[ply]);
+    CHECK(wrong_moves(game, moves).size() == moves.size());
     const auto format = formats[random.word() % 7];
     encode_positions(frames, game, format);
     for (const auto& frame : frames) CHECK(frame.input_format == format);
@@ -114,6 +155,8 @@ int main() {
   boards_turn_as_their_squares_do();
   every_entry_is_that_of_its_move();
   moves_are_legal_where_the_king_stays_safe();
+  two_positions_show_the_move_between_them();
+  a_move_leads_to_what_the_next_position_says();
   frames_of_any_content_show_something();
   every_legal_looking_move_is_looked_at_within_the_board();
 }

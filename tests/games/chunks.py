@@ -21,7 +21,18 @@ import chess
 import numpy as np
 import numpy.typing as npt
 
-from games.positions import FLIP, REVERSED, Position, count_repeats, move_index, planes_of, reverse_files
+from games.positions import (
+    CANONICAL,
+    CASTLING,
+    FLIP,
+    REVERSED,
+    ROOK_FILES,
+    Position,
+    count_repeats,
+    move_index,
+    planes_of,
+    reverse_files,
+)
 from millstream.games.input_formats import InputFormat
 
 Frames = npt.NDArray[np.void]
@@ -94,20 +105,16 @@ def _show(frame: np.void, history: list[Position], layout: InputFormat) -> int:
     now = history[-1]
     planes, transform = planes_of(history, layout)
     frame["planes"] = [reverse_files(board) for board in planes]
-    for name, file in zip(_castling_names(), now.castling, strict=True):
-        frame[name] = 0 if file is None else 1 << file if layout.rook_files else 1
+    for name, file in zip(CASTLING, now.castling, strict=True):
+        frame[name] = 0 if file is None else 1 << file if layout in ROOK_FILES else 1
     frame["rule50_count"] = now.rule50
-    if layout.canonical:
+    if layout in CANONICAL:
         mask = 0 if now.en_passant is None else 1 << now.en_passant
         frame["side_to_move_or_enpassant"] = REVERSED[mask] if transform & FLIP else mask
         frame["invariance_info"] = transform | now.black << 7
     else:
         frame["side_to_move_or_enpassant"] = now.black
     return transform
-
-
-def _castling_names() -> Iterable[str]:
-    return (f"castling_{who}_{side}" for who in ("us", "them") for side in ("ooo", "oo"))
 
 
 def _search(frame: np.void, board: chess.Board, transform: int, rng: random.Random) -> chess.Move:

@@ -14,6 +14,14 @@ PIECES = (chess.PAWN, chess.KNIGHT, chess.BISHOP, chess.ROOK, chess.QUEEN, chess
 FULL = (1 << 64) - 1
 REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 
+CASTLING = ("castling_us_ooo", "castling_us_oo", "castling_them_ooo", "castling_them_oo")
+ROOK_FILES = [layout for layout in InputFormat if layout != 1]
+"""Formats whose castling bytes are the masks of rooks' files, and not 0 or 1."""
+CANONICAL = [layout for layout in InputFormat if layout not in (1, 2)]
+"""Formats that turn boards, and tell the file of en passant in the byte of who moves."""
+REPEATS_ONLY = (InputFormat.CANONICAL_V2, InputFormat.CANONICAL_V2_ARMAGEDDON)
+"""Formats whose history has only what is repeated."""
+
 Sides = tuple[int, ...]
 Castling = tuple[int | None, ...]
 
@@ -157,12 +165,12 @@ def planes_of(history: list[Position], layout: InputFormat) -> tuple[list[int], 
     planes: list[int] = []
     for back, position in enumerate(reversed(history)):
         seen = position.from_the_other_side() if back % 2 else position
-        if layout.canonical and (seen.castling != now.castling or (back and position.en_passant is not None)):
+        if layout in CANONICAL and (seen.castling != now.castling or (back and position.en_passant is not None)):
             break
-        if not (layout.repeats_only and back and position.repeats == 0):
+        if not (layout in REPEATS_ONLY and back and position.repeats == 0):
             planes += [*seen.ours, *seen.theirs, FULL if position.repeats else 0]
-        if len(planes) == 104 or (layout.canonical and position.rule50 == 0):
+        if len(planes) == 104 or (layout in CANONICAL and position.rule50 == 0):
             break
     planes += [0] * (104 - len(planes))
-    transform = choose_transform(now) if layout.canonical else 0
+    transform = choose_transform(now) if layout in CANONICAL else 0
     return [transform_board(board, transform) for board in planes] if transform else planes, transform

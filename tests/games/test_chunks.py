@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from games.chunks import KINDS, LAYOUTS, play, zipped
-from games.positions import move_index, transform_square
+from games.positions import CANONICAL, move_index, transform_square
 from millstream.games.input_formats import InputFormat
 
 STARTS = ("", "4k3/8/8/8/8/8/8/2BQK3 b - - 0 1", "8/8/3k4/8/2KR4/8/8/8 w - - 3 9", "8/P6k/8/3pP3/8/8/p6K/8 w - d6 0 2")
@@ -26,7 +26,7 @@ def test_kings_and_legal_moves_stand_where_the_board_has_them(version: int, layo
         assert len(frames) == len(fens) > 0
         for frame, fen in zip(frames, fens, strict=True):
             board = chess.Board(fen)
-            transform = int(frame["invariance_info"]) & 7 if layout.canonical else 0
+            transform = int(frame["invariance_info"]) & 7 if layout in CANONICAL else 0
             legal = {move_index(board, move, transform) for move in board.legal_moves}
             assert set(np.flatnonzero(frame["probabilities"] >= 0)) == legal
             king = (board.king(board.turn) or 0) ^ (0 if board.turn else 56)

@@ -14,6 +14,7 @@ from millstream import _core
 from millstream.games.moves import Moves
 from millstream.games.positions import Positions
 
+ILLEGAL = 1
 GAMES = 400 if "MILLSTREAM_FUZZ" in os.environ else 8
 CASTLES = "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1"
 STARTS = (
@@ -53,8 +54,8 @@ def found_legal(board: chess.Board) -> set[tuple[int, int, int]]:
             black=now.black,
         )
         moves = Moves(ORIGINS, TARGETS, np.full(len(PAIRS), promotion, np.int8))
-        answers = _core.are_legal(positions.raw, moves.columns)
-        legal |= {(int(origin), int(target), promotion) for origin, target in PAIRS[answers != 0]}
+        wrong = _core.wrong_moves(positions.raw, moves.columns)
+        legal |= {(int(origin), int(target), promotion) for origin, target in PAIRS[wrong != ILLEGAL]}
     return legal
 
 

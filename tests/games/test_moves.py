@@ -9,7 +9,7 @@ import pytest
 from games.blocks import game
 from games.positions import Position
 from games.test_encoding import STARTS
-from millstream.games.board import board_at, move_at
+from millstream.games.board import board_at
 from millstream.games.input_formats import InputFormat
 from millstream.games.moves import Moves, turn_entries
 from millstream.games.policy import POLICY_INDEX
@@ -55,7 +55,7 @@ def test_boards_are_those_of_the_game(layout: InputFormat) -> None:
         moves = Moves.between(positions)
         board = board_at(positions, 0)
         for ply in range(len(moves)):
-            board.push(move_at(positions, moves, ply))
+            board.push_uci(moves.name(ply, black=bool(positions.black[ply])))
             shown = board_at(positions, ply + 1)
             assert shown.fen(en_passant="legal").split()[:5] == board.fen(en_passant="legal").split()[:5]
 
@@ -96,6 +96,12 @@ def positions_of(*fens: str) -> Positions:
         ("4k3/8/8/8/8/8/8/6KR w", "4k3/8/8/8/8/8/8/5RK1 b", (6, 7, 0)),
         ("4k3/8/8/8/8/8/8/4KR2 w", "4k3/8/8/8/8/8/8/5RK1 b", (4, 5, 0)),
         ("r3k3/8/8/8/8/8/8/4K3 b", "2kr4/8/8/8/8/8/8/4K3 w", (4, 0, 0)),
+        ("4k3/8/8/8/8/8/8/4K2R w", "4k3/8/8/8/8/8/8/5KR1 b", None),  # king and rook moved, but not to where they castle
+        ("4k3/8/8/8/8/8/8/4K2R w", "4k3/8/8/8/6K1/8/8/5R2 b", None),
+        ("4k3/8/8/8/8/8/8/R3K3 w", "4k3/8/8/8/8/8/8/1K1R4 b", None),
+        ("4k3/8/8/8/8/8/8/R3K3 w", "4k3/8/8/8/8/8/8/4KR2 b", (0, 5, 0)),  # over its king: no castling, and not legal
+        ("4k3/8/8/8/8/8/8/3K1R2 w", "4k3/8/8/8/8/8/8/5RK1 b", (3, 5, 0)),  # in Chess960
+        ("4k3/8/8/8/8/8/8/1K1R4 w", "4k3/8/8/8/8/8/8/2KR4 b", (1, 2, 0)),  # a step, though it ends as castling does
     ],
 )
 def test_two_positions_have_one_move_or_none_between_them(

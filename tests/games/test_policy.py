@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import chess
 
-from millstream.games import POLICY_INDEX, POLICY_MOVES, POLICY_SIZE, InputFormat
+from millstream.games import POLICY_INDEX, POLICY_MOVES, POLICY_SIZE
 
 
 def reached(square: chess.Square) -> chess.Bitboard:
@@ -30,9 +30,3 @@ def test_promotions_follow_by_file_and_piece() -> None:
     assert POLICY_MOVES[1792:1798] == ("a7a8q", "a7a8r", "a7a8b", "a7b8q", "a7b8r", "a7b8b")
     assert POLICY_MOVES[-1] == "h7h8b"
     assert POLICY_INDEX["e2e4"] == POLICY_MOVES.index("e2e4")
-
-
-def test_input_formats_differ_as_the_engine_says() -> None:
-    assert [int(each) for each in InputFormat if not each.rook_files] == [1]
-    assert [int(each) for each in InputFormat if not each.canonical] == [1, 2]
-    assert [int(each) for each in InputFormat if each.repeats_only] == [5, 133]

@@ -188,6 +188,7 @@ def test_what_is_not_a_number_stays_and_a_policy_without_a_chance_left_stays_zer
     assert math.isnan(tempered["a2a3"])
     assert tempered["a2a4"] == 1
     assert adjusted(policy(a2a3=0.5, a2a4=0.5), dist_offset=-1) == {"a2a3": 0, "a2a4": 0}
+    assert adjusted(policy(a2a3=0.4, a2a4=0.6), dist_temp=1e-4) == {"a2a3": 0, "a2a4": 1}  # 0.6 to the 10,000th is 0
 
 
 # Blunders
@@ -268,6 +269,8 @@ def test_deblundering_is_what_the_specification_says(
     ("settings", "message"),
     [
         ({"dist_temp": 0}, "dist_temp is 0"),
+        ({"dist_temp": math.inf}, "dist_temp is inf"),
+        ({"dist_offset": math.nan}, "dist_offset is nan"),
         ({"dtz_boost": 0.1}, "dtz_boost needs tables"),
         ({"st_q_theta": 1.1}, "st_q_theta is 1.1"),
         ({"new_input_format": 6}, "there is no input format 6"),

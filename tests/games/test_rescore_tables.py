@@ -16,7 +16,7 @@ from games.blocks import block_of, game
 from games.chunks import play
 from games.endgame_tables import tables
 from games.endgames import ENDGAMES, Invented, bare_positions, endgame, knowledge, signs
-from games.positions import move_index
+from games.positions import CANONICAL, move_index
 from games.slow_rescore import Known, slow_plies_left, slow_results
 from laws import examples
 from millstream.errors import RecipeError, RecordError
@@ -101,7 +101,7 @@ def test_a_boost_goes_to_the_moves_with_the_best_way_to_the_next_zeroing_move(la
         new = rescorer.rescore(block_of(frames)).policy()
         for ply, text in enumerate(fens):
             board = chess.Board(text)
-            transform = int(frames["invariance_info"][ply]) & 7 if layout.canonical else 0
+            transform = int(frames["invariance_info"][ply]) & 7 if layout in CANONICAL else 0
             wanted = np.where(frames["probabilities"][ply] < 0, 0, frames["probabilities"][ply]).astype(float)
             best = best_by_dtz(board, base)
             for move in best:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from games.blocks import as_later_engines, game
+from games.positions import CASTLING
 from games.test_encoding import STARTS
 from laws import examples
 from millstream.games.bitboards import union
 from millstream.games.block import FrameBlock
 from millstream.games.input_formats import InputFormat
 from millstream.games.moves import Moves
-from millstream.games.positions import CASTLING, QUEEN, Positions
+from millstream.games.positions import QUEEN, Positions, transforms_of
 from millstream.games.validity import Fault, legality_faults, look_at, uses_half_turn
 
 PLY = 3
@@ -201,10 +203,91 @@ def test_a_move_that_leaves_the_king_in_check_is_illegal() -> None:
     assert [fault[:2] for fault in legality_faults(positions, moves)] == [(PLY, "illegal move")]
 
 
+def told(change: Callable[[FrameBlock], None]) -> list[tuple[int, str]]:
+    """What is said of a game in which nobody has castled yet."""
+    block = game(8, InputFormat.CASTLING_PLANE, 8, "r3k2r/pppppppp/8/8/8/8/PPPPPPPP/R3K2R w KQkq - 0 1")
+    assert faults(block) == []
+    assert (Positions.of(block.fields).castling >= 0).all()
+    change(block)
+    return [fault[:2] for fault in faults(block)]
+
+
+def test_what_a_frame_says_follows_from_the_move_before() -> None:
+    def count_on(block: FrameBlock) -> None:
+        block.fields["rule50_count"][PLY] += 1
+
+    def stay(block: FrameBlock) -> None:
+        block.fields["side_to_move_or_enpassant"][PLY] ^= 1
+
+    def castle_again(block: FrameBlock) -> None:
+        block.fields["castling_us_oo"][PLY] = 0  # lost, which nobody minds, and then there again
+
+    def another_rook(block: FrameBlock) -> None:
+        block.fields["castling_us_oo"][PLY] = 1 << 6
+
+    assert told(count_on) == [(PLY - 1, "rule50_count does not follow")]
+    assert told(stay) == [(PLY - 1, "nobody else moves next")]
+    assert told(castle_again) == [(PLY, "right to castle from nowhere")]
+    assert told(another_rook) == [(PLY - 1, "right to castle from nowhere")]
+
+
+def test_who_moved_a_king_or_a_rook_cannot_castle_any_more() -> None:
+    kings = Positions.of(game(1, InputFormat.CANONICAL, 60, "r3k2r/8/8/8/8/8/8/R3K2R w KQkq - 0 1").fields)
+    moves = Moves.between(kings)
+    assert legality_faults(kings, moves) == []
+    before = kings.castling[:-1, [2, 3, 0, 1]]
+    lost = np.flatnonzero((before != kings.castling[1:]).any(axis=1)).tolist()
+    assert len(lost) > 1
+    for ply in lost:
+        there = Positions(kings.records.copy())
+        there.castling[ply + 1] = before[ply]
+        assert [fault[:2] for fault in legality_faults(there, moves)] == [(ply, "right to castle from nowhere")]
+
+
+def test_a_pawn_is_taken_in_passing_only_behind_its_push() -> None:
+    given = Positions.of(game(3, InputFormat.CANONICAL, 70, STARTS[-1]).fields)
+    moves = Moves.between(given)
+    pushed = int(np.flatnonzero(given.en_passant[1:] >= 0)[0])
+    assert legality_faults(given, moves) == []
+    given.en_passant[pushed + 1] ^= 1
+    assert [fault[:2] for fault in legality_faults(given, moves)] == [(pushed, "en passant without a push")]
+
+
+def test_where_no_move_leads_on_the_position_is_told() -> None:
+    block = skip(game(8))
+    (fault,) = [each for each in faults(block) if each.reason == "no move to the next frame"]
+    assert re.fullmatch(r"from [1-8a-zA-Z/]+ b .* 2", fault.found)
+
+
+def test_a_probability_of_any_size_is_a_fault_and_no_warning() -> None:
+    block = game(8)
+    block.probabilities[block.starts[PLY] : block.ends[PLY]] = 3e38
+    assert {"probability out of range", "policy does not sum to 1"} <= {fault.reason for fault in value_faults(block)}
+
+
 def test_games_of_later_engines_with_their_own_rule_for_policies_are_valid() -> None:
     block = as_later_engines(game(1, InputFormat.CANONICAL, 60, "8/3k4/8/4q3/8/8/2KR4/8 w - - 0 1"))
     assert faults(block) == []
-    assert uses_half_turn(block, Moves.between(Positions.of(block.fields)))
+    positions = Positions.of(block.fields)
+    assert uses_half_turn(block, positions, Moves.between(positions))
+
+
+def test_a_frame_that_only_tells_the_history_does_not_hide_the_rule_of_the_others() -> None:
+    block = as_later_engines(game(1, InputFormat.CANONICAL, 60, "8/3k4/8/4q3/8/8/2KR4/8 w - - 0 1"))
+    positions = Positions.of(block.fields)
+    ply = int(np.flatnonzero(transforms_of(block.fields) & 4)[0])
+    block.fields["invariance_info"][ply] |= 0x40
+    block.probabilities[block.starts[ply] : block.ends[ply]] = NAN
+    assert uses_half_turn(block, positions, Moves.between(positions))
+
+
+def test_where_only_the_last_frame_is_transposed_its_policy_tells_the_rule() -> None:
+    whole = as_later_engines(game(1, InputFormat.CANONICAL, 60, "8/3k4/8/4q3/8/8/2KR4/8 w - - 0 1"))
+    plain = game(1, InputFormat.CANONICAL, 60, "8/3k4/8/4q3/8/8/2KR4/8 w - - 0 1")
+    last = int(np.flatnonzero(transforms_of(whole.fields) & 4)[0])
+    for block, later in ((whole.part(last, last + 1), True), (plain.part(last, last + 1), False)):
+        positions = Positions.of(block.fields)
+        assert uses_half_turn(block, positions, Moves.between(positions)) == later
 
 
 @given(st.data())

@@ -44,14 +44,6 @@ def board_at(positions: Positions, ply: int) -> chess.Board:
     return board
 
 
-def move_at(positions: Positions, moves: Moves, ply: int) -> chess.Move:
-    """The move that is played in a position."""
-    turn = _TOP if positions.black[ply] else 0
-    promotion = int(moves.promotions[ply])
-    piece = _PIECES[promotion] if promotion else None
-    return chess.Move(int(moves.origins[ply]) ^ turn, int(moves.targets[ply]) ^ turn, piece)
-
-
 def folders_of(paths: Sequence[str | Path], kind: str) -> list[str]:
     """The paths of tables, all of which must be folders."""
     for path in paths:

@@ -8,8 +8,8 @@ from enum import IntEnum
 class InputFormat(IntEnum):
     """What stands in planes 104 to 110, and how the history was chosen.
 
-    >>> InputFormat(132).canonical, InputFormat.CLASSICAL.rook_files
-    (True, False)
+    >>> InputFormat(132).name
+    'CANONICAL_HECTOPLIES_ARMAGEDDON'
     """
 
     CLASSICAL = 1
@@ -25,18 +25,3 @@ class InputFormat(IntEnum):
     CANONICAL_HECTOPLIES_ARMAGEDDON = 132
     """A plane of ones where Black moves, since a draw is a win for Black."""
     CANONICAL_V2_ARMAGEDDON = 133
-
-    @property
-    def rook_files(self) -> bool:
-        """Whether a castling byte is the mask of a rook's file, and not 0 or 1."""
-        return self >= InputFormat.CASTLING_PLANE
-
-    @property
-    def canonical(self) -> bool:
-        """Whether boards are turned, and the byte of who moves is the mask of the file of en passant."""
-        return self >= InputFormat.CANONICAL
-
-    @property
-    def repeats_only(self) -> bool:
-        """Whether a position of the past is in the history only if it had been there before."""
-        return self in (InputFormat.CANONICAL_V2, InputFormat.CANONICAL_V2_ARMAGEDDON)

@@ -17,7 +17,6 @@ from millstream.games.frame import as_bytes
 from millstream.games.input_formats import InputFormat
 
 PAWN, KNIGHT, BISHOP, ROOK, QUEEN, KING = range(6)
-CASTLING = ("castling_us_ooo", "castling_us_oo", "castling_them_ooo", "castling_them_oo")
 _TRANSFORM = 0x07
 """Bits of `invariance_info`, in canonical formats."""
 

@@ -116,7 +116,7 @@ def move_names(game: FrameBlock, positions: Positions, ply: int, entries: np.nda
     """Entries of the policy of a frame as moves on the board; to castle, the king takes its own rook. An entry that
     there is not is no move: "?"."""
     how, there = np.full(len(entries), transforms_of(game.fields)[ply]), entries < POLICY_SIZE
-    half_turn = uses_half_turn(game, Moves.between(positions))
+    half_turn = uses_half_turn(game, positions, Moves.between(positions))
     upright = turn_entries(np.where(there, entries, 0), how, np.zeros_like(how), half_turn=half_turn)
     names = [POLICY_MOVES[entry] if entry >= 0 else "?" for entry in np.where(there, upright, -1).tolist()]
     return [name.translate(_FLIPPED) for name in names] if positions.black[ply] else names

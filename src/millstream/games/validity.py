@@ -16,6 +16,16 @@ from millstream.games.fen import fen_of
 from millstream.games.moves import Moves
 from millstream.games.positions import POSITION, Positions
 
+_WRONG = (
+    "",
+    "illegal move",
+    "nobody else moves next",
+    "right to castle from nowhere",
+    "en passant without a push",
+    "rule50_count does not follow",
+)
+_NO_MOVES = Moves(*np.zeros((3, 0), np.int8))
+
 
 class Fault(NamedTuple):
     """A broken rule: where in the game, a reason that can be counted, and what was found."""
@@ -40,27 +50,35 @@ def look_at(block: FrameBlock, *, follow: bool = True) -> Looked:
     >>> look_at(FrameBlock.empty()).faults
     [Fault(ply=0, reason='no frames', found='a game without frames')]
     """
-    faults, positions, moves = _core.look_at_game(block.columns, follow)
-    told = [
-        Fault(ply, reason, str(int(found)) if whole else str(np.float32(found))) for ply, reason, found, whole in faults
-    ]
     if not len(block):
-        told = [Fault(0, "no frames", "a game without frames")]
-    return Looked(told, Positions(positions.view(POSITION)), Moves(*moves))
+        return Looked([Fault(0, "no frames", "a game without frames")], Positions.of(block.fields), _NO_MOVES)
+    faults, raw, moves = _core.look_at_game(block.columns, follow)
+    positions = Positions(raw.view(POSITION))
+    return Looked([_told(fault, positions) for fault in faults], positions, Moves(*moves))
+
+
+def _told(fault: tuple[int, str, float, bool], positions: Positions) -> Fault:
+    ply, reason, found, whole = fault
+    if reason == "no move to the next frame":
+        return Fault(ply, reason, f"from {fen_of(positions, ply)}")
+    return Fault(
+        ply, reason, str(int(found)) if whole else str(float(f"{found:.7g}"))
+    )  # as many digits as 32 bits have
 
 
 def legality_faults(positions: Positions, moves: Moves) -> list[Fault]:
-    """The first move of a game that is not legal on its board, if there is one."""
-    illegal = np.flatnonzero((moves.origins >= 0) & (_core.are_legal(positions.raw, moves.columns) == 0))
-    for ply in illegal[:1].tolist():
-        name = moves.name(ply, black=bool(positions.black[ply]))
-        return [Fault(ply, "illegal move", f"{name} in {fen_of(positions, ply)}")]
-    return []
+    """The first move of a game that is not legal on its board, or does not lead to what the next frame says, if any."""
+    wrong = _core.wrong_moves(positions.raw, moves.columns)
+    if not wrong.any():
+        return []
+    ply = int(np.flatnonzero(wrong)[0])
+    name = moves.name(ply, black=bool(positions.black[ply]))
+    return [Fault(ply, _WRONG[wrong[ply]], f"{name} in {fen_of(positions, ply)}")]
 
 
-def uses_half_turn(block: FrameBlock, moves: Moves) -> bool:
+def uses_half_turn(block: FrameBlock, positions: Positions, moves: Moves) -> bool:
     """Whether the policies of transposed frames are turned by 180 degrees instead, as later engines do by mistake.
 
-    Only the moves can tell; where both rules fit them, it is the one that fits the planes.
+    Moves and policies tell; where both rules fit them, it is the one that fits the planes.
     """
-    return _core.uses_half_turn(block.columns, moves.columns)
+    return _core.uses_half_turn(block.columns, positions.raw, moves.columns)

@@ -16,7 +16,7 @@ from millstream.games.rescore.policies import adjust_policies
 from millstream.games.rescore.results import rescore_results
 from millstream.games.rescore.settings import RescoreSettings
 from millstream.games.rescore.tables import MateTables, TableProbe, Tables
-from millstream.games.rules import check_rules, checked
+from millstream.games.rules import checked
 from millstream.games.validity import uses_half_turn
 
 
@@ -40,7 +40,6 @@ class Rescorer:
     ) -> None:
         if rules not in ("moves", "legal"):
             raise RecipeError(f"a game cannot be rescored by rules {rules!r}", hint="pass 'moves' or 'legal'")
-        check_rules(rules)
         self.settings = settings or RescoreSettings()
         self.rules = rules
         self._tables, self._mates = tables, mates
@@ -62,7 +61,7 @@ class Rescorer:
         ...
         """
         settings, (positions, moves) = self.settings, checked(game, self.rules)
-        half_turn = uses_half_turn(game, moves)
+        half_turn = uses_half_turn(game, positions, moves)
         probe = self._tables.of(positions) if self._tables else None
         mates = self._mates.of(positions) if self._mates else None
         block = replace(game, fields=game.fields.copy())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,8 +48,11 @@ class RescoreSettings:
         for name in ("syzygy_paths", "gaviota_paths"):
             if isinstance(paths := getattr(self, name), str):
                 object.__setattr__(self, name, tuple(paths.split(":")))
-        if not self.dist_temp > 0:
+        if not (self.dist_temp > 0 and math.isfinite(self.dist_temp)):
             raise RecipeError(f"dist_temp is {self.dist_temp}", hint="a temperature is more than 0; 1 changes nothing")
+        for name in ("dist_offset", "dtz_boost"):
+            if not math.isfinite(value := getattr(self, name)):
+                raise RecipeError(f"{name} is {value}", hint="it is added to probabilities; 0 changes nothing")
         if self.dtz_boost and not self.syzygy_paths:
             raise RecipeError("dtz_boost needs tables", hint="pass syzygy_paths=, or no dtz_boost")
         if not 0 <= self.st_q_theta <= 1:

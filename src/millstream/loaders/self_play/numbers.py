@@ -8,8 +8,8 @@ from millstream.batches.engine import Counters
 from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.stats import Profile
 
-_NOTHING: dict[str, Any] = {"seconds": 0.0, "stages": {}, "queues": {}}
-"""What is known of stages before they begin."""
+_NOTHING: dict[str, Any] = {"seconds": 0.0, "window_s": 0.0, "stages": {}, "queues": {}}
+"""What stages do that are not at work."""
 _TIMES = ("busy_s", "input_wait_s", "output_wait_s")
 
 
@@ -27,12 +27,14 @@ class SelfPlayNumbers:
     def statistics(self) -> dict[str, Any]:
         """What each stage does: busy share, rates, drops, the window; see the guide on pipelines."""
         graph = self._run.graph
-        return {**_NOTHING, "window_s": 0.0} if graph is None else graph.pipeline.statistics()
+        return _NOTHING if graph is None else graph.pipeline.statistics()
 
     def counters(self) -> dict[str, Any]:
-        """What went through each stage since it began; `serve_metrics` of `millstream.stages` shows it to others."""
-        graph = self._run.graph
-        return _NOTHING if graph is None else graph.pipeline.counters()
+        """What went through each stage since it began, also when it has ended.
+
+        `serve_metrics` of `millstream.stages` shows it to others.
+        """
+        return self._run.counters()
 
     def enable_profiling(self) -> None:
         """Start measuring from here."""
@@ -41,8 +43,7 @@ class SelfPlayNumbers:
     def get_profiling_results(self) -> dict[str, Any]:
         """Say how fast batches were delivered, which stage waited for which, and who holds which memory."""
         results = self._profile.results(Counters())
-        graph = self._run.graph
-        stages = {} if graph is None else graph.pipeline.counters()["stages"]
+        stages = self._run.counters()["stages"]
         results["waits"] |= {name: {key: each[key] for key in _TIMES} for name, each in stages.items()}
         results["memory"] = {"batches": self._run.budget.used_bytes, **self._run.memory}
         results["losses"] = self.losses

@@ -153,6 +153,10 @@ class SelfPlayRun:
         """Bytes of the window, of the reservoir and of kept positions."""
         return self._stages.memory
 
+    def counters(self) -> dict[str, Any]:
+        """What went through each stage."""
+        return self._stages.counters()
+
     @property
     def graph(self) -> SelfPlayGraph | None:
         """The stages, if they are at work."""

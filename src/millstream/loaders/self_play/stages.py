@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
@@ -32,6 +33,7 @@ class RunStages:
         self._switch = threading.RLock()
         self.graph: SelfPlayGraph | None = None
         self.ahead: Ahead | None = None
+        self._ended: dict[str, Any] = {"seconds": 0.0, "stages": {}, "queues": {}}
         self.closed = False
 
     def started(self) -> Ahead:
@@ -68,6 +70,11 @@ class RunStages:
         graph = self.graph
         return {} if graph is None else graph.memory()
 
+    def counters(self) -> dict[str, Any]:
+        """What went through each stage since it began; of stages that have ended, until then."""
+        graph = self.graph
+        return self._ended if graph is None else graph.pipeline.counters()
+
     def halt(self) -> Counter[str]:
         """End them; gives what they have left out."""
         with self._switch:
@@ -76,6 +83,7 @@ class RunStages:
         dropped = Counter[str]() if graph is None else graph.drops()
         if graph is not None:
             graph.pipeline.close()
+            self._ended = graph.pipeline.counters()
         if ahead is not None:
             ahead.close()
         return dropped
