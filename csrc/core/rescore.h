@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "core/frames.h"
@@ -67,7 +68,7 @@ inline void add_averages(std::span<GameFrame> game, double theta) {
 }
 
 // Policies of which every entry gets `offset` and its own share more, is raised to a power, and is then divided by their sum.
-// What is not a number stays; a policy of which nothing is left becomes 0. `more` may be empty.
+// What is not a number stays; a policy of which nothing is left is an error. `more` may be empty.
 inline std::vector<float> adjust_policies(const FrameColumns& game, std::span<const double> more, double offset, double power) {
   if (!more.empty() && more.size() != game.moves.size()) throw std::invalid_argument("policies: one share for each entry");
   std::vector<float> made(game.moves.size());
@@ -80,14 +81,15 @@ inline std::vector<float> adjust_policies(const FrameColumns& game, std::span<co
       chances[entry] = game.probabilities[at] + offset + (more.empty() ? 0 : more[at]);
       most = std::max(most, chances[entry]);  // never what is not a number
     }
+    if (!(most > 0)) throw FrameError("no probability left", "ply " + std::to_string(ply));
     for (std::size_t entry = 0; entry < count; ++entry) {
       auto& chance = chances[entry];
       if (std::isnan(chance)) continue;
-      chance = most > 0 ? std::pow(std::max(chance, 0.0) / most, power) : 0;  // of the largest: no power makes all of them 0
+      chance = std::pow(std::max(chance, 0.0) / most, power);  // by the largest, which no power makes 0
       sum += chance;
     }
     for (std::size_t entry = 0; entry < count; ++entry)
-      made[first + entry] = static_cast<float>(sum > 0 ? chances[entry] / sum : chances[entry]);
+      made[first + entry] = static_cast<float>(chances[entry] / sum);
   }
   return made;
 }

@@ -183,11 +183,12 @@ def test_a_policy_is_offset_boosted_tempered_and_summed_to_1() -> None:
     assert adjusted(block, ["a2a3"], dtz_boost=0.6, dist_temp=0.5) == both
 
 
-def test_what_is_not_a_number_stays_and_a_policy_without_a_chance_left_stays_zero() -> None:
+def test_what_is_not_a_number_stays_and_a_policy_without_a_chance_left_is_refused() -> None:
     tempered = adjusted(policy(a2a3=math.nan, a2a4=0.8), dist_temp=0.5)
     assert math.isnan(tempered["a2a3"])
     assert tempered["a2a4"] == 1
-    assert adjusted(policy(a2a3=0.5, a2a4=0.5), dist_offset=-1) == {"a2a3": 0, "a2a4": 0}
+    with pytest.raises(RecordError, match="no probability left: ply 0"):
+        adjusted(policy(a2a3=0.5, a2a4=0.5), dist_offset=-1)
     assert adjusted(policy(a2a3=0.4, a2a4=0.6), dist_temp=1e-4) == {"a2a3": 0, "a2a4": 1}  # 0.6 to the 10,000th is 0
 
 

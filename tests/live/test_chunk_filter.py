@@ -11,7 +11,9 @@ from live.games import a_game, through
 from millstream.errors import RecipeError
 from millstream.games import Game
 from millstream.games.input_formats import InputFormat
-from millstream.live import ChunkFilter
+from millstream.live import ChunkFilter, ChunkReader, ChunkRescorer, ChunkUnpacker
+from millstream.live.chunk_set import Draw
+from millstream.live.positions import PositionSampling
 from millstream.live.rejections import KEPT
 from millstream.stages import Queue
 
@@ -91,3 +93,23 @@ def test_an_unpacked_game_passes_and_only_the_last_rejections_are_kept() -> None
 def test_settings_that_cannot_work_are_told(settings: dict[str, object]) -> None:
     with pytest.raises(RecipeError):
         ChunkFilter(Queue[Game](), **settings)  # type: ignore[arg-type]
+
+
+def test_games_of_which_positions_were_chosen_are_refused() -> None:
+    chosen = PositionSampling(count=1)
+    for before in (ChunkReader(Queue[Draw](), sampling=chosen), ChunkUnpacker(Queue[Game](), sampling=chosen)):
+        for behind in (ChunkFilter, ChunkRescorer):
+            with pytest.raises(RecipeError, match=f"whole games, and {before.name} leaves"):
+                behind(before)
+    whole = ChunkFilter(ChunkReader(Queue[Draw]()))
+    assert list(ChunkUnpacker(whole).upstream()) == [whole, *whole.upstream()]
+
+
+def test_games_of_which_frames_were_dropped_are_refused_where_frames_must_follow_each_other() -> None:
+    dropping = ChunkFilter(Queue[Game](), match={"visits": (1, None)}, keep="frames")
+    with pytest.raises(RecipeError, match="chunk_rescorer looks at whole games, and chunk_filter"):
+        ChunkRescorer(dropping)
+    with pytest.raises(RecipeError, match="looks at whole games"):
+        ChunkFilter(dropping, rules="legal")
+    ChunkFilter(dropping, rules=None, match={"version": {6, 7}})
+    ChunkRescorer(ChunkFilter(Queue[Game](), keep="frames"))  # nothing to drop them by

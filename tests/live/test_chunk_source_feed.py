@@ -12,7 +12,7 @@ import pytest
 from games.archives import packed_game, write_games, write_tar
 from millstream.errors import LoaderError
 from millstream.games.chunk_source import ChunkSource
-from millstream.live import Arrival, ChunkSourceFeed, Discovery, Found, Gone, ScanComplete, Sourced
+from millstream.live import Arrival, ChunkSourceFeed, Discovery, Found, Gone, ScanComplete, Sourced, Splitter
 from millstream.stages import Queue
 
 
@@ -127,3 +127,14 @@ def test_a_folder_becomes_sources_while_files_are_removed_and_read(tmp_path: Pat
 def test_settings_that_cannot_work_are_refused() -> None:
     with pytest.raises(LoaderError, match="partial"):
         ChunkSourceFeed(Queue(), partial="some")  # type: ignore[arg-type]
+
+
+def test_what_is_told_once_is_never_dropped(tmp_path: Path) -> None:
+    """Without the sentinel of the first scan nothing would ever come."""
+    found = Discovery(tmp_path)
+    with pytest.raises(LoaderError, match="overflow='drop_new' would leave some of it out"):
+        Discovery(tmp_path, overflow="drop_new")
+    with pytest.raises(LoaderError, match="ChunkSourceFeed tells what happens"):
+        ChunkSourceFeed(found, overflow="keep_newest")
+    with pytest.raises(LoaderError, match="Splitter tells what happens"):
+        Splitter(ChunkSourceFeed(found), weights={"a": 1}, overflow="keep_newest")

@@ -85,8 +85,24 @@ def test_weights_follow_the_formula() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{"rate": 0.0}, {"rate": 1.5}, {"count": 0}, {"count": 1.0}, {"rate": 0.5, "count": 1}]
+    "settings", [{"rate": 0.0}, {"rate": 1.5}, {"count": 0}, {"count": 1.0}, {"count": 2049}, {"rate": 0.5, "count": 1}]
 )
 def test_settings_that_choose_nothing_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(LoaderError, match="hint"):
         PositionSampling(**settings)  # type: ignore[arg-type]
+
+
+def test_a_game_that_was_used_very_often_is_used_on_as_soon() -> None:
+    """Whoever went through all rounds before would be at it for hours."""
+    weights = np.full(40, 1e-3)
+    weights[7] = 1.0
+    used = [plies_by_count(3, use, 40, 1, weights).tolist() for use in (10**12, 10**12 + 1)]
+    assert all(0 <= ply < 40 for (ply,) in used)
+    assert used == [plies_by_count(3, use, 40, 1, weights).tolist() for use in (10**12, 10**12 + 1)]
+
+
+def test_heavy_positions_come_more_often_in_every_row_of_rounds() -> None:
+    weights = np.array([1.0, 0.25, 0.25, 0.25])
+    for first in (0, 1024, 5 * 1024):
+        used = [int(plies_by_count(3, use, 4, 1, weights)[0]) for use in range(first, first + 1024)]
+        assert 0.5 < used.count(0) / len(used) < 0.65  # 1 of 1.75

@@ -54,9 +54,14 @@ class ChunkFilter(GameStage):
             raise RecipeError(f"keep is {keep!r}", hint="pass 'games' or 'frames'")
         if rules is not None:
             check_rules(rules)
-        super().__init__(input, **settings)
+        super().__init__(input, whole=rules in ("moves", "legal"), **settings)
         self.rules, self.keep = rules, keep
         self.match, self.predicates = FieldMatch(match or {}), tuple(predicates)
+
+    @property
+    def drops_frames(self) -> bool:
+        """Whether games may come out with less frames than they had."""
+        return self.keep == "frames" and bool(self.match.match)
 
     def changed(self, game: Game) -> Game:
         """The game, or what is left of it, if it is wanted."""

@@ -60,6 +60,7 @@ class ChunkSourceFeed(MapStage[Arrival, Sourced]):
     """
 
     takes, gives = Found, ChunkSource
+    loses_nothing = True
 
     def __init__(
         self,

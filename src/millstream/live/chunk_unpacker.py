@@ -28,6 +28,8 @@ class ChunkUnpacker(DrawStage[Game, Game]):
 
     takes = gives = Game
     together = 16
+    chooses = True
+    """It gives chosen positions, and not whole games."""
 
     def __init__(
         self,

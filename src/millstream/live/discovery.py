@@ -59,6 +59,7 @@ class Discovery(SourceStage[Arrival]):
     """
 
     gives = Found
+    loses_nothing = True
 
     def __init__(
         self, path: str | os.PathLike[str], *, watch: bool = True, poll_s: float | None = None, **settings: Any

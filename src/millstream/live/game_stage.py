@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
-from millstream.errors import RecordError
+from millstream.errors import RecipeError, RecordError
 from millstream.games.game import Game
 from millstream.live.drops import DrawStage
 from millstream.live.rejections import Rejection, Rejections
@@ -15,14 +15,25 @@ from millstream.live.rejections import Rejection, Rejections
 class GameStage(DrawStage[Game, Game]):
     """Counts the games that it refuses by their reasons, and lists the last ones.
 
-    A game that was unpacked passes: it was looked at when it came.
+    A game that was unpacked passes: it was looked at when it came, and its positions were kept.
+
+    Args:
+        inputs: Games.
+        whole: Whether what it does needs every frame of a game.
+        settings: As for every stage.
     """
 
     takes = gives = Game
 
-    def __init__(self, *inputs: Any, **settings: Any) -> None:
+    def __init__(self, *inputs: Any, whole: bool = True, **settings: Any) -> None:
         super().__init__(*inputs, **settings)
         self._rejections = Rejections()
+        for before in self.upstream():
+            if getattr(before, "chooses", False) or (whole and getattr(before, "drops_frames", False)):
+                raise RecipeError(
+                    f"{self.name} looks at whole games, and {before.name} leaves only some of their positions",
+                    hint=f"let {before.name} stand behind it",
+                )
 
     @property
     def rejections(self) -> list[Rejection]:

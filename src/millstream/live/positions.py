@@ -15,12 +15,15 @@ import numpy.typing as npt
 from millstream import _core
 from millstream.errors import LoaderError
 from millstream.games import FrameBlock
+from millstream.games.inflate import MOST_FRAMES
 from millstream.order.draws import derive_key, draw_uniform
 
 Plies = npt.NDArray[np.intp] | npt.NDArray[np.uint32]
 Weights = npt.NDArray[np.float64]
-ROUND, KEEP = 1, 2
-"""Names of the random numbers of a game: its shuffled rounds, and what is kept of them."""
+ROUND, KEEP, ROWS = 1, 2, 3
+"""Names of the random numbers of a game: its shuffled rounds, what is kept of them, and rows of rounds."""
+ROW = 1024
+"""About how many positions a row of weighted rounds gives."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,9 @@ class PositionSampling:
             raise LoaderError("positions are sampled by rate or by count", hint="leave one of them out")
         if self.rate is not None and not 0 < self.rate <= 1:
             raise LoaderError(f"rate={self.rate!r}: a rate lies above 0 and up to 1", hint="1/32 is a usual one")
-        if self.count is not None and (type(self.count) is not int or self.count < 1):
-            raise LoaderError(f"count={self.count!r}: a count is 1 or more", hint="leave it out for all positions")
+        if self.count is not None and (type(self.count) is not int or not 1 <= self.count <= MOST_FRAMES):
+            told = f"count={self.count!r}: a count is 1 or more, and no game has more than {MOST_FRAMES} positions"
+            raise LoaderError(told, hint="leave it out for all positions")
         if self.weights.is_used and self.count is None:
             raise LoaderError("weights have no effect without a count", hint="pass a count such as 1, or no weights")
 
@@ -167,12 +171,18 @@ def _shuffled_round(key: int, number: int, length: int) -> npt.NDArray[np.intp]:
 def plies_by_count(key: int, use: int, length: int, count: int, weights: Weights | None = None) -> Plies:
     """So many positions of a use, from an endless row of shuffled rounds; weights say who is left out of rounds.
 
+    With weights nobody knows where a round begins but who has gone through all before: every thousand positions or so a
+    new row begins.
+
     >>> [plies_by_count(5, use, 6, 2).tolist() for use in range(3)]
     [[0, 5], [3, 1], [2, 4]]
     """
-    skipped, found, number = count * use, np.empty(0, np.intp), 0
+    found, number = np.empty(0, np.intp), 0
     if weights is None:
-        number, skipped = divmod(skipped, length)
+        number, skipped = divmod(count * use, length)
+    else:
+        row, place = divmod(use, max(1, ROW // count))
+        key, skipped = derive_key(key, ROWS, row) if row else key, count * place
     chances = None if weights is None or not weights.max() > 0 else weights / weights.max()
     while len(found) < count:
         order = _shuffled_round(key, number, length)

@@ -50,6 +50,7 @@ class Splitter(MapStage[Sourced, Any]):
     """
 
     takes = gives = ChunkSource
+    loses_nothing = True
 
     def __init__(
         self, input: Queue[Sourced] | Stage[Sourced], *, weights: Mapping[str, float], **settings: Any

@@ -14,7 +14,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from millstream.errors import ClosedError, LoaderError, MillstreamError, QueueClosed, StageError, Stopped
@@ -56,6 +56,8 @@ class Stage(ABC, Generic[Out]):
     gives: ClassVar[type | None] = None
     one_thread: ClassVar[bool] = False
     """Whether it cannot share its work: what it keeps from one item for the next has an order."""
+    loses_nothing: ClassVar[bool] = False
+    """Whether all that it gives must arrive: it tells what happens, once."""
     outputs: tuple[str, ...] = ("",)
     """The names of its outputs; with more than one, `route` says which item goes where."""
 
@@ -71,6 +73,9 @@ class Stage(ABC, Generic[Out]):
             raise LoaderError(f"a stage cannot work with {threads} threads", hint="pass threads=1 or more")
         if self.one_thread and threads != 1:
             raise LoaderError(f"{type(self).__name__} works on one thread, not on {threads}", hint="leave out threads=")
+        if self.loses_nothing and overflow != "block":
+            told = f"{type(self).__name__} tells what happens, and overflow={overflow!r} would leave some of it out"
+            raise LoaderError(told, hint="leave out overflow=; a stage behind it may drop what it makes")
         self.name = name or _spoken(type(self).__name__)
         self.threads = threads
         self.error: StageError | None = None
@@ -88,6 +93,13 @@ class Stage(ABC, Generic[Out]):
         self._reasons: Counter[str] = Counter()
         self._alive = 0
         self._workers: list[threading.Thread] = []
+
+    def upstream(self) -> Iterator[Stage[Any]]:
+        """The stages that its items come from, the nearest first."""
+        for intake in self.inputs:
+            if intake.maker is not None:
+                yield intake.maker
+                yield from intake.maker.upstream()
 
     def output(self, name: str = "") -> Queue[Out]:
         """The queue that results come out of; a stage with several outputs wants to know which."""

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream import _core
+from millstream.errors import RecordError
 from millstream.games.block import FrameBlock
 from millstream.games.positions import transforms_of
 from millstream.games.rescore.settings import RescoreSettings
@@ -17,7 +18,8 @@ from millstream.games.rescore.tables import TableProbe
 def adjust_policies(
     block: FrameBlock, settings: RescoreSettings, probe: TableProbe | None = None, *, half_turn: bool = False
 ) -> FrameBlock:
-    """The block with other probabilities; what is not a number stays.
+    """The block with other probabilities; what is not a number stays. A game with a position of which no move is left
+    is a RecordError.
 
     Args:
         block: A game.
@@ -30,7 +32,11 @@ def adjust_policies(
     more = np.zeros(0)
     if probe is not None and settings.dtz_boost:
         more = settings.dtz_boost * _shares_of_best(block, probe, half_turn=half_turn)
-    chances = _core.adjust_policies(block.columns, more, settings.dist_offset, 1 / settings.dist_temp)
+    try:
+        chances = _core.adjust_policies(block.columns, more, settings.dist_offset, 1 / settings.dist_temp)
+    except _core.FrameError as error:
+        reason, _, found = str(error).partition(": ")
+        raise RecordError(reason, found, hint="pass a dist_offset that is less below 0") from None
     return replace(block, probabilities=chances)
 
 

@@ -45,8 +45,12 @@ def nothing_to_train_on(path: str, losses: Mapping[str, int], short: int, step_r
             "what does not fill one",
             hint="pass a smaller batch_size, or leave out drop_last",
         )
-    why = "; ".join(["there is no position to train on", *(left_out(losses) or ["no game was found"])])
-    return LoaderError(f"{path}: {why}", hint="change rules=, match= or predicates=, or pass watch=True to wait")
+    if not losses:
+        hint = "look at the path; pass watch=True to wait for games"
+        return LoaderError(f"{path}: there is no position to train on; no game was found", hint=hint)
+    why = "; ".join(["there is no position to train on", *left_out(losses)])
+    hint = "the guide says what the reasons mean; rules=, match=, predicates= and positions= choose what is used"
+    return LoaderError(f"{path}: {why}", hint=hint)
 
 
 def _gauges(stages: Mapping[str, Any], name: str) -> Mapping[str, float]:
