@@ -10,6 +10,7 @@ from millstream.errors import RecipeError, RecordError
 from millstream.games.game import Game
 from millstream.live.drops import DrawStage
 from millstream.live.rejections import Rejection, Rejections
+from millstream.stages import Stage
 
 
 class GameStage(DrawStage[Game, Game]):
@@ -29,11 +30,14 @@ class GameStage(DrawStage[Game, Game]):
         super().__init__(*inputs, **settings)
         self._rejections = Rejections()
         for before in self.upstream():
-            if getattr(before, "chooses", False) or (whole and getattr(before, "drops_frames", False)):
-                raise RecipeError(
-                    f"{self.name} looks at whole games, and {before.name} leaves only some of their positions",
-                    hint=f"let {before.name} stand behind it",
-                )
+            if getattr(before, "chooses", False):
+                raise self._needs_whole_games(before, "choose positions behind it, with a chunk_unpacker")
+            if whole and getattr(before, "drops_frames", False):
+                raise self._needs_whole_games(before, f"let {before.name} stand behind it")
+
+    def _needs_whole_games(self, before: Stage[Any], hint: str) -> RecipeError:
+        said = f"{self.name} looks at whole games, and {before.name} leaves only some of their positions"
+        return RecipeError(said, hint=hint)
 
     @property
     def rejections(self) -> list[Rejection]:
