@@ -28,10 +28,11 @@ inline constexpr std::uint64_t tar_block = 512;
 
 // Why a member is no game; folders are nobody's loss.
 enum class TarSkip : std::uint8_t {
-  link, device, sparse, other, hidden, not_data, too_short, too_large, count
+  link, device, sparse, other, hidden, not_data, nameless, too_short, too_large, behind_end, count
 };
 inline constexpr std::array<const char*, static_cast<std::size_t>(TarSkip::count)> tar_skip_names = {
-    "link", "device", "sparse", "unknown kind", "hidden", "not data", "too short", "too large"};
+    "link",     "device",  "sparse",    "unknown kind", "hidden",
+    "not data", "no name", "too short", "too large",    "behind the end"};
 
 // The members that hold games, in columns; members that do not, by reason; and why the index ends before the archive.
 struct TarIndex {
@@ -42,7 +43,7 @@ struct TarIndex {
   std::array<std::uint64_t, static_cast<std::size_t>(TarSkip::count)> skipped{};
   const char* problem = "";     // "truncated" or "damaged"; the members before it are whole
   std::uint64_t problem_at = 0;
-  bool has_end = false;         // the empty block that closes an archive was there
+  bool has_end = false;         // the empty block that closes an archive was there, and no other archive behind it
 };
 
 // A file, read at any place by any number of threads.
@@ -78,6 +79,11 @@ namespace tar_detail {
 using Bytes = std::span<const std::uint8_t>;
 
 inline constexpr std::uint64_t most_extended = 1 << 20;  // bytes of a long name, or of what pax says
+inline constexpr std::uint64_t most_empty = 1 << 26;     // bytes behind an end that are looked through for a header
+
+inline bool is_empty(Bytes block) {
+  return std::all_of(block.begin(), block.end(), [](auto each) { return each == 0; });
+}
 
 // Octal digits between blanks, or with the first bit set a binary number; nothing where it is neither, or above 2^63.
 inline std::optional<std::uint64_t> number(Bytes field) {
@@ -157,7 +163,8 @@ inline bool ends_with_any(std::string_view name, std::initializer_list<std::stri
 
 // Why a regular file of this name is no game; nothing if it may be one.
 inline std::optional<TarSkip> not_a_game(std::string_view base) {
-  if (base.empty() || base[0] == '.') return TarSkip::hidden;
+  if (base.empty()) return TarSkip::nameless;
+  if (base[0] == '.') return TarSkip::hidden;
   const auto stem = base.substr(0, base.find('.'));
   if (stem == "LICENSE" || stem == "README" || stem == "COPYING" || stem == "NOTICE") return TarSkip::not_data;
   if (ends_with_any(base, {".txt", ".md", ".json", ".pgn", ".html"})) return TarSkip::not_data;
@@ -190,10 +197,7 @@ class TarReader {
     if (at_ >= file_.size()) return false;  // some writers leave out the end
     const auto seen = window(at_, tar_block);
     if (seen.size() < tar_block || file_.size() - at_ < tar_block) return stop("truncated");
-    if (std::all_of(seen.begin(), seen.end(), [](auto each) { return each == 0; })) {
-      index_.has_end = true;
-      return false;
-    }
+    if (tar_detail::is_empty(seen)) return goes_on();
     if (!tar_detail::sums_up(seen)) return stop("damaged");
     std::array<std::uint8_t, tar_block> header;  // the window may move
     std::copy(seen.begin(), seen.end(), header.begin());
@@ -203,6 +207,24 @@ class TarReader {
     if (std::string_view("xXgLK").find(kind) != std::string_view::npos) return extended(kind, *told);
     const bool has_data = kind < '1' || kind > '6';  // links, devices and folders have none, whatever they say
     return member(header, kind, has_data ? next_.size.value_or(all_.size.value_or(*told)) : 0);
+  }
+
+  // Archives may be written one behind the other (`cat a.tar b.tar`): whether a header follows the end at `at_`. Bytes
+  // that are none are counted as one member: what they were nobody knows.
+  bool goes_on() {
+    const auto limit = std::min(file_.size(), at_ + tar_detail::most_empty);
+    next_ = {};
+    all_ = {};
+    ahead_ = most_ahead;
+    Bytes seen;
+    for (; at_ < limit; at_ += tar_block) {
+      seen = window(at_, std::min(tar_block, file_.size() - at_));
+      if (!tar_detail::is_empty(seen)) break;
+    }
+    if (at_ < limit && seen.size() == tar_block && tar_detail::sums_up(seen)) return true;
+    index_.has_end = true;
+    if (at_ < file_.size()) skip(TarSkip::behind_end);
+    return false;
   }
 
   bool extended(char kind, std::uint64_t size) {
@@ -230,7 +252,7 @@ class TarReader {
     if (data > file_.size() || size > file_.size() - data) return stop("truncated");
     const auto name = base_name(header);
     const bool regular = kind == '0' || kind == '\0' || kind == '7';
-    const bool folder = kind == '5' || (regular && name.empty());
+    const bool folder = kind == '5' || (regular && size == 0 && is_named_as_folder(header));
     const bool sparse = kind == 'S' || next_.sparse || all_.sparse;
     if (folder) next_ = {};
     else if (kind == '1' || kind == '2') skip(TarSkip::link);
@@ -262,10 +284,21 @@ class TarReader {
     return true;
   }
 
-  // The last part of the name, empty for a folder. The prefix of a header would only add folders.
-  std::string_view base_name(Bytes header) const {
+  std::string_view full_name(Bytes header) const {
     const auto& said = next_.name ? next_.name : all_.name;
-    const auto name = said ? std::string_view(*said) : tar_detail::text(header.first(100));
+    return said ? std::string_view(*said) : tar_detail::text(header.first(100));
+  }
+
+  // Old archives know no folders but by their names.
+  bool is_named_as_folder(Bytes header) const {
+    const auto name = full_name(header);
+    return name.empty() || name.back() == '/';
+  }
+
+  // The last part of the name. The prefix of a header would only add folders.
+  std::string_view base_name(Bytes header) const {
+    auto name = full_name(header);
+    while (name.ends_with('/')) name.remove_suffix(1);
     return name.substr(name.find_last_of('/') + 1);
   }
 

@@ -131,6 +131,38 @@ void a_cut_archive_keeps_its_whole_members() {
   }
 }
 
+void archives_may_lie_one_behind_the_other() {
+  const auto first = member("g", "15 path=all.gz\n", 'g') + member("0.gz", game(32, 5)) + end();
+  const auto second = member("1", "12345678") + std::string(20 * tar_block, '\0');
+  const auto both = index_of(end() + first + second);
+  CHECK((both.inflated == std::vector<std::uint32_t>{5, 8}) && both.has_end && !*both.problem);
+  CHECK((both.gzip == std::vector<std::uint8_t>{1, 0}));  // what the first says of all its members ends with it
+  const auto cut = index_of(first + second.substr(0, 515));
+  CHECK(cut.sizes.size() == 1 && !cut.has_end && cut.problem_at == first.size());
+  const auto open = index_of(first + second.substr(0, 1024));
+  CHECK(open.sizes.size() == 2 && !open.has_end && !*open.problem);
+}
+
+void what_lies_behind_the_end_and_is_no_header_is_counted_once() {
+  const auto tar = member("0.gz", game(32, 5)) + end();
+  const std::string far(tar_detail::most_empty, '\0');
+  for (const auto& rest : {std::string("x"), std::string(5000, 'x'), std::string(700, '\0') + "x", far}) {
+    const auto index = index_of(tar + rest);
+    CHECK(index.sizes.size() == 1 && index.has_end && !*index.problem);
+    CHECK(index.skipped[static_cast<std::size_t>(TarSkip::behind_end)] == 1);
+  }
+  CHECK(index_of(tar + std::string(700, '\0')).skipped == index_of(tar).skipped);
+}
+
+void a_regular_member_with_bytes_is_no_folder_whatever_its_name() {
+  const auto tar = member("old/", "") + member("", "") + member("a/b.gz/", game(32, 5)) + member("", "12345678") +
+                   member("//", "12345678") + end();
+  const auto index = index_of(tar);
+  CHECK(index.inflated == std::vector<std::uint32_t>{5});
+  CHECK(index.skipped[static_cast<std::size_t>(TarSkip::nameless)] == 2);
+  CHECK(index.skipped[static_cast<std::size_t>(TarSkip::hidden)] == 0);
+}
+
 void noise_never_leads_astray() {
   Random random;
   const auto seed = member("d/", "", '5') + member("0.gz", game(700, 83560)) +
@@ -158,5 +190,8 @@ int main() {
   sparse_files_are_passed_over_with_their_maps();
   sizes_that_lead_out_of_the_file_end_the_index();
   a_cut_archive_keeps_its_whole_members();
+  archives_may_lie_one_behind_the_other();
+  what_lies_behind_the_end_and_is_no_header_is_counted_once();
+  a_regular_member_with_bytes_is_no_folder_whatever_its_name();
   noise_never_leads_astray();
 }

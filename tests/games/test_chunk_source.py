@@ -93,11 +93,43 @@ def test_a_damaged_chunk_is_one_bad_record_among_good_ones(tmp_path: Path) -> No
             source.read(index)
 
 
+@pytest.mark.parametrize(
+    ("name", "bad", "reason"),
+    [
+        ("log", b"some text of a log\n" * 30, "unknown version"),
+        ("gz", b"\x1f\x8bdamaged but long", "damaged gzip"),
+        ("gz", packed_game(1)[:20], "truncated"),
+    ],
+)
+def test_members_that_are_no_games_cost_only_themselves_however_many_come_first(
+    tmp_path: Path, name: str, bad: bytes, reason: str
+) -> None:
+    members = [(f"bad{i}.{name}", bad) for i in range(100)] + [(f"{i}.gz", packed_game(3)) for i in range(2)]
+    source = open_chunk_source(write_tar(tmp_path / "a.tar", members))
+    assert (len(source), source.frames.tolist()[100:]) == (102, [3, 3])
+    assert [len(source.read(i)) for i in (100, 101)] == [3, 3]
+    for index in (0, 99):
+        with pytest.raises(RecordError, match=f"chunk {index}: {reason}"):
+            source.read(index)
+    assert _reason(write_tar(tmp_path / "b.tar", members[:100])) == reason
+
+
 def test_a_chunk_that_has_not_the_frames_that_its_size_promised_is_a_bad_record(tmp_path: Path) -> None:
     twice = packed_game(1) + packed_game(2)  # two members: only the last says how long it is
     source = open_chunk_source(write_tar(tmp_path / "a.tar", [("0.gz", packed_game(1)), ("1.gz", twice)]))
     with pytest.raises(RecordError, match="chunk 1: frame count: there are 3 frames"):
         source.read(1)
+
+
+@pytest.mark.parametrize("zeros", [1, 2, 3, 4, 100])
+def test_zeros_behind_a_game_are_no_part_of_it(tmp_path: Path, zeros: int) -> None:
+    games = [packed_game(2), packed_game(3) + bytes(zeros), packed_game(4, version=7) + bytes(zeros)]
+    source = open_chunk_source(write_tar(tmp_path / "a.tar", ((f"{i}.gz", game) for i, game in enumerate(games))))
+    (tmp_path / "a.gz").write_bytes(games[1])
+    assert source.frames.tolist() == [2, 3, 4]
+    assert open_chunk_source(tmp_path / "a.gz").frames.tolist() == [3]
+    for _ in range(2):
+        assert [len(source.read(i, np.array([1], np.uint32))) for i in range(3)] == [1, 1, 1]
 
 
 def test_games_of_several_versions_may_lie_in_one_archive(tmp_path: Path) -> None:
@@ -174,6 +206,14 @@ def test_some_chunks_of_a_source_keep_their_places_in_the_file(tmp_path: Path) -
     source = open_chunk_source(write_games(tmp_path / "a.tar", 10)).select([7, 2])
     assert (len(source), source.numbers.tolist(), source.nbytes) == (2, [7, 2], 56)
     assert [source.read(i).fields["rule50_count"][0] for i in range(2)] == [7, 2]
+
+
+def test_archives_that_were_written_one_behind_the_other_are_read_as_one(tmp_path: Path) -> None:
+    one, two = (write_games(tmp_path / name, games).read_bytes() for name, games in (("1.tar", 3), ("2.tar", 2)))
+    (tmp_path / "both.tar").write_bytes(one + two)
+    source = open_chunk_source(tmp_path / "both.tar")
+    assert [source.read(i).fields["rule50_count"][0] for i in range(len(source))] == [0, 1, 2, 0, 1]
+    assert (source.problem, source.skipped) == ("", {})
 
 
 def test_a_cut_archive_gives_its_whole_games_and_says_so(tmp_path: Path) -> None:

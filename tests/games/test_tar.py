@@ -36,6 +36,11 @@ def _index_and_sizes(path: Path) -> tuple[TarIndex, list[int]]:
         os.close(descriptor)
 
 
+def _seal(data: bytearray, at: int) -> None:
+    """Put the sum of a header into it."""
+    data[at + 148 : at + 156] = b"%06o\0 " % (sum(data[at : at + 148]) + 256 + sum(data[at + 156 : at + 512]))
+
+
 def _is_game(name: str) -> bool:
     return not name.rpartition("/")[2].startswith(".")
 
@@ -86,6 +91,37 @@ def test_what_is_no_game_is_counted_by_its_reason(tmp_path: Path) -> None:
     assert index.skipped == {"not data": 2, "hidden": 1, "link": 2, "device": 1, "too short": 1}
 
 
+def test_a_regular_member_with_bytes_is_no_folder_whatever_its_name(tmp_path: Path) -> None:
+    data = bytearray(write_tar(tmp_path / "a.tar", [("0.gz_", packed_game(1)), ("1", bytes(512))]).read_bytes())
+    with tarfile.open(tmp_path / "a.tar") as archive:
+        second = archive.getmembers()[1].offset
+    data[4:5], data[second : second + 1] = b"/", b"\0"
+    _seal(data, 0)
+    _seal(data, second)
+    (tmp_path / "a.tar").write_bytes(data)
+    index = _index(tmp_path / "a.tar")
+    assert (index.places["gzip"].tolist(), index.skipped) == ([1], {"no name": 1})
+
+
+def test_archives_may_lie_one_behind_the_other_and_the_last_one_says_how_it_ends(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("0.gz", packed_game(1))])
+    one = path.read_bytes()
+    path.write_bytes(one + one)
+    both = _index(path)
+    assert both.places["offset"].tolist() == [512, len(one) + 512]
+    assert (both.problem, both.has_end) == ("", True)
+    path.write_bytes(one + one[:530])
+    cut = _index(path)
+    assert (len(cut.places), cut.problem, cut.problem_at, cut.has_end) == (1, "truncated", len(one), False)
+
+
+def test_what_lies_behind_the_end_of_an_archive_and_is_none_is_counted(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("0.gz", packed_game(1))])
+    path.write_bytes(path.read_bytes() + b"signed by somebody")
+    index = _index(path)
+    assert (len(index.places), index.skipped, index.problem) == (1, {"behind the end": 1}, "")
+
+
 def test_headers_for_all_members_are_read(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "a.tar", [("0.gz", packed_game(1))], tarfile.PAX_FORMAT, {"comment": "Größe 世界"})
     assert len(_index(path).places) == 1
@@ -124,7 +160,7 @@ def test_no_bytes_lead_out_of_the_file(tmp_path: Path, changes: list[tuple[int, 
         data[at % len(data)] = value
     if seal:
         for at in range(0, len(data), 512):
-            data[at + 148 : at + 156] = b"%06o\0 " % (sum(data[at : at + 148]) + 256 + sum(data[at + 156 : at + 512]))
+            _seal(data, at)
     path.write_bytes(data)
     places = _index(path).places
     assert all(offset + size <= len(data) for offset, size in zip(places["offset"], places["size"], strict=True))

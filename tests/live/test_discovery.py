@@ -198,6 +198,19 @@ def test_new_folders_are_watched_and_removed_ones_take_their_files_along(tmp_pat
 
 
 @_HOWS
+def test_a_link_that_is_made_later_doubles_nothing(tmp_path: Path, poll_s: float | None) -> None:
+    _write(tmp_path / "run1/a.tar")
+    with _watched(tmp_path, poll_s) as watched:
+        watched.until("complete")
+        (tmp_path / "latest").symlink_to("run1")
+        (tmp_path / "latest.tar").symlink_to("run1/a.tar")
+        _write(tmp_path / "run1/b.tar")
+        assert watched.until("b.tar") == ["b.tar"]
+        assert watched.nothing_for(0.5)
+        assert watched.discovery.counters()["drops"] == {"link to another file here": 1}
+
+
+@_HOWS
 def test_a_folder_may_come_later_and_go_and_come_back(tmp_path: Path, poll_s: float | None) -> None:
     root = tmp_path / "root"
     with _watched(root, poll_s) as watched:

@@ -111,9 +111,10 @@ def test_a_file_that_cannot_be_looked_at_just_now_is_not_gone(tmp_path: Path, mo
     real = folder_module._entries
 
     def entries(path: str) -> Any:
-        files, folders, _ = real(path)
-        del files["a.tar"], files["b.tar"]
-        return files, folders, {str(tmp_path / "a.tar"): OSError(errno.EIO, "Input/output error")}
+        found = real(path)
+        del found.files["a.tar"], found.files["b.tar"]
+        found.broken[str(tmp_path / "a.tar")] = OSError(errno.EIO, "Input/output error")
+        return found
 
     monkeypatch.setattr(folder_module, "_entries", entries)
     assert [Path(gone.path).name for gone in folder.look()] == ["b.tar"]
@@ -135,3 +136,106 @@ def test_a_link_to_nowhere_is_counted_and_found_when_it_leads_somewhere(tmp_path
     folder.look()
     assert [*waiting, folder.waiting] == [0, 1]
     assert counted == ["link to nowhere"]
+
+
+def _found(folder: Folder) -> list[str]:
+    """What is found by looking, by its path in the folder."""
+    folder.look()
+    return [os.path.relpath(each.path, folder.root) for each in folder.settle(0)]
+
+
+def _written(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(1024))
+    return path
+
+
+def test_a_link_to_a_folder_that_is_listed_anyway_is_passed_over_by_who_is_told_of_it_too(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    _written(root / "run1/a.gz")
+    _written(tmp_path / "elsewhere/b.gz")
+    (root / "there").symlink_to(tmp_path / "elsewhere")
+    folder = Folder(str(root), count=_no_reason)
+    assert _found(folder) == ["run1/a.gz", "there/b.gz"]
+    for name, target in {
+        "latest": "run1",
+        "loop": ".",
+        "up": "..",
+        "again": "../elsewhere",
+        "new/x": "../run1",
+    }.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).symlink_to(target)
+        assert folder.check(str(root / name.split("/")[0]), closed=True) == []
+    assert folder.waiting == 0
+    assert _found(folder) == []
+
+
+def test_a_link_to_a_folder_may_be_renamed_and_lead_elsewhere(tmp_path: Path) -> None:
+    root, link = tmp_path / "root", tmp_path / "root/link"
+    _written(root / "run1/a.gz")
+    targets = [_written(tmp_path / name / "b.gz").parent for name in ("one", "two")]
+    told = Told(Folder(str(root), count=_no_reason))
+
+    def after(path: Path) -> list[str]:
+        told.hear(told.folder.check(str(path), closed=True))
+        told.hear(told.folder.settle(0))
+        return sorted(os.path.relpath(each, root) for each in told.sizes)
+
+    assert after(root) == ["run1/a.gz"]
+    for target in targets:
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+        assert after(link) == ["link/b.gz", "run1/a.gz"]
+    link.rename(root / "other")
+    assert after(root / "other")[-2:] == ["other/b.gz", "run1/a.gz"]
+    assert after(link) == ["other/b.gz", "run1/a.gz"]
+    (root / "other").unlink()
+    (root / "other").symlink_to("run1")
+    assert after(root / "other") == ["run1/a.gz"]
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_link_to_another_file_here_is_counted_once_and_left_out(tmp_path: Path, *, is_told: bool) -> None:
+    root, counted = tmp_path / "root", list[str]()
+    _written(root / "x/a.gz")
+    _written(tmp_path / "elsewhere/c.gz")
+    folder = Folder(str(root), counted.append)
+    if is_told:
+        assert _found(folder) == ["x/a.gz"]
+    (root / "latest.gz").symlink_to("x/a.gz")
+    (root / "there").symlink_to(tmp_path / "elsewhere")
+    (root / "latest_there.gz").symlink_to(tmp_path / "elsewhere/c.gz")
+    for name in ("there", "latest.gz", "latest_there.gz") if is_told else ():
+        assert folder.check(str(root / name), closed=True) == []
+    assert _found(folder) == (["there/c.gz"] if is_told else ["x/a.gz", "there/c.gz"])
+    assert _found(folder) == []
+    assert counted == ["link to another file here"] * 2
+
+
+def test_a_link_is_followed_to_what_would_not_be_read_without_it(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    _written(root / ".store/a")
+    _written(root / ".runs/b.gz")
+    _written(root / "blobs/0123abc")
+    _written(tmp_path / "elsewhere/c.gz")
+    for name, target in {
+        "a.gz": ".store/a",
+        "runs": ".runs",
+        "named.gz": "blobs/0123abc",
+        "c.gz": "../elsewhere/c.gz",
+    }.items():
+        (root / name).symlink_to(target)
+    folder = Folder(str(root), count=_no_reason)
+    assert sorted(_found(folder)) == ["a.gz", "blobs/0123abc", "c.gz", "named.gz", "runs/b.gz"]
+
+
+def test_a_file_that_a_link_to_another_one_takes_the_place_of_is_gone(tmp_path: Path) -> None:
+    _written(tmp_path / "a.gz")
+    link = _written(tmp_path / "b.gz")
+    folder = Folder(str(tmp_path), count=(reasons := list[str]()).append)
+    assert _found(folder) == ["a.gz", "b.gz"]
+    link.unlink()
+    link.symlink_to("a.gz")
+    assert folder.check(str(link), closed=True) == [Gone(str(link))]
+    assert reasons == ["link to another file here"]

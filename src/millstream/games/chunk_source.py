@@ -1,9 +1,10 @@
 """A file of self-play games -> its chunks, each read by its number: a `.tar` of them, one `.gz`, or one unpacked.
 
 A chunk is one game. How many frames each has is known before any of them is read: gzip says how long a chunk is, and
-nearly always the chunks of a file are of one version, that of the first. A length that does not fit it has its chunk
-looked at; one that no game can have is not believed. `read` checks both for the chunk it reads. A chunk that was whole
-and sound once is later unpacked only as far as its positions are wanted, as long as its packed bytes are the same.
+nearly always the chunks of a file are of one version, that of the first that can be read. A length that does not fit it
+has its chunk looked at; one that no game can have is not believed. `read` checks both for the chunk it reads. A chunk
+that was whole and sound once is later unpacked only as far as its positions are wanted, as long as its packed bytes are
+the same.
 """
 
 from __future__ import annotations
@@ -41,8 +42,6 @@ _EXHAUSTED = {
     errno.ENOMEM: "there is no memory left: shrink the reservoir, the window or caches",
 }
 """What a machine lacks, and what helps; an error of a disk (EIO) is one of the file that lies there."""
-_LOOKED_AT = 8
-"""Chunks that may be unreadable before a file is given up."""
 _STAMPED = 512
 """Bytes at the end of a chunk that a file is told from others by."""
 
@@ -244,23 +243,39 @@ def _one_chunk(descriptor: int, size: int, *, gzip: bool) -> tuple[npt.NDArray[n
 def _count_frames(descriptor: int, places: npt.NDArray[np.void], inflated: npt.NDArray[np.uint32]) -> None:
     """Fill in how many frames each chunk has, by the version of the first one that can be read, or by its own."""
     frame_bytes = np.full(len(places), FRAME_BYTES[_first_version(descriptor, places)], np.uint32)
-    for other in np.flatnonzero(inflated % frame_bytes):
+    for other in np.flatnonzero((inflated % frame_bytes > 0) | (inflated == 0)):
         version = _version(descriptor, places[other])
-        frame_bytes[other] = FRAME_BYTES[version] if isinstance(version, int) else frame_bytes[other]
+        if isinstance(version, int):
+            frame_bytes[other] = FRAME_BYTES[version]
+            inflated[other] = _unpacked_bytes(descriptor, places[other], int(inflated[other]), FRAME_BYTES[version])
     frames, rest = np.divmod(inflated, frame_bytes)
     places["frames"] = np.where((rest == 0) & (frames <= MOST_FRAMES), frames, 0)
 
 
+def _unpacked_bytes(descriptor: int, place: np.void, said: int, frame_bytes: int) -> int:
+    """The bytes of a chunk: as it says, or, where that are no whole frames, by unpacking it. Zeros behind a chunk, with
+    which some disks and copies fill up a file, stand where it would say so."""
+    if not place["gzip"] or (said and said % frame_bytes == 0):
+        return said
+    try:
+        return len(inflate(os.pread(descriptor, int(place["size"]), int(place["offset"]))))
+    except RecordError:
+        return 0  # whoever reads it will be told why
+
+
 def _first_version(descriptor: int, places: npt.NDArray[np.void]) -> int:
+    """The version of the first chunk that has one. What lies before it costs only itself, however much it is: each is
+    dropped, and counted by its own reason, when it is read."""
     found = []
-    for place in places[:_LOOKED_AT]:
+    for place in places:
         version = _version(descriptor, place)
         if isinstance(version, int):
             return version
         found.append(version)
-    told = "frames of the versions 3 to 7 can be read"
-    if any(each.startswith("version") for each in found):
-        raise RecordError("unknown version", f"{found[0]}; {told}", "convert the file, or leave it out")
+    unknown = next((each for each in found if each.startswith("version")), None)
+    if unknown is not None:
+        told = f"{unknown}; frames of the versions 3 to 7 can be read"
+        raise RecordError("unknown version", told, "convert the file, or leave it out")
     raise RecordError("truncated" if found[0] == _CUT else "damaged gzip", found[0], _COPY_AGAIN)
 
 

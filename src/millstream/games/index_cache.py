@@ -22,7 +22,7 @@ from millstream.games.descriptors import FileIdentity
 from millstream.games.tar import PLACE, TarIndex
 
 _HEAD = struct.Struct("<8s16sII")  # magic number and version, whose index, chunks, bytes of the rest as JSON
-_MAGIC = b"MSTARIX\3"
+_MAGIC = b"MSTARIX\4"
 _CHECK_BYTES = 16
 _NAMED = re.compile(r"[0-9a-f]{32}\.index")
 _KEPT_S = 30 * 24 * 3600

@@ -2,7 +2,7 @@
 
 A file is complete when whoever wrote it closed it or moved it here, or when it has not changed for a while. An archive
 must also have its end, or not have changed for a long while. Should a file change after all, it is gone, and found
-again.
+again. Links are followed where they lead to what would not be found without them, so that nothing is found twice.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 from stat import S_ISDIR, S_ISREG
+from typing import NamedTuple
 
 from millstream.live.arrivals import Found, Gone, SortKey, sort_key
 
 _NOWHERE = {errno.ELOOP: "link in a circle", errno.ENOENT: "link to nowhere"}
 _OLD_S = 60.0
 """What has not changed for so long is complete, whatever it looks like."""
+_ANOTHER = "link to another file here"
+_PACKED = (".gz", ".tar")
 _TEMPORARY = (".tmp", ".temp", ".part", ".partial", ".crdownload", ".swp", ".lock", "~")
 
 
@@ -40,6 +43,16 @@ class _Waiting:
     since_s: float
 
 
+class _Entries(NamedTuple):
+    """The files and the folders in a folder, what is neither (links to nowhere, files of a bad disk), and which of the
+    files are links."""
+
+    files: dict[str, os.stat_result]
+    folders: list[str]
+    broken: dict[str, OSError]
+    links: list[str]
+
+
 class Folder:
     """The files of a folder.
 
@@ -55,6 +68,8 @@ class Folder:
         self._waiting: dict[str, _Waiting] = {}
         self.unreadable: dict[str, str] = {}
         """What could not be read, and why; each is counted once."""
+        self._tops = {root: os.path.realpath(root)}  # and links to folders elsewhere, with where they lead to
+        self._left_out: set[str] = set()  # links to other files here: each is counted once
 
     @property
     def waiting(self) -> int:
@@ -86,22 +101,19 @@ class Folder:
 
     def check(self, path: str, *, closed: bool) -> list[Found | Gone]:
         """Look at one path that something happened to; a file that was closed, or moved here, is complete."""
-        folder, name = os.path.split(path)
-        if not all(map(is_wanted, PurePath(os.path.relpath(path, self.root)).parts)):
+        if not _is_looked_at(path, self.root):
             return []
         try:
             status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
-            self._waiting.pop(path, None)
-            if self.knows(path):
-                return [self._forget(folder, name)]
-            below = [each for each in self._known if _lies_in(each, path)]
-            return [gone for each in below for gone in self._forget_folder(each)]
+            return [*self._miss(path)]
         except OSError:
             return []  # nobody knows now; the next look will tell
         if S_ISDIR(status.st_mode):
             return [*self.look(path)]
-        self._see(folder, name, status)
+        if os.path.islink(path) and self._leads_to_another(path):
+            return [*self._miss(path)]
+        self._see(*os.path.split(path), status)
         return self._settle(path, status, 0.0, time.monotonic()) if closed else []
 
     def settle(self, quiet_s: float) -> list[Found | Gone]:
@@ -142,6 +154,14 @@ class Folder:
         self._known.setdefault(folder, {})[name] = waiting.stamp
         return [*gone, Found(path, status.st_size, status.st_mtime_ns)]
 
+    def _miss(self, path: str) -> list[Gone]:
+        """Forget a path where nothing is any more, and all below it."""
+        self._waiting.pop(path, None)
+        if self.knows(path):
+            return [self._forget(*os.path.split(path))]
+        below = [each for each in self._known if _lies_in(each, path)]
+        return [gone for each in below for gone in self._forget_folder(each)]
+
     def _forget(self, folder: str, name: str) -> Gone:
         names = self._known[folder]
         del names[name]
@@ -152,23 +172,66 @@ class Folder:
     def _forget_folder(self, folder: str) -> list[Gone]:
         return [self._forget(folder, name) for name in sorted(self._known[folder])]
 
-    def _listed(self, top: str, hidden: set[str]) -> Iterator[tuple[str, dict[str, os.stat_result]]]:
+    def _listed(self, top: str, hidden: set[str]) -> list[tuple[str, dict[str, os.stat_result]]]:
         """Each folder with its files; of what cannot be read now, and is added to `hidden`, nobody knows."""
-        root, left, linked = os.path.realpath(self.root), [top], set[str]()
+        self._look_at_links_anew(top)
+        listed, left = list[tuple[str, _Entries]](), [top] if self._is_followed(top) else []
         while left:
             folder = left.pop()
             try:
-                files, folders, broken = _entries(folder)
+                entries = _entries(folder)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
                 self._hide(folder, "folder", error, hidden)
                 continue
             self.unreadable.pop(folder, None)
-            for path, why in broken.items():
+            for path, why in entries.broken.items():
                 self._hide(path, "file", why, hidden)
-            left += [each for each in folders if not os.path.islink(each) or _leads_elsewhere(each, root, linked)]
-            yield folder, files
+            left += filter(self._is_followed, entries.folders)
+            listed.append((folder, entries))
+        return [(folder, self._without_others(folder, entries)) for folder, entries in listed]
+
+    def _look_at_links_anew(self, top: str) -> None:
+        """Forget links to folders at or below `top`, and those that lead elsewhere by now."""
+        others = {
+            link: target
+            for link, target in self._tops.items()
+            if link != self.root and not _lies_in(link, top) and os.path.realpath(link) == target
+        }
+        self._tops = {self.root: os.path.realpath(self.root), **others}
+
+    def _is_followed(self, folder: str) -> bool:
+        """Whether a folder is none that is listed anyway, or for ever, as one that a link leads to may be."""
+        if folder == self.root or not os.path.islink(folder):
+            return True
+        target = os.path.realpath(folder)
+        if _lies_in(self._tops[self.root], target) or self._is_listed(target):
+            return False
+        self._tops[folder] = target
+        return True
+
+    def _without_others(self, folder: str, entries: _Entries) -> dict[str, os.stat_result]:
+        """The files of a folder without links to others; not before all folders are known that these may lie in."""
+        for name in entries.links:
+            if self._leads_to_another(path := os.path.join(folder, name)):
+                self._waiting.pop(path, None)
+                del entries.files[name]
+        return entries.files
+
+    def _leads_to_another(self, link: str) -> bool:
+        """Whether a link leads to a file that is found by its own name, and is read in the same way by that."""
+        target = os.path.realpath(link)
+        if _packing(target) != _packing(link) or not self._is_listed(target):
+            return False
+        if link not in self._left_out:
+            self._left_out.add(link)
+            self._count(_ANOTHER)
+        return True
+
+    def _is_listed(self, path: str) -> bool:
+        """Whether a path without links in it is looked at, by whatever name."""
+        return any(_lies_in(path, top) and _is_looked_at(path, top) for top in self._tops.values())
 
     def _hide(self, path: str, noun: str, error: OSError, hidden: set[str]) -> None:
         """Count once what cannot be read. Of a link that leads nowhere nothing is there; of others nobody knows."""
@@ -181,34 +244,35 @@ class Folder:
             self._count(reason)
 
 
-def _entries(folder: str) -> tuple[dict[str, os.stat_result], list[str], dict[str, OSError]]:
-    """The files and the folders in a folder, and what is neither: links to nowhere, files of a bad disk."""
-    files, folders = dict[str, os.stat_result](), list[str]()
-    broken: dict[str, OSError] = {}
+def _entries(folder: str) -> _Entries:
+    found = _Entries({}, [], {}, [])
     with os.scandir(folder) as entries:
         for entry in entries:
             if not is_wanted(entry.name):
                 continue
             try:
                 if entry.is_dir():
-                    folders.append(entry.path)
-                else:
-                    files[entry.name] = entry.stat()
+                    found.folders.append(entry.path)
+                    continue
+                found.files[entry.name] = entry.stat()
+                if entry.is_symlink():
+                    found.links.append(entry.name)
             except FileNotFoundError as error:
                 if entry.is_symlink():  # else it went away meanwhile
-                    broken[entry.path] = error
+                    found.broken[entry.path] = error
             except OSError as error:
-                broken[entry.path] = error
-    return files, folders, broken
+                found.broken[entry.path] = error
+    return found
 
 
-def _leads_elsewhere(link: str, root: str, linked: set[str]) -> bool:
-    """Whether a linked folder is one that would not be listed anyway, or for ever."""
-    target = os.path.realpath(link)
-    if _lies_in(target, root) or _lies_in(root, target) or any(_lies_in(target, each) for each in linked):
-        return False
-    linked.add(target)
-    return True
+def _is_looked_at(path: str, top: str) -> bool:
+    """Whether no name on the way from a folder down to a path is hidden or temporary."""
+    return all(map(is_wanted, PurePath(os.path.relpath(path, top)).parts))
+
+
+def _packing(name: str) -> str:
+    """How a file of this name would be read: a link may give a file the ending that it lacks."""
+    return next((ending for ending in _PACKED if name.endswith(ending)), "")
 
 
 def _lies_in(path: str, folder: str) -> bool:
