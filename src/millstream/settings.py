@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import math
+import operator
 import os
 import re
 import tomllib
@@ -13,7 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from millstream.errors import MissingExtra, RecipeError
+from millstream.errors import LoaderError, MissingExtra, RecipeError
 
 Parameters = Mapping[str, inspect.Parameter]
 F = TypeVar("F")
@@ -30,6 +32,8 @@ UNITS = {
     "TI": 2**40,
 }
 A_SIZE = "write bytes, or '512MB', '2GB', '64MiB'"
+MOST_VALUES = 1 << 20
+"""Of a recipe, with everything that its anchors repeat: the longest ones have some hundred."""
 
 
 def parsed_file(path: Path, example: Mapping[str, str]) -> object:
@@ -43,13 +47,46 @@ def parsed_file(path: Path, example: Mapping[str, str]) -> object:
             return tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise RecipeError(f"{path}: not TOML: {error}", hint=example["toml"]) from None
+        except RecursionError:
+            raise _too_deep(path, example["toml"]) from None
     if path.suffix in (".yaml", ".yml"):
         yaml = yaml_module()
         try:
-            return yaml.safe_load(text)
-        except yaml.YAMLError as error:
+            content = yaml.safe_load(text)
+            repeats = _values_in(content, {}) > MOST_VALUES
+        except (yaml.YAMLError, ValueError) as error:  # the latter of a date or a number that is none
             raise RecipeError(f"{path}: not YAML: {error}", hint=example["yaml"]) from None
+        except RecursionError:
+            raise _too_deep(path, example["yaml"]) from None
+        if repeats:
+            raise RecipeError(
+                f"{path}: an anchor (&) stands in itself, or repeats too much",
+                hint="write out what its aliases (*) mean",
+            )
+        return content
     raise RecipeError(f"{path}: recipes are .toml or .yaml files", hint="rename it, or pass what it holds")
+
+
+def _too_deep(path: Path, hint: str) -> RecipeError:
+    return RecipeError(f"{path}: lists and mappings are nested too deeply", hint=hint)
+
+
+def _values_in(content: object, counted: dict[int, float]) -> float:
+    """How many values there are when every alias is written out; what stands in itself has no end.
+
+    >>> _values_in({"a": [1, 2]}, {})
+    4
+    >>> inside = []; inside.append(inside)
+    >>> _values_in(inside, {})
+    inf
+    """
+    if not isinstance(content, Mapping | list | tuple):
+        return 1
+    if id(content) not in counted:
+        counted[id(content)] = math.inf  # for those inside
+        values = content.values() if isinstance(content, Mapping) else content
+        counted[id(content)] = 1 + sum(_values_in(each, counted) for each in values)
+    return counted[id(content)]
 
 
 def yaml_module() -> Any:
@@ -151,6 +188,33 @@ def size_in_bytes(said: str) -> int | None:
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", said.upper())
     return None if match is None else int(float(match[1]) * UNITS[match[2] or ""])
+
+
+def at_least(name: str, value: object, hint: str, least: int = 1) -> int:
+    """A whole number of any kind that somebody gave, and no smaller one.
+
+    >>> at_least("threads", 2, hint="leave it out")
+    2
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or number < least:
+        raise LoaderError(f"{name} must be an integer of at least {least}, not {value!r}", hint=hint)
+    return number
+
+
+def byte_count(name: str, said: object, hint: str = A_SIZE) -> int:
+    """A number of bytes, or a size as people write it, that somebody gave.
+
+    >>> byte_count("budget_bytes", "1kB"), byte_count("budget_bytes", 24)
+    (1000, 24)
+    """
+    size = size_in_bytes(said) if isinstance(said, str) else said
+    if size is None:
+        raise LoaderError(f"{name}={said!r} is not a size", hint=A_SIZE)
+    return at_least(name, size, hint)
 
 
 def found_by_name(name: str, registered: dict[str, F], group: str, noun: str) -> F:

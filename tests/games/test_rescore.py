@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -277,8 +279,19 @@ def test_deblundering_is_what_the_specification_says(
         ({"new_input_format": 6}, "there is no input format 6"),
         ({"deblunder_width": 0.1}, "deblunder_width is given"),
         ({"deblunder_width": -0.1, "deblunder_threshold": 1}, "deblunder_width is -0.1"),
+        ({"syzygy_paths": 5}, "syzygy_paths is 5, no list of folders"),
+        ({"syzygy_paths": [1, 2]}, "no list of folders"),
+        ({"syzygy_paths": None}, "no list of folders"),
+        ({"gaviota_paths": ["tables", ""]}, "no list of folders"),
+        ({"gaviota_paths": ""}, "no list of folders"),
     ],
 )
-def test_settings_that_cannot_work_are_told(settings: dict[str, float], message: str) -> None:
+def test_settings_that_cannot_work_are_told(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
-        RescoreSettings(**settings)  # type: ignore[arg-type]
+        RescoreSettings(**settings)
+
+
+def test_folders_of_tables_are_listed_or_joined_by_colons() -> None:
+    assert RescoreSettings(syzygy_paths="a:b").syzygy_paths == ("a", "b")
+    paths: list[Any] = [Path("a"), "b"]
+    assert RescoreSettings(gaviota_paths=paths).gaviota_paths == ("a", "b")

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from millstream import Pipeline, SelfPlayDataLoader
-from millstream.errors import RecipeError
+from millstream.errors import LoaderError, RecipeError
 from millstream.games.example import example_folder
+from millstream.live.frame_shuffler import Shuffled
+from millstream.live.tensor_generator import TensorGenerator
+from millstream.stages import Queue
 from millstream.stages.kinds import known_stages
 
 
@@ -113,3 +116,23 @@ def test_a_setting_of_the_wrong_kind_is_named_with_its_line(tmp_path: Path) -> N
         RecipeError, match=r"line 3: 'discovery': discovery: path=3 does not fit\n  hint: it must be str"
     ):
         Pipeline.from_recipe(recipe)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        *(({"batch_size": wrong}, "batch_size") for wrong in (0, -5, "8", 2.5, True, None)),
+        *(({"rank": wrong}, "rank") for wrong in (5, -1, "0", 1.5, True)),
+        *(({"world_size": wrong}, "world_size") for wrong in (0, -1, "2", True)),
+        ({"rank": 2, "world_size": 2}, r"rank 2 is outside 0\.\.1"),
+        *(({"memory_budget": wrong}, "memory_budget") for wrong in (0, -1, "much", 1.5)),
+    ],
+)
+def test_batches_that_cannot_be_made_are_refused_when_the_stage_is_made(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(LoaderError, match=said) as refused:
+        TensorGenerator(Queue[Shuffled](), **settings)
+    assert refused.value.hint
+    stages = road(example_folder(1))
+    stages[-1] |= settings
+    with pytest.raises(RecipeError, match=said):
+        Pipeline.from_recipe({"stages": stages})

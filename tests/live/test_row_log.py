@@ -54,7 +54,7 @@ def test_a_log_that_is_shorter_than_the_state_is_named_and_goes_on_with_what_is_
     assert log[5].origins["chunk"].tolist() == [5, 5, 5]
     with pytest.raises(LoaderError, match="forgotten"):
         log[3]
-    kept = {0: 0, 20: int(name == "rows.bin"), 80: 2 if name == "rows.bin" else 3}[size]
+    kept = {0: 0, 20: int(name == "rows.bin"), 80: 2}[size]
     assert [int(log[number].origins["chunk"][0]) for number in range(kept)] == list(range(kept))
     log.close()
     again = RowLog(tmp_path, 6)
@@ -66,7 +66,7 @@ def test_an_entry_that_is_damaged_costs_its_own_rows_and_is_named(
 ) -> None:
     filled(tmp_path, 6).close()
     data = bytearray((tmp_path / "rows.idx").read_bytes())
-    data[2 * 24 + 5] ^= 1  # how far the rows of step 2 go
+    data[2 * STEP.itemsize + 5] ^= 1  # how far the rows of step 2 go
     (tmp_path / "rows.idx").write_bytes(data)
     log = RowLog(tmp_path, 6)
     assert "rows.idx: the rows of 1 of the first 6 steps" in caplog.text
@@ -115,3 +115,19 @@ def test_an_index_that_is_damaged_is_named_and_costs_its_step(tmp_path: Path, en
         log[4]
     assert int(log[3].origins["chunk"][0]) == 3
     log.close()
+
+
+def test_no_bit_of_the_index_can_flip_without_being_noticed(tmp_path: Path) -> None:
+    filled(tmp_path, 4).close()
+    index = (tmp_path / "rows.idx").read_bytes()
+    for bit in range(8 * STEP.itemsize, 8 * 2 * STEP.itemsize):  # of step 1
+        damaged = bytearray(index)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "rows.idx").write_bytes(damaged)
+        log = RowLog.recorded(tmp_path)
+
+        with pytest.raises(StoreError, match=r"rows\.idx: the entry of step 1 is damaged") as told:
+            log[1]
+        assert told.value.hint
+        assert [(log[number].epoch, int(log[number].origins["chunk"][0])) for number in (0, 3)] == [(0, 0), (0, 3)]
+        log.close()

@@ -16,11 +16,13 @@ import pytest
 from games.archives import varied_game
 from loaders.growing_games import LENGTHS, Row, add, archives_and_a_game, loader, rows_of
 from millstream.batches.self_play import SelfPlayBatch
-from millstream.errors import BudgetError, LoaderError, RecipeError, StageError, UnknownLength
+from millstream.errors import BudgetError, LoaderError, OrderError, RecipeError, StageError, StoreError, UnknownLength
 from millstream.games.chunk_source import FRAME_BYTES
 from millstream.live.hanse import HanseSampling
 from millstream.live.positions import PositionSampling, PositionWeights
+from millstream.live.row_log import STEP, _entries
 from millstream.loaders.self_play import SelfPlayDataLoader
+from millstream.loaders.self_play.explain import RecordedSelfPlay
 
 
 @pytest.fixture(scope="module")
@@ -280,6 +282,10 @@ _MEANINGLESS: list[tuple[dict[str, Any], str]] = [
     ({"predicates": "x"}, "no list of functions"),
     ({"rules": "move"}, "no rules 'move'"),
     ({"shuffle_frames": 10**15}, "is too many"),
+    ({"position_cache": []}, "position_cache"),
+    ({"cache_dir": ""}, "cache_dir='' is no path"),
+    ({"world_size": True}, "world_size=True"),
+    ({"rescore": {"syzygy_paths": 5}}, "syzygy_paths is 5"),
     ({"replay": "nowhere/admissions.jsonl"}, "there is no such journal"),
     ({"replay": "."}, "there is no such journal"),
     ({"replay": 3}, "there is no such journal"),
@@ -288,7 +294,7 @@ _MEANINGLESS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("keywords", "said"), _MEANINGLESS, ids=[str(each) for each, _ in _MEANINGLESS])
 def test_what_means_nothing_is_refused_when_a_loader_is_made(games: Path, keywords: dict[str, Any], said: str) -> None:
-    with pytest.raises((LoaderError, RecipeError), match=said) as refused:
+    with pytest.raises((LoaderError, OrderError, RecipeError), match=said) as refused:
         SelfPlayDataLoader(**{"path": games, **keywords})
     assert refused.value.hint
 
@@ -297,6 +303,51 @@ def test_what_means_nothing_is_refused_when_a_loader_is_made(games: Path, keywor
 def test_only_a_step_can_be_explained(games: Path, step: Any) -> None:
     with loader(games) as run, pytest.raises(LoaderError, match="is no step"):
         run.explain(step)
+
+
+@pytest.mark.parametrize("game", ["x", -1, 1.5, None, True])
+def test_only_a_game_has_steps(games: Path, tmp_path: Path, game: Any) -> None:
+    with loader(games, cache_dir=tmp_path) as run:
+        run.next()
+        for source in (None, "single.gz"):
+            with pytest.raises(LoaderError, match="is no game") as refused:
+                run.steps_of(game, source)
+            assert refused.value.hint
+    with pytest.raises(LoaderError, match="is no game"):
+        RecordedSelfPlay(tmp_path).steps_of(game)
+
+
+def test_an_index_of_rows_that_does_not_fit_the_journal_is_told_as_damage(games: Path, tmp_path: Path) -> None:
+    with loader(games, cache_dir=tmp_path) as run:
+        origins = run.next().metadata
+        said = np.fromfile(tmp_path / "rows.idx", STEP)[0]
+        elsewhere = _entries((int(said["end"]), int(said["hash"]), len(origins["ply"]), 5))  # no epoch that there was
+        elsewhere.tofile(tmp_path / "rows.idx")
+        with pytest.raises(StoreError, match="is of no source that entered") as told:
+            run.explain(0)
+        assert told.value.hint
+    with pytest.raises(StoreError, match="is of no source that entered"):
+        RecordedSelfPlay(tmp_path).explain(0)
+
+
+def test_a_batch_that_the_memory_has_no_room_for_is_told_with_its_bytes(games: Path) -> None:
+    row = 4 * (112 * 64 + 1858 + 18)
+    with loader(games, batch_size=10**12) as run:
+        with pytest.raises(BudgetError, match=f"batch_size=1000000000000 takes {row * 10**12:,} bytes") as told:
+            run.next()
+        assert "smaller batch_size" in str(told.value.hint)
+
+
+def test_a_reservoir_that_the_memory_has_no_room_for_is_told_with_its_bytes(
+    games: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing_left(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(np, "empty", nothing_left)
+    with pytest.raises(BudgetError, match="shuffle_frames=1000: so many positions take 1,388,000 bytes") as told:
+        loader(games, shuffle_frames=1000)
+    assert "smaller shuffle_frames" in str(told.value.hint)
 
 
 def test_a_local_shuffle_means_nothing_here_and_is_refused(games: Path) -> None:

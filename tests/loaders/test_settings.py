@@ -39,7 +39,7 @@ def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
         ("drop_last", "no"), ("drop_last", 1), ("pad_last", None),
         ("memory_budget", "much"), ("memory_budget", "-2GB"), ("memory_budget", "2PB"), ("memory_budget", "0GB"),
         ("memory_budget", "1e9"), ("memory_budget", ""), ("memory_budget", 1e9),
-        ("cache_dir", 5),
+        ("cache_dir", 5), ("cache_dir", ""), ("cache_dir", b""),
         ("transforms", len), ("transforms", [5]), ("transforms", "abc"), ("transforms", None),
         ("callbacks", 5), ("callbacks", [object()]), ("callbacks", "abc"),
         ("model_config", 5), ("model_config", "no/such/config.json"),
@@ -192,7 +192,21 @@ def test_a_launcher_that_says_nonsense_is_named(monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.parametrize(
     ("rank", "world_size"),
-    [(2, 2), (-1, 2), (0, 0), (1, None), (None, 4), (0, -1), ("0", 2), (0, "2"), (0.0, 2), (True, 2), (0, True)],
+    [
+        (2, 2),
+        (-1, 2),
+        (0, 0),
+        (1, None),
+        (None, 4),
+        (0, -1),
+        ("0", 2),
+        (0, "2"),
+        (0.0, 2),
+        (True, 2),
+        (0, True),
+        (None, True),
+        (None, 1.0),
+    ],
 )
 def test_impossible_ranks_are_refused(rank: Any, world_size: Any) -> None:
     with pytest.raises(OrderError) as caught:

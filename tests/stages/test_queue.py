@@ -7,7 +7,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -262,3 +262,32 @@ def test_impossible_queues_are_refused() -> None:
         Queue(0)
     with pytest.raises(LoaderError, match="drop_old"):
         Queue(overflow="drop_old")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        *(({"capacity": wrong}, "capacity") for wrong in ("3", None, 2.5, True, -1)),
+        *(({"budget_bytes": wrong, "weigh": len}, "budget_bytes") for wrong in ("much", 2.5, True, 0, -1, b"1")),
+        ({"weigh": 5}, "weigh=5 cannot be called"),
+        ({"budget_bytes": 10}, "budget_bytes=10 limits nothing: nobody says what an item weighs"),
+    ],
+)
+def test_a_limit_that_limits_nothing_is_refused_with_a_hint(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(LoaderError, match=said) as refused:
+        Queue(**settings)
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize("most", ["x", None, 1.5, True, 0, -1])
+def test_who_takes_items_says_how_many(most: Any) -> None:
+    queue = Queue[int]()
+    queue.producer().put(1)
+    for take in (queue.get_many, queue.get_now):
+        with pytest.raises(LoaderError, match="most must be an integer of at least 1"):
+            take(most)
+    assert queue.counters()["got"] == 0
+
+
+def test_a_budget_is_bytes_or_a_size_as_people_write_it() -> None:
+    assert Queue[bytes](budget_bytes="1kB", weigh=len).budget_bytes == 1000

@@ -128,10 +128,15 @@ WRONG = {
     "stages:\n- {name: a, stage: test_count, stop: 3, ? 7 : 8}": "line 2: 'a': 7 is no setting",
     "stages:\n- {stage: test_count, stop: !!python/object/apply:os.getcwd []}": "not YAML",
     "stages: [": "not YAML",
+    "stages: [{stage: test_count, stop: 2001-99-99}]": "not YAML",
+    "stages: &s [*s]": "an anchor .* stands in itself",
+    "stages: [&s {stage: test_count, stop: 3, more: {a: *s}}]": "an anchor .* stands in itself",
+    "stages: " + "[" * 10_000: "nested too deeply",
+    "\n".join(["s0: &s0 [x]", *(f"s{n + 1}: &s{n + 1} [{f'*s{n}, ' * 9}]" for n in range(30))]): "or repeats too much",
 }
 
 
-@pytest.mark.parametrize("text", WRONG)
+@pytest.mark.parametrize("text", WRONG, ids=lambda text: text[:60])
 def test_a_wrong_recipe_is_refused_where_it_is_wrong(text: str, tmp_path: Path) -> None:
     path = tmp_path / "mill.yaml"
     path.write_text(text)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import re
 import socket
+import struct
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -17,7 +20,15 @@ from hypothesis import strategies as st
 
 from batches.threads import until
 from laws import examples
-from millstream.stages import FunctionStage, IterableStage, Pipeline, SourceStage, metrics_text, serve_metrics
+from millstream.stages import (
+    FunctionStage,
+    IterableStage,
+    Pipeline,
+    SourceStage,
+    metrics_text,
+    prometheus,
+    serve_metrics,
+)
 from stages.test_pipeline import alive
 
 
@@ -108,6 +119,40 @@ def test_the_endpoint_listens_on_this_machine_only_and_closes_with_the_pipeline(
         pass
     server.close()
     assert alive() == set()
+
+
+def test_a_client_that_asks_for_nothing_keeps_no_thread_once_the_server_is_closed() -> None:
+    with Pipeline({"numbers": IterableStage([1])}) as pipeline, contextlib.ExitStack() as clients:
+        server = serve_metrics(pipeline)
+        for begun in (b"", b"GET /metr", b"GET /metrics HTTP/1.0\r\nHost: ") * 10:
+            client = clients.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            client.sendall(begun)
+        until(lambda: sum(thread.name == "millstream-metrics-answer" for thread in threading.enumerate()) == 30)
+        began = time.monotonic()
+        server.close()
+
+        assert time.monotonic() - began < 2
+        assert not {name for name in alive() if "metrics" in name}
+        assert client.recv(1) == b""
+
+
+def test_a_client_that_keeps_silent_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus, "PATIENCE_S", 0.1)
+    with Pipeline({"numbers": IterableStage([1])}) as pipeline:
+        server = serve_metrics(pipeline)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
+            assert client.recv(1) == b""
+        with urllib.request.urlopen(server.url) as answer:
+            assert answer.status == 200
+
+
+def test_a_client_that_goes_away_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    with Pipeline({"numbers": IterableStage([1])}) as pipeline:
+        server = serve_metrics(pipeline)
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset, and no farewell
+            client.sendall(b"GET /metr")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_being_looked_at_keeps_no_pipeline_alive() -> None:

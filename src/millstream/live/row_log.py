@@ -1,7 +1,8 @@
 """Which position each row of each step was: 16 bytes a row, so that any step can be explained later.
 
 rows.bin      the origins of all rows (`ORIGIN`), step by step
-rows.idx      for each step the number of rows up to its end, and a hash of its origins
+rows.idx      for each step the number of rows up to its end, a hash of its origins, what batch and epoch it was, and a
+              check of all this (`STEP`)
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from millstream.games import ORIGIN
 from millstream.store import disk
 
 logger = logging.getLogger("millstream.live")
-STEP = np.dtype([("end", "<u8"), ("hash", "<u8"), ("batch", "<u4"), ("epoch", "<u4")])
+STEP = np.dtype([("end", "<u8"), ("hash", "<u8"), ("batch", "<u4"), ("epoch", "<u4"), ("check", "<u8")])
+_SALT, _ODD = np.uint64(0x6D696C6C73747265), np.uint64(0x9E3779B97F4A7C15)
 REMEMBERED = 256
 """Steps that are remembered where there is no folder."""
+OTHERS = "other steps may still be whole"
 FREE_SPACE = "free some space, then go on from the last state"
 
 
@@ -46,6 +49,30 @@ class StepRows:
 def hash_of(origins: npt.NDArray[np.void]) -> int:
     """What tells the rows of a step from others."""
     return xxh64(np.ascontiguousarray(origins).view(np.uint8))
+
+
+def _entries(*told: tuple[int, int, int, int]) -> npt.NDArray[np.void]:
+    """Entries of steps, each with its check."""
+    entries = np.array([(*each, 0) for each in told], STEP)
+    entries["check"] = _checks(entries)
+    return entries
+
+
+def _checks(entries: npt.NDArray[np.void]) -> npt.NDArray[np.uint64]:
+    """What tells entries from damaged ones: a change of one word always shows, others but for 1 in 2**64.
+
+    Of all entries at once: those of a long run are looked at whenever it goes on.
+    """
+    words = np.ascontiguousarray(entries).view("<u8").reshape(-1, STEP.itemsize // 8)
+    mixed = np.full(len(words), _SALT, np.uint64)
+    for word in words[:, :-1].T:
+        mixed = (mixed ^ word) * _ODD
+        mixed ^= mixed >> np.uint64(29)
+    return mixed
+
+
+def _is_whole(entry: np.void) -> bool:
+    return bool(entry["check"] == _checks(np.atleast_1d(entry))[0])
 
 
 class RowLog:
@@ -87,18 +114,26 @@ class RowLog:
         rows._folder, rows._steps = folder, os.fstat(rows._files[1]).st_size // STEP.itemsize
         return rows
 
+    @property
+    def _room(self) -> int:
+        """Rows that there are."""
+        return os.fstat(self._files[0]).st_size // ORIGIN.itemsize
+
+    def _data(self, begin: int, end: int) -> bytes:
+        return os.pread(self._files[0], (end - begin) * ORIGIN.itemsize, begin * ORIGIN.itemsize)
+
     def _kept(self, steps: int) -> int:
         """How many rows the first steps have; the places of those at the end whose rows are not there become empty."""
-        room = os.fstat(self._files[0]).st_size // ORIGIN.itemsize
+        room = self._room
         found = os.pread(self._files[1], steps * STEP.itemsize, 0)
-        ends = np.frombuffer(found, STEP, len(found) // STEP.itemsize)["end"].astype(np.int64)
-        there = np.where(ends <= room, ends, -1)
+        entries = np.frombuffer(found, STEP, len(found) // STEP.itemsize)
+        ends = entries["end"].astype(np.int64)
+        there = np.where((ends <= room) & (entries["check"] == _checks(entries)), ends, -1)
         whole = (there >= 0) & (there == np.maximum.accumulate(there))
         kept = int(np.flatnonzero(whole)[-1]) + 1 if whole.any() else 0
         rows = int(ends[kept - 1]) if kept else 0
         if kept < steps:
-            empty = np.zeros(steps - kept, STEP)
-            empty["end"] = rows
+            empty = _entries(*[(rows, 0, 0, 0)] * (steps - kept))
             disk.write(self._files[1], empty.tobytes(), kept * STEP.itemsize)
         if missing := steps - int(whole.sum()):
             name = self.NAMES[0 if (ends[kept:] > room).any() else 1]
@@ -142,7 +177,7 @@ class RowLog:
                 self._recent.popitem(last=False)
         else:
             end = self._rows + len(step.origins)
-            entry = np.array([(end, hash_of(step.origins), step.batch_size, step.epoch)], STEP)
+            entry = _entries((end, hash_of(step.origins), step.batch_size, step.epoch))
             with self._guard, disk.reported(self._folder, full=FREE_SPACE):
                 if not self._files:
                     raise ClosedError("the rows of the run were closed", hint="make another loader")
@@ -162,18 +197,18 @@ class RowLog:
                 )
             return self._recent[step]
         entry, before = self._entry(step), self._entry(step - 1) if step else None
-        if entry is None or not entry["batch"]:
+        if entry is None or (_is_whole(entry) and not entry["batch"]):
             raise LoaderError(
                 f"step {step} is forgotten: its rows are not in {self._folder}", hint="keep cache_dir whole"
             )
         end, begin = int(entry["end"]), 0 if before is None else int(before["end"])
-        if end < begin or end * ORIGIN.itemsize > os.fstat(self._files[0]).st_size:
+        if not _is_whole(entry) or end < begin or end > self._room:
             where = self._folder / "rows.idx"
-            raise StoreError(f"{where}: the entry of step {step} is damaged", hint="other steps may still be whole")
-        data = os.pread(self._files[0], (end - begin) * ORIGIN.itemsize, begin * ORIGIN.itemsize)
+            raise StoreError(f"{where}: the entry of step {step} is damaged", hint=OTHERS)
+        data = self._data(begin, end)
         if xxh64(np.frombuffer(data, np.uint8)) != int(entry["hash"]):
             where = self._folder / "rows.bin"
-            raise StoreError(f"{where}: the rows of step {step} are damaged", hint="other steps may still be whole")
+            raise StoreError(f"{where}: the rows of step {step} are damaged", hint=OTHERS)
         return StepRows(np.frombuffer(data, ORIGIN), int(entry["batch"]), int(entry["epoch"]))
 
     def sync(self) -> None:

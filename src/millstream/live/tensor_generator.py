@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from millstream._core import Budget
+from millstream.errors import LoaderError
 from millstream.live.frame_shuffler import Shuffled
 from millstream.live.tensor_maker import Output, TensorMaker, Tensors, take_rows
+from millstream.settings import at_least, byte_count
 from millstream.stages import MapStage, Queue, Stage
 
 
@@ -52,8 +54,10 @@ class TensorGenerator(MapStage[Shuffled, Tensors]):
         output: Output = "float32",
         **settings: Any,
     ) -> None:
+        batch_size = at_least("batch_size", batch_size, hint="it counts the rows of one rank; 1024 is a usual one")
+        rank, world_size = _checked_ranks(rank, world_size)
         super().__init__(input, **{"capacity": 2, **settings})
-        budget = Budget() if memory_budget is None else Budget(memory_budget)
+        budget = Budget() if memory_budget is None else Budget(byte_count("memory_budget", memory_budget))
         self._maker = TensorMaker(batch_size, rank, budget, self.stopping.wait, output)
         self._step, self._drop_last = batch_size * world_size, drop_last
         self._waiting: list[Shuffled] = []
@@ -73,3 +77,11 @@ class TensorGenerator(MapStage[Shuffled, Tensors]):
             yield self._maker.make(take_rows(self._waiting, self._rows))
         elif self._rows:
             self.count("last batch not full", self._rows)
+
+
+def _checked_ranks(rank: object, world_size: object) -> tuple[int, int]:
+    hint = "ranks count from 0; pass both rank= and world_size=, or neither"
+    place, ranks = at_least("rank", rank, hint, least=0), at_least("world_size", world_size, hint)
+    if place >= ranks:
+        raise LoaderError(f"rank {place} is outside 0..{ranks - 1}", hint=hint)
+    return place, ranks

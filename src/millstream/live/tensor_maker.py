@@ -99,7 +99,7 @@ class TensorMaker:
         return Tensors(planes, policy, values, whole, origins, (start, stop), self.batch_size, pieces)
 
     def _arrays(self, rows: int) -> list[Numbers]:
-        while (buffer := self._pool.take()) is None:
+        while (buffer := self._buffer()) is None:
             if not self._pool.out:
                 raise BudgetError("no batch fits into the memory budget", hint="raise memory_budget, or shrink batches")
             if self._stopping(PAUSE_S):
@@ -108,6 +108,16 @@ class TensorMaker:
             buffer[offset:][: rows * math.prod(shape) * np.dtype(kind).itemsize].view(kind).reshape(rows, *shape)
             for offset, (shape, kind) in zip(self._offsets, self._layout, strict=False)
         ]
+
+    def _buffer(self) -> npt.NDArray[np.uint8] | None:
+        """Memory for a batch; None: those who hold what the budget allows have to give some back."""
+        try:
+            return self._pool.take()
+        except MemoryError:
+            raise BudgetError(
+                f"a batch of batch_size={self.batch_size} takes {self._offsets[-1]:,} bytes, which are not to be had",
+                hint='pass a smaller batch_size, or output="boards", which takes the least',
+            ) from None
 
 
 def buffer_offsets(output: Output, batch_size: int) -> list[int]:

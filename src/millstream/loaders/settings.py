@@ -14,7 +14,7 @@ from millstream.errors import LoaderError, OrderError
 from millstream.loaders.model_config import NO_LIMITS, ModelLimits
 from millstream.order.shuffle import Shuffle
 from millstream.parts.pool import cpus
-from millstream.settings import A_SIZE, size_in_bytes
+from millstream.settings import at_least, byte_count
 from millstream.tensors import FRAMEWORKS, default_framework
 
 RANK_VARIABLES = (
@@ -129,9 +129,7 @@ def resolve(given: SharedKeywords, own: Iterable[str] = ()) -> LoaderSettings:
 
 def positive(name: str, value: object, most: int | None = None) -> int:
     """Insist on an integer of at least 1."""
-    number = None if isinstance(value, bool) else whole(value)
-    if number is None or number < 1:
-        raise LoaderError(f"{name} must be an integer of at least 1, not {value!r}", hint=SENSIBLE.get(name, ANY))
+    number = at_least(name, value, SENSIBLE.get(name, ANY))
     if most is not None and number > most:
         raise LoaderError(f"{name}={number} is too many", hint=f"pass {name}={most} at most")
     return number
@@ -166,9 +164,13 @@ def _seed(value: object) -> int:
 
 
 def _folder(value: str | os.PathLike[str] | None) -> Path | None:
-    if value is not None and not isinstance(value, str | os.PathLike):
-        raise LoaderError(f"cache_dir={value!r} is no path", hint="pass the path of a folder beside the checkpoints")
-    return None if value is None else Path(value)
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise LoaderError(
+            f"cache_dir={value!r} is no path", hint="pass the path of a folder beside the checkpoints, or leave it out"
+        )
+    return Path(value)
 
 
 def _listed(name: str, value: Any) -> tuple[Any, ...]:
@@ -212,7 +214,8 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     launched = None if rank is not None and world_size is not None else _launched()
     if launched is not None:
         rank, world_size = launched[0] if rank is None else rank, launched[1] if world_size is None else world_size
-    if rank is None and world_size in (None, 1):  # among several, a rank that was left out must not be 0 on all of them
+    if rank is None and (world_size is None or _is_one(world_size)):
+        # Among several, a rank that was left out must not be 0 on all of them.
         rank, world_size = 0, 1
     if world_size is None and rank == 0:
         world_size = 1
@@ -223,6 +226,10 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if not 0 <= place < size:
         raise OrderError(f"rank {place} is outside 0..{size - 1}", hint=hint)
     return place, size
+
+
+def _is_one(world_size: object) -> bool:
+    return not isinstance(world_size, bool) and whole(world_size) == 1
 
 
 def _launched() -> tuple[int, int] | None:
@@ -249,8 +256,4 @@ def parse_bytes(value: int | str | None, name: str = "memory_budget") -> int | N
     >>> parse_bytes("1.5 GB"), parse_bytes("64MiB"), parse_bytes(None)
     (1500000000, 67108864, None)
     """
-    if value is None:
-        return None
-    if isinstance(value, str) and (value := size_in_bytes(said := value)) is None:
-        raise LoaderError(f"{name}={said!r} is not a size", hint=A_SIZE)
-    return positive(name, value)
+    return None if value is None else byte_count(name, value, SENSIBLE.get(name, ANY))

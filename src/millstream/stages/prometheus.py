@@ -7,9 +7,13 @@ millstream_stage_items_in_total{stage="reader"} 1024
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import math
+import socket
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,8 +21,13 @@ from typing import Any, NamedTuple, Protocol
 
 from millstream.errors import LoaderError
 
+logger = logging.getLogger("millstream.stages")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "millstream"
+PATIENCE_S = 5.0
+"""How long a client may keep silent in the middle of a request."""
+HANG_UP_S = 1.0
+"""How long closing waits for answers that are being made."""
 
 
 class _Metric(NamedTuple):
@@ -114,7 +123,6 @@ class MetricsServer:
 
     def __init__(self, pages: Mapping[str, tuple[str, Callable[[], str]]], port: int) -> None:
         self._server = _listening(port, _handler(pages))
-        self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="millstream-metrics", daemon=True
         )
@@ -131,11 +139,12 @@ class MetricsServer:
         return f"http://127.0.0.1:{self.port}/metrics"
 
     def close(self) -> None:
-        """Stop listening; again does no harm."""
+        """Stop listening, and hang up on whoever is connected; again does no harm."""
         if threading.current_thread() is not self._thread:
             self._server.shutdown()
-            self._thread.join(1)
+            self._thread.join(HANG_UP_S)
         self._server.server_close()
+        self._server.hang_up()
 
     def __enter__(self) -> MetricsServer:
         return self
@@ -144,13 +153,47 @@ class MetricsServer:
         self.close()
 
 
-def _listening(port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+class _Server(ThreadingHTTPServer):
+    """Knows who is connected: a client that asks for nothing would keep its thread."""
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._connected: dict[threading.Thread, socket.socket] = {}
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer on a thread of its own."""
+        self._connected = {thread: each for thread, each in self._connected.items() if thread.is_alive()}
+        thread = threading.Thread(
+            target=self.process_request_thread,
+            args=(request, client_address),
+            name="millstream-metrics-answer",
+            daemon=True,
+        )
+        thread.start()
+        self._connected[thread] = request
+
+    def hang_up(self) -> None:
+        """End every connection, and wait for its thread; there must be no new ones any more."""
+        for connection in self._connected.values():
+            with contextlib.suppress(OSError):  # it is over
+                connection.shutdown(socket.SHUT_RDWR)
+        end = time.monotonic() + HANG_UP_S
+        for thread in self._connected:
+            if thread is not threading.current_thread():  # who answers may be the last to hold the pipeline
+                thread.join(max(0.0, end - time.monotonic()))
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing: a client that went away is no news."""
+        logger.debug("an answer to %s failed", client_address, exc_info=True)
+
+
+def _listening(port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise LoaderError(
             f"port={port!r}: there is no such port", hint="pass one from 1024 to 65535, or 0 for a free one"
         )
     try:
-        return ThreadingHTTPServer(("127.0.0.1", port), handler)
+        return _Server(("127.0.0.1", port), handler)
     except OSError as error:
         hint = "pass another one, or 0 for a free one; what listens there may be an older run"
         raise LoaderError(f"port={port} cannot be had: {error.strerror}", hint=hint) from error
@@ -199,6 +242,8 @@ def serve_metrics(pipeline: Watched, port: int = 0) -> MetricsServer:
 
 def _handler(pages: Mapping[str, tuple[str, Callable[[], str]]]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        timeout = PATIENCE_S
+
         def do_GET(self) -> None:
             kind, text = pages.get(self.path.partition("?")[0], ("", None))
             if text is None:

@@ -17,12 +17,14 @@ from itertools import islice
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from millstream.errors import BudgetError, LoaderError, QueueClosed, WaitTimeout
+from millstream.settings import at_least, byte_count
 from millstream.stages.ending import Ending
 from millstream.stages.producer import Producer
 from millstream.stages.waiting import Waits
 
 T = TypeVar("T")
 Overflow = Literal["block", "drop_new", "keep_newest"]
+SOME = "say how many items to take, from 1 on"
 
 
 class Queue(Generic[T]):
@@ -43,8 +45,8 @@ class Queue(Generic[T]):
         overflow: What a full queue does with one more: `"block"`, its producer waits; `"drop_new"`, it is dropped;
             `"keep_newest"`, the oldest is dropped for it. Drops are counted.
         name: For messages.
-        budget_bytes: Most bytes inside; None: no limit.
-        weigh: The bytes of an item, for `budget_bytes`.
+        budget_bytes: Most bytes inside, or a size such as "1GB"; None: no limit.
+        weigh: The bytes of an item, which `budget_bytes` needs.
     """
 
     def __init__(
@@ -53,14 +55,23 @@ class Queue(Generic[T]):
         overflow: Overflow = "block",
         name: str = "",
         *,
-        budget_bytes: int | None = None,
+        budget_bytes: int | str | None = None,
         weigh: Callable[[T], int] | None = None,
     ) -> None:
-        if capacity < 1:
+        if isinstance(capacity, int) and capacity < 1:
             raise LoaderError(f"a queue of capacity {capacity} takes nothing", hint="pass capacity=1 or more")
         if overflow not in get_args(Overflow):
             raise LoaderError(f"there is no overflow={overflow!r}", hint=f"one of {', '.join(get_args(Overflow))}")
-        self.capacity, self.overflow, self.name, self.budget_bytes = capacity, overflow, name, budget_bytes
+        self.capacity = at_least("capacity", capacity, hint="pass capacity=1 or more")
+        self.overflow, self.name = overflow, name
+        self.budget_bytes = None if budget_bytes is None else byte_count("budget_bytes", budget_bytes)
+        if weigh is not None and not callable(weigh):
+            raise LoaderError(f"weigh={weigh!r} cannot be called", hint="pass a function of an item, such as len")
+        if budget_bytes is not None and weigh is None:
+            raise LoaderError(
+                f"budget_bytes={budget_bytes!r} limits nothing: nobody says what an item weighs",
+                hint="pass weigh=, a function that gives the bytes of an item, such as len",
+            )
         self._maker: Callable[[], Any] = _nobody
         self._weigh = weigh
         # Reentrant, since a forgotten producer may be collected, and so closed, in the middle of anything.
@@ -96,6 +107,8 @@ class Queue(Generic[T]):
 
     def get_many(self, most: int, timeout_s: float | None = None) -> list[T]:
         """Take up to `most` of the oldest items, at least one, waiting for that one."""
+        if type(most) is not int or most < 1:  # asked here, since a call would cost a third of what taking an item does
+            most = at_least("most", most, hint=SOME)
         with self._lock:
             if not self._gives():
                 self._getters.until(self._gives, self._not_empty, timeout_s, f"an item of {self}")
@@ -103,6 +116,8 @@ class Queue(Generic[T]):
 
     def get_now(self, most: int) -> list[T]:
         """Take up to `most` of the oldest items that are there now, perhaps none; at the end raises as `get` does."""
+        if type(most) is not int or most < 1:
+            most = at_least("most", most, hint=SOME)
         with self._lock:
             return self._take(most) if self._gives() else []
 

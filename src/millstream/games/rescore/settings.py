@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from millstream.errors import RecipeError
 from millstream.games.input_formats import InputFormat
@@ -46,8 +48,7 @@ class RescoreSettings:
 
     def __post_init__(self) -> None:
         for name in ("syzygy_paths", "gaviota_paths"):
-            if isinstance(paths := getattr(self, name), str):
-                object.__setattr__(self, name, tuple(paths.split(":")))
+            object.__setattr__(self, name, _folders(name, getattr(self, name)))
         if not (self.dist_temp > 0 and math.isfinite(self.dist_temp)):
             raise RecipeError(f"dist_temp is {self.dist_temp}", hint="a temperature is more than 0; 1 changes nothing")
         for name in ("dist_offset", "dtz_boost"):
@@ -67,3 +68,11 @@ class RescoreSettings:
             raise RecipeError(f"{given} is given, and {missing} is not", hint="pass both, such as 0.10 and 0.06")
         if self.deblunder_width is not None and self.deblunder_width < 0:
             raise RecipeError(f"deblunder_width is {self.deblunder_width}", hint="0 forgets all of a result at once")
+
+
+def _folders(name: str, said: Any) -> tuple[str, ...]:
+    """Paths one by one, or joined as Lc0 takes them."""
+    paths = said.split(":") if isinstance(said, str) else said
+    if not isinstance(paths, Sequence) or not all(path and isinstance(path, str | os.PathLike) for path in paths):
+        raise RecipeError(f"{name} is {said!r}, no list of folders", hint=f'pass {name}=["tables"], paths of folders')
+    return tuple(map(os.fspath, paths))

@@ -9,9 +9,12 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any
 
-from millstream.errors import LoaderError
+import numpy as np
+
+from millstream.errors import BudgetError, LoaderError
+from millstream.games.frame import ORIGIN
 from millstream.games.predicates import FieldMatch
-from millstream.games.reservoir import MOST_SLOTS
+from millstream.games.reservoir import MOST_SLOTS, SLOT_BYTES
 from millstream.games.rules import check_rules
 from millstream.live.hanse import HanseSampling
 from millstream.loaders.settings import positive, whole
@@ -31,16 +34,38 @@ def check_keywords(path: Any, replay: Any, **keywords: Any) -> None:
     hanse = keywords["hanse"]
     if hanse is not None and not isinstance(hanse, HanseSampling) and not (_is_number(hanse) and hanse >= 0):
         raise LoaderError(f"hanse={hanse!r} is no exponent", hint="pass hanse=1 to make positions alike")
-    positive("shuffle_frames", keywords["shuffle_frames"], MOST_SLOTS)
+    _check_reservoir(keywords["shuffle_frames"])
     _check_filters(keywords["rules"], keywords["match"], keywords["predicates"])
 
 
 def checked_step(step: Any) -> int:
     """A step by its number, from 0 on."""
-    number = None if isinstance(step, bool) else whole(step)
+    return _number(step, "step")
+
+
+def checked_game(game: Any) -> int:
+    """A game by its number, from 0 on."""
+    return _number(game, "game")
+
+
+def _number(said: Any, noun: str) -> int:
+    number = None if isinstance(said, bool) else whole(said)
     if number is None or number < 0:
-        raise LoaderError(f"{step!r} is no step", hint="steps are counted from 0")
+        raise LoaderError(f"{said!r} is no {noun}", hint=f"{noun}s are counted from 0")
     return number
+
+
+def _check_reservoir(shuffle_frames: Any) -> None:
+    """Refuse what the memory has no room for; only what is written to is taken up, so asking costs nothing."""
+    frames = positive("shuffle_frames", shuffle_frames, MOST_SLOTS)
+    try:
+        np.empty(frames, ORIGIN)
+    except MemoryError:
+        takes = frames * (SLOT_BYTES + ORIGIN.itemsize)
+        raise BudgetError(
+            f"shuffle_frames={frames}: so many positions take {takes:,} bytes, which are not to be had",
+            hint=f"a position takes {SLOT_BYTES + ORIGIN.itemsize} bytes; pass a smaller shuffle_frames",
+        ) from None
 
 
 def _check_folder(path: Any) -> None:

@@ -14,6 +14,7 @@ from millstream.live.events import FORMAT, entered
 from millstream.live.row_log import RowLog
 from millstream.live.window import Entry
 from millstream.loaders.origin import RowOrigin, Span
+from millstream.loaders.self_play.checks import checked_game
 from millstream.loaders.self_play.journal import JOURNAL
 from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.store.chained_log import LogReader, Position
@@ -27,8 +28,16 @@ def origins_of(step: int, run: SelfPlayRun) -> list[RowOrigin]:
 
 def _origins(rows: npt.NDArray[np.void], entries: Sequence[Entry], folder: str) -> list[RowOrigin]:
     starts = [entry.first for entry in entries]
-    found = [entries[bisect_right(starts, chunk) - 1] for chunk in rows["chunk"].tolist()]
+    found = [_entry(chunk, entries, starts) for chunk in rows["chunk"].tolist()]
     return [_origin(row, entry, rows[row], folder) for row, entry in enumerate(found)]
+
+
+def _entry(chunk: int, entries: Sequence[Entry], starts: list[int]) -> Entry:
+    """The source that a game is from."""
+    at = bisect_right(starts, chunk) - 1
+    if at < 0 or chunk >= entries[at].stop:
+        raise StoreError(f"game {chunk} is of no source that entered in its epoch", hint="keep cache_dir whole")
+    return entries[at]
 
 
 def _origin(row: int, entry: Entry, origin: np.void, folder: str) -> RowOrigin:
@@ -39,6 +48,7 @@ def _origin(row: int, entry: Entry, origin: np.void, folder: str) -> RowOrigin:
 
 def steps_of(document: int, source: str | None, run: SelfPlayRun) -> list[int]:
     """The steps of the present epoch that a game was in; with a source, `document` is its place in that file."""
+    document = checked_game(document)
     if source is not None:
         entry = next((each for each in run.entries_at(run.epoch) if each.name == source), None)
         if entry is None:
@@ -82,6 +92,7 @@ class RecordedSelfPlay:
 
     def steps_of(self, game: int) -> list[int]:
         """Every step that a game was in, by its number in the run."""
+        game = checked_game(game)
         return [step for step in range(len(self._rows)) if (self._rows[step].origins["chunk"] == game).any()]
 
 

@@ -53,7 +53,7 @@ def task_of(
         shuffle_frames=1 if settings.shuffle == "none" else positive("shuffle_frames", shuffle_frames),
         positions=sampling,
         hanse=heavy,
-        position_cache=parse_bytes(position_cache or None, "position_cache") or 0,
+        position_cache=parse_bytes(None if position_cache == 0 else position_cache, "position_cache") or 0,
         filters=filters if rules is not None or match or predicates else None,
         rescore=None if rescore is None else made_from(RescoreSettings, rescore, "rescore"),
         seed=settings.seed,
