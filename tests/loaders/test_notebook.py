@@ -85,6 +85,6 @@ def test_a_loader_works_in_a_notebook(tmp_path: Path) -> None:
     assert opened == [[]] * 5
     assert printed(threads) == "0"  # more than one loader has: a cell that is run again leaves none behind
     assert printed(awaited) == "[1, 2, 3, 4]"
-    raised = [output.ename for output in interrupted if output.output_type == "error"]
-    assert raised == ["KeyboardInterrupt"], interrupted  # IPython may print that it could not colour the traceback
+    told = "".join(output.get("ename", "") + output.get("text", "") for output in interrupted)
+    assert "KeyboardInterrupt" in told  # printed where IPython cannot format it, as between two lines of Python
     assert printed(went_on) == "True True True"
