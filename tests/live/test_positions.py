@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import LoaderError
 from millstream.games import FRAME, ORIGIN, FrameBlock
-from millstream.live.positions import ROUND, PositionSampling, PositionWeights, plies_at_rate, plies_by_count
+from millstream.live.positions import ROUND, ROW, PositionSampling, PositionWeights, plies_at_rate, plies_by_count
 from millstream.order.draws import derive_key, draw_uniform
 
 KEYS = st.integers(0, 2**64 - 1)
@@ -103,6 +103,6 @@ def test_a_game_that_was_used_very_often_is_used_on_as_soon() -> None:
 
 def test_heavy_positions_come_more_often_in_every_row_of_rounds() -> None:
     weights = np.array([1.0, 0.25, 0.25, 0.25])
-    for first in (0, 1024, 5 * 1024):
-        used = [int(plies_by_count(3, use, 4, 1, weights)[0]) for use in range(first, first + 1024)]
-        assert 0.5 < used.count(0) / len(used) < 0.65  # 1 of 1.75
+    for first in (0, ROW // 64, 5 * ROW // 64):
+        used = np.concatenate([plies_by_count(3, use, 4, 64, weights) for use in range(first, first + ROW // 64)])
+        assert 0.5 < (used == 0).mean() < 0.65  # 1 of 1.75
