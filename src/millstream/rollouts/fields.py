@@ -9,8 +9,10 @@ from functools import lru_cache
 
 from millstream.errors import RecordError
 from millstream.rollouts.columns import Finish
+from millstream.rollouts.faults import shown
 from millstream.rollouts.record import Rollout
 
+_NEAR_LETTERS = 64
 FIELDS = tuple(field.name for field in fields(Rollout))
 TEXTS = ("prompt", "response")
 """Texts beside token ids are told to people, and nothing else: they are kept in `extra`."""
@@ -59,7 +61,7 @@ def keys_of(names: tuple[str, ...]) -> dict[str, str]:
     for name in names:
         field = ALIASES.get(name, name)
         if field not in FIELDS and field not in TEXTS:
-            raise RecordError("unknown field", repr(name), hint=_nearest(name))
+            raise RecordError("unknown field", shown(name), hint=_nearest(name))
         if field in keys:
             raise RecordError("named twice", f"{keys[field]!r} and {name!r} are the same", hint="give one of them")
         keys[field] = name
@@ -67,7 +69,7 @@ def keys_of(names: tuple[str, ...]) -> dict[str, str]:
 
 
 def _nearest(name: object) -> str:
-    near = get_close_matches(str(name), [*FIELDS, *ALIASES], n=1)
+    near = get_close_matches(str(name)[:_NEAR_LETTERS], [*FIELDS, *ALIASES], n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     return f"{meant}what is only carried along goes into `extra`"
 

@@ -19,12 +19,13 @@ import numpy.typing as npt
 from millstream._core import said_outside
 from millstream.errors import RecordError, SourceError
 from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.check import LOGPROBS, check_layout, check_numbers
+from millstream.rollouts.check import LOGPROBS, check_layout, check_names, check_numbers
 from millstream.rollouts.collect import collect
 from millstream.rollouts.columns import ROW_COLUMNS, TOKEN_COLUMNS
 from millstream.rollouts.faults import Fault
 from millstream.rollouts.fields import ALIASES
 from millstream.rollouts.repeats import Repeats
+from millstream.rollouts.row_columns import check_extra
 
 OnBad: TypeAlias = Literal["error", "skip", "quarantine"]
 
@@ -176,12 +177,15 @@ def _maker(given: RolloutBlock | list[Any], *, group_by_prompt: bool) -> _Make:
     def make(rows: range) -> RolloutBlock:
         if isinstance(given, RolloutBlock):  # its layout was looked at
             block = _silenced(given if len(rows) == len(given) else given.select(rows))
+            check_extra(block.rows.get("extra", ()))
+            check_names(block)
             check_numbers(block)
             return block
         if not rows:
             return no_rollouts()
         records = [_mapping(record, place) for place, record in enumerate(given[rows.start : rows.stop])]
         block = collect(records, group_by_prompt=group_by_prompt)  # laid out as it has to be
+        check_names(block)
         check_numbers(block)
         return block
 
