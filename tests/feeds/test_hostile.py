@@ -26,7 +26,7 @@ from millstream.errors import MillstreamError, RecordError
 from millstream.feeds import HttpFeed, SpoolFeed, SpoolSource
 from millstream.feeds.shards import ProducerFolder
 from millstream.rollouts import RolloutBlock, block_of, content_hash, encode, read_rollouts
-from millstream.rollouts.fields import ALIASES, FIELDS
+from millstream.rollouts.fields import ALIASES, FIELDS, SIDES
 
 LIVE = {"groups_per_batch": 1, "group_size": 1, "timeout_s": 20, "max_staleness": 5}
 GOOD = record(8, policy_version=0)
@@ -78,7 +78,7 @@ def hostile(seed: int) -> dict[str, Any]:
     for _ in range(chance.choice((1, 1, 2))):
         match chance.randrange(6):
             case 0 | 1:
-                made[chance.choice([*FIELDS, *ALIASES])] = value(chance)
+                made[chance.choice([*FIELDS, *ALIASES, *SIDES])] = value(chance)
             case 2:
                 made["rewards"] = {chance.choice(TEXTS): plain(chance) for _ in range(2)}
             case 3:

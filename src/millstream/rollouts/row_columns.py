@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -21,6 +21,7 @@ IDS = ("rollout_id", "group_id", "prompt_id")
 _PLAIN_IDS = {str, NoneType}
 MOST_DEPTH = 64
 """How deep what is carried along may be nested: each that reads it has a stack of its own, and some are short."""
+_NESTED = (dict, list, tuple)
 _EXTRA = f"it is a mapping of texts to what JSON can hold, nested at most {MOST_DEPTH} deep"
 MOST_REWARDS = 4096
 """Different names of rewards in a block: each is a column of all its rollouts."""
@@ -125,11 +126,13 @@ def _extras(fields: Mapping[str, list[Any]]) -> list[Extra] | None:
     return extra
 
 
-def check_extra(extra: Iterable[Any]) -> None:
+def check_extra(extra: Sequence[Any]) -> None:
     """Refuse the first value that cannot be written as JSON, by whomever."""
-    for row, value in enumerate(extra):
-        if value is not None and not (_is_shallow(value, MOST_DEPTH) and _is_json(value)):
-            raise Fault(row, "wrong type", f"extra is {shown(value)}", _EXTRA)
+    shallow = [value is None or _is_shallow(value, MOST_DEPTH) for value in extra]
+    if all(shallow) and _is_json(list(extra)):
+        return
+    row = next(row for row, value in enumerate(extra) if not (shallow[row] and _is_json(value)))
+    raise Fault(row, "wrong type", f"extra is {shown(extra[row])}", _EXTRA)
 
 
 def _mapping(value: Any, row: int) -> Extra:
@@ -146,9 +149,13 @@ def _mapping(value: Any, row: int) -> Extra:
     return dict(found)
 
 
-def _is_shallow(value: object, depth: int) -> bool:
-    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return depth > 0 and all(_is_shallow(each, depth - 1) for each in inside if isinstance(each, dict | list | tuple))
+def _is_shallow(value: Any, depth: int) -> bool:
+    if not depth:
+        return False
+    for each in value.values() if isinstance(value, dict) else value:
+        if isinstance(each, _NESTED) and not _is_shallow(each, depth - 1):
+            return False
+    return True
 
 
 def _is_json(value: object) -> bool:
