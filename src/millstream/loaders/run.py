@@ -12,7 +12,7 @@ from millstream.errors import LoaderError
 from millstream.loaders import state as states
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import Member, RowShape
-from millstream.loaders.phases import dump_run, load_run
+from millstream.loaders.phases import PhaseFiles, dump_run, load_run
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import Phase, Recipe, Schedule
 from millstream.order.phase import UNKNOWN, settled
@@ -45,6 +45,7 @@ class Run:
         self.kind, self.members, self.shape, self.settings = kind, dict(members), shape, settings
         self.loss, self._one_source = loss, one_source
         self._epoch_size = epoch_size
+        self._files = PhaseFiles(settings.cache_dir)
         self.restart()
 
     def restart(self) -> None:
@@ -124,13 +125,14 @@ class Run:
             **({"unknown_length": True} if unknown else {}),
         }
         known = {**self._earlier_data, **data}
-        return dump_run(self.schedule, known, self.settings.cache_dir, self._missing, header=header)
+        return dump_run(self.schedule, known, self._files, self._missing, header=header)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing."""
         step = self.check(state)
-        phases, data, missing = load_run(state, self.settings.cache_dir, self.settings.seed)
-        states.check_data(data, phases, self.members)
+        read = load_run(state, self._files, self.settings.seed)
+        phases = read.phases
+        states.check_data(read.data, phases, self.members)
         if state.get("unknown_length") is True:
             for member in self.members.values():
                 if member.share.samples != UNKNOWN:
@@ -143,7 +145,13 @@ class Run:
         schedule = Schedule(self.settings.seed, phases, self._windows)
         states.check_place(state, schedule.place(step))
         self.follow(self.settings.batch_size, step, schedule)
-        self._earlier_data, self._missing = data, missing
+        self._earlier_data, self._missing = read.data, read.missing
+        self._files.loaded(read.files, step)
+
+    def commit(self, state: Mapping[str, Any]) -> None:
+        """A state is safely saved: let go of the files that only states before it name."""
+        self.check(state)
+        self._files.release(state)
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""

@@ -40,8 +40,8 @@ class Standing(Protocol):
         """Stand where a state says."""
         ...
 
-    def check(self, state: Mapping[str, Any]) -> object:
-        """Refuse a state of another run."""
+    def commit(self, state: Mapping[str, Any]) -> None:
+        """Let go of what only states before this one need; refuse a state of another run."""
         ...
 
 
@@ -98,8 +98,8 @@ class RunningLoader(DataLoader[TrainingBatch]):
             self._jumped()
 
     def commit(self, state: Mapping[str, Any]) -> None:
-        """Say that a state is safely saved. The data stays where it is, so there is nothing to let go of."""
-        self._run.check(state)
+        """Say that a state is safely saved: files beside it that only older states name are removed."""
+        self._run.commit(state)
 
     def __reduce__(self) -> Any:
         raise no_workers()
