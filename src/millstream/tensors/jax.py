@@ -37,3 +37,8 @@ def to_device(tensor: jax.Array, device: str) -> Any:
     """Move an array to the first device of a platform ("gpu") or to a numbered one ("gpu:1")."""
     platform, _, number = device.partition(":")
     return jax.device_put(tensor, jax.devices(platform)[int(number or 0)])
+
+
+def buffers(tensor: jax.Array) -> list[tuple[int, int]]:
+    """The memory of an array, on each of its devices."""
+    return [(shard.data.unsafe_buffer_pointer(), shard.data.nbytes) for shard in tensor.addressable_shards]

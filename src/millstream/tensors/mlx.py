@@ -34,3 +34,9 @@ def to_device(tensor: mx.array, device: str) -> mx.array:
     if device not in ("cpu", "gpu"):
         raise LoaderError(f"mlx has no device {device!r}", hint="mlx knows 'cpu' and 'gpu', and shares memory")
     return tensor
+
+
+def buffers(tensor: mx.array) -> list[tuple[int, int]]:
+    """The memory of an array."""
+    array = to_numpy(tensor)
+    return [(array.ctypes.data, array.nbytes)]

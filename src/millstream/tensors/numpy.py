@@ -36,3 +36,10 @@ def to_device(tensor: npt.NDArray[Any], device: str) -> npt.NDArray[Any]:
             hint="ask the loader for framework='torch' or 'jax'",
         )
     return tensor
+
+
+def buffers(tensor: npt.NDArray[Any]) -> list[tuple[int, int]]:
+    """The memory of the array that this one is a view of: all of it stays as long as the view does."""
+    while isinstance(tensor.base, np.ndarray):
+        tensor = tensor.base
+    return [(tensor.ctypes.data, tensor.nbytes)]

@@ -34,6 +34,12 @@ def to_device(tensor: torch.Tensor, device: str) -> torch.Tensor:
     return tensor.to(device, non_blocking=True)
 
 
+def buffers(tensor: torch.Tensor) -> list[tuple[int, int]]:
+    """The storage that a tensor looks at: all of it stays as long as the tensor does."""
+    storage = tensor.untyped_storage()
+    return [(storage.data_ptr(), storage.nbytes())]
+
+
 def accept_as_dataset(loader_class: type) -> None:
     """Let torch's DataLoader take our loaders as the iterable data sets they are."""
     IterableDataset.register(loader_class)
