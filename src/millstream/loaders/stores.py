@@ -252,7 +252,7 @@ class StoreDataLoader(RunningLoader):
 
     def close(self) -> None:
         """Stop all threads; batches that were delivered stay valid."""
-        self._closed = True
+        super().close()
         self._engine.stop()
 
     def __repr__(self) -> str:
