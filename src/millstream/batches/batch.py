@@ -19,7 +19,7 @@ from millstream.batches.answers import AnswerFields
 from millstream.batches.columns import NO_COLUMNS, ROW_FACTS, Columns
 from millstream.batches.masks import MASKS, NO_LOSS, MaskFields, check
 from millstream.errors import BatchError
-from millstream.tensors import FRAMEWORKS, backend, framework_of
+from millstream.tensors import backend, framework_for, framework_of
 
 COLUMNS = ("input_ids", "labels", "position_ids")
 ALWAYS = frozenset(("epoch", "step", "rows", "sequence_length", "tokens"))
@@ -249,16 +249,21 @@ class TrainingBatch(AnswerFields, MaskFields):
         if self.kl is not None:
             self.kl.release()
 
-    def to(self, target: str) -> TrainingBatch:
-        """Convert to another framework ("numpy", "torch", "jax", "mlx") or move to a device ("cuda:0")."""
-        if target in FRAMEWORKS:
-            if target == self.framework:
-                return self
-            make = backend(target).from_numpy
-            moved = self._with(lambda name: make(self._numpy(name)), target)
-        else:
-            move = backend(self.framework).to_device
-            moved = self._with(lambda name: move(self._tensor(name), target), self.framework)
+    def to(self, target: Any) -> TrainingBatch:
+        """Convert to another framework ("numpy", "torch", "jax", "mlx"), or move to a device ("cuda:0").
+
+        A device or a sharding may also be an object of its framework, as `torch.device` and jax's `NamedSharding` are.
+        """
+        framework = framework_for(target) or self.framework
+        if framework != self.framework:
+            make = backend(framework).from_numpy
+            moved = self._with(lambda name: make(self._numpy(name)), framework)
+            moved.kl = self.kl and self.kl.to(framework)
+            return moved if target == framework else moved.to(target)
+        if target == framework:
+            return self
+        move = backend(framework).to_device
+        moved = self._with(lambda name: move(self._tensor(name), target), framework)
         moved.kl = self.kl and self.kl.to(target)
         return moved
 

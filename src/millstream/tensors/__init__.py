@@ -49,6 +49,23 @@ def framework_of(thing: object) -> str | None:
     return package if package in FRAMEWORKS and hasattr(thing, "nbytes") and hasattr(thing, "shape") else None
 
 
+def framework_for(target: object) -> str | None:
+    """The framework that a word names, or that a device or a sharding is an object of; None for words like "cuda:0".
+
+    >>> framework_for("jax"), framework_for("cuda:0")
+    ('jax', None)
+    """
+    if isinstance(target, str):
+        return target if target in FRAMEWORKS else None
+    package = type(target).__module__.partition(".")[0].removesuffix("lib")
+    return package if package in ("torch", "jax", "mlx") else None
+
+
+def unknown_device(framework: str, device: object, hint: str) -> LoaderError:
+    """Say that tensors cannot go there."""
+    return LoaderError(f"{framework} arrays cannot be moved to {device!r}", hint=hint)
+
+
 @cache
 def backend(framework: str) -> ModuleType:
     """Import the backend of a framework.
