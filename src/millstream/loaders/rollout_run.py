@@ -15,6 +15,7 @@ from millstream.loaders import state as states
 from millstream.loaders.phases import PhaseFiles, dump_run, load_run
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import Recipe, Schedule, Share
+from millstream.order.phase import steps_in
 
 Numbers = npt.NDArray[np.int64]
 
@@ -81,10 +82,14 @@ class RolloutRun:
         return self.schedule.place(self.step).epoch
 
     @property
+    def own_rows(self) -> int:
+        """Samples of a step on all ranks, at the loader's own batch size."""
+        return self.settings.batch_size * self.settings.world_size
+
+    @property
     def steps_in_epoch(self) -> int:
-        """Steps of an epoch, at the present batch size."""
-        phase = self.schedule.phase_at(self.step)
-        return int(phase.clock().steps_in(phase.size))
+        """Steps of an epoch, at the loader's own batch size."""
+        return steps_in(self._samples, self.own_rows, drop_last=self.settings.drop_last)
 
     @property
     def batch_size(self) -> int:
@@ -94,8 +99,7 @@ class RolloutRun:
 
     def dropped(self) -> int:
         """Samples that every epoch leaves out."""
-        phase = self.schedule.phase_at(self.step)
-        return phase.size % phase.global_rows if phase.drop_last else 0
+        return self._samples % self.own_rows if self.settings.drop_last else 0
 
     def samples_of(self, step: int) -> StepSamples:
         """The samples of a step: rank r takes the r-th stretch of them, unless they are dealt out otherwise."""

@@ -15,7 +15,7 @@ from millstream.loaders.member import Member, RowShape
 from millstream.loaders.phases import PhaseFiles, dump_run, load_run
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import Phase, Recipe, Schedule
-from millstream.order.phase import UNKNOWN, settled
+from millstream.order.phase import UNKNOWN, settled, steps_in
 from millstream.order.windows import Windows
 
 MOST_BATCH_TOKENS = 2**31
@@ -113,6 +113,15 @@ class Run:
         """The epoch of the next step."""
         return self.phase.epoch + int(self.clock.step(self.step - self.phase.step)[0])
 
+    @property
+    def own_rows(self) -> int:
+        """Rows of a step on all ranks, at the loader's own batch size."""
+        return self.settings.batch_size * self.shape.unit * self.settings.world_size
+
+    def steps_in_epoch(self) -> int:
+        """Steps of an epoch, at the loader's own batch size."""
+        return steps_in(self.phase.size, self.own_rows, drop_last=self.settings.drop_last)
+
     def state(self) -> dict[str, Any]:
         """Describe where the run stands."""
         place = self.schedule.place(self.step)
@@ -204,5 +213,5 @@ class Run:
             if not member.shape.whole_documents:
                 found[f"tail_tokens:{name}"] = member.shape.tail_tokens(member.store, member.share.samples)
         if self.settings.drop_last and self.phase.size < UNKNOWN // 2:
-            found["dropped_rows"] = self.phase.size % self.phase.global_rows
+            found["dropped_rows"] = self.phase.size % self.own_rows
         return found
