@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,11 @@ def report_path(store: Path, suffix: str) -> Path:
     ('data.report.json', 'corpus/report.html')
     """
     return store.with_suffix(f".report{suffix}") if store.suffix == ".bin" else store / f"report{suffix}"
+
+
+def reporting(found: Found, means: Means) -> Callable[[Outcome, Path], Path]:
+    """What writes the report of a run beside its store before anybody sees either."""
+    return lambda outcome, store: write_report(store, report_of(outcome, found, means))
 
 
 def write_report(store: Path, report: dict[str, Any]) -> Path:
