@@ -114,6 +114,8 @@ class Outcome:
     file_bytes: int
     seconds: float
     cpu_seconds: float
+    phases: dict[str, float] = field(default_factory=dict)
+    """How long what took: getting the tokenizer, reading and encoding, and finishing."""
     was_there: bool = False
     """Whether an earlier run had made the store, and nothing was left to do."""
 
@@ -143,7 +145,9 @@ def prepare_store(
             cache = PartCache(path.parent / SPOOL, level=means.level)  # the parts are needed twice
         workers = stack.enter_context(Threads(means.workers))
         run = _run(found, making, means, cache, workers)
+        loaded = time.perf_counter()
         ledger = _write(run, path, making, means, ahead)
+        written = time.perf_counter()
         keep_tokenizer(run.job.tokenizer, path)
         aside = {name: output.parent / kept.path.name for name, kept in ledger.aside.items() if kept.records}
         outcome = Outcome(
@@ -158,14 +162,17 @@ def prepare_store(
             parts_found=run.counts.found,
             spool_bytes=0 if cache is None else cache.bytes_written,
             **_sizes(path),
-            seconds=time.perf_counter() - started,
+            seconds=(now := time.perf_counter()) - started,
             cpu_seconds=time.process_time() - cpu,
+            phases={"tokenizer": loaded - started, "reading": written - loaded, "finishing": now - written},
         )
         if report is not None:
             report(outcome, path)
     if cache is not None and means.cache_dir is not None:
         cache.prune(means.cache_limit)
-    return replace(outcome, seconds=time.perf_counter() - started, cpu_seconds=time.process_time() - cpu)
+    now = time.perf_counter()
+    phases = {**outcome.phases, "finishing": now - written}
+    return replace(outcome, seconds=now - started, cpu_seconds=time.process_time() - cpu, phases=phases)
 
 
 def _run(found: Found, making: Making, means: Means, cache: PartCache | None, workers: Threads) -> Run:
@@ -313,6 +320,7 @@ def _counted(run: Run, parts: Iterable[Placed], ledger: Ledger, progress: OnProg
     total = sum(file.bytes for file in run.files)
     before, file = 0, 0
     tokens, documents = ledger.statistics.tokens, ledger.statistics.documents
+    progress(Progress("prepare", 0, total, "bytes", tokens=tokens))
     for each in parts:
         while file < each.file:
             before, file = before + run.files[file].bytes, file + 1

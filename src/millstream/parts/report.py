@@ -55,6 +55,7 @@ def report_of(outcome: Outcome, found: Found, means: Means) -> dict[str, Any]:
         "examples": statistics.examples,
         "pace": statistics.pace,
         "seconds": round(outcome.seconds, 3),
+        "phases": {name: round(seconds, 3) for name, seconds in outcome.phases.items()},
         "cpu_seconds": round(outcome.cpu_seconds, 3),
         "peak_memory_bytes": peak_bytes(),
         "workers": means.workers,
