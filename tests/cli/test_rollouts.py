@@ -162,7 +162,7 @@ def test_show_prints_a_rollout_its_advantage_and_its_group(run: Run, source: Pat
         f"{len(GOOD[3]['token_ids'])} tokens, {sum(GOOD[3]['loss_mask'])} trained (50.0 %)  "
         "reward 1, ended by stop  policy 4\n"
         "2+2?\n⟦the mill 3⟧+1\n"
-        "group 'g1': 2 rollouts, rewards from 0 to 1, mean 0.5 ± 0.5\n"
+        "group 'g1': 2 rollouts, rewards from 0 to 1, mean 0.5 ± 0.707\n"
         "  'r2'  reward        0  advantage -1.0000      10 tokens  stop\n"
         "▶ 'r3'  reward        1  advantage +1.0000      10 tokens  stop    ████████████████████\n"
     )
