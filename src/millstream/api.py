@@ -10,7 +10,7 @@ from typing import Any, Literal, Unpack
 
 from millstream.chats.settings import ChatSettings
 from millstream.compression import LEVEL
-from millstream.errors import RecipeError, SourceError
+from millstream.errors import LoaderError, RecipeError, SourceError, StoreError
 from millstream.loaders import ConversationDataLoader, PretrainDataLoader, RolloutDataLoader, SelfPlayDataLoader
 from millstream.loaders.chat_keywords import ChatKeywords, prepared_chat
 from millstream.loaders.raw import CuttingKeywords, RawSettings
@@ -25,6 +25,7 @@ from millstream.parts.ray import RayCluster
 from millstream.parts.report import read_report, report_of, report_path, reporting
 from millstream.parts.run import Make
 from millstream.records import Recipe
+from millstream.settings import local_path
 from millstream.sources import Found, Record
 from millstream.sources.discover import Where
 from millstream.stats.progress import OnProgress
@@ -139,6 +140,7 @@ def prepare(
     unknown = keywords.keys() - PrepareKeywords.__annotations__.keys()
     if unknown:
         raise TypeError(f"prepare() got an unexpected keyword argument {min(unknown)!r}")
+    path = local_path(output, "an output", StoreError)
     about_texts = {"eos": eos, "special_tokens": special_tokens, "dtype": dtype}
     chat = _chat(keywords, about_texts, tokenizer, max_length) if kind == "chat" else None
     reading = _reading(kind, keywords, file_format, max_length)
@@ -160,7 +162,7 @@ def prepare(
         make=make,
         progress=progress or _to_nobody,
     )
-    return _prepared(found, Path(output), making, means)
+    return _prepared(found, path, making, means)
 
 
 def _chat(
@@ -213,7 +215,7 @@ def _prepared(found: Found, path: Path, making: Making, means: Means) -> Prepare
 
 
 def _cache_dir(chosen: Where | None) -> Path:
-    return (default_cache_dir() if chosen is None else Path(chosen)) / "parts"
+    return (default_cache_dir() if chosen is None else local_path(chosen, "a cache_dir", LoaderError)) / "parts"
 
 
 def _packing(compress: bool | int) -> int | None:  # noqa: FBT001 - True is the usual level
