@@ -87,7 +87,7 @@ def build_parser() -> Parser:
     )
     version = importlib.metadata.version("millstream")
     parser.add_argument("--version", action="version", version=f"millstream {version}")
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("-v", "--verbose", action="count", default=0, help="log what happens (-vv: more)")
     common.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors (and JSON, if asked for)")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -150,8 +151,9 @@ def prepare_store(
         written = time.perf_counter()
         keep_tokenizer(run.job.tokenizer, path)
         aside = {name: output.parent / kept.path.name for name, kept in ledger.aside.items() if kept.records}
+        manifest = _manifest(path)
         outcome = Outcome(
-            manifest=_manifest(path),
+            manifest=manifest,
             tokenizer=run.job.tokenizer.name,
             engine=run.job.engine if run.counts.made else None,
             statistics=ledger.statistics,
@@ -161,7 +163,8 @@ def prepare_store(
             parts_made=run.counts.made,
             parts_found=run.counts.found,
             spool_bytes=0 if cache is None else cache.bytes_written,
-            **_sizes(path),
+            token_bytes=_token_bytes(manifest),
+            file_bytes=_file_bytes(path),
             seconds=(now := time.perf_counter()) - started,
             cpu_seconds=time.process_time() - cpu,
             phases={"tokenizer": loaded - started, "reading": written - loaded, "finishing": now - written},
@@ -198,20 +201,19 @@ def _found_finished(
     recipe = manifest["recipe"]
     statistics = Statistics([FileCounts(documents=documents) for documents in recipe["documents_per_source"]])
     statistics.skipped, statistics.changed = Counter(recipe["left_out"]), Counter(recipe["changed"])
-    aside = {
-        name: next(output.parent.glob(f"{output.name}.{name}.jsonl*"), None) for name in ("quarantine", "rejected")
-    }
     return Outcome(
         manifest=manifest,
         tokenizer=run.job.tokenizer.name,
         engine=None,
         statistics=statistics,
         bad={},
-        **aside,
+        quarantine=_aside(output, "quarantine"),
+        rejected=_aside(output, "rejected"),
         parts_made=0,
         parts_found=0,
         spool_bytes=0,
-        **_sizes(output),
+        token_bytes=_token_bytes(manifest),
+        file_bytes=_file_bytes(output),
         seconds=time.perf_counter() - started,
         cpu_seconds=0.0,
         was_there=True,
@@ -223,14 +225,16 @@ def _manifest(path: Path) -> dict[str, Any]:
         return dict(store.manifest)
 
 
-def _sizes(path: Path) -> dict[str, int]:
-    """How many bytes the tokens of a store take, plain and as they lie on the disk."""
-    manifest = _manifest(path)
-    files = [path] if path.is_file() else path.glob("*.bin")
-    return {
-        "token_bytes": manifest["tokens"] * token_dtype(manifest["dtype"]).itemsize,
-        "file_bytes": sum(file.stat().st_size for file in files),
-    }
+def _token_bytes(manifest: Mapping[str, Any]) -> int:
+    return int(manifest["tokens"] * token_dtype(manifest["dtype"]).itemsize)
+
+
+def _file_bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in ([path] if path.is_file() else path.glob("*.bin")))
+
+
+def _aside(output: Path, kind: str) -> Path | None:
+    return next(output.parent.glob(f"{escape(output.name)}.{kind}.jsonl*"), None)
 
 
 def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: bool) -> Job:
