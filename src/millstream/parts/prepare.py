@@ -30,12 +30,11 @@ from millstream.parts.pool import Threads
 from millstream.parts.process import Job, make_part
 from millstream.parts.run import Make, Run
 from millstream.parts.statistics import FileCounts, Statistics
-from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, placed, refuse_nothing
+from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, placed, progressing, refuse_nothing
 from millstream.records import Recipe
 from millstream.sources import Found, Reading
 from millstream.sources.formats import check_gives_rows
-from millstream.stats.figures import counted
-from millstream.stats.progress import OnProgress, Progress
+from millstream.stats.progress import OnProgress
 from millstream.store import TokenStore, disk
 from millstream.store.format import token_dtype
 from millstream.store.origin import origins_path
@@ -110,11 +109,11 @@ class Outcome:
     rejected: Path | None
     parts_made: int
     parts_found: int
-    spool_bytes: int
     token_bytes: int
     file_bytes: int
-    seconds: float
-    cpu_seconds: float
+    spool_bytes: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
     phases: dict[str, float] = field(default_factory=dict)
     """How long what took: getting the tokenizer, reading and encoding, and finishing."""
     was_there: bool = False
@@ -150,31 +149,40 @@ def prepare_store(
         ledger = _write(run, path, making, means, ahead)
         written = time.perf_counter()
         keep_tokenizer(run.job.tokenizer, path)
-        aside = {name: output.parent / kept.path.name for name, kept in ledger.aside.items() if kept.records}
-        manifest = _manifest(path)
-        outcome = Outcome(
-            manifest=manifest,
-            tokenizer=run.job.tokenizer.name,
-            engine=run.job.engine if run.counts.made else None,
-            statistics=ledger.statistics,
-            bad=dict(sorted(ledger.bad.counts.items())),
-            quarantine=aside.get("quarantine"),
-            rejected=aside.get("rejected"),
-            parts_made=run.counts.made,
-            parts_found=run.counts.found,
-            spool_bytes=0 if cache is None else cache.bytes_written,
-            token_bytes=_token_bytes(manifest),
-            file_bytes=_file_bytes(path),
-            seconds=(now := time.perf_counter()) - started,
-            cpu_seconds=time.process_time() - cpu,
-            phases={"tokenizer": loaded - started, "reading": written - loaded, "finishing": now - written},
-        )
+        outcome = _outcome(run, ledger, path, output)
+        began = started, loaded, written
         if report is not None:
-            report(outcome, path)
+            report(_timed(outcome, began, cpu), path)
     if cache is not None and means.cache_dir is not None:
         cache.prune(means.cache_limit)
+    return _timed(outcome, began, cpu)
+
+
+def _outcome(run: Run, ledger: Ledger, path: Path, output: Path) -> Outcome:
+    """What a run counted; its store lies at `path`, and will lie at `output`."""
+    manifest = _manifest(path)
+    aside = {name: output.parent / kept.path.name for name, kept in ledger.aside.items() if kept.records}
+    return Outcome(
+        manifest=manifest,
+        tokenizer=run.job.tokenizer.name,
+        engine=run.job.engine if run.counts.made else None,
+        statistics=ledger.statistics,
+        bad=dict(sorted(ledger.bad.counts.items())),
+        quarantine=aside.get("quarantine"),
+        rejected=aside.get("rejected"),
+        parts_made=run.counts.made,
+        parts_found=run.counts.found,
+        token_bytes=_token_bytes(manifest),
+        file_bytes=_file_bytes(path),
+        spool_bytes=0 if run.cache is None else run.cache.bytes_written,
+    )
+
+
+def _timed(outcome: Outcome, began: tuple[float, float, float], cpu: float) -> Outcome:
+    """With the time up to now; `began` says when the run, the reading and the finishing did."""
+    started, loaded, written = began
     now = time.perf_counter()
-    phases = {**outcome.phases, "finishing": now - written}
+    phases = {"tokenizer": loaded - started, "reading": written - loaded, "finishing": now - written}
     return replace(outcome, seconds=now - started, cpu_seconds=time.process_time() - cpu, phases=phases)
 
 
@@ -211,11 +219,9 @@ def _found_finished(
         rejected=_aside(output, "rejected"),
         parts_made=0,
         parts_found=0,
-        spool_bytes=0,
         token_bytes=_token_bytes(manifest),
         file_bytes=_file_bytes(output),
         seconds=time.perf_counter() - started,
-        cpu_seconds=0.0,
         was_there=True,
     )
 
@@ -270,7 +276,7 @@ def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> Le
         for kept in ledger.aside.values():
             stack.enter_context(kept)
         parts: Iterable[Placed] = placed(run.parts(ahead=ahead, skip=mark.parts), mark.file, mark.rows_before)
-        parts = _counted(run, accounted(run, parts, ledger), ledger, means.progress)
+        parts = progressing(run, accounted(run, parts, ledger), ledger, means.progress)
         if is_two_pass:
             if identity is not None and means.cache_dir is None:
                 bookmark.save_bookmark(folder, mark)  # the spool outlives a failure
@@ -317,30 +323,6 @@ def _ledger(run: Run, folder: Path, name: str, means: Means, mark: bookmark.Book
     bad = BadRecords(means.on_bad, aside["quarantine"])
     bad.counts.update(mark.bad)
     return Ledger(statistics, bad, aside)
-
-
-def _counted(run: Run, parts: Iterable[Placed], ledger: Ledger, progress: OnProgress) -> Iterable[Placed]:
-    """Say how far the run is."""
-    total = sum(file.bytes for file in run.files)
-    before, file = 0, 0
-    tokens, documents = ledger.statistics.tokens, ledger.statistics.documents
-    progress(Progress("prepare", 0, total, "bytes", tokens=tokens))
-    for each in parts:
-        while file < each.file:
-            before, file = before + run.files[file].bytes, file + 1
-        tokens += len(each.part.tokens)
-        documents += len(each.part.ends)
-        done = min(before + each.part.source_stop, total)
-        ledger.statistics.tick(done, tokens)
-        dropped = sum(ledger.statistics.dropped.values())
-        share = f", {100 * dropped / max(1, dropped + documents):.1f} % rejected" if dropped else ""
-        progress(Progress("prepare", done, total, "bytes", f"{_amounts(documents, tokens)}{share}", tokens))
-        yield each
-    progress(Progress("prepare", total, total, "bytes", _amounts(documents, tokens), tokens))
-
-
-def _amounts(documents: int, tokens: int) -> str:
-    return f"{counted(documents, 'document')}, {counted(tokens, 'token')}"
 
 
 def _recipe(run: Run, ledger: Ledger, mixing: Mixing | None) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from millstream.parts.run import Made, Run
 from millstream.parts.statistics import Statistics
 from millstream.sources import FoundFile
 from millstream.stats.figures import counted
+from millstream.stats.progress import OnProgress, Progress
 from millstream.store import TokenStoreWriter, disk
 from millstream.store.origin import OriginsWriter
 from millstream.store.unfinished import COUNTS, ORIGINS
@@ -209,3 +210,27 @@ def _named(files: Sequence[FoundFile]) -> str:
     """Files in few words."""
     more = f" and {counted(len(files) - 1, 'other file')}" if len(files) > 1 else ""
     return f"{files[0].name}{more}"
+
+
+def progressing(run: Run, parts: Iterable[Placed], ledger: Ledger, progress: OnProgress) -> Iterable[Placed]:
+    """Say how far the run is."""
+    total = sum(file.bytes for file in run.files)
+    before, file = 0, 0
+    tokens, documents = ledger.statistics.tokens, ledger.statistics.documents
+    progress(Progress("prepare", 0, total, "bytes", tokens=tokens))
+    for each in parts:
+        while file < each.file:
+            before, file = before + run.files[file].bytes, file + 1
+        tokens += len(each.part.tokens)
+        documents += len(each.part.ends)
+        done = min(before + each.part.source_stop, total)
+        ledger.statistics.tick(done, tokens)
+        dropped = sum(ledger.statistics.dropped.values())
+        share = f", {100 * dropped / max(1, dropped + documents):.1f} % rejected" if dropped else ""
+        progress(Progress("prepare", done, total, "bytes", f"{_amounts(documents, tokens)}{share}", tokens))
+        yield each
+    progress(Progress("prepare", total, total, "bytes", _amounts(documents, tokens), tokens))
+
+
+def _amounts(documents: int, tokens: int) -> str:
+    return f"{counted(documents, 'document')}, {counted(tokens, 'token')}"
