@@ -45,6 +45,7 @@ class TokenStoreWriter:
     is packed, and `packing` counts what it gave and cost.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> path = Path(tempfile.mkdtemp(), "dataset.bin")
     >>> with TokenStoreWriter(path, dtype="uint16") as writer:
     ...     writer.append([1, 2, 3])
