@@ -161,7 +161,12 @@ def test_the_recipe_for_self_play_is_watched(run: Run, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     code, out, err = run("watch", "lc0.yaml", "--batches", "10", "--json")
 
-    assert (code, err) == (0, "")
+    assert code == 0
+    train, validation = (
+        f"WARNING millstream.live: {name}: each of its {games} games was given; pass 1 begins"
+        for name, games in (("window", 27), ("validation_window", 3))
+    )
+    assert train in err.splitlines() and {*err.splitlines(), train, validation} == {train, validation}
     stages = json.loads(out.splitlines()[-1])["stages"]
     assert stages["window"]["counters"]["gauges"]["passes"] > 0
 

@@ -10,7 +10,11 @@ from math import inf
 from pathlib import PurePath
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from millstream.errors import LoaderError, QueueClosed, RecordError, WaitTimeout
+from millstream.games import FrameBlock, Game
 from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.live.arrivals import Gone, ScanComplete
 from millstream.live.barren import Barren
@@ -42,6 +46,19 @@ class Draw:
     skip: int = 0
     """Positions at its front that were given out before a run was gone on with."""
 
+    def frames(self, plies: npt.NDArray[np.uint32] | None = None) -> FrameBlock:
+        """Read its frames, or those at some plies; a RecordError says why that cannot be."""
+        if self.source is None:
+            raise RecordError("gone", "its file is not there any more", None, self.name)
+        frames = self.source.read(self.index, plies)
+        frames.origins["chunk"], frames.origins["use"] = self.chunk, self.use  # nobody else has seen them
+        return frames
+
+    def game(self) -> Game:
+        """Read the whole game."""
+        frames = self.frames()
+        return Game(self.chunk, self.use, self.name, self.index, len(frames), frames, draw=self.number, skip=self.skip)
+
 
 class ChunkSet(SourceStage[Draw]):
     """The window of the newest games: those that come are taken in, the oldest leave, each is given once in a pass.
@@ -56,11 +73,28 @@ class ChunkSet(SourceStage[Draw]):
     >>> [draw.source.name for draw in newest.output()]
     ['training.2.gz', 'training.3.gz']
 
+    A stage that takes games reads them, so the stages of the live road join as they stand. With `endless`, passes end
+    with the input: what is watched goes on, and a folder that is looked at once is gone through once.
+
+    >>> from millstream import ChunkFilter, ChunkRescorer, FrameShuffler
+    >>> found = Discovery(example_folder(4), watch=False)
+    >>> sources = ChunkSourceFeed(found)
+    >>> newest = ChunkSet(sources, seed=1)
+    >>> wanted = ChunkFilter(newest, rules="moves", threads=2)
+    >>> rescored = ChunkRescorer(wanted, new_input_format=3, threads=2)
+    >>> shuffled = FrameShuffler(rescored, frames=16, seed=1)
+    >>> for stage in (found, sources, newest, wanted, rescored, shuffled):
+    ...     stage.start()
+    >>> sum(len(positions) for positions in shuffled.output())
+    48
+
     Args:
         input: Gives chunk sources, the end of the first scan, and files that are gone.
         num_chunks: Games in the window; None: all.
         seed: Of the order.
-        endless: Begin a new pass when each game was given; else end.
+        endless: Begin a new pass when each game was given, as long as more may come in; else end. The first time a
+            warning is logged: from then on games are used again.
+        outlives_input: Begin new passes also when the input has ended, until it is stopped; nobody is warned.
         hanse: Use heavy games more often.
         root: The folder that names are relative to.
         entrance: Which sources enter, and when; by default as they come.
@@ -80,6 +114,7 @@ class ChunkSet(SourceStage[Draw]):
         num_chunks: int | None = None,
         seed: int = 0,
         endless: bool = True,
+        outlives_input: bool = False,
         hanse: HanseSampling | None = None,
         root: str = "",
         entrance: Entrance | None = None,
@@ -95,7 +130,7 @@ class ChunkSet(SourceStage[Draw]):
         self._arrived: dict[str, ChunkSource] = {}
         """Sources that wait for their entrance: one of the same name may still be in the window."""
         self._root, self._last, self._journal, self._opens = PurePath(root), last, journal, opens
-        self._entrance = entrance or AsTheyCome()
+        self._entrance, self._outlives_input = entrance or AsTheyCome(), outlives_input
         self.weights = None if hanse is None else HanseWeights(hanse, self.source_of, self.count)
         acceptance = None
         if self.weights is not None and hanse is not None:
@@ -107,12 +142,12 @@ class ChunkSet(SourceStage[Draw]):
         self._gone_meanwhile: dict[str, Gone] = {}
         self._came_meanwhile: dict[str, ChunkSource] = {}
         """What has come and gone while nobody took games, by path."""
-        self._input_ended = False
+        self._input_ended, self._warns = False, not outlives_input
         self.barren: Barren | None = None
         """Slows passes down of which nothing comes, where somebody knows what does."""
 
     def produce(self) -> Iterator[Draw]:
-        """Take in what the first scan finds, then give games, for ever or until the pass is over."""
+        """Take in what the first scan finds, then give games, until there is no new pass."""
         self._entrance.stop_with(self.stopping)
         self._begin()
         if self._last is not None:
@@ -127,9 +162,11 @@ class ChunkSet(SourceStage[Draw]):
             self._take(self._news(pause_s))
             if self._entrance.is_over(self.window):
                 return
+            if self._input_ended and not self._outlives_input:
+                self.window.endless = False  # the pass that goes on is the last one
             passes, drawn, pause_s = self.window.passes, self.window.draw(), 0.0
             if self.window.passes != passes:
-                logger.info("pass %d over %d games begins", self.window.passes, len(self.window))
+                self._say_that_a_pass_begins()
                 pause_s = 0.0 if self.barren is None else self.barren.pause_s(self.window.draws)
             if drawn is not None:
                 name, source = drawn.entry.name, self._looked_at(drawn)
@@ -138,6 +175,12 @@ class ChunkSet(SourceStage[Draw]):
                 return
             else:
                 self._take(self._waited_for(), starved=self.window.endless)
+
+    def _say_that_a_pass_begins(self) -> None:
+        window = self.window
+        level = logging.WARNING if self._warns else logging.INFO
+        logger.log(level, "%s: each of its %d games was given; pass %d begins", self.name, len(window), window.passes)
+        self._warns = False
 
     def gauges(self) -> dict[str, float]:
         """Sources and games in the window, files that are gone and that were let go of, passes, games that were not

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from millstream.errors import RecordError
+from millstream.games.game import Game
+from millstream.live.chunk_set import Draw
 from millstream.stages import MapStage
 
 In = TypeVar("In")
@@ -16,6 +19,16 @@ class DrawStage(MapStage[In, Out], Generic[In, Out]):
 
     dropped: Callable[[int, str], None] | None = None
     """Hears of each draw that gives nothing, and why."""
+
+    def game_of(self, item: Game | Draw) -> Game | None:
+        """A game; one that is still to be read is read here, and dropped if that cannot be."""
+        if isinstance(item, Game):
+            return item
+        try:
+            return item.game()
+        except RecordError as error:
+            self.drop(item.number, error.reason)
+            return None
 
     def drop(self, draw: int, reason: str) -> None:
         """Count a draw that gives nothing."""

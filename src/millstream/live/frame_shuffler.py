@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from millstream.errors import BudgetError
 from millstream.games import ORIGIN, FrameBlock, Game, Reservoir
+from millstream.live.chunk_set import Draw
+from millstream.live.drops import DrawStage
 from millstream.live.losses import Losses
 from millstream.live.place import Place
-from millstream.stages import MapStage, Queue, Stage
+from millstream.stages import Queue, Stage
 
 TOGETHER = 1024
 """Positions that leave the reservoir at once when nothing more comes in, and whose coming is told at once."""
@@ -60,7 +62,7 @@ class Shuffled:
         return Shuffled(self.frames.part(0, rows), head), Shuffled(self.frames.part(rows, len(self)), rest)
 
 
-class FrameShuffler(MapStage[Game, Shuffled]):
+class FrameShuffler(DrawStage[Game | Draw, Shuffled]):
     """Holds so many positions, and gives a random one for each that comes in; at the end, all that are left.
 
     >>> from millstream.games.example import example_games
@@ -73,7 +75,7 @@ class FrameShuffler(MapStage[Game, Shuffled]):
     [[0, 1], [1, 0, 1, 0, 1, 0]]
 
     Args:
-        input: Gives games whose positions are chosen.
+        input: Gives games, or says which: all of their positions, or those that were chosen.
         frames: Positions that it holds.
         seed: Of the order.
         losses: What was lost in its slots: it keeps its place among the others, and does not leave the stage.
@@ -81,13 +83,13 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         most_bytes: Of what it holds; policies of many moves may take more, which is an error.
     """
 
-    takes, gives = Game, Shuffled
+    takes, gives = (Game, Draw), Shuffled
     one_thread = True
     together = 16
 
     def __init__(
         self,
-        input: Queue[Game] | Stage[Game],
+        input: Queue[Game] | Queue[Draw] | Stage[Game] | Stage[Draw],
         *,
         frames: int = 1 << 17,
         seed: int = 0,
@@ -106,8 +108,12 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         """Hold these positions from the start, slot by slot, with the counter that there was."""
         self._reservoir.restore(frames, counter)
 
-    def process(self, item: Game) -> Iterator[Shuffled]:
+    def process(self, item: Game | Draw) -> Iterator[Shuffled]:
         """Let the positions of a game in, and as many others out, when it is full."""
+        if (game := self.game_of(item)) is not None:
+            yield from self._exchanged(game)
+
+    def _exchanged(self, item: Game) -> Iterator[Shuffled]:
         out = self._reservoir.exchange(item.frames)
         self._check_size()
         free = len(item.frames) - len(out.frames)

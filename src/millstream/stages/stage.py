@@ -51,7 +51,7 @@ class Stage(ABC, Generic[Out]):
         overflow: What a full output does with one more; see `Queue`.
     """
 
-    takes: ClassVar[type | None] = None
+    takes: ClassVar[type | tuple[type, ...] | None] = None
     """What it can work on, if it cares; a pipeline compares it with what the stage before gives."""
     gives: ClassVar[type | None] = None
     one_thread: ClassVar[bool] = False
