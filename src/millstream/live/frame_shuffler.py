@@ -99,7 +99,7 @@ class FrameShuffler(DrawStage[Game | Draw, Shuffled]):
         **settings: Any,
     ) -> None:
         super().__init__(input, **settings)
-        self._drain, self._most_bytes = drain, most_bytes
+        self._drain, self._most_bytes, self._fills = drain, most_bytes, True
         self._reservoir, self._losses = Reservoir(frames, seed), losses or Losses()
         self._filled: list[npt.NDArray[np.void]] = []
         """Origins that went into free slots, and were not told yet: small blocks would fill the memory behind it."""
@@ -127,6 +127,7 @@ class FrameShuffler(DrawStage[Game | Draw, Shuffled]):
 
     def finish(self) -> Iterator[Shuffled]:
         """Give what is left."""
+        self._fills = False
         while self._drain and len(self._reservoir):
             out = self._reservoir.drain(TOGETHER)
             yield from self._left(Shuffled(out.frames, Moves(self._told(), out.slots, _NOTHING, None)))
@@ -159,5 +160,7 @@ class FrameShuffler(DrawStage[Game | Draw, Shuffled]):
             yield Shuffled(FrameBlock.empty(), part.moves) if run[0] else part
 
     def gauges(self) -> dict[str, float]:
-        """Positions that it holds, of how many, and their bytes; none leaves before it is full."""
-        return {"frames": len(self._reservoir), "capacity": self._reservoir.capacity, "bytes": self._reservoir.nbytes}
+        """Positions that it holds, of how many, since none leaves before it is full or its input ends, and their
+        bytes."""
+        most = {"capacity": self._reservoir.capacity} if self._fills else {}
+        return {"frames": len(self._reservoir), **most, "bytes": self._reservoir.nbytes}

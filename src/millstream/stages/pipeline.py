@@ -17,7 +17,7 @@ from millstream.stages.ending import left_behind
 from millstream.stages.graph import checked_outputs, named_queues
 from millstream.stages.patience import patiently
 from millstream.stages.stage import Stage
-from millstream.stages.statistics import History
+from millstream.stages.statistics import History, filling
 
 CLOSE_S = 0.9
 """How long closing waits for threads that are in the middle of something."""
@@ -179,8 +179,10 @@ class Pipeline:
         return output
 
     def _how_far(self) -> str:
-        given = ", ".join(f"{name} {stage.counters()['out']:,}" for name, stage in self._run.stages.items())
-        return f"so far the stages have given {given}"
+        stages = self.counters()["stages"]
+        given = ", ".join(f"{name} {each['out']:,}" for name, each in stages.items())
+        full = filling({name: each["gauges"] for name, each in stages.items()})
+        return "; ".join([f"so far the stages have given {given}", *full])
 
     def _raise_why(self) -> NoReturn:
         if self.error is not None:
