@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from millstream.batches.batch import COLUMNS, TrainingBatch
+from millstream.batches.self_play import SelfPlayBatch
 from millstream.errors import BatchError
 from millstream.stages import Queue
 
@@ -56,26 +58,26 @@ class BatchQueue:
 
     def __init__(self, capacity: int = 8, *, budget_bytes: int | None = None) -> None:
         self.capacity, self.budget_bytes = capacity, budget_bytes
-        self._queue: Queue[TrainingBatch] = Queue(capacity, budget_bytes=budget_bytes, weigh=batch_bytes)
+        self._queue: Queue[Any] = Queue(capacity, budget_bytes=budget_bytes, weigh=batch_bytes)
         self._producer = self._queue.producer()
 
-    def enqueue(self, batch: TrainingBatch, timeout_s: float | None = None) -> None:
+    def enqueue(self, batch: TrainingBatch | SelfPlayBatch, timeout_s: float | None = None) -> None:
         """Put a batch in, waiting for room; raises ClosedError, also when the queue is closed meanwhile."""
         self._producer.put(batch, timeout_s)
 
-    def try_enqueue(self, batch: TrainingBatch) -> bool:
+    def try_enqueue(self, batch: TrainingBatch | SelfPlayBatch) -> bool:
         """Put a batch in if there is room now, and say whether there was; raises ClosedError."""
         return self._producer.try_put(batch)
 
-    def dequeue(self, timeout_s: float | None = None) -> TrainingBatch:
+    def dequeue(self, timeout_s: float | None = None) -> Any:
         """Take the oldest batch, waiting for it; raises the producer's error or ClosedError when there will be none."""
         return self._queue.get(timeout_s)
 
-    def try_dequeue(self) -> TrainingBatch | None:
+    def try_dequeue(self) -> Any:
         """Take the oldest batch if there is one now, else None; at the end raises as `dequeue` does."""
         return self._queue.try_get()
 
-    def peek(self) -> TrainingBatch | None:
+    def peek(self) -> Any:
         """Look at the oldest batch without taking it; None when there is none."""
         return self._queue.peek()
 
@@ -83,7 +85,7 @@ class BatchQueue:
         """Count the batches inside."""
         return self._queue.size
 
-    def __iter__(self) -> Iterator[TrainingBatch]:
+    def __iter__(self) -> Iterator[Any]:
         """Take batches until the queue is closed and empty; raises the producer's error."""
         return iter(self._queue)
 
@@ -131,12 +133,16 @@ class BatchQueue:
         self.close(error)
 
 
-def batch_bytes(batch: TrainingBatch) -> int:
+def batch_bytes(batch: TrainingBatch | SelfPlayBatch) -> int:
     """Count the bytes of a batch's tensors; masks are made later and not in it.
 
     >>> batch_bytes(TrainingBatch.empty(2, 8))
     256
     """
+    if isinstance(batch, SelfPlayBatch):
+        return batch.nbytes
+    if not isinstance(batch, TrainingBatch):
+        raise BatchError(f"a {type(batch).__name__} is no batch", hint="enqueue a TrainingBatch or a SelfPlayBatch")
     if batch.input_ids is None:
         raise BatchError("this batch was released", hint="enqueue it before release(), or enqueue batch.copy()")
     tensors = (*(getattr(batch, name) for name in COLUMNS), batch.cu_seqlens, batch.lengths)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,8 @@ class SelfPlayBatch:
     """
 
     __slots__ = ("framework", "metadata", "planes", "policy", "values")
+    unit: ClassVar[int] = 1
+    """Rows that stay together."""
 
     def __init__(
         self, planes: Any, policy: Any, values: Any, *, framework: str = "numpy", metadata: dict[str, Any] | None = None
@@ -84,9 +86,47 @@ class SelfPlayBatch:
         if parts < 1:
             raise BatchError(f"a batch is split into at least 1 part, not {parts}", hint="pass parts=1 or more")
         bounds = [part * (len(self) // parts) + min(part, len(self) % parts) for part in range(parts + 1)]
-        return [self._rows_between(start, stop) for start, stop in pairwise(bounds)]
+        return [self.rows_between(start, stop) for start, stop in pairwise(bounds)]
 
-    def _rows_between(self, start: int, stop: int) -> SelfPlayBatch:
+    @classmethod
+    def merge(cls, batches: Iterable[SelfPlayBatch]) -> SelfPlayBatch:
+        """Put the rows of several batches into one, in memory of its own.
+
+        >>> from millstream.loaders.self_play.loader import example_loader
+        >>> with example_loader() as loader:
+        ...     batch = loader.next()
+        >>> merged = SelfPlayBatch.merge(batch.split(3))
+        >>> len(merged), bool((merged.planes == batch.planes).all())
+        (8, True)
+        """
+        parts = list(batches)
+        if not parts:
+            raise BatchError("there are no batches to merge", hint="merge at least one")
+        kinds = {(part.framework, *(part._numpy(name).shape[1:] for name in TENSORS)) for part in parts}
+        if len(kinds) != 1 or len({frozenset(part.metadata) for part in parts}) != 1:
+            found = sorted(map(str, kinds))
+            raise BatchError(
+                f"batches to merge differ in framework or tensors: {found}", hint="merge those of one loader"
+            )
+        first, make = parts[0], backend(parts[0].framework).from_numpy
+        merged = first._with(lambda name: make(np.concatenate([each._numpy(name) for each in parts])), first.framework)
+        columns = [key for key, each in first.metadata.items() if isinstance(each, np.ndarray)]
+        merged.metadata |= {key: np.concatenate([each.metadata[key] for each in parts]) for key in columns}
+        merged.metadata["rows"] = sum(map(len, parts))
+        return merged
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its tensors, and of what it knows of each row."""
+        known = sum(each.nbytes for each in self.metadata.values() if isinstance(each, np.ndarray))
+        return known + sum(int(self._tensor(name).nbytes) for name in TENSORS)
+
+    def _real_lengths(self) -> npt.NDArray[np.int32]:
+        """What a row costs: every position as much as the others."""
+        return np.ones(len(self), np.int32)
+
+    def rows_between(self, start: int, stop: int) -> SelfPlayBatch:
+        """Give the rows [start, stop); tensors are views."""
         part = self._with(lambda name: self._tensor(name)[start:stop], self.framework)
         columns = {key: each[start:stop] for key, each in self.metadata.items() if isinstance(each, np.ndarray)}
         part.metadata.update(columns, rows=stop - start)
