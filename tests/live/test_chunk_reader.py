@@ -24,7 +24,7 @@ from millstream.live import (
     TensorGenerator,
     chunk_reader,
 )
-from millstream.live.chunk_set import Draw
+from millstream.live.drops import Draw
 from millstream.live.losses import Losses, LostUse
 from millstream.stages import Pipeline, Queue
 

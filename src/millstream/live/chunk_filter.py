@@ -12,7 +12,7 @@ from millstream.errors import RecipeError, RecordError
 from millstream.games.game import Game
 from millstream.games.predicates import FieldMatch, Predicate, Wanted, reason_against
 from millstream.games.rules import Rules, check_rules, checked
-from millstream.live.chunk_set import Draw
+from millstream.live.drops import Draw
 from millstream.live.game_stage import GameStage
 from millstream.stages import Queue, Stage
 

@@ -12,9 +12,8 @@ import numpy as np
 from millstream.errors import BudgetError, LoaderError, RecordError
 from millstream.games import FrameBlock, Game
 from millstream.games.chunk_source import OUT_OF_REACH
-from millstream.live.chunk_set import Draw
 from millstream.live.chunk_unpacker import Positions
-from millstream.live.drops import DrawStage
+from millstream.live.drops import Draw, DrawStage
 from millstream.live.losses import Losses, LostUse
 from millstream.live.position_cache import PositionCache
 from millstream.live.positions import PositionSampling

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from millstream.errors import RecipeError
 from millstream.games.game import Game
 from millstream.games.rescore import Rescorer, RescoreSettings
-from millstream.live.chunk_set import Draw
+from millstream.live.drops import Draw
 from millstream.live.game_stage import GameStage
 from millstream.stages import Queue, Stage
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
 from pathlib import PurePath
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from millstream.errors import LoaderError, QueueClosed, RecordError, WaitTimeout
-from millstream.games import FrameBlock, Game
 from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.live.arrivals import Gone, ScanComplete
 from millstream.live.barren import Barren
+from millstream.live.drops import Draw
 from millstream.live.entrance import AsTheyCome, Entrance
 from millstream.live.events import Event, Source, apply, grouped
 from millstream.live.hanse import HanseSampling, HanseWeights
@@ -30,34 +26,6 @@ from millstream.stages.producer import Producer
 logger = logging.getLogger("millstream.live")
 PATIENCE_S = 0.2
 """How long an empty window waits for a source at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """A game that is to be read: which draw it is, which game, how often it was used before, and where it lies."""
-
-    number: int
-    chunk: int
-    use: int
-    name: str
-    index: int
-    source: ChunkSource | None
-    """None: its file is gone."""
-    skip: int = 0
-    """Positions at its front that were given out before a run was gone on with."""
-
-    def frames(self, plies: npt.NDArray[np.uint32] | None = None) -> FrameBlock:
-        """Read its frames, or those at some plies; a RecordError says why that cannot be."""
-        if self.source is None:
-            raise RecordError("gone", "its file is not there any more", None, self.name)
-        frames = self.source.read(self.index, plies)
-        frames.origins["chunk"], frames.origins["use"] = self.chunk, self.use  # nobody else has seen them
-        return frames
-
-    def game(self) -> Game:
-        """Read the whole game."""
-        frames = self.frames()
-        return Game(self.chunk, self.use, self.name, self.index, len(frames), frames, draw=self.number, skip=self.skip)
 
 
 class ChunkSet(SourceStage[Draw]):

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.games import FrameBlock, Game
-from millstream.live.chunk_set import Draw
-from millstream.live.drops import DrawStage
+from millstream.live.drops import Draw, DrawStage
 from millstream.live.position_cache import PositionCache
 from millstream.live.positions import ALL_POSITIONS, PositionSampling
 from millstream.order.draws import derive_key

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from millstream.errors import BudgetError
 from millstream.games import ORIGIN, FrameBlock, Game, Reservoir
-from millstream.live.chunk_set import Draw
-from millstream.live.drops import DrawStage
+from millstream.live.drops import Draw, DrawStage
 from millstream.live.losses import Losses
 from millstream.live.place import Place
 from millstream.stages import Queue, Stage

@@ -8,8 +8,7 @@ from typing import Any
 
 from millstream.errors import RecipeError, RecordError
 from millstream.games.game import Game
-from millstream.live.chunk_set import Draw
-from millstream.live.drops import DrawStage
+from millstream.live.drops import Draw, DrawStage
 from millstream.live.rejections import Rejection, Rejections
 from millstream.stages import Stage
 
