@@ -207,7 +207,7 @@ class SelfPlayRun:
             lost=self._note,
             dropped=self._losses.dropped,
             shared=self._ranks > 1,
-            listeners=[self._enters, self.mirror.note, self._written],
+            listeners=[self.mirror.note, self._enters, self._written],  # in this order: a fork may come between
         )
         task = replace(self.task, seed=self._epoch_seed(self.epoch))
         graph = SelfPlayGraph(task, begin, positions_seed=self.settings.seed)
