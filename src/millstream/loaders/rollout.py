@@ -162,7 +162,7 @@ class RolloutDataLoader(RolloutLoader):
         self._callbacks.epoch_ended(epoch)
 
     def get_num_batches(self) -> int:
-        """Say how many batches an epoch has, at the present batch size."""
+        """Say how many batches an epoch has at the loader's own batch size, whatever `get_batch(k)` took meanwhile."""
         return self._run.steps_in_epoch
 
     def seek(self, step: int) -> None:
