@@ -174,7 +174,7 @@ def test_an_absent_framework_is_named_with_the_extra_that_brings_it(tmp_path: Pa
         except MissingExtra as error:
             print(isinstance(error, ImportError), error.hint)
     """
-    expected = f"True pip install 'millstream[{framework}]'"
+    expected = f"True {MissingExtra.of(framework, framework).hint}"
 
     assert ran(code, counting_file(tmp_path / "c.bin")) == [expected] * 2
 
