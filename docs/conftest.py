@@ -29,6 +29,7 @@ def _some_games(request: pytest.FixtureRequest, tmp_path: Path) -> None:
         frames, _ = play(random.Random(number), plies=10 if number == 1 else 40)
         (tmp_path / "games" / f"training.{number}.gz").write_bytes(zipped(frames))
     recipe = (EXAMPLES / "lc0.yaml").read_text("utf-8")
+    recipe = recipe.replace("path: examples/games", "path: games")
     recipe = re.sub(r"(frames|batch_size): \S+", r"\1: 8", recipe)  # nobody waits for a large reservoir
     recipe = recipe.replace("train: 95, validation: 5", "train: 1, validation: 1")  # of three games, some for each
     (tmp_path / "lc0.yaml").write_text(recipe, "utf-8")

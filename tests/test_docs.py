@@ -6,6 +6,7 @@ import argparse
 import ast
 import inspect
 import re
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 
@@ -198,3 +199,35 @@ def test_every_message_that_the_guide_quotes_is_one_that_is_given() -> None:
 
     assert len(quoted) > 60
     assert [quote for quote in quoted if not all(piece in given for piece in pieces[quote])] == []
+
+
+def test_every_extra_that_users_need_is_in_the_quick_start_with_what_it_brings() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    for ours in ("demo", "oracles", "docs", "dev"):  # for those who work on Millstream itself
+        del extras[ours]
+    table = page("quickstart.md").partition("| extra |")[2].partition("\n\n")[0]
+    cells = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    named = [name for names, _ in cells for name in re.findall(r"`(\w+)`", names)]
+
+    assert sorted(named) == sorted(extras)
+    for names, brings in cells:
+        for name in re.findall(r"`(\w+)`", names):
+            packages = [re.split(r"[\[>=]", each)[0] for each in extras[name] if not each.startswith("millstream[")]
+            missing = [each for each in packages if each.lower() not in brings.lower()]
+            assert not missing or packages[0] == name in ("torch", "jax", "mlx"), name
+
+
+def test_the_front_page_leads_to_every_page_of_the_guide() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text("utf-8").partition("- Use it:")[2].partition("- Reference:")[0]
+
+    assert sorted(name for name in re.findall(r"\w+\.md", menu) if f"]({name})" not in page("index.md")) == []
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "mlx"])
+def test_the_checklist_for_a_framework_names_what_every_one_of_them_has(framework: str) -> None:
+    table = page("new_framework.md").partition("| name | meaning |")[2].partition("\n\n")[0]
+    names = re.findall(r"^\| `(\w+)", table, re.MULTILINE)
+    source = (ROOT / f"src/millstream/tensors/{framework}.py").read_text("utf-8")
+
+    assert len(names) >= 6
+    assert [name for name in names if not re.search(rf"^(def )?{name}\b", source, re.MULTILINE)] == []

@@ -15,7 +15,8 @@ import yaml
 
 from millstream import CharTokenizer, Discovery, Pipeline, Queue, load_tokenizer
 from millstream.errors import LoaderError
-from millstream.games.example import example_folder
+from millstream.games.example import example_folder, example_frames
+from millstream.games.write import write_frames
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -51,6 +52,14 @@ def test_the_recipe_for_games_gives_batches_for_training_and_validation(tmp_path
     assert {name: batch.planes.shape for name, batch in batches.items()} == dict.fromkeys(batches, (8, 112, 8, 8))
     used = {stage: statistics["stages"][stage]["counters"] for stage in ("window", "validation_window")}
     assert sum(each["gauges"]["chunks"] for each in used.values()) == 40
+
+
+def test_the_games_beside_the_recipe_are_those_of_the_examples() -> None:
+    packed = {path.name: path.read_bytes() for path in (EXAMPLES / "games").iterdir()}
+
+    assert {name: gzip.decompress(game) for name, game in packed.items()} == {
+        f"training.{number}.gz": write_frames(example_frames(number, plies=24)) for number in range(30)
+    }
 
 
 def documents(folder: Path, *texts: str) -> dict[str, str]:

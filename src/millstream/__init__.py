@@ -56,9 +56,11 @@ from millstream.errors import (
 from millstream.feeds import MemoryFeed, RolloutSource, open_feed, open_source
 from millstream.live import (
     ChunkFilter,
+    ChunkReader,
     ChunkRescorer,
     ChunkSet,
     ChunkSourceFeed,
+    ChunkUnpacker,
     Discovery,
     FrameShuffler,
     StreamShuffler,
@@ -101,9 +103,11 @@ __all__ = [
     "CharTokenizer",
     "ChatTemplate",
     "ChunkFilter",
+    "ChunkReader",
     "ChunkRescorer",
     "ChunkSet",
     "ChunkSourceFeed",
+    "ChunkUnpacker",
     "ClosedError",
     "CompletionTracker",
     "CompressionError",

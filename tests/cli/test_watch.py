@@ -152,7 +152,7 @@ def test_names_that_give_orders_to_a_terminal_are_shown_as_dots_and_live_tables_
 
 
 def test_the_recipe_for_self_play_is_watched(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    example_folder(30, plies=40, folder=tmp_path / "games")
+    example_folder(30, plies=40, folder=tmp_path / "examples/games")
     small = {"131_072": "64", "16_384": "16", "1024": "8"}
     recipe = (Path(__file__).parents[2] / "examples/lc0.yaml").read_text("utf-8")
     for large, little in small.items():
@@ -161,9 +161,26 @@ def test_the_recipe_for_self_play_is_watched(run: Run, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     code, out, err = run("watch", "lc0.yaml", "--batches", "10", "--json")
 
-    assert (code, err) == (0, "")
+    assert code == 0
+    train, validation = (
+        f"WARNING millstream.live: {name}: each of its {games} games was given; pass 1 begins"
+        for name, games in (("window", 27), ("validation_window", 3))
+    )
+    assert train in err.splitlines() and {*err.splitlines(), train, validation} == {train, validation}
     stages = json.loads(out.splitlines()[-1])["stages"]
     assert stages["window"]["counters"]["gauges"]["passes"] > 0
+
+
+def test_the_recipe_for_self_play_runs_as_it_stands_in_a_clone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    code, out, _ = run("watch", "examples/lc0.yaml", "--batches", "1", "--json")
+
+    assert code == 0
+    stages = json.loads(out.splitlines()[-1])["stages"]
+    assert stages["split"]["counters"]["gauges"] == {"chunks_train": 27, "chunks_validation": 3}
+    assert stages["train"]["counters"]["out"] + stages["validation"]["counters"]["out"] > 0
+    drops = {reason for stage in stages.values() for reason in stage["counters"]["drops"]}
+    assert drops <= {"no position chosen"}
 
 
 @pytest.mark.parametrize("flag", ["--for", "--every", "--batches"])
@@ -189,7 +206,9 @@ def test_a_port_that_does_not_exist_or_is_taken_is_refused(run: Run, recipe: Pat
 def test_a_reservoir_that_fills_and_a_folder_that_is_missing_are_shown(run: Run, tmp_path: Path) -> None:
     games = example_folder(4, plies=40, folder=tmp_path / "games")
     kinds = ["discovery", "chunk_source_feed", "chunk_set", "chunk_reader", "frame_shuffler", "tensor_generator"]
-    for folder, said in ((games, r"frames \d+ % of 100,000,"), (tmp_path / "nowhere", "folder_missing 1")):
+    holds = r"(?m)^frame_shuffler holds [\d,]+ of 100,000 frames, and gives none before it is full$(?s:.*)"
+    full = holds + r"frames \d+ % of 100,000,"
+    for folder, said in ((games, full), (tmp_path / "nowhere", "folder_missing 1")):
         stages: list[dict[str, Any]] = [{"stage": kind} for kind in kinds]
         for before, stage in pairwise(stages):
             stage["input"] = before["stage"]

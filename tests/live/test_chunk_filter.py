@@ -12,7 +12,7 @@ from millstream.errors import RecipeError
 from millstream.games import Game
 from millstream.games.input_formats import InputFormat
 from millstream.live import ChunkFilter, ChunkReader, ChunkRescorer, ChunkUnpacker
-from millstream.live.chunk_set import Draw
+from millstream.live.drops import Draw
 from millstream.live.positions import PositionSampling
 from millstream.live.rejections import KEPT
 from millstream.stages import Queue

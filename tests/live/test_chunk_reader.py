@@ -11,14 +11,22 @@ from typing import Any
 import pytest
 
 from games.archives import packed_game, write_tar
-from millstream.errors import LoaderError
+from millstream.errors import LoaderError, RecipeError
 from millstream.games.chunk_source import open_chunk_source
-from millstream.live import chunk_reader
-from millstream.live.chunk_reader import ChunkReader
-from millstream.live.chunk_set import Draw
-from millstream.live.chunk_unpacker import ChunkUnpacker
+from millstream.live import (
+    ChunkFilter,
+    ChunkReader,
+    ChunkSet,
+    ChunkSourceFeed,
+    ChunkUnpacker,
+    Discovery,
+    FrameShuffler,
+    TensorGenerator,
+    chunk_reader,
+)
+from millstream.live.drops import Draw
 from millstream.live.losses import Losses, LostUse
-from millstream.stages import Queue
+from millstream.stages import Pipeline, Queue
 
 
 def draws(path: Path, games: list[bytes], uses: int = 2) -> list[Draw]:
@@ -101,3 +109,48 @@ def test_a_slow_source_blocks_no_other(tmp_path: Path, monkeypatch: pytest.Monke
     given = [replace(draw, number=n) for n, draw in enumerate([slow[0], *quick])]
     _, found = read(given, threads=3)
     assert found == [(draw.chunk, draw.use) for draw in given]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", [ChunkFilter, ChunkUnpacker])
+def test_stages_that_take_games_read_them_by_themselves(tmp_path: Path, kind: Any, threads: int) -> None:
+    games = [packed_game(2, mark=mark) for mark in range(6)]
+    games[3] = games[3][:30] + bytes(20) + games[3][50:]
+    given = [*draws(tmp_path / "a.tar", games), Draw(12, 0, 2, "b.tar", 0, None)]
+    queue: Queue[Draw] = Queue(capacity=1000)
+    stage = kind(queue, threads=threads, **({"rules": None} if kind is ChunkFilter else {}))
+    stage.start()
+    with queue.producer() as producer:
+        producer.put_many(given)
+    found = [(game.draw, game.chunk, game.use, game.source, len(game.frames)) for game in stage.output()]
+    assert found == [(n, n % 6, n // 6, "a.tar", 2) for n in range(12) if n % 6 != 3]
+    assert stage.counters()["drops"] == {"damaged gzip": 2, "gone": 1}
+    if kind is ChunkFilter:
+        listed = [(each.source, each.index, each.reason) for each in stage.rejections]
+        assert sorted(listed) == [("a.tar", 3, "damaged gzip")] * 2 + [("b.tar", 0, "gone")]
+
+
+def test_positions_are_shuffled_of_games_that_nobody_has_read(tmp_path: Path) -> None:
+    given = draws(tmp_path / "a.tar", [packed_game(2, mark=mark) for mark in range(6)])
+    made = []
+    for stages in ((ChunkReader, FrameShuffler), (FrameShuffler,)):
+        queue: Queue[Any] = Queue(capacity=1000)
+        last: Any = queue
+        for kind in stages:
+            last = kind(last)
+            last.start()
+        with queue.producer() as producer:
+            producer.put_many(given)
+        made.append([piece.frames.origins.tolist() for piece in last.output()])
+    assert made[0] == made[1]
+
+
+def test_a_stage_that_takes_no_games_is_still_refused_behind_a_chunk_set(tmp_path: Path) -> None:
+    found = Discovery(tmp_path)
+    feed = ChunkSourceFeed(found)
+    drawn = ChunkSet(feed)
+    stages: dict[str, Any] = {"found": found, "feed": feed, "drawn": drawn, "tensors": TensorGenerator(drawn)}  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="'tensors' takes Shuffled, but 'drawn' gives Draw"):
+        Pipeline(stages)
+    with pytest.raises(RecipeError, match="'wanted' takes Game or Draw, but 'feed' gives"):
+        Pipeline({"found": found, "feed": feed, "wanted": ChunkFilter(feed)})  # type: ignore[arg-type]

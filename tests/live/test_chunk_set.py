@@ -134,7 +134,7 @@ def test_sources_are_taken_in_while_nobody_takes_games(tmp_path: Path, monkeypat
     """Else a splitter could not serve the other branch, which is trained on."""
     monkeypatch.setattr("millstream.live.chunk_set.PATIENCE_S", 0.01)
     sources: Queue[Any] = Queue(capacity=1)
-    stage = ChunkSet(sources, capacity=1, root=str(tmp_path))
+    stage = ChunkSet(sources, capacity=1, root=str(tmp_path), outlives_input=True)
     stage.start()
     with sources.producer() as producer:
         for number in range(30):
@@ -151,3 +151,41 @@ def test_sources_are_taken_in_while_nobody_takes_games(tmp_path: Path, monkeypat
     assert drawn == {f"{number:02d}.tar" for number in range(30)}
     stage.stop()
     assert stage.join(5)
+
+
+def closing(folder: Path, games: int, **settings: Any) -> ChunkSet:
+    """A chunk set whose input has ended."""
+    queue: Queue[Any] = Queue(capacity=10)
+    stage = ChunkSet(queue, root=str(folder), capacity=1, **settings)
+    stage.start()
+    with queue.producer() as producer:
+        producer.put_many([source(folder, "a.tar", games), ScanComplete()])
+    return stage
+
+
+def test_an_endless_set_ends_with_its_input_and_each_game_was_given(tmp_path: Path) -> None:
+    assert sorted(draw.index for draw in closing(tmp_path, 5).output()) == list(range(5))
+
+
+def test_who_asks_for_it_gets_games_for_ever(tmp_path: Path) -> None:
+    stage = closing(tmp_path, 5, outlives_input=True)
+    assert len(names_of(stage, 100)) == 100
+    stage.stop()
+    assert stage.join(5)
+
+
+def test_an_input_that_ends_in_a_later_pass_ends_it_behind_that_one(tmp_path: Path) -> None:
+    with started(tmp_path, source(tmp_path, "a.tar", 4), ScanComplete()) as (stage, _):
+        names_of(stage, 6)
+        stage.inputs[0].queue.close()
+        rest = [draw.index for draw in stage.output()]
+    assert (6 + len(rest)) % 4 == 0
+
+
+def test_it_is_said_once_that_games_are_used_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    given = source(tmp_path, "a.tar"), ScanComplete()
+    with caplog.at_level("INFO", "millstream.live"), started(tmp_path, *given) as (stage, _):
+        names_of(stage, 20)
+    said = [(each.levelname, each.getMessage()) for each in caplog.records if "pass" in each.getMessage()]
+    assert said[0] == ("WARNING", "chunk_set: each of its 3 games was given; pass 1 begins")
+    assert {level for level, _ in said[1:]} == {"INFO"}

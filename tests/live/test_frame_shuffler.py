@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from batches.threads import until
 from live.games import a_game
+from millstream.games import Game
 from millstream.live.frame_shuffler import TOGETHER, FrameShuffler
 from millstream.stages import Queue
+from millstream.stages.statistics import filling
 
 
 def test_filling_it_with_small_games_takes_few_pieces_and_no_memory() -> None:
@@ -16,3 +19,20 @@ def test_filling_it_with_small_games_takes_few_pieces_and_no_memory() -> None:
     pieces = [piece for game in games for piece in stage.process(game)]
     assert [len(piece) for piece in pieces] == [0, 0, 1]
     assert np.concatenate([piece.moves.filled for piece in pieces])["chunk"].tolist() == list(range(len(games) - 1))
+
+
+def test_it_says_how_full_it_is_until_its_input_ends() -> None:
+    games: Queue[Game] = Queue()
+    stage = FrameShuffler(games, frames=6)
+    stage.start()
+    with games.producer() as producer:
+        producer.put(a_game(0, plies=4))
+        until(lambda: stage.gauges()["frames"] == 4)
+        assert filling({"shuffled": stage.gauges()}) == [
+            "shuffled holds 4 of 6 frames, and gives none before it is full"
+        ]
+        producer.put(a_game(1, plies=4))
+        until(lambda: stage.gauges()["frames"] == 6)
+        assert filling({"shuffled": stage.gauges()}) == []
+    assert sum(map(len, stage.output())) == 8
+    assert stage.gauges()["frames"] == 0 and filling({"shuffled": stage.gauges()}) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,8 @@ def test_a_chunk_set_forgets_the_weights_of_what_has_left(tmp_path: Path) -> Non
     for number in range(30):
         (tmp_path / f"{number}.gz").write_bytes(varied_game(2, number))
     found = Discovery(tmp_path, watch=False)
-    newest = ChunkSet(sources := ChunkSourceFeed(found), num_chunks=30, hanse=HanseSampling(), root=str(tmp_path))
+    kept: dict[str, Any] = {"num_chunks": 30, "hanse": HanseSampling(), "root": str(tmp_path), "outlives_input": True}
+    newest = ChunkSet(sources := ChunkSourceFeed(found), **kept)
     window, weights = newest.window, newest.weights
     assert weights is not None
     with Pipeline({"found": found, "sources": sources, "newest": newest}) as pipeline:

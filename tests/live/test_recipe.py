@@ -63,7 +63,7 @@ def test_positions_of_the_next_uses_are_kept_for_the_reader_and_change_no_batch(
     folder, made = example_folder(30), []
     for kept in ({}, {"position_cache": "10MB"}):
         stages = road(folder, stage("chunk_filter", "chunk_reader"), positions=2, **kept)
-        stages[2]["endless"] = True
+        stages[2]["endless"] = stages[2]["outlives_input"] = True
         with Pipeline.from_recipe({"stages": stages}) as pipeline:
             batches = [pipeline.get() for _ in range(40)]
             made.append([batch.planes.tobytes() + batch.origins.tobytes() for batch in batches])

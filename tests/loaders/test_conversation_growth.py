@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 
 from chats.chatml import bpe
+from forks import forked
 from laws import Row, rows_of
 from loaders.conversations import CHAT, CHUNK_BYTES, LENGTH, Chats, Tap, conversation, files_of, small
 from loaders.samples import ran
@@ -209,14 +209,6 @@ def test_a_loader_that_is_dropped_stops_making(chats: Chats, patched: pytest.Mon
     gc.collect()
     within(3, lambda: thread.join(3))
     assert not thread.is_alive()
-
-
-def forked() -> int:
-    """Fork. Other libraries in this process warn of their own threads, which the child does not use."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
-        warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
-        return os.fork()
 
 
 def test_a_forked_child_goes_on_without_its_parent(chats: Chats, patched: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forks import in_child
 from loaders.corpora import LENGTH, TOKENIZER, StreamRanks, corpus, stream
 from loaders.samples import follows_its_hint, ran
 from millstream import (
     BudgetError,
+    CharTokenizer,
     ClosedError,
     DataLoader,
     FingerprintError,
@@ -27,6 +29,7 @@ from millstream import (
     PretrainDataLoader,
     SourceError,
     StateError,
+    TrainingBatch,
     UnknownLength,
     load,
     per_row,
@@ -334,6 +337,32 @@ def test_a_forked_child_reads_on_by_itself() -> None:
         print(list(os.read(read, 1000)) == loader.next().input_ids.ravel().tolist())
     """
     assert ran(code, FOLDER) == ["True"]
+
+
+def test_a_fork_while_another_thread_is_inside_next_does_not_hang() -> None:
+    tokenizer = CharTokenizer.train(["0123456789 abcdefghijklmnopqrstuvwxyz"])
+    inside, over = threading.Event(), threading.Event()
+
+    def slow(batch: TrainingBatch) -> TrainingBatch:
+        inside.set()
+        over.wait()
+        return batch
+
+    how: Any = {"tokenizer": tokenizer, "chunk_size": 7, "streaming": True, "framework": "numpy"}
+    with PretrainDataLoader(FOLDER, transforms=[slow], **how) as loader, PretrainDataLoader(FOLDER, **how) as other:
+        thread = threading.Thread(target=loader.next)
+        thread.start()
+        inside.wait()
+
+        def work() -> list[list[int]]:
+            over.set()
+            rows: list[list[int]] = loader.next().input_ids.tolist()
+            loader.close()
+            return rows
+
+        assert in_child(work)() in [other.next().input_ids.tolist() for _ in range(2)]
+        over.set()
+        thread.join()
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "mlx"])

@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from hypothesis import given
@@ -20,10 +20,13 @@ from hypothesis import strategies as st
 
 from batches.threads import until
 from laws import examples
+from millstream.errors import WaitWarning
 from millstream.stages import (
     FunctionStage,
     IterableStage,
+    MapStage,
     Pipeline,
+    Queue,
     SourceStage,
     metrics_text,
     prometheus,
@@ -171,3 +174,24 @@ def test_being_looked_at_keeps_no_pipeline_alive() -> None:
 
     until(lambda: not alive())
     assert alive() == set()
+
+
+class Basin(MapStage[int, int]):
+    """Gives nothing before it is full."""
+
+    def process(self, item: int) -> Iterable[int]:
+        return ()
+
+    def gauges(self) -> dict[str, float]:
+        return {"drops": self.inputs[0].queue.counters()["got"], "capacity": 8192}
+
+
+def test_who_waits_for_a_stage_that_is_being_filled_hears_how_full_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("millstream.stages.patience.WORTH_SAYING_S", 0.2)
+    queue: Queue[int] = Queue(capacity=1000)
+    producer = queue.producer()
+    producer.put_many(range(531))
+    with Pipeline({"basin": Basin(queue)}) as pipeline:
+        until(lambda: bool(pipeline.counters()["stages"]["basin"]["in"] == 531))
+        with pytest.raises(WaitWarning, match=r"; basin holds 531 of 8,192 drops, and gives none before it is full$"):
+            pipeline.get()

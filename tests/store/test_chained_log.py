@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.errors import StateError, StoreError
+from forks import in_child
+from millstream.errors import BusyError, StateError, StoreError
 from millstream.store import disk
 from millstream.store.chained_log import ChainedLog, LogReader, Position
 
@@ -123,3 +124,11 @@ def test_lines_that_nobody_wants_are_checked_all_the_same(tmp_path: Path) -> Non
     log.path.write_bytes(log.path.read_bytes().replace(b'"b"', b'"c"'))
     with pytest.raises(StoreError, match="entry 1, byte"):
         list(LogReader(log.path, START).having("a"))
+
+
+def test_a_forked_child_takes_no_lock_away(tmp_path: Path) -> None:
+    with ChainedLog(tmp_path / "log", FORMAT) as log:
+        in_child(log.close)()
+        with pytest.raises(BusyError):
+            ChainedLog(tmp_path / "log", FORMAT)
+        log.write({"a": 1})

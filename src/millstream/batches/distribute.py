@@ -9,19 +9,22 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
+from typing import TypeVar
 
 from millstream.batches.batch import TrainingBatch
+from millstream.batches.self_play import SelfPlayBatch
 from millstream.batches.topology import Topology
 from millstream.errors import BatchError, LoaderError
 from millstream.order.balance import CostModel, members, partition
 
 Balancer = Callable[[Sequence[int], int, int], Sequence[Sequence[int]]]
 """(real tokens of each row, data ranks, rows of a full batch) -> the rows of each data rank."""
+AnyBatch = TypeVar("AnyBatch", TrainingBatch, SelfPlayBatch)
 
 
 def distribute(
-    batch: TrainingBatch, topology: Topology, *, balance: str | Balancer = "rows", batch_size: int | None = None
-) -> list[TrainingBatch]:
+    batch: AnyBatch, topology: Topology, *, balance: str | Balancer = "rows", batch_size: int | None = None
+) -> list[AnyBatch]:
     """Cut a global batch into one batch per rank; peers receive the same rows.
 
     Neighbouring rows are views of the batch; others are copied, once per group. Call it before moving to a device.
@@ -35,7 +38,8 @@ def distribute(
     [4, 1, 0]
 
     Args:
-        batch: All rows of a step; of pairs, which stay together, every "row" below means both.
+        batch: All rows of a step; of pairs, which stay together, every "row" below means both. Of self-play every
+            row counts as one token.
         topology: The ranks.
         balance: "rows": neighbours, no rank with two rows more than another or, with `batch_size`, cut as loaders cut a
             step; "tokens": longest row first, always to the rank with the
@@ -45,7 +49,9 @@ def distribute(
             until there are no more; by default as few as suffice for all rows.
     """
     ranks = topology.data_world_size
-    rows = int(batch._tensor("input_ids").shape[0]) // batch.unit
+    if not isinstance(batch, TrainingBatch | SelfPlayBatch):
+        raise BatchError(f"a {type(batch).__name__} is no batch", hint="pass a TrainingBatch or a SelfPlayBatch")
+    rows = int(batch._tensor("planes" if isinstance(batch, SelfPlayBatch) else "input_ids").shape[0]) // batch.unit
     most = -(-rows // ranks) if batch_size is None else batch_size
     if most * ranks < rows:
         raise BatchError(
@@ -135,15 +141,15 @@ def balancer(balance: str | Balancer) -> Balancer:
     return _BALANCERS[balance]
 
 
-def _gathered(batch: TrainingBatch, rows: Sequence[int]) -> TrainingBatch:
+def _gathered(batch: AnyBatch, rows: Sequence[int]) -> AnyBatch:
     """Give these rows, or pairs of rows: a view of neighbours, else a copy."""
     runs = [[row for _, row in run] for _, run in groupby(enumerate(rows), lambda each: each[1] - each[0])]
     pieces = [batch.rows_between(run[0] * batch.unit, (run[-1] + 1) * batch.unit) for run in runs]
     if len(pieces) > 1:
-        return TrainingBatch.merge(pieces)
+        return (SelfPlayBatch if isinstance(batch, SelfPlayBatch) else TrainingBatch).merge(pieces)
     return pieces[0] if pieces else batch.rows_between(0, 0)
 
 
-def _view(batch: TrainingBatch) -> TrainingBatch:
+def _view(batch: AnyBatch) -> AnyBatch:
     """Look at the same rows once more: a rank may release its batch while its peers go on."""
     return batch.split(1)[0]

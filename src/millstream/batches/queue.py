@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from millstream._core import Batch
 from millstream.batches.batch import TrainingBatch
+from millstream.batches.self_play import SelfPlayBatch
 from millstream.errors import BatchError
 from millstream.stages import Queue
 from millstream.tensors import backend, framework_of
@@ -61,26 +63,26 @@ class BatchQueue:
 
     def __init__(self, capacity: int = 8, *, budget_bytes: int | None = None) -> None:
         self.capacity, self.budget_bytes = capacity, budget_bytes
-        self._queue: Queue[TrainingBatch] = Queue(capacity, budget_bytes=budget_bytes, weigh=batch_bytes)
+        self._queue: Queue[Any] = Queue(capacity, budget_bytes=budget_bytes, weigh=batch_bytes)
         self._producer = self._queue.producer()
 
-    def enqueue(self, batch: TrainingBatch, timeout_s: float | None = None) -> None:
+    def enqueue(self, batch: TrainingBatch | SelfPlayBatch, timeout_s: float | None = None) -> None:
         """Put a batch in, waiting for room; raises ClosedError, also when the queue is closed meanwhile."""
         self._producer.put(batch, timeout_s)
 
-    def try_enqueue(self, batch: TrainingBatch) -> bool:
+    def try_enqueue(self, batch: TrainingBatch | SelfPlayBatch) -> bool:
         """Put a batch in if there is room now, and say whether there was; raises ClosedError."""
         return self._producer.try_put(batch)
 
-    def dequeue(self, timeout_s: float | None = None) -> TrainingBatch:
+    def dequeue(self, timeout_s: float | None = None) -> Any:
         """Take the oldest batch, waiting for it; raises the producer's error or ClosedError when there will be none."""
         return self._queue.get(timeout_s)
 
-    def try_dequeue(self) -> TrainingBatch | None:
+    def try_dequeue(self) -> Any:
         """Take the oldest batch if there is one now, else None; at the end raises as `dequeue` does."""
         return self._queue.try_get()
 
-    def peek(self) -> TrainingBatch | None:
+    def peek(self) -> Any:
         """Look at the oldest batch without taking it; None when there is none."""
         return self._queue.peek()
 
@@ -88,7 +90,7 @@ class BatchQueue:
         """Count the batches inside."""
         return self._queue.size
 
-    def __iter__(self) -> Iterator[TrainingBatch]:
+    def __iter__(self) -> Iterator[Any]:
         """Take batches until the queue is closed and empty; raises the producer's error."""
         return iter(self._queue)
 
@@ -136,7 +138,7 @@ class BatchQueue:
         self.close(error)
 
 
-def batch_bytes(batch: TrainingBatch) -> int:
+def batch_bytes(batch: TrainingBatch | SelfPlayBatch) -> int:
     """Count the bytes of all buffers that a batch holds, each once, however many tensors look at it.
 
     Those are its tensors, the masks that were made, and what its metadata has of arrays. A view holds the whole buffer.
@@ -150,7 +152,9 @@ def batch_bytes(batch: TrainingBatch) -> int:
     >>> batch_bytes(batch)
     448
     """
-    if batch.input_ids is None:
+    if not isinstance(batch, TrainingBatch | SelfPlayBatch):
+        raise BatchError(f"a {type(batch).__name__} is no batch", hint="enqueue a TrainingBatch or a SelfPlayBatch")
+    if (batch.planes if isinstance(batch, SelfPlayBatch) else batch.input_ids) is None:
         raise BatchError("this batch was released", hint="enqueue it before release(), or enqueue batch.copy()")
     total = end = 0
     for start, size in sorted(_buffers(batch)):
@@ -167,8 +171,8 @@ def _buffers(held: object) -> Iterator[tuple[int, int]]:
         yield id(held), len(held)
     elif isinstance(held, Batch):  # all its columns lie in one buffer, which begins with the first
         yield held.inputs_and_labels[0].ctypes.data, held.nbytes
-    elif isinstance(held, TrainingBatch):
-        for name in TrainingBatch.__slots__:
+    elif isinstance(held, TrainingBatch | SelfPlayBatch):
+        for name in type(held).__slots__:
             yield from _buffers(getattr(held, name))
     elif isinstance(held, Mapping):
         yield from _buffers(list(held.values()))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import BatchError
-from millstream.tensors import FRAMEWORKS, backend
+from millstream.tensors import backend, framework_for
 
 TENSORS = ("planes", "policy", "values")
 VALUES = ("result", "best", "played", "orig", "root", "st")
@@ -35,6 +35,8 @@ class SelfPlayBatch:
     """
 
     __slots__ = ("framework", "metadata", "planes", "policy", "values")
+    unit: ClassVar[int] = 1
+    """Rows that stay together."""
 
     def __init__(
         self, planes: Any, policy: Any, values: Any, *, framework: str = "numpy", metadata: dict[str, Any] | None = None
@@ -84,21 +86,60 @@ class SelfPlayBatch:
         if parts < 1:
             raise BatchError(f"a batch is split into at least 1 part, not {parts}", hint="pass parts=1 or more")
         bounds = [part * (len(self) // parts) + min(part, len(self) % parts) for part in range(parts + 1)]
-        return [self._rows_between(start, stop) for start, stop in pairwise(bounds)]
+        return [self.rows_between(start, stop) for start, stop in pairwise(bounds)]
 
-    def _rows_between(self, start: int, stop: int) -> SelfPlayBatch:
+    @classmethod
+    def merge(cls, batches: Iterable[SelfPlayBatch]) -> SelfPlayBatch:
+        """Put the rows of several batches into one, in memory of its own.
+
+        >>> from millstream.loaders.self_play.loader import example_loader
+        >>> with example_loader() as loader:
+        ...     batch = loader.next()
+        >>> merged = SelfPlayBatch.merge(batch.split(3))
+        >>> len(merged), bool((merged.planes == batch.planes).all())
+        (8, True)
+        """
+        parts = list(batches)
+        if not parts:
+            raise BatchError("there are no batches to merge", hint="merge at least one")
+        kinds = {(part.framework, *(part._numpy(name).shape[1:] for name in TENSORS)) for part in parts}
+        if len(kinds) != 1 or len({frozenset(part.metadata) for part in parts}) != 1:
+            found = sorted(map(str, kinds))
+            raise BatchError(
+                f"batches to merge differ in framework or tensors: {found}", hint="merge those of one loader"
+            )
+        first, make = parts[0], backend(parts[0].framework).from_numpy
+        merged = first._with(lambda name: make(np.concatenate([each._numpy(name) for each in parts])), first.framework)
+        columns = [key for key, each in first.metadata.items() if isinstance(each, np.ndarray)]
+        merged.metadata |= {key: np.concatenate([each.metadata[key] for each in parts]) for key in columns}
+        merged.metadata["rows"] = sum(map(len, parts))
+        return merged
+
+    def _real_lengths(self) -> npt.NDArray[np.int32]:
+        """What a row costs: every position as much as the others."""
+        return np.ones(len(self), np.int32)
+
+    def rows_between(self, start: int, stop: int) -> SelfPlayBatch:
+        """Give the rows [start, stop); tensors are views."""
         part = self._with(lambda name: self._tensor(name)[start:stop], self.framework)
         columns = {key: each[start:stop] for key, each in self.metadata.items() if isinstance(each, np.ndarray)}
         part.metadata.update(columns, rows=stop - start)
         return part
 
-    def to(self, target: str) -> SelfPlayBatch:
-        """Convert to another framework ("numpy", "torch", "jax", "mlx") or move to a device ("cuda:0")."""
-        if target in FRAMEWORKS:
-            make = backend(target).from_numpy
-            return self if target == self.framework else self._with(lambda name: make(self._numpy(name)), target)
-        move = backend(self.framework).to_device
-        return self._with(lambda name: move(self._tensor(name), target), self.framework)
+    def to(self, target: Any) -> SelfPlayBatch:
+        """Convert to another framework ("numpy", "torch", "jax", "mlx"), or move to a device ("cuda:0").
+
+        A device or a sharding may also be an object of its framework, as `torch.device` and jax's `NamedSharding` are.
+        """
+        framework = framework_for(target) or self.framework
+        if framework != self.framework:
+            make = backend(framework).from_numpy
+            moved = self._with(lambda name: make(self._numpy(name)), framework)
+            return moved if target == framework else moved.to(target)
+        if target == framework:
+            return self
+        move = backend(framework).to_device
+        return self._with(lambda name: move(self._tensor(name), target), framework)
 
     def release(self) -> None:
         """Let go of the tensors; the buffer returns to the pool when no other tensor looks at it."""

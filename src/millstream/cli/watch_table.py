@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from millstream.stages.statistics import filling
 from millstream.stats.figures import count, duration, visible
 
 _CELLS = 10
@@ -48,8 +49,10 @@ def queue_table(statistics: Statistics) -> Table:
 
 
 def headline(statistics: Statistics) -> str:
-    """How long it has run."""
-    return f"after {duration(statistics['seconds'])}, over the last {duration(statistics['window_s'])}"
+    """How long it has run, and below that which stages have to be filled before anything comes."""
+    gauges = {visible(name): stage["counters"]["gauges"] for name, stage in statistics["stages"].items()}
+    said = f"after {duration(statistics['seconds'])}, over the last {duration(statistics['window_s'])}"
+    return "\n".join([said, *filling(gauges)])
 
 
 def bar(share: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,6 +53,15 @@ class Descriptors:
         self._files: OrderedDict[tuple[str, FileIdentity], _Open] = OrderedDict()
         self._changed = Condition()
         self._closed = False
+        _ALL.add(self)
+
+    def _forget(self) -> None:
+        """In a forked child: threads that are not here may hold the lock, or be about to open a file."""
+        self._changed = Condition()
+        kept, self._files = self._files, OrderedDict()
+        for file in kept.values():
+            if file.descriptor is not None:
+                os.close(file.descriptor)
 
     def __len__(self) -> int:
         return len(self._files)
@@ -144,3 +154,14 @@ class Descriptors:
         for key in unused:
             os.close(self._files.pop(key).descriptor or 0)
         return len(unused)
+
+
+_ALL: weakref.WeakSet[Descriptors] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for descriptors in list(_ALL):
+        descriptors._forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -12,6 +12,7 @@ from millstream.errors import RecipeError, RecordError
 from millstream.games.game import Game
 from millstream.games.predicates import FieldMatch, Predicate, Wanted, reason_against
 from millstream.games.rules import Rules, check_rules, checked
+from millstream.live.drops import Draw
 from millstream.live.game_stage import GameStage
 from millstream.stages import Queue, Stage
 
@@ -31,7 +32,7 @@ class ChunkFilter(GameStage):
     (['training.0.gz', 'training.2.gz', 'training.3.gz'], {'result_q does not match': 1})
 
     Args:
-        input: Games.
+        input: Games, or which games are to be read, as a `ChunkSet` says.
         rules: What a game must keep: `values`, `moves` or `legal` (`Rules`); None looks at nothing.
         match: Fields and what they must be, as in `{"visits": (1, None), "input_format": {1, 2}}`.
         keep: What does not match is dropped with its whole game (`games`), or alone (`frames`). A rescorer needs whole
@@ -42,7 +43,7 @@ class ChunkFilter(GameStage):
 
     def __init__(
         self,
-        input: Queue[Game] | Stage[Game],
+        input: Queue[Game] | Queue[Draw] | Stage[Game] | Stage[Draw],
         *,
         rules: Rules | None = "moves",
         match: Mapping[str, Wanted] | None = None,

@@ -12,9 +12,8 @@ import numpy as np
 from millstream.errors import BudgetError, LoaderError, RecordError
 from millstream.games import FrameBlock, Game
 from millstream.games.chunk_source import OUT_OF_REACH
-from millstream.live.chunk_set import Draw
 from millstream.live.chunk_unpacker import Positions
-from millstream.live.drops import DrawStage
+from millstream.live.drops import Draw, DrawStage
 from millstream.live.losses import Losses, LostUse
 from millstream.live.position_cache import PositionCache
 from millstream.live.positions import PositionSampling
@@ -29,6 +28,20 @@ FILE_GONE = "file gone"
 
 class ChunkReader(DrawStage[Draw, Game]):
     """Reads games: positions that are in the cache from there, the rest from their files.
+
+    Stages that take games also read them by themselves; this one has threads of its own for that, and need not unpack
+    positions that nobody uses.
+
+    >>> from millstream import ChunkSet, ChunkSourceFeed, Discovery
+    >>> from millstream.games.example import example_folder
+    >>> found = Discovery(example_folder(3), watch=False)
+    >>> sources = ChunkSourceFeed(found)
+    >>> chosen = ChunkSet(sources, seed=1)
+    >>> games = ChunkReader(chosen, threads=2, sampling=PositionSampling.of(2))
+    >>> for stage in (found, sources, chosen, games):
+    ...     stage.start()
+    >>> [(game.length, len(game.frames)) for game in games.output()]
+    [(12, 2), (12, 2), (12, 2)]
 
     Args:
         input: Says which games.
@@ -101,15 +114,12 @@ class ChunkReader(DrawStage[Draw, Game]):
         )
 
     def _read(self, item: Draw) -> tuple[int, FrameBlock, bool]:
-        if item.source is None:
-            raise RecordError("gone", "its file is not there any more", None, item.name)
-        length = int(item.source.frames[item.index])
+        length = 0 if item.source is None else int(item.source.frames[item.index])
         plies = None
         if self._choose is not None and not self._choose.takes_all and length:
             plies = self._choose.of(item.chunk, item.use, length).astype(np.uint32)
-        frames = item.source.read(item.index, plies)
+        frames = item.frames(plies)
         self._check_size(frames.nbytes, item)
-        frames.origins["chunk"], frames.origins["use"] = item.chunk, item.use  # nobody else has seen them
         return length, frames, plies is not None or (self._choose is not None and self._choose.takes_all)
 
     def _check_size(self, size: int, item: Draw) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from millstream.errors import RecipeError
 from millstream.games.game import Game
 from millstream.games.rescore import Rescorer, RescoreSettings
+from millstream.live.drops import Draw
 from millstream.live.game_stage import GameStage
 from millstream.stages import Queue, Stage
 
@@ -27,7 +28,7 @@ class ChunkRescorer(GameStage):
     [{3}, {3}]
 
     Args:
-        input: Whole games.
+        input: Whole games, or which games are to be read, as a `ChunkSet` says.
         rescore: What to do; without it, the settings by their names, as in `syzygy_paths=["tables"]`.
         rules: What a game must keep: `moves` or `legal` (`Rules`).
         settings: As for any stage, `threads`, `name`, `capacity`, `overflow`; and those of `RescoreSettings`.
@@ -35,7 +36,7 @@ class ChunkRescorer(GameStage):
 
     def __init__(
         self,
-        input: Queue[Game] | Stage[Game],
+        input: Queue[Game] | Queue[Draw] | Stage[Game] | Stage[Draw],
         *,
         rescore: RescoreSettings | None = None,
         rules: Literal["moves", "legal"] = "moves",

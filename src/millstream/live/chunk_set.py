@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
 from pathlib import PurePath
 from typing import Any
@@ -14,6 +13,7 @@ from millstream.errors import LoaderError, QueueClosed, RecordError, WaitTimeout
 from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.live.arrivals import Gone, ScanComplete
 from millstream.live.barren import Barren
+from millstream.live.drops import Draw
 from millstream.live.entrance import AsTheyCome, Entrance
 from millstream.live.events import Event, Source, apply, grouped
 from millstream.live.hanse import HanseSampling, HanseWeights
@@ -26,21 +26,6 @@ from millstream.stages.producer import Producer
 logger = logging.getLogger("millstream.live")
 PATIENCE_S = 0.2
 """How long an empty window waits for a source at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """A game that is to be read: which draw it is, which game, how often it was used before, and where it lies."""
-
-    number: int
-    chunk: int
-    use: int
-    name: str
-    index: int
-    source: ChunkSource | None
-    """None: its file is gone."""
-    skip: int = 0
-    """Positions at its front that were given out before a run was gone on with."""
 
 
 class ChunkSet(SourceStage[Draw]):
@@ -56,11 +41,28 @@ class ChunkSet(SourceStage[Draw]):
     >>> [draw.source.name for draw in newest.output()]
     ['training.2.gz', 'training.3.gz']
 
+    A stage that takes games reads them, so the stages of the live road join as they stand. With `endless`, passes end
+    with the input: what is watched goes on, and a folder that is looked at once is gone through once.
+
+    >>> from millstream import ChunkFilter, ChunkRescorer, FrameShuffler
+    >>> found = Discovery(example_folder(4), watch=False)
+    >>> sources = ChunkSourceFeed(found)
+    >>> newest = ChunkSet(sources, seed=1)
+    >>> wanted = ChunkFilter(newest, rules="moves", threads=2)
+    >>> rescored = ChunkRescorer(wanted, new_input_format=3, threads=2)
+    >>> shuffled = FrameShuffler(rescored, frames=16, seed=1)
+    >>> for stage in (found, sources, newest, wanted, rescored, shuffled):
+    ...     stage.start()
+    >>> sum(len(positions) for positions in shuffled.output())
+    48
+
     Args:
         input: Gives chunk sources, the end of the first scan, and files that are gone.
         num_chunks: Games in the window; None: all.
         seed: Of the order.
-        endless: Begin a new pass when each game was given; else end.
+        endless: Begin a new pass when each game was given, as long as more may come in; else end. The first time a
+            warning is logged: from then on games are used again.
+        outlives_input: Begin new passes also when the input has ended, until it is stopped; nobody is warned.
         hanse: Use heavy games more often.
         root: The folder that names are relative to.
         entrance: Which sources enter, and when; by default as they come.
@@ -80,6 +82,7 @@ class ChunkSet(SourceStage[Draw]):
         num_chunks: int | None = None,
         seed: int = 0,
         endless: bool = True,
+        outlives_input: bool = False,
         hanse: HanseSampling | None = None,
         root: str = "",
         entrance: Entrance | None = None,
@@ -95,7 +98,7 @@ class ChunkSet(SourceStage[Draw]):
         self._arrived: dict[str, ChunkSource] = {}
         """Sources that wait for their entrance: one of the same name may still be in the window."""
         self._root, self._last, self._journal, self._opens = PurePath(root), last, journal, opens
-        self._entrance = entrance or AsTheyCome()
+        self._entrance, self._outlives_input = entrance or AsTheyCome(), outlives_input
         self.weights = None if hanse is None else HanseWeights(hanse, self.source_of, self.count)
         acceptance = None
         if self.weights is not None and hanse is not None:
@@ -107,12 +110,12 @@ class ChunkSet(SourceStage[Draw]):
         self._gone_meanwhile: dict[str, Gone] = {}
         self._came_meanwhile: dict[str, ChunkSource] = {}
         """What has come and gone while nobody took games, by path."""
-        self._input_ended = False
+        self._input_ended, self._warns = False, not outlives_input
         self.barren: Barren | None = None
         """Slows passes down of which nothing comes, where somebody knows what does."""
 
     def produce(self) -> Iterator[Draw]:
-        """Take in what the first scan finds, then give games, for ever or until the pass is over."""
+        """Take in what the first scan finds, then give games, until there is no new pass."""
         self._entrance.stop_with(self.stopping)
         self._begin()
         if self._last is not None:
@@ -127,9 +130,11 @@ class ChunkSet(SourceStage[Draw]):
             self._take(self._news(pause_s))
             if self._entrance.is_over(self.window):
                 return
+            if self._input_ended and not self._outlives_input:
+                self.window.endless = False  # the pass that goes on is the last one
             passes, drawn, pause_s = self.window.passes, self.window.draw(), 0.0
             if self.window.passes != passes:
-                logger.info("pass %d over %d games begins", self.window.passes, len(self.window))
+                self._say_that_a_pass_begins()
                 pause_s = 0.0 if self.barren is None else self.barren.pause_s(self.window.draws)
             if drawn is not None:
                 name, source = drawn.entry.name, self._looked_at(drawn)
@@ -138,6 +143,12 @@ class ChunkSet(SourceStage[Draw]):
                 return
             else:
                 self._take(self._waited_for(), starved=self.window.endless)
+
+    def _say_that_a_pass_begins(self) -> None:
+        window = self.window
+        level = logging.WARNING if self._warns else logging.INFO
+        logger.log(level, "%s: each of its %d games was given; pass %d begins", self.name, len(window), window.passes)
+        self._warns = False
 
     def gauges(self) -> dict[str, float]:
         """Sources and games in the window, files that are gone and that were let go of, passes, games that were not

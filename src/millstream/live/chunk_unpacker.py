@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from millstream.games import FrameBlock, Game
-from millstream.live.drops import DrawStage
+from millstream.live.drops import Draw, DrawStage
 from millstream.live.position_cache import PositionCache
 from millstream.live.positions import ALL_POSITIONS, PositionSampling
 from millstream.order.draws import derive_key
@@ -15,25 +15,34 @@ from millstream.order.shuffle import source_key
 from millstream.stages import Queue, Stage
 
 
-class ChunkUnpacker(DrawStage[Game, Game]):
+class ChunkUnpacker(DrawStage[Game | Draw, Game]):
     """Chooses positions of games, others at each use.
 
+    >>> from millstream.games.example import example_games
+    >>> games = Queue()
+    >>> stage = ChunkUnpacker(games, sampling=PositionSampling.of(2), seed=1)
+    >>> stage.start()
+    >>> with games.producer() as producer:
+    ...     producer.put_many(example_games(3))
+    >>> [game.frames.origins["ply"].tolist() for game in stage.output()]
+    [[0, 10], [6, 10], [5, 4]]
+
     Args:
-        input: Gives games.
+        input: Gives games, or says which.
         sampling: How many positions a use gives.
         seed: Of the choice.
         cache: Where the positions of the next uses are kept, for whoever reads games.
         prefetch: For how many uses.
     """
 
-    takes = gives = Game
+    takes, gives = (Game, Draw), Game
     together = 16
     chooses = True
     """It gives chosen positions, and not whole games."""
 
     def __init__(
         self,
-        input: Queue[Game] | Stage[Game],
+        input: Queue[Game] | Queue[Draw] | Stage[Game] | Stage[Draw],
         *,
         sampling: PositionSampling = ALL_POSITIONS,
         seed: int = 0,
@@ -45,8 +54,12 @@ class ChunkUnpacker(DrawStage[Game, Game]):
         self._choose = Positions(sampling, seed)
         self._cache, self._prefetch = cache, prefetch
 
-    def process(self, item: Game) -> Iterator[Game]:
+    def process(self, item: Game | Draw) -> Iterator[Game]:
         """Choose the positions of a use; a game of which it gives none ends here, and is counted."""
+        if (game := self.game_of(item)) is not None:
+            yield from self._unpacked(game)
+
+    def _unpacked(self, item: Game) -> Iterator[Game]:
         if not item.unpacked:
             for use in range(item.use + 1, item.use + 1 + self._prefetch if self._cache is not None else 0):
                 assert self._cache is not None

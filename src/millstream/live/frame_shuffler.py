@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from millstream.errors import BudgetError
 from millstream.games import ORIGIN, FrameBlock, Game, Reservoir
+from millstream.live.drops import Draw, DrawStage
 from millstream.live.losses import Losses
 from millstream.live.place import Place
-from millstream.stages import MapStage, Queue, Stage
+from millstream.stages import Queue, Stage
 
 TOGETHER = 1024
 """Positions that leave the reservoir at once when nothing more comes in, and whose coming is told at once."""
@@ -60,7 +61,7 @@ class Shuffled:
         return Shuffled(self.frames.part(0, rows), head), Shuffled(self.frames.part(rows, len(self)), rest)
 
 
-class FrameShuffler(MapStage[Game, Shuffled]):
+class FrameShuffler(DrawStage[Game | Draw, Shuffled]):
     """Holds so many positions, and gives a random one for each that comes in; at the end, all that are left.
 
     >>> from millstream.games.example import example_games
@@ -73,7 +74,7 @@ class FrameShuffler(MapStage[Game, Shuffled]):
     [[0, 1], [1, 0, 1, 0, 1, 0]]
 
     Args:
-        input: Gives games whose positions are chosen.
+        input: Gives games, or says which: all of their positions, or those that were chosen.
         frames: Positions that it holds.
         seed: Of the order.
         losses: What was lost in its slots: it keeps its place among the others, and does not leave the stage.
@@ -81,13 +82,13 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         most_bytes: Of what it holds; policies of many moves may take more, which is an error.
     """
 
-    takes, gives = Game, Shuffled
+    takes, gives = (Game, Draw), Shuffled
     one_thread = True
     together = 16
 
     def __init__(
         self,
-        input: Queue[Game] | Stage[Game],
+        input: Queue[Game] | Queue[Draw] | Stage[Game] | Stage[Draw],
         *,
         frames: int = 1 << 17,
         seed: int = 0,
@@ -97,7 +98,7 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         **settings: Any,
     ) -> None:
         super().__init__(input, **settings)
-        self._drain, self._most_bytes = drain, most_bytes
+        self._drain, self._most_bytes, self._fills = drain, most_bytes, True
         self._reservoir, self._losses = Reservoir(frames, seed), losses or Losses()
         self._filled: list[npt.NDArray[np.void]] = []
         """Origins that went into free slots, and were not told yet: small blocks would fill the memory behind it."""
@@ -106,8 +107,12 @@ class FrameShuffler(MapStage[Game, Shuffled]):
         """Hold these positions from the start, slot by slot, with the counter that there was."""
         self._reservoir.restore(frames, counter)
 
-    def process(self, item: Game) -> Iterator[Shuffled]:
+    def process(self, item: Game | Draw) -> Iterator[Shuffled]:
         """Let the positions of a game in, and as many others out, when it is full."""
+        if (game := self.game_of(item)) is not None:
+            yield from self._exchanged(game)
+
+    def _exchanged(self, item: Game) -> Iterator[Shuffled]:
         out = self._reservoir.exchange(item.frames)
         self._check_size()
         free = len(item.frames) - len(out.frames)
@@ -121,6 +126,7 @@ class FrameShuffler(MapStage[Game, Shuffled]):
 
     def finish(self) -> Iterator[Shuffled]:
         """Give what is left."""
+        self._fills = False
         while self._drain and len(self._reservoir):
             out = self._reservoir.drain(TOGETHER)
             yield from self._left(Shuffled(out.frames, Moves(self._told(), out.slots, _NOTHING, None)))
@@ -153,5 +159,7 @@ class FrameShuffler(MapStage[Game, Shuffled]):
             yield Shuffled(FrameBlock.empty(), part.moves) if run[0] else part
 
     def gauges(self) -> dict[str, float]:
-        """Positions that it holds, of how many, and their bytes; none leaves before it is full."""
-        return {"frames": len(self._reservoir), "capacity": self._reservoir.capacity, "bytes": self._reservoir.nbytes}
+        """Positions that it holds, of how many, since none leaves before it is full or its input ends, and their
+        bytes."""
+        most = {"capacity": self._reservoir.capacity} if self._fills else {}
+        return {"frames": len(self._reservoir), **most, "bytes": self._reservoir.nbytes}

@@ -8,23 +8,23 @@ from typing import Any
 
 from millstream.errors import RecipeError, RecordError
 from millstream.games.game import Game
-from millstream.live.drops import DrawStage
+from millstream.live.drops import Draw, DrawStage
 from millstream.live.rejections import Rejection, Rejections
 from millstream.stages import Stage
 
 
-class GameStage(DrawStage[Game, Game]):
+class GameStage(DrawStage[Game | Draw, Game]):
     """Counts the games that it refuses by their reasons, and lists the last ones.
 
     A game that was unpacked passes: it was looked at when it came, and its positions were kept.
 
     Args:
-        inputs: Games.
+        inputs: Games, or which games are to be read.
         whole: Whether what it does needs every frame of a game.
         settings: As for every stage.
     """
 
-    takes = gives = Game
+    takes, gives = (Game, Draw), Game
 
     def __init__(self, *inputs: Any, whole: bool = True, **settings: Any) -> None:
         super().__init__(*inputs, **settings)
@@ -48,13 +48,13 @@ class GameStage(DrawStage[Game, Game]):
     def changed(self, game: Game) -> Game:
         """What becomes of a whole game; a RecordError says why it is refused."""
 
-    def process(self, item: Game) -> Iterable[Game]:
+    def process(self, item: Game | Draw) -> Iterable[Game]:
         """The game as it goes on, if it does."""
-        if item.unpacked:
-            return [item]
         try:
-            return [self.changed(item)]
+            game = item.game() if isinstance(item, Draw) else item
+            return [game if game.unpacked else self.changed(game)]
         except RecordError as error:
-            self.drop(item.draw, error.reason)
-            self._rejections.add(item, error.reason, error.found)
+            draw, source = (item.number, item.name) if isinstance(item, Draw) else (item.draw, item.source)
+            self.drop(draw, error.reason)
+            self._rejections.add(Rejection(source, item.index, item.chunk, error.reason, error.found))
             return []

@@ -44,8 +44,20 @@ class Mirror:
 
     def note(self, events: Sequence[Event]) -> None:
         """Hear what happens to the window of the chunk set, ahead of what was delivered."""
+        changes = [event for event in events if event.kind in CHANGES]
         with self._guard:
-            self._events.extend(event for event in events if event.kind in CHANGES)
+            self._events.extend(changes)  # in one go: a child that is forked meanwhile has all or none
+
+    def unlock(self) -> None:
+        """In a forked child: a thread that is not here may hold the lock."""
+        self._guard = threading.Lock()
+
+    def go_back(self) -> list[Event]:
+        """Stages begin where batches were delivered: give what had happened ahead of that, which will happen again."""
+        self.catch_up()
+        with self._guard:
+            ahead, self._events = list(self._events), deque()
+        return ahead
 
     def follow(self, moves: Sequence[Moves]) -> None:
         """A batch was delivered: do what making it did."""

@@ -53,6 +53,7 @@ def chunk_set(
     num_chunks: int | None = None,
     seed: int = 0,
     endless: bool = True,
+    outlives_input: bool = False,
     hanse: float | None = None,
     weights: Settings | None = None,
     root: str = "",
@@ -60,7 +61,16 @@ def chunk_set(
 ) -> ChunkSet:
     """Say which game is used next."""
     sampling = None if hanse is None else HanseSampling(hanse, _weights(weights))
-    return ChunkSet(input, num_chunks=num_chunks, seed=seed, endless=endless, hanse=sampling, root=root, **settings)
+    return ChunkSet(
+        input,
+        num_chunks=num_chunks,
+        seed=seed,
+        endless=endless,
+        outlives_input=outlives_input,
+        hanse=sampling,
+        root=root,
+        **settings,
+    )
 
 
 def chunk_reader(input: Input, *, positions: float | None = None, seed: int = 0, **settings: Any) -> ChunkReader:

@@ -6,8 +6,6 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 
-from millstream.games.game import Game
-
 KEPT = 100
 
 
@@ -29,10 +27,10 @@ class Rejections:
         self._last: deque[Rejection] = deque(maxlen=most)
         self._lock = threading.Lock()
 
-    def add(self, game: Game, reason: str, found: str = "") -> None:
+    def add(self, rejection: Rejection) -> None:
         """One more; the oldest is forgotten if they are too many."""
         with self._lock:
-            self._last.append(Rejection(game.source, game.index, game.chunk, reason, found))
+            self._last.append(rejection)
 
     def last(self) -> list[Rejection]:
         """The last ones, oldest first."""

@@ -92,7 +92,8 @@ class RowLog:
 
     def __init__(self, folder: Path | None, steps: int = 0) -> None:
         self._recent: OrderedDict[int, StepRows] = OrderedDict()
-        self._steps, self._rows, self._files = steps, 0, list[int]()
+        self.first = self._steps = steps
+        self._rows, self._files = 0, list[int]()
         self._folder, self._guard = folder, threading.Lock()
         if folder is None:
             return

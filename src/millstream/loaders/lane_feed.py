@@ -7,6 +7,7 @@ the lane, up to a number of tokens, until the trainer takes it.
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 import weakref
@@ -162,6 +163,16 @@ def _bytes(piece: Piece | EpochEnd) -> int:
 
 
 _FEEDS: weakref.WeakSet[LaneFeed[Any]] = weakref.WeakSet()
+
+
+def _leave_all_behind() -> None:
+    """In a forked child: the threads are not here, and one of them may hold the lock."""
+    for feed in list(_FEEDS):
+        feed._changed, feed._threads = threading.Condition(), []
+    _FEEDS.clear()
+
+
+os.register_at_fork(after_in_child=_leave_all_behind)
 
 
 @atexit.register

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 import weakref
 from abc import abstractmethod
@@ -22,6 +21,7 @@ from millstream.loaders.lane_source import LaneSource
 from millstream.loaders.member import RowShape
 from millstream.loaders.running import RunningLoader
 from millstream.loaders.settings import LoaderSettings, positive
+from millstream.loaders.turn import Turn
 
 
 class LaneDataLoader(RunningLoader):
@@ -35,7 +35,7 @@ class LaneDataLoader(RunningLoader):
         super().__init__(shape, settings)
         self._run, self._delivery = run, delivery
         self._threads, self._prefetch = threads, settings.prefetch
-        self._lock = threading.RLock()
+        self._lock = Turn()
         self._source: LaneSource | None = None
         self._rows = self._new_rows()
         self._process = os.getpid()

@@ -83,8 +83,10 @@ def _refuse_unfit(name: str, stage: Stage[Any], queue: Queue[Any], stages: Stage
             hint="add that stage to the dict, too",
         )
     if stage.takes is not None and before.gives is not None and not issubclass(before.gives, stage.takes):
+        takes = stage.takes if isinstance(stage.takes, tuple) else (stage.takes,)
         raise RecipeError(
-            f"stage {name!r} takes {stage.takes.__name__}, but {label!r} gives {before.gives.__name__}",
+            f"stage {name!r} takes {' or '.join(each.__name__ for each in takes)}, but {label!r} gives "
+            f"{before.gives.__name__}",
             hint="put a stage between them, or change the input",
         )
 

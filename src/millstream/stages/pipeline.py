@@ -13,10 +13,11 @@ from typing import Any, NoReturn, Self
 
 from millstream.errors import ClosedError, LoaderError, QueueClosed, RecipeError, StageError, Stopped
 from millstream.settings import nearest
+from millstream.stages.ending import left_behind
 from millstream.stages.graph import checked_outputs, named_queues
 from millstream.stages.patience import patiently
 from millstream.stages.stage import Stage
-from millstream.stages.statistics import History
+from millstream.stages.statistics import History, filling
 
 CLOSE_S = 0.9
 """How long closing waits for threads that are in the middle of something."""
@@ -82,7 +83,7 @@ class Pipeline:
             raise ClosedError("this pipeline was closed", hint="make a new one")
         if self._began is not None:
             raise LoaderError("this pipeline was started before", hint="`with pipeline:` starts it, too")
-        self._began = time.monotonic()
+        self._began, self._run.process = time.monotonic(), os.getpid()
         with contextlib.suppress(Stopped):  # by one that has failed before others were started
             for stage in self._run.stages.values():
                 stage.start()
@@ -95,6 +96,7 @@ class Pipeline:
         """
         if self._began is None and self._ended is None:
             raise LoaderError("this pipeline was not started", hint="write `with pipeline:`, or call start()")
+        self._run.refuse_elsewhere()
         self._history.look_if_due(self.counters)
         name = self._name(output)
         queue = self._outputs[name]
@@ -118,6 +120,7 @@ class Pipeline:
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait until every stage has ended; False if some have not after `timeout_s`. Raises the first failure."""
+        self._run.refuse_elsewhere()
         ended = self._run.join(timeout_s)
         if self.error is not None:
             self._raise_why()
@@ -137,6 +140,7 @@ class Pipeline:
 
     def counters(self) -> dict[str, Any]:
         """What went through each stage and each queue since the start; see `Stage.counters` and `Queue.counters`."""
+        self._run.refuse_elsewhere()
         now = self._ended or time.monotonic()
         return {
             "seconds": now - (self._began or now),
@@ -175,8 +179,10 @@ class Pipeline:
         return output
 
     def _how_far(self) -> str:
-        given = ", ".join(f"{name} {stage.counters()['out']:,}" for name, stage in self._run.stages.items())
-        return f"so far the stages have given {given}"
+        stages = self.counters()["stages"]
+        given = ", ".join(f"{name} {each['out']:,}" for name, each in stages.items())
+        full = filling({name: each["gauges"] for name, each in stages.items()})
+        return "; ".join([f"so far the stages have given {given}", *full])
 
     def _raise_why(self) -> NoReturn:
         if self.error is not None:
@@ -192,6 +198,17 @@ class _Run:
         self.error: StageError | None = None
         self.at_close: list[Callable[[], None]] = []
         self._lock = threading.Lock()
+        self.process: int | None = None
+        """Where its threads are, once they were started."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether this process was forked from the one that has the threads."""
+        return self.process not in (None, os.getpid())
+
+    def refuse_elsewhere(self) -> None:
+        if self.elsewhere:
+            raise left_behind("this pipeline")
 
     def fail(self, error: StageError) -> None:
         with self._lock:
@@ -206,6 +223,8 @@ class _Run:
             stage.stop()
 
     def close(self) -> None:
+        if self.elsewhere:  # where what is called at the end belongs, too
+            return
         self.stop()
         for stage in self.stages.values():
             stage.on_failure = None  # which knows all stages: one that is held would hold the others

@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import math
+import os
 import socket
 import threading
 import time
@@ -122,7 +123,7 @@ class MetricsServer:
     """Answers `/metrics` (text) and `/statistics` (JSON) on 127.0.0.1 until it or its pipeline is closed."""
 
     def __init__(self, pages: Mapping[str, tuple[str, Callable[[], str]]], port: int) -> None:
-        self._server = _listening(port, _handler(pages))
+        self._server, self._process = _listening(port, _handler(pages)), os.getpid()
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="millstream-metrics", daemon=True
         )
@@ -140,6 +141,9 @@ class MetricsServer:
 
     def close(self) -> None:
         """Stop listening, and hang up on whoever is connected; again does no harm."""
+        if self._process != os.getpid():  # a forked child: those who are connected are the other one's
+            self._server.socket.close()
+            return
         if threading.current_thread() is not self._thread:
             self._server.shutdown()
             self._thread.join(HANG_UP_S)

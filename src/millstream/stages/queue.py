@@ -7,6 +7,7 @@ nothing goes in, what is inside comes out, and then consumers are told that it i
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 import weakref
@@ -74,9 +75,9 @@ class Queue(Generic[T]):
             )
         self._maker: Callable[[], Any] = _nobody
         self._weigh = weigh
-        # Reentrant, since a forgotten producer may be collected, and so closed, in the middle of anything.
-        self._lock = threading.RLock()
-        self._not_empty, self._not_full = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._make_lock()
+        self.at_work = False
+        """Whether threads may be at it now: a forked child, which has none of them, cannot go on with it."""
         self._items: deque[tuple[T, int]] = deque()
         self._producers = 0
         self._end = Ending()
@@ -84,6 +85,18 @@ class Queue(Generic[T]):
         self._putters, self._getters = Waits(), Waits()
         self._made = self._changed_at = time.perf_counter()
         self._item_seconds = 0.0
+        _QUEUES.add(self)
+
+    def _make_lock(self) -> None:
+        # Reentrant, since a forgotten producer may be collected, and so closed, in the middle of anything.
+        self._lock = threading.RLock()
+        self._not_empty, self._not_full = threading.Condition(self._lock), threading.Condition(self._lock)
+
+    def _forget(self) -> None:
+        """In a forked child: a thread that is not here may hold the lock, and others will never put or take."""
+        self._make_lock()
+        if (self.at_work or self._getters.count) and not self._end.over:
+            self._end.leave()
 
     @property
     def maker(self) -> Any:
@@ -99,6 +112,7 @@ class Queue(Generic[T]):
         with self._lock:
             self._end.refuse(self)
             self._producers += 1
+            self.at_work = self.at_work or self.maker is None  # a stage says when it starts
         return Producer(self)
 
     def get(self, timeout_s: float | None = None) -> T:
@@ -332,3 +346,14 @@ class Queue(Generic[T]):
 
 def _nobody() -> None:
     return None
+
+
+_QUEUES: weakref.WeakSet[Queue[Any]] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for queue in list(_QUEUES):
+        queue._forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from millstream.errors import ClosedError, LoaderError, MillstreamError, QueueClosed, StageError, Stopped
 from millstream.stages.clock import INPUT, OUTPUT, Clocks
-from millstream.stages.ending import stopped
+from millstream.stages.ending import left_behind, stopped
 from millstream.stages.producer import Producer
 from millstream.stages.queue import Overflow, Queue
 
@@ -51,7 +51,7 @@ class Stage(ABC, Generic[Out]):
         overflow: What a full output does with one more; see `Queue`.
     """
 
-    takes: ClassVar[type | None] = None
+    takes: ClassVar[type | tuple[type, ...] | None] = None
     """What it can work on, if it cares; a pipeline compares it with what the stage before gives."""
     gives: ClassVar[type | None] = None
     one_thread: ClassVar[bool] = False
@@ -93,6 +93,7 @@ class Stage(ABC, Generic[Out]):
         self._reasons: Counter[str] = Counter()
         self._alive = 0
         self._workers: list[threading.Thread] = []
+        self._left_behind = False
 
     def upstream(self) -> Iterator[Stage[Any]]:
         """The stages that its items come from, the nearest first."""
@@ -126,6 +127,8 @@ class Stage(ABC, Generic[Out]):
             raise stopped(f"stage {self.name!r}")
         if self._workers:
             raise LoaderError(f"stage {self.name!r} was started before", hint="make a new one")
+        for queue in (*self._queues.values(), *(intake.queue for intake in self.inputs)):
+            queue.at_work = True
         loops = self.loops()
         self._alive = len(loops)
         self._workers = [
@@ -138,6 +141,8 @@ class Stage(ABC, Generic[Out]):
 
     def stop(self) -> None:
         """End soon, in the middle of anything; whoever waits at the inputs or outputs is told."""
+        if self._left_behind:
+            return
         self.stopping.set()
         for intake in self.inputs:
             intake.queue.stop()
@@ -168,6 +173,8 @@ class Stage(ABC, Generic[Out]):
 
         `busy` is the share of work in the time of all threads. A stage near 1 is what the others wait for.
         """
+        if self._left_behind:
+            raise left_behind(f"stage {self.name!r}")
         busy_s, input_wait_s, output_wait_s = self._clocks.read()
         with self._lock:
             drops = dict(self._reasons)
@@ -210,6 +217,10 @@ class Stage(ABC, Generic[Out]):
             raise
         except ClosedError:  # by the consumer, who wants no more
             raise stopped(self._queues[output]) from None
+
+    def _leave_behind(self) -> None:
+        """In a forked child: its threads are not here, and one of them may hold the lock."""
+        self._lock, self._left_behind = threading.Lock(), True
 
     def _run(self, loop: Callable[[], None]) -> None:
         try:
@@ -289,7 +300,15 @@ def _named(stage: str, error: BaseException) -> StageError:
 
 
 _STARTED: weakref.WeakSet[Stage[Any]] = weakref.WeakSet()
-os.register_at_fork(after_in_child=_STARTED.clear)  # their threads are not there, and one may have held a lock
+
+
+def _leave_all_behind() -> None:
+    for stage in list(_STARTED):
+        stage._leave_behind()
+    _STARTED.clear()
+
+
+os.register_at_fork(after_in_child=_leave_all_behind)
 
 
 @atexit.register

@@ -75,6 +75,20 @@ def between(before: Counters, now: Counters) -> dict[str, Any]:
     }
 
 
+def filling(gauges: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Say which stages give nothing yet since they are filled first: those with a `capacity` that is not reached.
+
+    >>> filling({"reader": {"open": 2}, "shuffled": {"frames": 531, "capacity": 8192, "bytes": 9e6}})
+    ['shuffled holds 531 of 8,192 frames, and gives none before it is full']
+    """
+    said = []
+    for name, each in gauges.items():
+        (what, held), most = next(iter(each.items()), ("", 0.0)), each.get("capacity", 0)
+        if held < most:
+            said.append(f"{name} holds {held:,.0f} of {most:,.0f} {what}, and gives none before it is full")
+    return said
+
+
 def _stage_rates(before: Counters, now: Counters, seconds: float) -> dict[str, float]:
     busy_s, *waits = (_grown(before, now, name) for name in ("busy_s", "input_wait_s", "output_wait_s"))
     return {

@@ -109,7 +109,7 @@ class Lock:
     """One writer at a time: flock on a file; a dead process holds nothing."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._process = path, os.getpid()
         self._fd = -1
         while self._fd < 0:
             self._fd = self._try()
@@ -130,8 +130,8 @@ class Lock:
         return -1
 
     def release(self) -> None:
-        """Remove the file, then let go."""
-        if self._fd >= 0:
+        """Remove the file, then let go; a forked child has nothing to let go of."""
+        if self._fd >= 0 and self._process == os.getpid():
             self._path.unlink(missing_ok=True)
             let_go(self._fd)
             self._fd = -1

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 
 from millstream.errors import FingerprintError, LoaderError
-from millstream.live.events import Event
+from millstream.live.events import CHANGES, Event
 from millstream.live.window import Entry
 
 
@@ -17,10 +17,11 @@ class Entered:
 
     Args:
         path: The folder, for messages.
+        watch: Whether files come and go while it runs: then it is known of each that is there whether it entered.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path, self._guard = path, threading.Lock()
+    def __init__(self, path: str, *, watch: bool) -> None:
+        self._path, self._watch, self._guard = path, watch, threading.Lock()
         self._epochs: dict[int, list[Entry]] = {}
         self.files: str | None = None
         """A hash of the files that a pass goes over, as far as that is known."""
@@ -35,6 +36,31 @@ class Entered:
         self.files = files or (self.files if epoch else None)
         self._epochs = {known: entries for known, entries in self._epochs.items() if known == epoch - 1}
         self._epochs[epoch], self._total = [], 0
+        self._told: dict[tuple[bool, str], Event] = {}
+
+    def unlock(self) -> None:
+        """In a forked child: a thread that is not here may hold the lock."""
+        self._guard = threading.Lock()
+
+    def learn(self, entries: Sequence[Entry], told: Sequence[Event]) -> None:
+        """What was written down of the epoch until now."""
+        self._epochs[self._epoch] = list(entries)
+        self._remember(told)
+
+    def go_back(self, total: int) -> list[Event]:
+        """Stages begin where so many games have entered; gives what decides which files may still enter."""
+        self._epochs[self._epoch] = [entry for entry in self._epochs[self._epoch] if entry.first < total]
+        self._total = total
+        return list(self._told.values())
+
+    def _remember(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.kind not in CHANGES:
+                self._told[False, event.kind] = event
+            elif event.kind == "gone":
+                self._told.pop((True, event.name), None)
+            elif self._watch:
+                self._told[True, event.name] = event
 
     def note(self, events: Sequence[Event]) -> None:
         """On the thread of the chunk set: remember what enters, and see whether it is what a state was saved for."""
@@ -43,6 +69,7 @@ class Entered:
             for name, chunks, stamp in came:
                 self._epochs[self._epoch].append(Entry(name, self._total, chunks, stamp))
                 self._total += chunks
+        self._remember(events)
         if not self._begun:
             self._begun = True
             self.files = hashlib.blake2b(json.dumps(came).encode(), digest_size=16).hexdigest()

@@ -52,6 +52,25 @@ class RunFiles:
         self.rows: RowLog | None = None
         self._same = None if folder is None or not self._part.hears else SameRows(folder)
         self._saved: deque[tuple[int, Mapping[str, Any]]] = deque(maxlen=MOST_STATES)
+        self.parents: Path | None = None
+        """Where the process writes its rows that this one was forked from."""
+
+    def left_behind(self) -> RunFiles:
+        """In a forked child: its own, in memory; what the other process has written can still be read."""
+        self.journal.leave_behind()
+        if self.folder is None:
+            return self
+        files = RunFiles(None, part=self._part)
+        files.parents, files.rows = self.folder, None if self.rows is None else RowLog(None, len(self.rows))
+        return files
+
+    def refuse_parents(self) -> None:
+        """Only the process that this one was forked from saves states, and goes on from them."""
+        if self.parents is not None:
+            raise LoaderError(
+                f"the run in {self.parents} is that of the process that this one was forked from",
+                hint="save and load its states there; a run of its own needs a loader with another cache_dir=",
+            )
 
     def stand(self, position: Position) -> None:
         """Stand somewhere, with all files closed."""
@@ -80,10 +99,18 @@ class RunFiles:
         """The rows of a step that was made."""
         if self.rows is None:
             raise LoaderError(f"step {step} was not made yet", hint="steps can be explained when they were made")
-        if self.folder is None or self._part.writes or step in self.rows:
+        folder = self._folder_of(step, self.rows)
+        if folder is None:
             return self.rows[step]
-        with closing(RowLog.recorded(self.folder)) as written:  # by the first rank
+        with closing(RowLog.recorded(folder)) as written:
             return written[step]
+
+    def _folder_of(self, step: int, rows: RowLog) -> Path | None:
+        """Where the first rank has written the rows of a step, or this one's parent before the fork; None: they are
+        our own."""
+        if self.folder is None:
+            return self.parents if step < rows.first else None
+        return None if self._part.writes or step in rows else self.folder
 
     # Windows
 
@@ -101,6 +128,7 @@ class RunFiles:
     def load(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
         """The window of a state, also if its run was put aside."""
         if self.folder is None:
+            self.refuse_parents()
             raise LoaderError("the state names files beside it", hint="pass the cache_dir= it was saved with")
         folders = [self.folder / SIDECARS, *sorted(self.folder.glob(f"{SIDECARS}.[0-9]*"))]
         return _unpacked(sidecars.load(folders, SIDECAR, state["sidecar"]))

@@ -19,6 +19,7 @@ from uuid import uuid4
 from millstream.errors import BusyError, StateError
 from millstream.live.events import CHANGES, FORMAT, Event, entered
 from millstream.live.losses import Loss, is_loss, read_loss
+from millstream.live.place import Place
 from millstream.live.window import Entry
 from millstream.store.chained_log import OTHER_RUN, ChainedLog, LogReader, Position, log_of
 from millstream.store.followed_log import FollowedLog, announce, forget
@@ -128,6 +129,10 @@ class RunJournal:
                     raise
             time.sleep(0.01)
 
+    def leave_behind(self) -> None:
+        """In a forked child: it is the other process that writes, and a thread that is not here may hold the lock."""
+        self._guard, self._log = threading.Lock(), None
+
     def close(self) -> None:
         """Let go of the file."""
         if self._log is not None:
@@ -227,6 +232,14 @@ class RunJournal:
                 reader, before = LogReader(self._path, START), []
             self._entered = epoch, reader, entered(reader.having("enter"), epoch, before)
             return self._entered[2]
+
+    def past(self, place: Place | None, epoch: int) -> tuple[list[Event], list[Event], list[Entry]]:
+        """What had happened in an epoch where a trainer stands, what happened then, and every source that entered."""
+        if place is not None:
+            self.catch_up(place.draw)
+        position = self.saved()
+        entries = [] if position == START else self.entries(epoch)  # it may find that of another run
+        return *self.split_at(position, epoch), entries
 
     def split_at(self, position: Position, epoch: int) -> tuple[list[Event], list[Event]]:
         """What had happened in an epoch when a state was saved there, and what happened then. Of all promises before,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +36,7 @@ from millstream.loaders.self_play.numbers import SelfPlayNumbers
 from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.loaders.settings import SharedKeywords, positive, resolve
 from millstream.loaders.transforms import transform_batch
+from millstream.loaders.turn import Turn
 from millstream.stats import Profile
 from millstream.tensors import backend, inside_torch_worker
 
@@ -126,11 +126,12 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         self._agreement = Agreement(settings.rank, settings.world_size)
         self._found = FoundFiles(settings.rank, settings.world_size)
         self._backend = backend(settings.framework)
-        self._asking, self._turn = threading.RLock(), threading.RLock()
+        self._asking, self._turn = Turn(), self._run.turn
         """Who has the first may wait for a batch, who has the second moves the run: a state waits for no game."""
         self._untaken: tuple[int, SelfPlayBatch] | None = None
         """A batch that a listener failed at, and the size that was asked for."""
         self._closed, self._at_close = False, list[Callable[[], None]]()
+        self._process = os.getpid()
 
     @property
     def step(self) -> int:
@@ -301,7 +302,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         """Stop all threads; batches that were delivered stay valid."""
         self._closed = True
         self._run.close()
-        while self._at_close:
+        while self._at_close and self._process == os.getpid():  # what was asked for in a parent is closed there
             self._at_close.pop()()
 
     def __repr__(self) -> str:

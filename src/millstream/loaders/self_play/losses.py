@@ -40,6 +40,10 @@ class RunLosses:
             self._since: Counter[str] = Counter()
             self._ahead = list[tuple[int, str]]()
 
+    def unlock(self) -> None:
+        """In a forked child: a thread that is not here may hold the lock."""
+        self._guard = threading.Lock()
+
     def dropped(self, draw: int, reason: str) -> None:
         """A draw gives nothing."""
         with self._guard:

@@ -26,6 +26,7 @@ from millstream.loaders.self_play.entered import Entered
 from millstream.loaders.self_play.entrance import Entrances
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.hints import going_on_hint
+from millstream.loaders.self_play.inheritance import Inheritance
 from millstream.loaders.self_play.journal import START, Part
 from millstream.loaders.self_play.losses import NOT_FULL, RunLosses, read_losses
 from millstream.loaders.self_play.replay import Replay
@@ -34,6 +35,7 @@ from millstream.loaders.self_play.stages import RunStages
 from millstream.loaders.self_play.task import Begin, SelfPlayGraph, SelfPlayTask
 from millstream.loaders.self_play.waiting import nothing_to_train_on, what_is_there
 from millstream.loaders.settings import LoaderSettings
+from millstream.loaders.turn import Turn
 from millstream.order.shuffle import source_key
 from millstream.store.chained_log import Position
 
@@ -62,10 +64,13 @@ class SelfPlayRun:
         self.files = RunFiles(settings.cache_dir, facts, part)
         self._entrances = Entrances(self.files.journal, watch=task.watch, follows=led and settings.rank > 0)
         self._stages = RunStages(settings, self._graph_from_here, self._what_for)
-        self._entered = Entered(task.path)
+        self._entered = Entered(task.path, watch=task.watch)
         self._committed: dict[str, Any] | None = None
         self._losses = RunLosses()
         self._gone, self._guard = set[str](), threading.Lock()
+        self.turn = Turn(whole=True, in_child=self._leave_behind)
+        """Of whoever moves the run."""
+        self._inheritance = Inheritance(led=led)
         self.step = 0
         self._begin_epoch(0)
 
@@ -76,6 +81,7 @@ class SelfPlayRun:
         self.mirror = Mirror(self._window(epoch), self.task.shuffle_frames)
         self._entrance = self._entrances.first(epoch)
         self._entered.stand(epoch)
+        self._inheritance.refuse()
 
     def _window(self, epoch: int) -> Window:
         seed, watch = self._epoch_seed(epoch), self.task.watch
@@ -105,8 +111,9 @@ class SelfPlayRun:
             skipped = ahead.skip(self._skip)
             if sum(map(len, skipped)) < self._skip:
                 raise self._entered.other_files()
-            self.mirror.follow([piece.moves for piece in skipped])
-            self._skip = 0
+            with self.turn:
+                self.mirror.follow([piece.moves for piece in skipped])
+                self._skip = 0
         tensors = ahead.next(batch_size)
         is_whole = tensors is not None and len(tensors.origins) == batch_size * self._ranks
         if self._replay is not None and self.task.watch and not is_whole:
@@ -175,6 +182,7 @@ class SelfPlayRun:
 
     def entries_at(self, epoch: int) -> list[Entry]:
         """Every source that entered in an epoch."""
+        self._inherit()
         known = self.files.folder is not None
         return self.files.journal.entries(epoch) if known else self._entered.at(epoch)
 
@@ -182,8 +190,9 @@ class SelfPlayRun:
 
     def _graph_from_here(self) -> SelfPlayGraph:
         """Stages that begin where the trainer stands."""
+        self._inherit()
         self.files.open(self.step)
-        losses = Losses((self._replay or self.files.journal).losses(self.epoch))
+        losses = Losses([*self._inheritance.lost, *(self._replay or self.files.journal).losses(self.epoch)])
         window = self._window(self.epoch)
         window.load(*self.mirror.window.state())
         entrance = self._entrance
@@ -198,7 +207,7 @@ class SelfPlayRun:
             lost=self._note,
             dropped=self._losses.dropped,
             shared=self._ranks > 1,
-            listeners=[self._enters, self.mirror.note, self._written],
+            listeners=[self.mirror.note, self._enters, self._written],  # in this order: a fork may come between
         )
         task = replace(self.task, seed=self._epoch_seed(self.epoch))
         graph = SelfPlayGraph(task, begin, positions_seed=self.settings.seed)
@@ -255,6 +264,23 @@ class SelfPlayRun:
                 graph.chunk_set.weights.forget(entry)
         self._entered.forget(None if self.files.rows is None else self.files.rows.oldest_chunk)
 
+    def _leave_behind(self) -> None:
+        """In a forked child: the other process has the stages, and writes the files; this one remembers in memory."""
+        self._guard = threading.Lock()
+        for each in (self.mirror, self._entered, self._losses):
+            each.unlock()
+        if self.mirror.place is not None:
+            self._losses.settle(self.mirror.place.draw)
+        self._losses.stand(self._losses.behind)
+        journal = None if self.files.folder is None else self.files.journal
+        self._inheritance.fall(journal, at_work=self._stages.leave_behind())
+        self.files = self.files.left_behind()
+
+    def _inherit(self) -> None:
+        """In a forked child: begin where the other process stood."""
+        inherited = self._inheritance.entrance(self.mirror, self._entered, self._entrances, self.epoch)
+        self._entrance = inherited or self._entrance
+
     def _halt(self) -> None:
         self._losses.end_epoch(self._stages.halt())
 
@@ -284,6 +310,7 @@ class SelfPlayRun:
             "epoch_rows": self.epoch_rows,
         }
         if self.files.folder is None:
+            self.files.refuse_parents()
             if self.task.watch:
                 raise LoaderError(
                     "a window of games does not fit into a state, and nobody said where to keep it",

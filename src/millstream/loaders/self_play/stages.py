@@ -28,13 +28,24 @@ class RunStages:
         self, settings: LoaderSettings, make: Callable[[], SelfPlayGraph], what_for: Callable[[], str]
     ) -> None:
         self._settings, self._make, self._what_for = settings, make, what_for
-        self.budget = Budget() if settings.memory_budget is None else Budget(settings.memory_budget)
+        self.budget = self._new_budget()
         self._depth = settings.prefetch or 2
         self._switch = threading.RLock()
         self.graph: SelfPlayGraph | None = None
         self.ahead: Ahead | None = None
         self._ended: dict[str, Any] = {"seconds": 0.0, "stages": {}, "queues": {}}
         self.closed = False
+
+    def _new_budget(self) -> Budget:
+        most = self._settings.memory_budget
+        return Budget() if most is None else Budget(most)
+
+    def leave_behind(self) -> bool:
+        """In a forked child: what is at work is at work elsewhere. Gives whether something was."""
+        at_work = self.graph is not None
+        self.graph = self.ahead = None
+        self._switch, self.budget = threading.RLock(), self._new_budget()
+        return at_work
 
     def started(self) -> Ahead:
         """The batches, of stages that are begun if there are none."""

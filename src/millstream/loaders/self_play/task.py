@@ -120,6 +120,7 @@ class SelfPlayGraph:
             journal=begin.tell,
             losses=begin.losses,
             opens=self.feed.open,
+            outlives_input=True,  # the window says how many passes there are
             capacity=task.queue_games,
         )
         changes = task.filters is not None or task.rescore is not None
