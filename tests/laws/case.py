@@ -61,7 +61,7 @@ class Data(ABC):
     shared_cache = True
     """Whether ranks share a folder; a run that is gone on with has it, too."""
 
-    def make(self, folder: Path) -> None:
+    def make(self, folder: Path) -> None:  # noqa: B027 - most have nothing
         """Put into `folder` what is there before a loader is."""
 
     @abstractmethod
@@ -91,7 +91,12 @@ class Data(ABC):
         """Insist that an origin names what a row holds, read from the data itself; gives the documents to ask
         `steps_of` for."""
 
-    def forget(self, folder: Path) -> None:
+    def again(self, folder: Path, steps: int, expected: list[list[Row]]) -> list[list[Row]]:
+        """What a run had to deliver whose files lie in `folder`: the same as any other or, where it matters what came
+        when, what its journal says."""
+        return expected
+
+    def forget(self, folder: Path) -> None:  # noqa: B027 - most have nothing
         """Lose what can be made again."""
 
     budget = 8 << 20

@@ -77,7 +77,9 @@ rollout_lists = st.builds(
     st.integers(0, 99),
     st.integers(3, 8),
     st.integers(2, 4),
-    st.fixed_dictionaries({"shuffle": st.sampled_from(["global", "local", False]), "keep_groups": st.just(value=False)}),
+    st.fixed_dictionaries(
+        {"shuffle": st.sampled_from(["global", "local", False]), "keep_groups": st.just(value=False)}
+    ),
 )
 
 
@@ -187,6 +189,13 @@ class Games(Data):
             for row, fact in enumerate(facts)
         ]
 
+    def again(self, folder: Path, steps: int, expected: list[list[Row]]) -> list[list[Row]]:
+        if not self.watch:
+            return expected
+        journal = folder / "run" / "admissions.jsonl"
+        with self.open(folder / "again", replay=journal, batch_size=min(self.step_rows), seed=9) as loader:
+            return [self.rows(loader.next()) for _ in range(steps)]
+
     @property
     def lengths(self) -> list[int]:
         """Positions of each game, by its number."""
@@ -239,12 +248,16 @@ def _archives(count: int, damaged: int) -> Path:
 
 KINDS = [
     Kind("rollouts", rollout_lists, lambda: RolloutList(random_rollouts(groups=25, size=4, mean_length=5)), cases=8),
-    Kind("rollout feed", st.builds(RolloutFeed, st.sampled_from([6, 12]), st.sampled_from([1, 2])), RolloutFeed, cases=3),
+    Kind(
+        "rollout feed", st.builds(RolloutFeed, st.sampled_from([6, 12]), st.sampled_from([1, 2])), RolloutFeed, cases=3
+    ),
     Kind(
         "self-play",
         st.builds(Games, st.integers(1, 3), how=st.sampled_from([{}, {"shuffle": False}, {"shuffle_frames": 64}])),
         lambda: Games(8),
         cases=4,
     ),
-    Kind("self-play, watched", st.builds(Games, st.just(3), st.just(value=True)), lambda: Games(3, watch=True), cases=2),
+    Kind(
+        "self-play, watched", st.builds(Games, st.just(3), st.just(value=True)), lambda: Games(3, watch=True), cases=2
+    ),
 ]

@@ -31,6 +31,8 @@ every_loader = pytest.mark.parametrize("kind", KINDS, ids=repr)
 STUCK_S = 60
 """What takes longer than this hangs."""
 FUZZ = "MILLSTREAM_FUZZ" in os.environ
+NEVER = 1 << 60
+Handler = Callable[[int, FrameType | None], None]
 multiprocessing.util.get_temp_dir()  # made now: the folder of this run's tests is gone before its last deeds
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["laws.faults"])
@@ -89,33 +91,34 @@ class RefusingDisk(FailingDisk):
 def test_a_disk_that_is_full_for_a_moment_is_said_and_nothing_is_lost(kind: Kind, tmp_path: Path) -> None:
     """A run goes on by itself or, where a thread of it ended with the error, from its last state."""
     expected = undisturbed(kind, tmp_path / "whole", 6)
-    limit, refused = 0, True
-    while refused:
-        limit += 1 if FUZZ else random.Random(limit).choice([1, 2, 3, 7])
-        place, case = tmp_path / f"full {limit}", case_of(kind.name)
-        case.data.make(place)
-        full = RefusingDisk(place, limit)
-        with pytest.MonkeyPatch.context() as patch:
-            full.install(patch)
-            run = _refused_once(lambda: Team(case, place))  # noqa: B023 - called at once
-            with run:
-                saved = None
-                rows: list[list[Row]] = []
-                while len(rows) < 6:
-                    try:
-                        rows.append(run.step())
-                        state = run.state()
-                        run.commit(state)
-                        saved = (state, run.start)
-                    except MillstreamError as error:
-                        _check_full(error)
-                        del rows[run.loaders[0].step :]
-                        if saved is not None:
-                            run.load(*saved)
-                            del rows[run.loaders[0].step :]
-        assert rows == expected
-        refused = full.count >= limit
-        assert limit < 2000
+    rows, operations = steps_on(RefusingDisk(tmp_path / "counted", NEVER), kind)
+    assert rows == expected
+    limits = range(1, operations + 1)
+    for limit in limits if FUZZ else sorted(random.Random(4).sample(limits, min(8, operations))):
+        rows, _ = steps_on(RefusingDisk(tmp_path / f"full {limit}", limit), kind)
+        assert rows == expected, limit
+
+
+def steps_on(disk: RefusingDisk, kind: Kind) -> tuple[list[list[Row]], int]:
+    """Take steps, with a state behind each, whatever the disk says; gives their rows and what was done to the disk."""
+    case = case_of(kind.name)
+    case.data.make(disk.root)
+    rows: list[list[Row]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        disk.install(patch)
+        with _refused_once(lambda: Team(case, disk.root)) as run:
+            saved = _refused_once(run.state), 0
+            while len(rows) < 6:
+                try:
+                    rows.append(run.step())
+                    state = run.state()
+                    run.commit(state)
+                    saved = state, run.start
+                except MillstreamError as error:
+                    _check_full(error)
+                    run.load(*saved)
+                    del rows[run.loaders[0].step :]
+    return rows, disk.count
 
 
 def _refused_once(act: Callable[[], Any]) -> Any:
@@ -133,22 +136,32 @@ def _check_full(error: MillstreamError) -> None:
 
 
 @contextmanager
-def alarm(handler: Callable[[int, FrameType | None], None], after_s: float, every_s: float = 0) -> Iterator[None]:
-    """A signal that arrives, or that arrives again and again."""
-    before = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, after_s, every_s)
+def signals(number: signal.Signals, handler: Handler, after_s: float, *, again: bool = False) -> Iterator[None]:
+    """A signal that arrives, or that arrives again and again. (The system's timer is that of our own time limit.)"""
+    before, over, main = signal.signal(number, handler), threading.Event(), threading.main_thread().ident
+    assert main is not None
+
+    def send() -> None:
+        while not over.wait(after_s):
+            signal.pthread_kill(main, number)
+            if not again:
+                return
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        over.set()
+        sender.join()
+        signal.signal(number, before)
 
 
 @every_loader
 def test_system_calls_that_signals_interrupt_change_nothing(kind: Kind, tmp_path: Path) -> None:
     expected = undisturbed(kind, tmp_path / "whole")
     heard = []
-    with alarm(lambda *_: heard.append(1), 0.0007, 0.0007):
+    with signals(signal.SIGUSR1, lambda *_: heard.append(1), 0.0007, again=True):
         found = undisturbed(kind, tmp_path / "disturbed")
     assert found == expected
     assert heard
@@ -158,31 +171,29 @@ def test_system_calls_that_signals_interrupt_change_nothing(kind: Kind, tmp_path
 def test_control_c_at_any_moment_loses_and_doubles_no_row(kind: Kind, tmp_path: Path) -> None:
     """Whatever was interrupted: the next call gives the batch that did not reach the trainer."""
     expected = undisturbed(kind, tmp_path / "whole")
-    chance, found, missed = random.Random(1), list[list[Row]](), 0
+    chance, found, missed = random.Random(1), list[list[Row]](), list[int]()
     with Team(case_of(kind.name), tmp_path / "run") as run:
         (loader,) = run.loaders
+        patience_s = 0.0001
         while len(found) < STEPS:
             batch = None
             try:
-                with alarm(_interrupt, chance.choice([0.00005, 0.0001, 0.0003, 0.001, 0.005])):
+                with signals(signal.SIGINT, signal.default_int_handler, chance.uniform(0, patience_s)):
                     batch = loader.next()
             except KeyboardInterrupt:
                 pass
             if batch is None and loader.step == len(found):
+                patience_s *= 1.3  # else what takes longer would never be done
                 continue
+            patience_s = 0.0001
             assert loader.step == len(found) + 1
+            found.append([] if batch is None else run.taken([batch]))
             if batch is None:  # between the end of next() and the assignment: the trainer had it
-                missed += 1
-                run.start += len(expected[len(found)])
-                found.append(expected[len(found)])
-            else:
-                found.append(run.taken([batch]))
-    assert found == expected
-    assert missed <= 2
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+                missed.append(len(found) - 1)
+                run.start += len(expected[len(found) - 1])
+    expected = run.data.again(tmp_path / "run", STEPS, expected)
+    assert found == [[] if step in missed else rows for step, rows in enumerate(expected)]
+    assert len(missed) <= 2
 
 
 @every_loader
@@ -193,7 +204,7 @@ def test_a_forked_child_and_its_parent_both_go_on(kind: Kind, tmp_path: Path) ->
         place = tmp_path / str(moment)
         with Team(case_of(kind.name), place) as run:
             before = [digest(run.step()) for _ in range(moment)]
-            told = in_child(lambda: [digest(run.step()) for _ in range(3)])  # noqa: B023 - called at once
+            told = in_child(lambda: [digest(run.step()) for _ in range(3)])
             after = [digest(run.step()) for _ in range(STEPS - moment)]
         assert before + after == expected
         assert told == expected[moment : moment + 3] or isinstance(told, MillstreamError), told

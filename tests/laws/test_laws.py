@@ -1,4 +1,4 @@
-"""The six laws, for every loader and every kind of run: any data, threads, depth, ranks, batch sizes and stop points."""
+"""The six laws, for every loader and kind of run: any data, threads, depth, ranks, batch sizes and stop points."""
 
 from __future__ import annotations
 

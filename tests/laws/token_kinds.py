@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import laws
 from chats.chatml import bpe
 from laws.case import Data, Kind, Row, State
-from loaders.conversations import CHAT, CHUNK_BYTES, Chats, Road, conversation, document
+from loaders.conversations import CHAT, CHUNK_BYTES, Chats, Road, conversation
 from loaders.corpora import EOS, TOKENIZER, corpora, corpus, words_of
 from millstream import (
     ConversationDataLoader,
@@ -333,7 +333,9 @@ class Mixed(Tokens):
         other: Any
         if self.beside == "chats":
             chats = Chats(tuple(random.Random(4).choices(range(1, 30), k=50)), "growing", packing=False)
-            other = replace(chats, cache=folder / "chats").loader(pad_id=0, name="chats", **{**own, "cache_dir": folder})
+            other = replace(chats, cache=folder / "chats").loader(
+                pad_id=0, name="chats", **{**own, "cache_dir": folder}
+            )
         elif self.beside == "rollouts":
             other = RolloutDataLoader(RECORDS, max_length=self.length, name="rollouts", **own)
         elif self.beside == "stream":
@@ -389,7 +391,7 @@ RECORDS = random_rollouts(groups=5, size=4, mean_length=8)
 
 
 @cache
-def _stored(raw: Path, chats: bool) -> Path:  # noqa: FBT001 - cached
+def _stored(raw: Path, chats: bool) -> Path:
     path = Path(tempfile.mkdtemp(prefix="millstream-mixture-"), "store")
     prepare(raw, path, bpe() if chats else TOKENIZER, workers=1, cache=False)
     return path
@@ -400,15 +402,19 @@ def mixture(beside: str, *, streaming: bool = False) -> Kind:
     return Kind(f"{'stream' if streaming else 'store'} and {beside}", st.just(made), lambda: made, cases=3)
 
 
-_ = document
 KINDS = [
     Kind(
         "store",
-        st.builds(lambda one, how: Stores(one, how), laws.ONE, laws.row_kinds),
+        st.builds(Stores, laws.ONE, laws.row_kinds),
         _example_store,
         cases=20,
     ),
-    Kind("stores", st.builds(lambda several, how: Stores(several, how), laws.SEVERAL, laws.row_kinds), _example_mixture, 12),
+    Kind(
+        "stores",
+        st.builds(lambda several, how: Stores(several, how), laws.SEVERAL, laws.row_kinds),
+        _example_mixture,
+        12,
+    ),
     conversations("prepared", packing=True),
     conversations("growing", packing=True),
     conversations("growing", packing=False),
