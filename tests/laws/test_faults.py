@@ -63,7 +63,7 @@ def test_a_run_that_is_killed_again_and_again_trains_on_the_same_rows(kind: Kind
         before = len(trail_of(place))
         process = _context.Process(target=train, args=(kind.name, place))
         process.start()
-        wanted = before + chance.choice([1, 2, 3, 5]) if kills < (30 if FUZZ else 4) else STEPS * 99
+        wanted = before + chance.choice([1, 2, 3, 5]) if kills < (30 if FUZZ else 2) else STEPS * 99
         while process.exitcode is None and len(trail_of(place)) < wanted:
             time.sleep(0.001)
         time.sleep(chance.choice([0, 0.001, 0.005]))
