@@ -10,17 +10,16 @@ import json
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from hypothesis import strategies as st
 
 from laws import Work
-from millstream import DataLoader
 from millstream.loaders import RowOrigin
 
 State = Any
@@ -34,9 +33,9 @@ class Row:
 
     source: str
     epoch: int
-    name: Hashable
+    name: Any
     """Which sample it is, as far as the row itself says."""
-    content: Hashable = field(compare=True)
+    content: Any
 
 
 class Data(ABC):
@@ -65,7 +64,7 @@ class Data(ABC):
         """Put into `folder` what is there before a loader is."""
 
     @abstractmethod
-    def open(self, folder: Path, **how: Any) -> DataLoader[Any]:
+    def open(self, folder: Path, **how: Any) -> Any:
         """Open a loader whose own files lie in `folder`."""
 
     @abstractmethod
@@ -87,7 +86,7 @@ class Data(ABC):
         """Insist that epochs hold every sample exactly as often as they should."""
 
     @abstractmethod
-    def check_origin(self, loader: DataLoader[Any], origin: RowOrigin, row: Row) -> list[Any]:
+    def check_origin(self, loader: Any, origin: RowOrigin, row: Row) -> list[Any]:
         """Insist that an origin names what a row holds, read from the data itself; gives the documents to ask
         `steps_of` for."""
 
@@ -179,7 +178,7 @@ class Team:
             for loader in self.loaders:
                 stack.callback(loader.close)
 
-    def each(self, act: Callable[[DataLoader[Any]], Any]) -> list[Any]:
+    def each(self, act: Callable[[Any], Any]) -> list[Any]:
         """Do something on every rank."""
         if not self.data.at_once or len(self.loaders) == 1:
             return [act(loader) for loader in self.loaders]

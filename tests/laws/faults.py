@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from laws import Work, live_kinds, token_kinds
 from laws.case import Case, Kind, Team, digest
@@ -24,7 +25,7 @@ def case_of(name: str) -> Case:
 def train(name: str, folder: Path) -> None:
     """Train some steps, with a checkpoint behind each; writes down a digest of each step before it is saved."""
     checkpoint, trail = folder / "checkpoint.json", folder / "trail.jsonl"
-    saved = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"state": None, "rows": 0}
+    saved: Any = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"state": None, "rows": 0}
     with small(), Team(case_of(name), folder / "run") as run, trail.open("a") as written:
         (loader,) = run.loaders
         if saved["state"] is not None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from games.archives import varied_game
 from laws.case import Data, Kind, Row, State
 from loaders.growing_games import LENGTHS, add
-from millstream import DataLoader, RolloutDataLoader, RowOrigin, SelfPlayDataLoader, TrainingBatch
+from millstream import RolloutDataLoader, RowOrigin, SelfPlayDataLoader, TrainingBatch
 from millstream.batches.self_play import SelfPlayBatch
 from millstream.feeds import Gather, SpoolSource
 from rollouts.samples import random_rollouts
@@ -47,7 +47,7 @@ class RolloutList(RolloutRows):
     how: Mapping[str, Any] = field(default_factory=dict)
     spoils = True
 
-    def open(self, folder: Path, **how: Any) -> DataLoader[Any]:
+    def open(self, folder: Path, **how: Any) -> Any:
         return RolloutDataLoader(list(self.records), framework="numpy", cache_dir=folder, **self.how, **how)
 
     def check_complete(self, epochs: Sequence[list[Row]]) -> None:
@@ -56,7 +56,7 @@ class RolloutList(RolloutRows):
             assert Counter(row.name for row in epoch) == names
             assert {row.epoch for row in epoch} == {number}
 
-    def check_origin(self, loader: DataLoader[Any], origin: RowOrigin, row: Row) -> list[Any]:
+    def check_origin(self, loader: Any, origin: RowOrigin, row: Row) -> list[Any]:
         assert self.records[origin.sample]["rollout_id"] == row.name
         return [(origin.sample, None)]
 
@@ -101,7 +101,7 @@ class RolloutFeed(RolloutRows):
     def make(self, folder: Path) -> None:
         _spooled(folder / "spool", self.groups, self.short)
 
-    def open(self, folder: Path, **how: Any) -> DataLoader[Any]:
+    def open(self, folder: Path, **how: Any) -> Any:
         live = {"groups_per_batch": 3, "group_size": 4, "passes": self.passes, "timeout_s": 30}
         return RolloutDataLoader(folder / "spool", live=live, framework="numpy", cache_dir=folder / "run", **how)
 
@@ -118,7 +118,7 @@ class RolloutFeed(RolloutRows):
         rows = [row for epoch in epochs for row in epoch]
         assert Counter(row.name for row in rows) == dict.fromkeys(self.names, self.passes)
 
-    def check_origin(self, loader: DataLoader[Any], origin: RowOrigin, row: Row) -> list[Any]:
+    def check_origin(self, loader: Any, origin: RowOrigin, row: Row) -> list[Any]:
         (span,) = origin.spans
         assert span.file == row.name
         return [(row.name, None)]
@@ -173,10 +173,10 @@ class Games(Data):
         return not self.watch
 
     @property
-    def spoils(self) -> bool:
+    def spoils(self) -> bool:  # type: ignore[override]
         return not self.watch
 
-    def open(self, folder: Path, **how: Any) -> DataLoader[Any]:
+    def open(self, folder: Path, **how: Any) -> Any:
         own = {"framework": "numpy", "shuffle_frames": 16, "watch": self.watch, "cache_dir": folder / "run"}
         if self.watch:
             own |= {"poll_s": 0.05, "num_chunks": 16}
@@ -209,11 +209,11 @@ class Games(Data):
             return
         places = Counter((game, ply) for game, length in enumerate(self.lengths) for ply in range(length))
         for epoch in epochs:
-            assert Counter(row.name[:2] for row in epoch) == places  # type: ignore[index]
+            assert Counter(row.name[:2] for row in epoch) == places
 
-    def check_origin(self, loader: DataLoader[Any], origin: RowOrigin, row: Row) -> list[Any]:
+    def check_origin(self, loader: Any, origin: RowOrigin, row: Row) -> list[Any]:
         (span,) = origin.spans
-        chunk, ply, use = row.name  # type: ignore[misc]
+        chunk, ply, use = row.name
         assert (span.document, span.start, span.stop, origin.use) == (chunk, ply, ply + 1, use)
         return [(chunk, None)]
 
@@ -224,7 +224,7 @@ class Games(Data):
         return len(self.lengths) + self.damaged
 
     def kept_units(self, rows: Sequence[Row]) -> int:
-        return len({row.name[0] for row in rows})  # type: ignore[index]
+        return len({row.name[0] for row in rows})
 
     def lost_units(self, losses: Sequence[Mapping[str, int]]) -> int:
         (lost,) = {sum(each.values()) for each in losses}

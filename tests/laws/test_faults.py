@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -160,11 +161,12 @@ def signals(number: signal.Signals, handler: Handler, after_s: float, *, again: 
 @every_loader
 def test_system_calls_that_signals_interrupt_change_nothing(kind: Kind, tmp_path: Path) -> None:
     expected = undisturbed(kind, tmp_path / "whole")
-    heard = []
-    with signals(signal.SIGUSR1, lambda *_: heard.append(1), 0.0007, again=True):
-        found = undisturbed(kind, tmp_path / "disturbed")
-    assert found == expected
-    assert heard
+    heard: list[int] = []
+    with signals(signal.SIGUSR1, lambda *_: heard.append(1), 0.0005, again=True):
+        for number in count():
+            assert undisturbed(kind, tmp_path / f"disturbed {number}") == expected
+            if heard:
+                break
 
 
 @every_loader

@@ -23,7 +23,6 @@ from loaders.conversations import CHAT, CHUNK_BYTES, Chats, Road, conversation
 from loaders.corpora import EOS, TOKENIZER, corpora, corpus, words_of
 from millstream import (
     ConversationDataLoader,
-    DataLoader,
     MixedDataLoader,
     PretrainDataLoader,
     RolloutDataLoader,
@@ -66,7 +65,7 @@ class Stores(Tokens):
     how: Mapping[str, Any] = field(default_factory=dict)
     spoils = True
 
-    def open(self, folder: Path, **how: Any) -> DataLoader[Any]:
+    def open(self, folder: Path, **how: Any) -> Any:
         size = {} if self.data.places is None else {"epoch_size": 50}
         return self.data.loader(**size, **self.how, **how)
 
@@ -85,7 +84,7 @@ class Stores(Tokens):
         size = 50 if self.data.places is not None else self.samples["data"].total()
         assert [len(epoch) for epoch in epochs] == [size] * len(epochs)
 
-    def check_origin(self, loader: DataLoader[Any], origin: RowOrigin, row: Row) -> list[Any]:
+    def check_origin(self, loader: Any, origin: RowOrigin, row: Row) -> list[Any]:
         tokens: list[int] = []
         for span in origin.spans:
             assert span.source == row.source == origin.source
@@ -129,7 +128,7 @@ class Conversations(Tokens):
     step_rows = (4, 8, 12)
     spoils = True
 
-    def open(self, folder: Path, **how: Any) -> DataLoader[Any]:
+    def open(self, folder: Path, **how: Any) -> Any:
         if not self.bad:
             made = replace(self.chats, cache=folder / "chats")
             return made.loader(shuffle=self.shuffle, **how)
@@ -147,11 +146,11 @@ class Conversations(Tokens):
 
     def check_complete(self, epochs: Sequence[list[Row]]) -> None:
         for epoch in epochs:
-            assert Counter(each for row in epoch for each in row.name) == Counter(self.chats.documents)  # type: ignore[attr-defined]
+            assert Counter(each for row in epoch for each in row.name) == Counter(self.chats.documents)
         assert len({len(epoch) for epoch in epochs}) == 1
 
-    def check_origin(self, loader: DataLoader[Any], origin: RowOrigin, row: Row) -> list[Any]:
-        store = loader.store  # type: ignore[attr-defined]
+    def check_origin(self, loader: Any, origin: RowOrigin, row: Row) -> list[Any]:
+        store = loader.store
         half, named = len(self.chats.sizes) // 2, []
         for span in origin.spans:
             where = store.origin_of(span.document)
@@ -160,6 +159,14 @@ class Conversations(Tokens):
             assert (span.start, span.stop) == (0, len(named[-1]))
         assert tuple(named) == row.name
         return [(span.document, None) for span in origin.spans]
+
+    def joined(self, states: Sequence[State]) -> State:
+        """While rows are made, one rank may know the end already and another not yet; any of their states will do."""
+        known = [state for state in states if "unknown_length" not in state]
+        unknown = [state for state in states if "unknown_length" in state]
+        assert all(state == each[0] for each in (known, unknown) for state in each)
+        assert len({(state["step"], state["epoch"], state["offset"]) for state in states}) == 1
+        return states[0]
 
     def forget(self, folder: Path) -> None:
         shutil.rmtree(folder / "chats", ignore_errors=True)
@@ -171,7 +178,7 @@ class Conversations(Tokens):
         return len(self.chats.sizes) + self.bad
 
     def kept_units(self, rows: Sequence[Row]) -> int:
-        return sum(len(row.name) for row in rows)  # type: ignore[arg-type]
+        return sum(len(row.name) for row in rows)
 
     def lost_units(self, losses: Sequence[Mapping[str, int]]) -> int:
         (lost,) = {sum(count for name, count in each.items() if name.startswith("left_out:")) for each in losses}
@@ -228,10 +235,11 @@ class Stream(Tokens):
         """Each rank counts the epochs of its own lanes."""
         return [replace(row, epoch=0) for row in rows_of(batch)]
 
-    def open(self, folder: Path, **how: Any) -> DataLoader[Any]:
-        own = {"framework": "numpy", "chunk_size": LENGTH, "tokenizer": TOKENIZER, "shuffle": self.shuffle}
-        reading = {"chunk_bytes": self.cut}
-        return PretrainDataLoader(self.path, streaming=True, cache_dir=folder, reading=reading, **{**own, **how})
+    def open(self, folder: Path, **how: Any) -> Any:
+        own: dict[str, Any] = {"framework": "numpy", "chunk_size": LENGTH, "tokenizer": TOKENIZER}
+        own |= {"shuffle": self.shuffle}
+        own |= {"reading": {"chunk_bytes": self.cut}, "cache_dir": folder, "streaming": True}
+        return PretrainDataLoader(self.path, **{**own, **how})
 
     def merged(self, start: int, of_ranks: Sequence[list[Row]]) -> list[Row]:
         return interleaved(start, of_ranks)
@@ -242,7 +250,7 @@ class Stream(Tokens):
     @cached_property
     def lanes(self) -> int:
         with self.open(Path(tempfile.mkdtemp())) as loader:
-            return int(loader.stream.lanes)  # type: ignore[attr-defined]
+            return int(loader.stream.lanes)
 
     @cached_property
     def texts(self) -> Counter[str]:
@@ -257,13 +265,13 @@ class Stream(Tokens):
         rows = [row for epoch in epochs for row in epoch]
         found: Counter[str] = Counter()
         for lane in range(self.lanes):
-            found += Counter(words_of([token for row in rows[lane :: self.lanes] for token in row.name]))  # type: ignore[attr-defined]
+            found += Counter(words_of([token for row in rows[lane :: self.lanes] for token in row.name]))
         assert all(found[text] >= 1 for text in self.texts)
 
-    def check_origin(self, loader: DataLoader[Any], origin: RowOrigin, row: Row) -> list[Any]:
+    def check_origin(self, loader: Any, origin: RowOrigin, row: Row) -> list[Any]:
         tokens: list[int] = []
         for span in origin.spans:
-            text = self.records[span.file, span.first_byte]  # type: ignore[attr-defined]
+            text = self.records[span.file, getattr(span, "first_byte")]  # noqa: B009 - of streams alone
             tokens += [*TOKENIZER.encode(text), EOS][span.start : span.stop]
         assert tuple(tokens) == row.name
         return []  # a document comes again whenever its lane does
@@ -321,7 +329,7 @@ class Mixed(Tokens):
     def tokenizer(self) -> Any:
         return bpe() if self.beside == "chats" else TOKENIZER
 
-    def parts(self, folder: Path) -> dict[str, tuple[DataLoader[Any], float]]:
+    def parts(self, folder: Path) -> dict[str, tuple[Any, float]]:
         """The sources, each alone."""
         own: dict[str, Any] = {"framework": "numpy", "seed": 9, "cache_dir": folder, "rank": 0, "world_size": 1}
         text: dict[str, Any] = {"chunk_size": self.length, "pad_id": 0, "tokenizer": self.tokenizer, **own}
@@ -339,13 +347,13 @@ class Mixed(Tokens):
         elif self.beside == "rollouts":
             other = RolloutDataLoader(RECORDS, max_length=self.length, name="rollouts", **own)
         elif self.beside == "stream":
-            how = {"streaming": True, "reading": {"chunk_bytes": 60}, "name": "stream"}
+            how: dict[str, Any] = {"streaming": True, "reading": {"chunk_bytes": 60}, "name": "stream"}
             other = PretrainDataLoader(corpus((("jsonl", (2,) * 50),)), **how, **text)
         else:
             other = PretrainDataLoader(_stored(corpus((("jsonl", (7,) * 30),)), False), name="store", **text)
         return {"web": (web, 2.0), self.beside: (other, 1.0)}
 
-    def open(self, folder: Path, **how: Any) -> DataLoader[Any]:
+    def open(self, folder: Path, **how: Any) -> Any:
         given = {"framework": "numpy", "mix_block": 6, "epoch_size": 48, "cache_dir": folder, **how}
         return MixedDataLoader(self.parts(folder), **given)
 
@@ -376,12 +384,12 @@ class Mixed(Tokens):
                 assert all(whole * count <= own[row] <= (whole + 1) * count for row, count in epoch.items())
                 assert own.keys() <= epoch.keys()
 
-    def check_origin(self, loader: DataLoader[Any], origin: RowOrigin, row: Row) -> list[Any]:
+    def check_origin(self, loader: Any, origin: RowOrigin, row: Row) -> list[Any]:
         assert origin.source == row.source
         if origin.source == "rollouts":
             assert tuple(np.asarray(RECORDS[origin.sample]["token_ids"]).tolist()) == row.name
         elif origin.text is not None:
-            assert origin.text == self.tokenizer.decode(list(row.name))  # type: ignore[arg-type]
+            assert origin.text == self.tokenizer.decode(list(row.name))
         if self.in_lanes and (origin.source == "stream" or self.streaming):
             return []
         return [(span.document, origin.source) for span in origin.spans]
