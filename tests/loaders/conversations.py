@@ -5,13 +5,14 @@ Every conversation begins with its own number, so a row says by itself what it h
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -52,13 +53,18 @@ def conversation(number: int, size: int, questions: int = 0) -> dict[str, Any]:
 
 @cache
 def files_of(sizes: Sizes) -> Path:
-    """Write conversations into a folder of two files."""
-    folder = Path(tempfile.mkdtemp(prefix="millstream-chats-"))
+    """Write conversations into a folder of two files: the same one for all processes of a run of tests."""
+    name = hashlib.blake2b(repr(sizes).encode(), digest_size=8).hexdigest()
+    folder = Path(tempfile.gettempdir(), f"millstream-chats-of-{name}")
     lines = [json.dumps(conversation(number, size)) + "\n" for number, size in enumerate(sizes)]
     half = len(lines) // 2
-    for name, part in (("a.jsonl", lines[:half]), ("b.jsonl", lines[half:])):
-        if part:
-            (folder / name).write_text("".join(part))
+    if not folder.exists():
+        beside = Path(tempfile.mkdtemp(prefix="millstream-chats-"))
+        for name, part in (("a.jsonl", lines[:half]), ("b.jsonl", lines[half:])):
+            if part:
+                (beside / name).write_text("".join(part))
+        with suppress(OSError):  # another process was faster
+            beside.rename(folder)
     return folder
 
 

@@ -98,20 +98,21 @@ class GrowingDataLoader(StoreDataLoader):
 
     def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
         """Give the next `batch_size` rows of this rank, as one step of the run."""
-        if self._growth is not None:
-            with self._turn:
-                run, rows = self._run, self.settings.batch_size if batch_size is None else batch_size
-                if rows != run.samples:
-                    run.follow(positive("batch_size", rows), run.step)
-                    self._engine.stop()
-                    self._measure()
-                self._follow()
-        try:
+        if self._growth is None:
             return super().get_batch(batch_size)
-        except StoreError:
-            if not self._moved:
-                raise
-        return self.get_batch(batch_size)  # which finds it in its place
+        with self._turn:  # as a whole: another thread may take the last step that is known
+            run, rows = self._run, self.settings.batch_size if batch_size is None else batch_size
+            if rows != run.samples:
+                run.follow(positive("batch_size", rows), run.step)
+                self._engine.stop()
+                self._measure()
+            self._follow()
+            try:
+                return super().get_batch(batch_size)
+            except StoreError:
+                if not self._moved:
+                    raise
+            return self.get_batch(batch_size)  # which finds it in its place
 
     @property
     def _moved(self) -> bool:

@@ -64,8 +64,9 @@ class Growth:
         """Give what is there so far, and whether that is all."""
         if self.output.exists():
             return TokenStore(self.output), True
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            raise error  # once: the next call tries again, as a full disk may have room by then
         try:
             return open_unfinished(self._unfinished, self._sources), False
         except (StoreError, OSError):  # it was finished, and moved, while we looked

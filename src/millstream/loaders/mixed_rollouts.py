@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,23 +16,37 @@ import numpy.typing as npt
 from millstream.batches import TrainingBatch
 from millstream.batches.columns import Columns
 from millstream.batches.rollouts import RolloutFormat, RolloutRows
-from millstream.errors import LoaderError
+from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.rollouts import RolloutBlock
 from millstream.store import TokenStore, TokenStoreWriter
+from millstream.store.staging import staged
 from millstream.store.weights import WEIGHTED, WEIGHTS, codes_of
 from millstream.tensors import backend
+
+_WAIT_S = 0.01
 
 
 def stored(block: RolloutBlock, fingerprint: str, folder: Path | None) -> TokenStore:
     """The tokens of rollouts with their weights in the loss, as a store: in the cache, or for as long as it is open."""
     path = Path(folder or tempfile.mkdtemp(prefix="millstream-rollouts-"), f"rollouts-{fingerprint}")
-    if not path.exists():
-        with TokenStoreWriter(path, dtype=WEIGHTED) as writer:
-            writer.extend(block["token_ids"], block.ends, weights=_codes(block))
+    while not path.exists():
+        _write(block, path)
     store = TokenStore(path)
     if folder is None:
         weakref.finalize(store, shutil.rmtree, path.parent, ignore_errors=True)
     return store
+
+
+def _write(block: RolloutBlock, path: Path) -> None:
+    """Make the store whole or not at all; another rank may do so at the same time."""
+    try:
+        with staged(path) as building, TokenStoreWriter(building, dtype=WEIGHTED) as writer:
+            writer.extend(block["token_ids"], block.ends, weights=_codes(block))
+    except BusyError:
+        time.sleep(_WAIT_S)
+    except StoreError:
+        if not path.exists():
+            raise
 
 
 def _codes(block: RolloutBlock) -> npt.NDArray[np.uint8]:

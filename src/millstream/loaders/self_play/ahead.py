@@ -75,8 +75,8 @@ class Ahead:
         try:
             return self._result(made[0])
         except BaseException:
-            if made[0].done():  # it failed, and its positions wait again
-                made.popleft()
+            if made[0].done() and (made[0].cancelled() or made[0].exception() is not None):
+                made.popleft()  # it failed, and its positions wait again; what was only interrupted is still there
             raise
         finally:
             self._asked_s = None

@@ -37,6 +37,7 @@ from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.loaders.settings import SharedKeywords, positive, resolve
 from millstream.loaders.transforms import transform_batch
 from millstream.loaders.turn import Turn
+from millstream.loaders.uninterrupted import uninterrupted
 from millstream.stats import Profile
 from millstream.tensors import backend, inside_torch_worker
 
@@ -129,7 +130,9 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         self._asking, self._turn = Turn(), self._run.turn
         """Who has the first may wait for a batch, who has the second moves the run: a state waits for no game."""
         self._untaken: tuple[int, SelfPlayBatch] | None = None
-        """A batch that a listener failed at, and the size that was asked for."""
+        """A batch that did not reach the trainer, and the size that was asked for."""
+        self._made: tuple[int, SelfPlayBatch] | None = None
+        """A batch on its way to the trainer."""
         self._closed, self._at_close = False, list[Callable[[], None]]()
         self._process = os.getpid()
 
@@ -172,11 +175,15 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
                 batch = self._coming(size) if self._untaken is None else self._again(size, *self._untaken)
                 if batch is not None:
                     self._hand_over(batch, size)
-            except Exception as error:
-                self._callbacks.error(error)
+                    self._profile.delivered(len(batch), time.perf_counter_ns() - began)
+            except BaseException as error:
+                if self._made is not None:
+                    self._untaken = self._made
+                if isinstance(error, Exception):
+                    self._callbacks.error(error)
                 raise
-            if batch is not None:
-                self._profile.delivered(len(batch), time.perf_counter_ns() - began)
+            finally:
+                self._made = None
             return batch
 
     def _coming(self, batch_size: int) -> SelfPlayBatch | None:
@@ -196,18 +203,16 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
             batch = batch_of(tensors, run.epoch, run.step, self._backend)
             for transform in self.settings.transforms:
                 batch = transform_batch(transform, batch)
-            run.delivered(tensors)
+            with uninterrupted():
+                run.delivered(tensors)
+                self._made = batch_size, batch
             return batch
 
     def _hand_over(self, batch: SelfPlayBatch, batch_size: int) -> None:
         """Tell listeners of a batch; if one fails, it is the next one once more."""
-        self._untaken = None
+        self._made, self._untaken = (batch_size, batch), None
         if self._callbacks.any:
-            try:
-                self._callbacks.delivered(self._run.epoch, batch)
-            except BaseException:
-                self._untaken = batch_size, batch
-                raise
+            self._callbacks.delivered(self._run.epoch, batch)
 
     def _again(self, batch_size: int, asked: int, untaken: SelfPlayBatch) -> SelfPlayBatch:
         if batch_size != asked:

@@ -36,6 +36,7 @@ from millstream.loaders.self_play.task import Begin, SelfPlayGraph, SelfPlayTask
 from millstream.loaders.self_play.waiting import nothing_to_train_on, what_is_there
 from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.turn import Turn
+from millstream.loaders.uninterrupted import uninterrupted
 from millstream.order.shuffle import source_key
 from millstream.store.chained_log import Position
 
@@ -191,7 +192,8 @@ class SelfPlayRun:
     def _graph_from_here(self) -> SelfPlayGraph:
         """Stages that begin where the trainer stands."""
         self._inherit()
-        self.files.open(self.step)
+        with uninterrupted():  # half open, they would stay locked
+            self.files.open(self.step)
         losses = Losses([*self._inheritance.lost, *(self._replay or self.files.journal).losses(self.epoch)])
         window = self._window(self.epoch)
         window.load(*self.mirror.window.state())

@@ -13,6 +13,7 @@ from millstream.batches.engine import closed_error
 from millstream.loaders.self_play.ahead import Ahead
 from millstream.loaders.self_play.task import SelfPlayGraph
 from millstream.loaders.settings import LoaderSettings
+from millstream.loaders.uninterrupted import uninterrupted
 
 
 class RunStages:
@@ -53,9 +54,11 @@ class RunStages:
             if self.closed:
                 raise closed_error()
             if self.ahead is None:
-                self.graph = graph = self._make()
-                graph.pipeline.start()
-                self.ahead = self._ahead_of(graph)
+                graph = self._make()
+                with uninterrupted():  # stages that nobody knows of would write into the journal
+                    self.graph = graph
+                    graph.pipeline.start()
+                    self.ahead = self._ahead_of(graph)
             return self.ahead
 
     def _ahead_of(self, graph: SelfPlayGraph) -> Ahead:
