@@ -17,11 +17,13 @@ from millstream import MemoryFeed, RolloutDataLoader
 from millstream.errors import RecordError
 from millstream.loaders.told import are_rollouts
 from millstream.rollouts import block_of, encode, read_rollouts
+from millstream.rollouts.sides import notes_of
 
 IDS = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=6)
 LOGPROBS = st.floats(-50, 0, width=32)
 SAID = {"rollout_id": "a", "group_id": "g", "reward": 1.0, "finish": "stop"}
 APART = {**SAID, "prompt_ids": [5, 6], "completion_ids": [7, 8, 9]}
+BARE = {"prompt_ids": [5, 6], "completion_ids": [7, 8], "completion_mask": [1, 1], "reward": 1.0}
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=5), IDS, st.data(), st.booleans())
@@ -90,6 +92,9 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "unknown field",
         "completion_",
     ),
+    "odd truncation": ({**BARE, "is_truncated": "yes"}, "wrong type", "is_truncated is 'yes'"),
+    "two ends": ({**APART, "is_truncated": True}, "named twice", "'is_truncated'"),
+    "odd temperatures": ({**APART, "completion_temperatures": "hot"}, "wrong type", "completion_temperatures"),
     "advantages": ({**APART, "advantage": 0.5}, "unknown field", "'advantage'"),
     "nothing of the prompt": ({**SAID, "token_ids": [5, 6]}, "missing field", "'loss_mask'"),
     "no length": ({**SAID, "token_ids": [5, 6], "prompt_len": -1}, "missing field", "'loss_mask'"),
@@ -146,6 +151,48 @@ def test_ids_may_be_left_out_of_some_and_equal_records_are_not_one() -> None:
     (chunk,) = read_rollouts([same, {**APART, "rollout_id": "b"}, {**same, "id": None}])
 
     assert chunk.block["rollout_id"].tolist() == ["row-0", "b", "row-2"]
+
+
+def test_an_end_that_is_not_said_is_a_stop_and_counted() -> None:
+    records = [BARE, {**BARE, "reward": 0.0, "is_truncated": True}, {**BARE, "is_truncated": False}]
+    records.append({**BARE, "finish": None, "extra": json.dumps({"env": "x"})})
+    with RolloutDataLoader(records, batch_size=4, shuffle=False, framework="numpy") as loader:
+        batch = loader.get_batch()
+        assert batch.metadata["finish"] == ["stop", "length", "stop", "stop"]
+        assert {key: count for key, count in loader.losses.items() if "changed" in key} == {
+            "changed:rollouts:finish not said": 2
+        }
+        noted = {"noted": ["finish not said"]}
+        assert batch.metadata["extra"] == [noted, None, None, {"env": "x", **noted}]
+
+
+def test_a_feed_counts_ends_that_are_not_said() -> None:
+    feed = MemoryFeed()
+    with feed.source() as source:
+        for number in range(2):
+            source.put({**BARE, "rollout_id": number, "group_id": "g", "reward": number})
+    live = {"group_size": 2, "groups_per_batch": 1}
+    with RolloutDataLoader(feed, batch_size=2, live=live, framework="numpy") as loader:
+        assert loader.get_batch().metadata["finish"] == ["stop", "stop"]
+        assert (loader.losses["finish_not_said"], loader.losses["arrived"]) == (2, 2)
+
+
+def test_what_else_trl_and_prime_rl_say_is_used_or_carried_along() -> None:
+    old, ours = {"old_per_token_logps": [-1.0, -2.0, -3.0]}, {"sampling_per_token_logps": [-0.5, -0.5, -0.5]}
+    assert block_of({**APART, **old})["sampling_logprobs"].tolist() == [0, 0, -1, -2, -3]
+    both = block_of({**APART, **old, **ours})
+    assert both["sampling_logprobs"].tolist() == [0, 0, -0.5, -0.5, -0.5]
+    assert notes_of(both) == {"old_per_token_logps not used": 1}
+    assert block_of({**APART, "completion_temperatures": [0.5] * 3})["temperature"].tolist() == [0.5]
+    heat = block_of({**APART, "completion_temperatures": [0.5, 1.0, 1.0]})
+    assert heat["extra"][0] == {"completion_temperatures": [0.5, 1.0, 1.0]}
+    assert block_of({**APART, "prompt": "p", "completion": "c"})["extra"][0] == {"prompt": "p", "completion": "c"}
+
+
+def test_a_text_of_a_completion_alone_is_told_its_name_here() -> None:
+    with pytest.raises(RecordError) as caught:
+        block_of({**SAID, "prompt": "p", "completion": "c", "loss_mask": [1]})
+    assert "'token_ids'" in caught.value.found and "prompt and response" in str(caught.value.hint)
 
 
 def test_in_a_feed_each_has_an_id_of_its_own() -> None:

@@ -27,6 +27,7 @@ from millstream.admission.rules import AdmissionRules
 from millstream.admission.tally import ARRIVED, CUT, MASKED
 from millstream.errors import BudgetError, LoaderError
 from millstream.rollouts import Id, RolloutBlock, content_hash
+from millstream.rollouts.sides import notes_of
 
 LATE = "late"
 UNREADABLE = "unreadable"
@@ -62,6 +63,7 @@ class Admission:
         contents, reasons = self.look(block)
         memory.now, memory.columns = now, memory.columns or columns_of(block)
         memory.tally.add(ARRIVED, len(block), int(block.ends[-1]))
+        memory.tally.rollouts.update({note.replace(" ", "_"): count for note, count in notes_of(block).items()})
         joined: dict[Id, list[int]] = {}
         for row, (key, reason) in enumerate(zip(keys(block), reasons, strict=True)):
             if reason in (REPEATED, CONFLICTING):  # the rollout that it claims to be has its own fate

@@ -21,6 +21,7 @@ from millstream.loaders.rollout_task import RolloutTask
 from millstream.rollouts import RolloutBlock, content_hash
 from millstream.rollouts.files import read_rollouts
 from millstream.rollouts.parse import OnBad
+from millstream.rollouts.sides import notes_of
 
 Numbers = npt.NDArray[np.int64]
 AT_A_TIME = 1024
@@ -88,7 +89,9 @@ def read_set(source: Any, task: RolloutTask, on_bad: OnBad) -> RolloutSet:
     first_bad: RecordError | None = None
     for chunk in read_rollouts(source, tokenizer=task.tokenizer, on_bad=on_bad):
         kept = task.limits.kept(chunk.block, on_bad, left_out, chunk.where)
-        gathering.add(chunk.block if len(kept) == len(chunk.block) else chunk.block.select(kept))
+        block = chunk.block if len(kept) == len(chunk.block) else chunk.block.select(kept)
+        gathering.add(block)
+        changed += notes_of(block)
         number = files.setdefault(chunk.file, len(files))
         numbers.append(np.full(len(kept), number, np.int64))
         rows.append(chunk.rows[kept])

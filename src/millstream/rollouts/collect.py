@@ -35,6 +35,7 @@ from millstream.rollouts.versions import joined_versions
 Record: TypeAlias = Mapping[str, Any]
 _REQUIRED = ("rollout_id", "group_id", "token_ids", "loss_mask", "reward", "finish")
 _MISSING = {
+    "token_ids": "give token_ids, or prompt_ids and completion_ids; texts alone are prompt and response",
     "loss_mask": "give loss_mask, prompt_len, or prompt_ids and completion_ids: else the prompt would be trained on",
     "reward": "every record has reward; a reward of null or NaN says that it was not scored",
     "finish": 'why it ended: "stop", or "length" if it was cut off',

@@ -15,6 +15,7 @@ from millstream.rollouts.record import Rollout
 _NEAR_LETTERS = 64
 FIELDS = tuple(field.name for field in fields(Rollout))
 TEXTS = ("prompt", "response")
+CARRIED = (*TEXTS, "completion")
 """Texts beside token ids are told to people, and nothing else: they are kept in `extra`."""
 ALIASES = {
     "input_ids": "token_ids",
@@ -42,6 +43,9 @@ SIDES = {
     **dict.fromkeys(MASKS, "loss_mask"),
     "completion_logprobs": "sampling_logprobs",
     "sampling_per_token_logps": "sampling_logprobs",
+    "old_per_token_logps": "sampling_logprobs",
+    "completion_temperatures": "temperature",
+    "is_truncated": "finish",
     "ref_per_token_logps": "ref_logprobs",
 }
 """Names of TRL and prime-rl, in records that keep the prompt and its completion apart. What covers the completion alone
@@ -76,7 +80,7 @@ def keys_of(names: tuple[str, ...]) -> dict[str, str]:
     keys: dict[str, str] = {}
     for name in names:
         field = ALIASES.get(name, name)
-        if field not in FIELDS and field not in TEXTS:
+        if field not in FIELDS and field not in CARRIED:
             raise RecordError("unknown field", shown(name), hint=_nearest(name))
         if field in keys:
             raise RecordError("named twice", f"{keys[field]!r} and {name!r} are the same", hint="give one of them")
@@ -88,7 +92,7 @@ def _nearest(name: object) -> str:
     if name in SIDES:
         return "it belongs to prompt_ids and completion_ids: give both"
     if name in ("advantage", "advantages"):
-        return "advantages are computed here, from rewards; what is only carried along goes into `extra`"
+        return "leave it out: advantages are computed here, from rewards; what is only carried along goes into `extra`"
     near = get_close_matches(str(name)[:_NEAR_LETTERS], [*FIELDS, *ALIASES], n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     return f"{meant}what is only carried along goes into `extra`"

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from millstream.rollouts.columns import NAMED_REWARD, ROW_COLUMNS, Column, Id
 from millstream.rollouts.faults import Fault, shown
-from millstream.rollouts.fields import FINISH_WORDS, TEXTS
+from millstream.rollouts.fields import CARRIED, FINISH_WORDS
 
 Array: TypeAlias = npt.NDArray[Any]
 Extra: TypeAlias = dict[str, Any] | None
@@ -112,13 +112,13 @@ def _named_rewards(values: Sequence[Any]) -> dict[str, list[Any]]:
 
 def _extras(fields: Mapping[str, list[Any]]) -> list[Extra] | None:
     """What is only carried along: `extra`, which may be JSON already, and texts beside token ids."""
-    given = [name for name in ("extra", *TEXTS) if name in fields]
+    given = [name for name in ("extra", *CARRIED) if name in fields]
     if not given:
         return None
     extra: list[Extra] = [None] * len(fields[given[0]])
     if "extra" in fields:
         extra = [_mapping(value, row) for row, value in enumerate(fields["extra"])]
-    for name in TEXTS:
+    for name in CARRIED:
         for row, text in enumerate(fields.get(name, ())):
             if text is not None:
                 extra[row] = {**(extra[row] or {}), name: text}

@@ -1,16 +1,20 @@
 """Records of a prompt and its completion, as TRL and prime-rl have them -> records of one sequence of tokens.
 
-What they say of the completion alone is put behind zeros for the prompt, which is never trained on.
+What they say of the completion alone is put behind zeros for the prompt, which is never trained on. What is assumed of
+them or not used is noted in `extra`, and counted where they come in: nothing of that is silent.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from millstream.rollouts.block import RolloutBlock
 from millstream.rollouts.columns import TOKEN_COLUMNS
 from millstream.rollouts.faults import Fault, shown
 from millstream.rollouts.fields import ALIASES, MASKS, SIDES
@@ -18,6 +22,10 @@ from millstream.rollouts.ragged import arrays_of
 
 Record = Mapping[str, Any]
 _BESIDE = "give prompt_ids and completion_ids, or token_ids with loss_mask or prompt_len"
+_NOTED, _OLD = "noted", "old_per_token_logps"
+_NO_FINISH, _NOT_OLD = "finish not said", f"{_OLD} not used"
+NOTES = (_NO_FINISH, _NOT_OLD)
+"""What `extra["noted"]` may say of a rollout."""
 
 
 def as_sequence(record: Record, place: int) -> Record:
@@ -25,7 +33,8 @@ def as_sequence(record: Record, place: int) -> Record:
 
     >>> made = as_sequence({"prompt_ids": [5, 6], "completion_ids": [7, 8], "completion_logprobs": [-0.5, -1]}, 0)
     >>> {name: np.asarray(value).tolist() for name, value in made.items()}
-    {'sampling_logprobs': [0.0, 0.0, -0.5, -1.0], 'token_ids': [5, 6, 7, 8], 'loss_mask': [0, 0, 1, 1], 'prompt_len': 2}
+    {'sampling_logprobs': [0.0, 0.0, -0.5, -1.0], 'token_ids': [5, 6, 7, 8], 'loss_mask': [0, 0, 1, 1], 'prompt_len': 2,
+    'finish': 'stop', 'extra': {'noted': ['finish not said']}}
     >>> as_sequence({"token_ids": [5, 6, 7], "prompt_len": 2}, 0)["loss_mask"].tolist()
     [False, False, True]
     """
@@ -45,7 +54,8 @@ def _joined(record: Record, place: int) -> Record:
     if missing := [name for name in ("prompt_ids", "completion_ids") if record.get(name) is None]:
         raise Fault(place, "missing field", f"it has no {missing[0]!r}", _BESIDE)
     if twice := [name for name in _said(record) if _field(name) == "token_ids" and name not in SIDES]:
-        raise Fault(place, "named twice", f"{twice[0]!r} and 'prompt_ids' are the same", _BESIDE)
+        raise Fault(place, "named twice", f"{twice[0]!r} and 'prompt_ids' both say the tokens", _BESIDE)
+    record, carried = _usable(record, place)
     prompt, completion = (_numbers(record[name], name, "I", place) for name in ("prompt_ids", "completion_ids"))
     _check_prompt(record, prompt, place)
     made: dict[str, Any] = {}
@@ -65,7 +75,54 @@ def _joined(record: Record, place: int) -> Record:
     if made.setdefault("prompt_len", len(prompt)) != len(prompt):
         found = f"prompt_len is {shown(made['prompt_len'])}, and prompt_ids has {len(prompt):,}"
         raise Fault(place, "impossible value", found, "leave prompt_len out")
+    if "finish" not in made:
+        made["finish"] = "stop"
+        carried.setdefault(_NOTED, []).append(_NO_FINISH)
+    if carried:
+        made["extra"] = _with(made.get("extra"), carried)
     return made
+
+
+def _usable(record: Record, place: int) -> tuple[Record, dict[str, Any]]:
+    """The record with what has another form here, and what is only carried along."""
+    usable, carried = dict(record), dict[str, Any]()
+    logprobs = [name for name in _said(record) if SIDES.get(name, _field(name)) == "sampling_logprobs"]
+    if _OLD in logprobs and len(logprobs) > 1:  # a trainer's own: those of the engine are the truer ones
+        del usable[_OLD]
+        carried[_NOTED] = [_NOT_OLD]
+    if (cut := usable.get("is_truncated")) is not None:
+        if not isinstance(cut, int | np.bool_) or cut not in (0, 1):
+            raise Fault(place, "wrong type", f"is_truncated is {shown(cut)}", "it is true or false; or give finish")
+        usable["is_truncated"] = "length" if cut else "stop"
+    if (heat := usable.get("completion_temperatures")) is not None:
+        numbers = _numbers(heat, "completion_temperatures", "d", place).tolist()
+        usable["completion_temperatures"] = numbers[0] if len(set(numbers)) == 1 else None
+        if len(set(numbers)) > 1:
+            carried["completion_temperatures"] = numbers
+    return usable, carried
+
+
+def _with(extra: Any, carried: dict[str, Any]) -> Any:
+    """What is carried along, beside `extra`, which may be JSON; one that is none is refused later."""
+    if isinstance(extra, str):
+        try:
+            extra = json.loads(extra)
+        except (ValueError, RecursionError):
+            return extra
+    return {**(extra or {}), **carried} if extra is None or isinstance(extra, Mapping) else extra
+
+
+def notes_of(block: RolloutBlock) -> Counter[str]:
+    """How many rollouts have which note.
+
+    >>> from millstream.rollouts import block_of
+    >>> said = {"rollout_id": "a", "group_id": "g", "reward": 1.0}
+    >>> notes_of(block_of({**said, "prompt_ids": [5, 6], "completion_ids": [7, 8]}))
+    Counter({'finish not said': 1})
+    """
+    extras = block.rows["extra"].tolist() if "extra" in block.rows else ()
+    noted = (extra.get(_NOTED) for extra in extras if isinstance(extra, dict))
+    return Counter(note for each in noted if isinstance(each, list) for note in NOTES if note in each)
 
 
 def _mask(record: Record, prompt: Any, completion: Any, place: int) -> npt.NDArray[Any]:
