@@ -67,7 +67,7 @@ def register_format(format: type[FormatT]) -> type[FormatT]: ...
 @overload
 def register_format(format: Format) -> None: ...
 def register_format(format: Format | type) -> type | None:
-    """Make a format known by its name and its endings; a later one replaces an earlier one of the same name.
+    """Make a format known by its name and its endings; it replaces an earlier one of the same name, also one of ours.
 
     Also a decorator of a class, of which one is made without arguments.
 
