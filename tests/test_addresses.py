@@ -36,6 +36,9 @@ INPUTS: dict[str, Callable[[Any], object]] = {
     "PretrainDataLoader, streaming": lambda url: PretrainDataLoader(
         [url], tokenizer="tokenizer.json", streaming=True, chunk_size=2
     ),
+    "PretrainDataLoader, streaming one": lambda url: PretrainDataLoader(
+        url, tokenizer="tokenizer.json", streaming=True, chunk_size=2
+    ),
     "ConversationDataLoader": lambda url: ConversationDataLoader(url, **CHAT),
     "RolloutDataLoader": lambda url: RolloutDataLoader([url]),
     "SelfPlayDataLoader": SelfPlayDataLoader,

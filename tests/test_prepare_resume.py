@@ -281,6 +281,48 @@ def test_a_function_of_the_recipe_that_has_changed_is_another_recipe(tmp_path: P
         prepare(*usual, recipe=[_upper], resume=True)
 
 
+LEARNED: dict[str, tuple[dict[str, Any], str]] = {
+    "a tokenizer of another kind": ({"tokenizer": "bpe:300"}, r"another tokenizer \(char, not bpe:300\)"),
+    "another file": ({"source": "b.txt"}, r"also of a\.txt, and not of b\.txt"),
+    "another recipe": ({"recipe": ["normalize"]}, "in another way: steps was"),
+    "another reading": ({"documents": "line"}, "reading.documents was 'file' and is 'line'"),
+}
+
+
+@pytest.mark.parametrize("cache", [True, False], ids=["cache", "no cache"])
+@pytest.mark.parametrize("case", LEARNED)
+def test_a_finished_store_of_something_else_is_refused_before_a_tokenizer_is_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, cache: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.txt"):
+        Path(name).write_text("abc")
+    usual: Any = {"source": "a.txt", "output": "corpus", "tokenizer": "char", "cache_dir": "cache", "cache": cache}
+    prepare(**usual)
+    other, found = LEARNED[case]
+    tasks: list[str] = []
+
+    with pytest.raises(StoreError, match=found) as refused:
+        prepare(**{**usual, **other}, resume=True, progress=lambda progress: tasks.append(progress.task))
+    assert "learn tokenizer" not in tasks
+    assert "what its steps do" not in str(refused.value)
+    assert prepare(**usual, resume=True).was_there
+
+
+def test_a_vocabulary_that_is_larger_than_asked_for_is_refused_before_one_is_learned(tmp_path: Path) -> None:
+    raw, corpus = tmp_path / "a.txt", tmp_path / "corpus"
+    raw.write_text("the mill by the stream " * 20)
+    prepare(raw, corpus, "bpe:265")
+    tasks: list[str] = []
+
+    with pytest.raises(StoreError, match=r"another tokenizer \(bpe-265, not bpe:260\)"):
+        prepare(raw, corpus, "bpe:260", resume=True, progress=lambda progress: tasks.append(progress.task))
+    assert "learn tokenizer" not in tasks
+    with pytest.raises(StoreError, match=r"another tokenizer \(bpe-265, not bpe-270\)"):
+        prepare(raw, corpus, "bpe:270", resume=True)
+    assert prepare(raw, corpus, "bpe:265", resume=True).was_there
+
+
 def test_a_finished_store_without_a_report_is_found_too(tmp_path: Path) -> None:
     rows = tmp_path / "a.jsonl"
     rows.write_text('{"text": "abc"}\n\n{"text": "b"}\n')

@@ -164,6 +164,66 @@ def test_raw_data_is_told_with_the_command_that_prepares_it(run: Run, line: str,
     )
 
 
+ROLLOUT = {"rollout_id": "a", "group_id": "g", "token_ids": [7, 8], "loss_mask": [0, 1], "finish": "stop", "reward": 1}
+PREPARED = "it is prepared: millstream inspect notes shows it, millstream.load() in Python opens it"
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("line", ["inspect", "verify", "bench", "explain --step 0"])
+@pytest.mark.parametrize("folder", ["", "folder"])
+def test_conversations_are_told_with_the_command_that_prepares_them(run: Run, line: str, folder: str) -> None:
+    raw = Path(folder, "chats.jsonl")
+    raw.parent.mkdir(exist_ok=True)
+    raw.write_text(json.dumps(CHAT) + "\n")
+    named = folder or str(raw)
+    verb, *more = line.split()
+    code, out, err = run(verb, named, *more)
+    assert (code, out) == (2, "")
+    hint = err.splitlines()[1]
+    assert f"millstream prepare {named} corpus --kind chat --template … --tokenizer …" in hint
+    assert "ConversationDataLoader" in hint
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("verb", ["verify", "bench"])
+def test_rollouts_are_told_with_what_works_with_them(run: Run, verb: str) -> None:
+    Path("rollouts.jsonl").write_text(json.dumps(ROLLOUT) + "\n")
+    code, out, err = run(verb, "rollouts.jsonl")
+    assert (code, out) == (2, "")
+    hint = err.splitlines()[1]
+    assert "prepare it" not in hint
+    for named in ("millstream show rollouts.jsonl", "millstream lint rollouts.jsonl", "RolloutDataLoader"):
+        assert named in hint
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("verb", ["show", "lint"])
+def test_texts_where_conversations_belong_are_to_be_prepared(run: Run, verb: str) -> None:
+    assert run(verb, "raw.txt") == (
+        2,
+        "",
+        "error: raw.txt: this is raw data (text), and has no rows of several fields\n"
+        "hint: prepare it first: millstream prepare raw.txt corpus, or millstream.prepare() in Python\n",
+    )
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("show rollouts.jsonl --row 99", "they count from 0 to 0; --rollout-id finds one by its id"),
+        ("explain rollouts.jsonl --document 99", "they count from 0 to 0; --rollout-id finds one by its id"),
+        ("lint notes", PREPARED),
+        ("prepare notes new", PREPARED),
+        ("show notes", "use inspect or explain"),
+    ],
+)
+def test_hints_name_verbs_and_flags(run: Run, line: str, hint: str) -> None:
+    Path("rollouts.jsonl").write_text(json.dumps(ROLLOUT) + "\n")
+    code, _, err = run(*line.split())
+    assert (code, err.splitlines()[-1]) == (2, f"hint: {hint}")
+
+
 @pytest.mark.usefixtures("here")
 def test_files_that_are_passed_over_are_told_in_words(run: Run) -> None:
     Path("data").mkdir()

@@ -78,6 +78,33 @@ def test_rows_of_conversations_that_are_left_out_or_cut_are_named_by_reason_and_
     assert str(again[0].message) == str(told[0].message)
 
 
+@pytest.mark.parametrize("truncation", ["keep_start", "keep_end", "turns", "split"])
+def test_rows_that_were_shortened_when_the_store_was_made_are_counted_apart_from_what_a_loader_cuts(
+    tmp_path: Path, truncation: Any
+) -> None:
+    (tmp_path / "chats.jsonl").write_text(
+        "".join(
+            json.dumps({"messages": [*conversation(1, 9)["messages"], *conversation(2, words)["messages"]]}) + "\n"
+            for words in range(5, 45, 5)
+        )
+    )
+    how: Any = {"tokenizer": bpe(), "kind": "chat", "chat_template": "chatml"}
+    whole = prepare(tmp_path / "chats.jsonl", tmp_path / "whole", **how)
+    with TokenStore(whole.path) as store:
+        lengths = [stop - start for start, stop in map(store.document_span, range(store.documents))]
+    limit = lengths[4]
+    made = prepare(tmp_path / "chats.jsonl", tmp_path / "cut", max_length=limit, truncation=truncation, **how)
+    rows: Any = {"max_length": limit, "batch_size": len(lengths), "framework": "numpy"}
+
+    with pytest.warns(LossWarning, match="3 truncated"), ConversationDataLoader(made.path, **rows) as loader:
+        loader.next()
+        assert (loader.losses["changed:data:truncated"], loader.losses["cut_tokens"]) == (3, 0)
+    with ConversationDataLoader(whole.path, **rows) as loader:
+        loader.next()
+        cut = sum(length - limit for length in lengths if length > limit)
+        assert (loader.losses.get("changed:data:truncated"), loader.losses["cut_tokens"]) == (None, cut)
+
+
 @pytest.mark.parametrize("case", DROPPED)
 def test_a_row_that_is_left_out_is_counted_once_and_not_as_changed(tmp_path: Path, case: str) -> None:
     row, given = DROPPED[case]

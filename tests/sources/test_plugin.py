@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from millstream import CharTokenizer, prepare
 from millstream.errors import SourceError
 from millstream.sources import BadRecord, Reading, RecordFormat, formats, register_format
 from sources.samples import PACKERS, judge, see, write
@@ -90,6 +91,58 @@ def test_a_cut_file_of_a_registered_format_is_one_bad_record(tmp_path: Path) -> 
     with pytest.raises(SourceError, match=r"truncated"):
         judge(file, on_invalid="replace")
     assert see(file, again=False).reasons[-1] == "truncated"
+
+
+class Failing(Fortunes):
+    name, suffixes = "failing", (".failing",)
+
+    def records(self, stream: BinaryIO, reading: Reading) -> Iterator[Any]:
+        for line in stream:
+            if line == b"boom\n":
+                raise RuntimeError("boom")
+            odd: dict[bytes, Any] = {b"5\n": 5, b"half\n": "\ud800"}
+            yield odd.get(line, line.rstrip(b"\n"))
+
+
+@pytest.fixture
+def failing() -> Iterator[None]:
+    register_format(Failing())
+    yield
+    del formats._formats["failing"]
+
+
+@pytest.mark.usefixtures("failing")
+@pytest.mark.parametrize("tokenizer", ["char", CharTokenizer("luckrain")], ids=["learned", "given"])
+@pytest.mark.parametrize(
+    ("row", "reason", "found"),
+    [
+        ("boom", "the format failed", "'failing' raised RuntimeError: boom"),
+        ("5", "not text", "the format 'failing' gave a record of type int"),
+        ("half", "not Unicode", "the format 'failing' gave a str"),
+    ],
+)
+def test_what_a_registered_format_does_wrong_is_a_bad_record_that_names_file_and_format(
+    tmp_path: Path, tokenizer: object, row: str, reason: str, found: str
+) -> None:
+    file = write(tmp_path / "a.failing", f"luck\n{row}\nrain\n".encode())
+    with pytest.raises(SourceError, match=rf"a\.failing.*{reason}: .*{found}") as caught:
+        prepare(file.path, tmp_path / "refused", tokenizer)
+    assert caught.value.hint
+
+    for on_bad in ("skip", "quarantine"):
+        report = prepare(file.path, tmp_path / on_bad, tokenizer, on_bad=on_bad)
+        assert (report.documents, report.skipped) == (1 if row == "boom" else 2, {reason: 1})
+
+
+def test_a_format_of_the_name_of_one_of_ours_replaces_it(tmp_path: Path) -> None:
+    class Lines(Fortunes):
+        name, suffixes = "jsonl", (".jsonl",)
+
+    register_format(Lines())
+    try:
+        assert see(write(tmp_path / "a.jsonl", b"luck\n")).records[0].text == "luck"
+    finally:
+        del formats._formats["jsonl"]
 
 
 def test_a_class_is_registered_by_its_decorator_and_stays_a_class(tmp_path: Path) -> None:

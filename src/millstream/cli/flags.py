@@ -15,6 +15,8 @@ def spoken_as_flags(hint: str, options: Container[str]) -> str:
     '--columns messages=dialog, or --columns text='
     >>> spoken_as_flags("check_template=False, or pass roles={…} to add names", {"check_template", "roles"})
     '--no-check-template, or pass --roles to add names'
+    >>> spoken_as_flags("number_of(rollout_id) finds one; ask loader.explain(step) in Python", {"rollout_id", "step"})
+    '--rollout-id finds one; ask loader.explain(step) in Python'
     """
 
     def plain(value: str) -> str:
@@ -32,4 +34,6 @@ def spoken_as_flags(hint: str, options: Container[str]) -> str:
         return f"--{name.replace('_', '-')}" + (f" {value}" if value not in ("", "True", "…") else "")
 
     value = r"""\{…\}|\{"\w+": (?:"\w+"|None)\}|"[^"]*"|'[^']*'|[\w.]+"""
+    asked = r"(?<![.\w])[a-z_]+\((?P<name>[a-z_]+)\)(?P<value>)"  # a call whose one argument is a flag
+    hint = re.sub(asked, flag, hint)
     return re.sub(rf"\b(?P<name>[a-z_]+)=(?P<value>{value})?", flag, hint)

@@ -16,6 +16,7 @@ from millstream.loaders.raw import is_raw
 from millstream.loaders.told import are_games
 from millstream.stats.styled import Shown
 from millstream.store import TokenStore
+from millstream.store.weights import WEIGHTED
 
 SUMMARY = "show what is learned of a conversation, a rollout or a game"
 DESCRIPTION = """\
@@ -108,7 +109,9 @@ def _of_store(path: str, arguments: argparse.Namespace) -> Shown:
     if given:
         flag = f"--{next(iter(given)).replace('_', '-')}"
         raise LoaderError(f"{path}: {flag} is about raw conversations, and these are tokens", hint=f"leave out {flag}")
-    with TokenStore(path) as store, open_loader(store, arguments, tokenizer=arguments.tokenizer) as loader:
-        if not isinstance(loader, ConversationDataLoader):
+    with TokenStore(path) as store:
+        if store.dtype != WEIGHTED:
             raise LoaderError(f"{path}: this is a store of texts", hint="use inspect or explain")
-        return loader.show(arguments.row, step=arguments.step)
+        with open_loader(store, arguments, tokenizer=arguments.tokenizer) as loader:
+            assert isinstance(loader, ConversationDataLoader)
+            return loader.show(arguments.row, step=arguments.step)

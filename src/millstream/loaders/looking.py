@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack
 
 from millstream.chats.lint import LintReport, lint_files
 from millstream.chats.raw_row import show_raw_row
-from millstream.errors import LoaderError, LossWarning
+from millstream.errors import LoaderError, LossWarning, SourceError
 from millstream.games.lint import lint_games
 from millstream.games.rules import Rules
 from millstream.live.look import open_sources
@@ -19,9 +19,10 @@ from millstream.loaders.raw import RawSettings
 from millstream.loaders.told import are_games, are_rollouts, refuse_empty_folder, refuse_journal, refuse_nothing
 from millstream.rollouts import RolloutChunk, read_rollouts
 from millstream.rollouts.lint import lint_rollouts
-from millstream.sources import Reading
+from millstream.sources import Found, Reading, format_named
 from millstream.stats.progress import OnProgress, Progress
 from millstream.stats.styled import Shown
+from millstream.store.opening import to_prepare
 from millstream.tokens import load_tokenizer
 
 
@@ -49,8 +50,8 @@ def show_chat(
     ⟦4<|im_end|>⟧
     <BLANKLINE>
     """
+    found = _found_rows(source, file_format)
     settings = replace(prepared_chat(keywords, tokenizer, max_length), strict=False)
-    found = RawSettings(reading={"format": file_format}).found(source)
     encoder = settings.encoder(load_tokenizer(tokenizer))
     return show_raw_row(found, Reading(whole_rows=True), row, encoder, settings)
 
@@ -106,13 +107,25 @@ def lint(
         _refuse({**keywords, "max_length": max_length}, about="conversations", these="rollouts", kind="chat")
         return _lint_rollouts(source, tokenizer, limits, file_format, progress or _nobody)
     _refuse(limits, about="rollouts", these="conversations", kind="rollouts")
+    found = _found_rows(source, file_format)
     if tokenizer is None:
         settings = chat_settings(keywords, None, max_length)
     else:
         settings = prepared_chat(keywords, tokenizer, max_length)
-    found = RawSettings(reading={"format": file_format}).found(source)
     loaded = None if tokenizer is None else load_tokenizer(tokenizer)
     return lint_files(found, settings, loaded, progress or _nobody)
+
+
+def _found_rows(source: Any, file_format: str | None) -> Found:
+    """The files of conversations; one that has no rows is no such file."""
+    found = RawSettings(reading={"format": file_format}).found(source)
+    for file in found.files:
+        if not getattr(format_named(file.format), "gives_rows", False):
+            raise SourceError(
+                f"{file.path}: this is raw data ({file.format}), and has no rows of several fields",
+                hint=to_prepare(file.path),
+            )
+    return found
 
 
 def _refuse(given: Mapping[str, Any], *, about: str, these: str, kind: str) -> None:

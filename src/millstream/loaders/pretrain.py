@@ -20,6 +20,7 @@ from millstream.loaders.stream import Stream
 from millstream.loaders.streaming import StreamDataLoader
 from millstream.order import Share
 from millstream.parts.policy import OnBad
+from millstream.settings import local_path
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import load_tokenizer
 from millstream.tokens.keep import check_tokenizer
@@ -142,8 +143,10 @@ def _streaming(
     length = row_length(asked["chunk_size"], asked["seq_len"], settings)
     if tokenizer is None:
         raise LoaderError("a stream of raw files needs a tokenizer", hint="pass tokenizer='gpt2', a file or an object")
-    if isinstance(path, str | os.PathLike) and not os.path.lexists(path) and not glob.has_magic(os.fspath(path)):
-        raise SourceError(f"{path}: there is no such file or folder", hint="check the name")
+    if isinstance(path, str | os.PathLike):
+        local_path(path, "a source", SourceError)
+        if not os.path.lexists(path) and not glob.has_magic(os.fspath(path)):
+            raise SourceError(f"{path}: there is no such file or folder", hint="check the name")
     if asked["dtype"] is not None or not is_raw(path):
         raise LoaderError(f"{described(path)}: these are tokens, not raw files", hint="leave out streaming=True")
     check_choice("documents", documents, ("attend", "isolate", "row"))

@@ -225,7 +225,7 @@ class StoreDataLoader(RunningLoader):
         (`reset`, `seek`, `load_state_dict`), and `kl_cut_tokens` from the prompts and answers of KTO that they were
         joined of; `tail_tokens:source` and `dropped_rows` are what every epoch leaves out;
         `left_out:source:reason` and `changed:source:reason` are what became of raw rows when the store was made (so
-        far, while it is being made).
+        far, while it is being made): `changed:source:truncated` are the conversations that `truncation` shortened.
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2, drop_last=True) as loader:  # five rows

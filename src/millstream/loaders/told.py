@@ -22,9 +22,8 @@ from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.options import Options
 from millstream.rollouts import RolloutBlock, codec, holds_rollouts
 from millstream.rollouts.reads import OWN_SUFFIXES, find_rollouts
-from millstream.sources import FoundFile, Reading
-from millstream.sources.formats import format_named, format_of
-from millstream.sources.jsonl import object_in
+from millstream.sources import Reading
+from millstream.sources.formats import first_row, format_named, format_of
 from millstream.stats.figures import counted
 from millstream.store import TokenStore
 from millstream.store.weights import WEIGHTED
@@ -114,7 +113,7 @@ def are_rollouts(path: Any, format: str | None = None) -> bool:
         files = find_rollouts(path, format=format)
     except SourceError:  # whoever reads it says what is missing
         return False
-    return files[0].format in OWN_SUFFIXES.values() or _is_rollout(_first_row(files[0]))
+    return files[0].format in OWN_SUFFIXES.values() or _is_rollout(first_row(files[0]))
 
 
 def journal_of(path: Any) -> Path | None:
@@ -178,7 +177,7 @@ def _has_rows(path: Any) -> bool:
         files = find_rollouts(path)
     except SourceError:
         return True
-    return files[0].format in OWN_SUFFIXES.values() or _first_row(files[0]) is not None
+    return files[0].format in OWN_SUFFIXES.values() or first_row(files[0]) is not None
 
 
 def _is_store(path: Any) -> bool:
@@ -198,18 +197,6 @@ def _is_rollout(row: Any) -> bool:
     if is_dataclass(row):
         return holds_rollouts({field.name: getattr(row, field.name) for field in fields(row)})
     return isinstance(row, Mapping) and holds_rollouts(row)
-
-
-def _first_row(file: FoundFile) -> Mapping[str, Any] | None:
-    """The first row of a file that can be read."""
-    format, reading = format_named(file.format), Reading(whole_rows=True)
-    for chunk in format.chunks(file, reading):
-        for record in format.read(chunk, file, reading).block:
-            try:
-                return object_in(record.text, like="{…}")
-            except RecordError:
-                continue
-    return None
 
 
 def _are_chats(path: Any, reading: Mapping[str, Any]) -> bool:

@@ -10,8 +10,10 @@ from typing import Any
 from millstream.parts.mixing import Mixing
 from millstream.parts.process import Job
 from millstream.parts.run import Run
-from millstream.sources import FoundFile
+from millstream.records import Recipe
+from millstream.sources import FoundFile, Reading
 from millstream.tokens.keep import describe_tokenizer
+from millstream.tokens.load import may_be_learned
 
 
 def differences(
@@ -29,13 +31,20 @@ def differences(
         found.append(f"was made with another tokenizer ({_name(manifest.get('tokenizer'))}, not {tokenizer['name']})")
     if manifest.get("dtype") != job.dtype:
         found.append(f"holds {manifest.get('dtype')}, not {job.dtype}")
-    wanted = _as_json(settings)
-    others = [
-        name for name in sorted({*wanted, "chat", "mixing", "steps_digest"}) if recipe.get(name) != wanted.get(name)
-    ]
-    if others:
-        found.append(f"was made in another way: {', '.join(_described(name, recipe, wanted) for name in others)}")
-    return found
+    return [*found, *_other_ways(recipe, settings)]
+
+
+def differences_before_learning(
+    manifest: Mapping[str, Any], tokenizer: str, sources: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
+) -> list[str]:
+    """What differs whatever the tokenizer will be that is still to be learned."""
+    recipe, kept = manifest.get("recipe"), manifest.get("tokenizer")
+    if not isinstance(recipe, Mapping) or not manifest.get("sources"):
+        return ["does not say what it was made from"]
+    found = [*_other_files(manifest["sources"], sources)]
+    if not isinstance(kept, Mapping) or not may_be_learned(tokenizer, str(kept.get("name"))):
+        found.append(f"was made with another tokenizer ({_name(kept)}, not {tokenizer})")
+    return [*found, *_other_ways(recipe, {**settings, "eos_id": recipe.get("eos_id")})]
 
 
 def sources_of(files: Sequence[FoundFile], digests: Sequence[str]) -> list[dict[str, Any]]:
@@ -47,17 +56,37 @@ def sources_of(files: Sequence[FoundFile], digests: Sequence[str]) -> list[dict[
 
 def settings_of(run: Run, mixing: Mixing | None) -> dict[str, Any]:
     """What a manifest says of the way from the files to the tokens, as far as it was asked for."""
-    limits = ("chunk_bytes", "max_expansion", "max_decoded_bytes")
     return {
         "eos_id": run.job.eos_id,
-        "formats": [file.format for file in run.files],
-        "reading": {name: value for name, value in asdict(run.job.reading).items() if name not in limits},
-        "steps": run.job.recipe.canonical(),
-        **({"steps_digest": run.job.recipe.digest()} if run.job.recipe.steps else {}),
-        "weights": [file.weight for file in run.files],
+        **settings_before(run.files, run.job.reading, run.job.recipe, mixing),
         **({} if run.job.chat is None else {"chat": run.job.chat.description}),
+    }
+
+
+def settings_before(
+    files: Sequence[FoundFile], reading: Reading, recipe: Recipe, mixing: Mixing | None
+) -> dict[str, Any]:
+    """Those of the settings that are known before the tokenizer is."""
+    limits = ("chunk_bytes", "max_expansion", "max_decoded_bytes")
+    return {
+        "formats": [file.format for file in files],
+        "reading": {name: value for name, value in asdict(reading).items() if name not in limits},
+        "steps": recipe.canonical(),
+        **({"steps_digest": recipe.digest()} if recipe.steps else {}),
+        "weights": [file.weight for file in files],
         **({} if mixing is None else {"mixing": asdict(mixing)}),
     }
+
+
+def _other_ways(recipe: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[str]:
+    wanted = _as_json(settings)
+    others = [
+        name for name in sorted({*wanted, "chat", "mixing", "steps_digest"}) if recipe.get(name) != wanted.get(name)
+    ]
+    if "steps" in others and "steps_digest" in others:
+        others.remove("steps_digest")  # other steps do other things
+    if others:
+        yield f"was made in another way: {', '.join(_described(name, recipe, wanted) for name in others)}"
 
 
 def _other_files(was: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> Iterator[str]:

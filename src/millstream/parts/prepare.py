@@ -22,13 +22,19 @@ from millstream.errors import BudgetError, StoreError
 from millstream.parts import bookmark
 from millstream.parts.cache import PartCache
 from millstream.parts.deduplicate import Deduplication
-from millstream.parts.finished import differences, settings_of, sources_of
+from millstream.parts.finished import (
+    differences,
+    differences_before_learning,
+    settings_before,
+    settings_of,
+    sources_of,
+)
 from millstream.parts.learn import learned_or_loaded
 from millstream.parts.mixing import Mixing
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
 from millstream.parts.pool import Threads
 from millstream.parts.process import Job, make_part
-from millstream.parts.run import Make, Run
+from millstream.parts.run import Make, Run, digested
 from millstream.parts.statistics import FileCounts, Statistics
 from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, placed, progressing, refuse_nothing
 from millstream.records import Recipe
@@ -42,6 +48,7 @@ from millstream.store.staging import FinishedStore, staged
 from millstream.store.weights import WEIGHTED
 from millstream.tokens import Tokenizer, resolve_eos
 from millstream.tokens.keep import keep_tokenizer, smallest_dtype
+from millstream.tokens.load import is_learned
 
 SPOOL = ".parts"
 MEMORY_PER_CHUNK = 12
@@ -196,16 +203,14 @@ def _found_finished(
     found: Found, output: Path, making: Making, means: Means, cache: PartCache | None, started: float
 ) -> Outcome:
     """What is known of a finished store, if it is the one that would be made; else refuse it, and say what differs."""
-    with Threads(means.workers) as workers:
-        run = _run(found, making, means, cache, workers)
-        sources = sources_of(run.files, list(run.digested()))
     manifest = _manifest(output)
-    differ = differences(manifest, run.job, sources, settings_of(run, making.mixing))
-    if differ:
-        raise StoreError(
-            f"{output}: this store exists, and {'; '.join(differ)}",
-            hint="choose another output, or pass overwrite=True",
-        )
+    with Threads(means.workers) as workers:
+        sources = sources_of(found.files, list(digested(found.files, cache, workers)))
+        if is_learned(making.tokenizer):
+            known = settings_before(found.files, making.reading, making.recipe, making.mixing)
+            _refuse(output, differences_before_learning(manifest, str(making.tokenizer), sources, known))
+        run = _run(found, making, means, cache, workers)
+    _refuse(output, differences(manifest, run.job, sources, settings_of(run, making.mixing)))
     recipe = manifest["recipe"]
     statistics = Statistics([FileCounts(documents=documents) for documents in recipe["documents_per_source"]])
     statistics.skipped, statistics.changed = Counter(recipe["left_out"]), Counter(recipe["changed"])
@@ -224,6 +229,14 @@ def _found_finished(
         seconds=time.perf_counter() - started,
         was_there=True,
     )
+
+
+def _refuse(output: Path, differ: list[str]) -> None:
+    if differ:
+        raise StoreError(
+            f"{output}: this store exists, and {'; '.join(differ)}",
+            hint="choose another output, or pass overwrite=True",
+        )
 
 
 def _manifest(path: Path) -> dict[str, Any]:

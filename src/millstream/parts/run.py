@@ -52,7 +52,7 @@ class Run:
         return in_order(self.workers, self._obtain, islice(self._tasks(), skip, None), ahead=ahead)
 
     def _tasks(self) -> Iterator[tuple[int, Chunk, str | None]]:
-        for number, digest in enumerate(self.digested()):
+        for number, digest in enumerate(digested(self.files, self.cache, self.workers)):
             self.digests.append(digest)
             file = self.files[number]
             for chunk in self._chunks(file, digest):
@@ -97,18 +97,20 @@ class Run:
             yield chunk
         self.cache.put_note(key, cut)
 
-    def digested(self) -> Iterator[str]:
-        """The digest of each file, in order; files that come next are hashed meanwhile."""
-        waiting: deque[Callable[[], str]] = deque()
-        for file in self.files:
-            waiting.append(digesting(file, self.cache, self._begun))
-            if len(waiting) > self.workers.count:
-                yield waiting.popleft()()
-        while waiting:
-            yield waiting.popleft()()
 
-    def _begun(self, call: Callable[..., bytes], *arguments: object) -> Callable[[], bytes]:
-        return self.workers.submit(call, *arguments).result
+def digested(files: Sequence[FoundFile], cache: PartCache | None, workers: Workers) -> Iterator[str]:
+    """The digest of each file, in order; files that come next are hashed meanwhile."""
+
+    def begun(call: Callable[..., bytes], *arguments: object) -> Callable[[], bytes]:
+        return workers.submit(call, *arguments).result
+
+    waiting: deque[Callable[[], str]] = deque()
+    for file in files:
+        waiting.append(digesting(file, cache, begun))
+        if len(waiting) > workers.count:
+            yield waiting.popleft()()
+    while waiting:
+        yield waiting.popleft()()
 
 
 _KNOWN = object()  # marks a chunk whose part is in the cache: nothing was read for it

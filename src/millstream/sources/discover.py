@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from math import isfinite
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from millstream.errors import SourceError
@@ -176,7 +177,10 @@ def _expand(where: str, choice: _Choice, skipped: Counter[str]) -> Iterator[tupl
     """(root, file) for each file that one entry stands for."""
     path = Path(where)
     if path.is_dir() and is_store(path):
-        raise SourceError(f"{where}: this is a store, not raw files", hint="load it with PretrainDataLoader")
+        raise SourceError(
+            f"{where}: this is a store, not raw files",
+            hint=f"it is prepared: millstream inspect {quote(where)} shows it, millstream.load() in Python opens it",
+        )
     if path.is_dir():
         yield from ((path, file) for file in _walk(path, choice, skipped))
     elif path.exists():

@@ -8,7 +8,8 @@ TOO_LONG = "too long"
 EMPTY = "empty"
 BLANK = "blank line"
 GONE, CHANGED, UNREADABLE = "gone", "changed", "unreadable"
-FLEETING = frozenset({GONE, CHANGED, UNREADABLE})
+FORMAT_FAILED, NO_TEXT = "the format failed", "not text"
+FLEETING = frozenset({GONE, CHANGED, UNREADABLE, FORMAT_FAILED, NO_TEXT})
 """Failures that say nothing about the content of a file: what was made of it then must not be found again later."""
 
 

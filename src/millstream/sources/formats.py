@@ -7,13 +7,13 @@ folder and one line here, or a plugin: `register_format(...)`, or an entry point
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
-from millstream.errors import SourceError
+from millstream.errors import RecordError, SourceError
 from millstream.sources.arrow import ArrowFormat
 from millstream.sources.chunk import Chunk, ChunkRead, Reading, numbered
 from millstream.sources.csv import CsvFormat
@@ -22,7 +22,7 @@ from millstream.sources.failure import FileFailure
 from millstream.sources.found import FoundFile
 from millstream.sources.huggingface import HuggingFaceFormat
 from millstream.sources.json_array import JsonFormat
-from millstream.sources.jsonl import JsonlFormat
+from millstream.sources.jsonl import JsonlFormat, object_in
 from millstream.sources.parquet import ParquetFormat
 from millstream.sources.rows import RowsFormat
 from millstream.sources.tar import TarFormat
@@ -67,7 +67,7 @@ def register_format(format: type[FormatT]) -> type[FormatT]: ...
 @overload
 def register_format(format: Format) -> None: ...
 def register_format(format: Format | type) -> type | None:
-    """Make a format known by its name and its endings; a later one replaces an earlier one of the same name.
+    """Make a format known by its name and its endings; it replaces an earlier one of the same name, also one of ours.
 
     Also a decorator of a class, of which one is made without arguments.
 
@@ -144,6 +144,28 @@ def read_file(file: FoundFile, reading: Reading) -> Iterator[ChunkRead]:
         check_gives_rows([file])
     format = format_named(file.format)
     return numbered(format.read(chunk, file, reading) for chunk in format.chunks(file, reading))
+
+
+def first_row(file: FoundFile) -> Mapping[str, Any] | None:
+    """The first row of a file that can be read, if it is one of rows.
+
+    >>> import tempfile
+    >>> from millstream.sources import discover
+    >>> path = Path(tempfile.mkdtemp()) / "a.jsonl"
+    >>> _ = path.write_text('not JSON\\n{"text": "two"}\\n')
+    >>> first_row(discover(path).files[0])
+    {'text': 'two'}
+    """
+    format, reading = format_named(file.format), Reading(whole_rows=True)
+    if not getattr(format, "gives_rows", False):
+        return None
+    for chunk in format.chunks(file, reading):
+        for record in format.read(chunk, file, reading).block:
+            try:
+                return object_in(record.text, like="{…}")
+            except RecordError:
+                continue
+    return None
 
 
 def check_gives_rows(files: Iterable[FoundFile]) -> None:

@@ -14,10 +14,10 @@ from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
-from millstream.errors import SourceError
+from millstream.errors import MillstreamError, SourceError
 from millstream.sources.chunk import BadRecord, Chunk, ChunkRead, Reading, empty_block
 from millstream.sources.columnar import checked
-from millstream.sources.failure import FileFailure
+from millstream.sources.failure import FORMAT_FAILED, NO_TEXT, FileFailure
 from millstream.sources.found import FoundFile
 from millstream.sources.record import NO_BYTES, RecordBlock, joined
 from millstream.sources.separated import failed_chunk
@@ -55,8 +55,7 @@ class RecordFormat(ABC):
         failure: FileFailure | None = None
         try:
             with decoded(file, reading) as (blocks, _):
-                stream = io.BufferedReader(_BlockStream(blocks))
-                for record in self.records(stream, reading):
+                for record in self._given(blocks, reading):
                     held.append(record)
                     size += 0 if isinstance(record, BadRecord) else len(record)
                     if size >= reading.chunk_bytes:
@@ -76,12 +75,37 @@ class RecordFormat(ABC):
     def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
         """The text of one record again."""
         with decoded(file, reading) as (blocks, _):
-            for place, record in enumerate(self.records(io.BufferedReader(_BlockStream(blocks)), reading)):
+            for place, record in enumerate(self._given(blocks, reading)):
                 if place == row:
                     return _raw(record)
         raise SourceError(
             f"{file.name}: there is no row {row + 1:,}", hint="is this the very file that the store was made from?"
         )
+
+    def _given(self, blocks: Iterator[bytes], reading: Reading) -> Iterator[Text]:
+        """What `records` gives; what is no text is a bad record, and a failure of the format ends the file."""
+        try:
+            for record in self.records(io.BufferedReader(_BlockStream(blocks)), reading):
+                yield self._checked(record)
+        except (FileFailure, MillstreamError, MemoryError):
+            raise
+        except Exception as error:
+            found = f"the format {self.name!r} raised {type(error).__name__}: {error}"
+            hint = f"mend {type(self).__name__}.records; it gives a BadRecord for what it cannot use"
+            raise FileFailure(FORMAT_FAILED, found, hint, has_place=False) from error
+
+    def _checked(self, record: object) -> Text:
+        if isinstance(record, bytes | BadRecord):
+            return record
+        if not isinstance(record, str):
+            found = f"the format {self.name!r} gave a record of type {type(record).__name__}"
+            return BadRecord(NO_TEXT, 0, NO_BYTES, NO_BYTES, found, f"{type(self).__name__}.records gives str or bytes")
+        try:
+            record.isascii() or record.encode()
+            return record
+        except UnicodeEncodeError as error:
+            found = f"the format {self.name!r} gave a str with {record[error.start]!r}, half of a character"
+            return BadRecord("not Unicode", 0, NO_BYTES, NO_BYTES, found, "decode with errors='replace', or give bytes")
 
 
 def read_texts(chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:

@@ -6,13 +6,18 @@ Opening never looks at anything of the size of the data: the manifest, the table
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from millstream.errors import StoreError
-from millstream.sources.formats import format_of
+from millstream.errors import MillstreamError, StoreError
+from millstream.records.chat.block import format_of_rows
+from millstream.records.chat.options import Options
+from millstream.rollouts.fields import holds_rollouts
+from millstream.sources import Reading, discover
+from millstream.sources.formats import first_row, format_of
 from millstream.store.foreign import is_megatron_index, open_bare, open_megatron
 from millstream.store.format import COPY_AGAIN, MAGIC, open_regular, read_frame
 from millstream.store.layout import Layout
@@ -149,9 +154,31 @@ def missing_manifest(path: Path) -> StoreError:
 
 
 def to_prepare(path: Path) -> str:
-    """How raw data becomes a store.
+    """How raw data becomes a store, or what is done with rollouts, which become none.
 
     >>> to_prepare(Path("my texts.txt"))
     "prepare it first: millstream prepare 'my texts.txt' corpus, or millstream.prepare() in Python"
     """
-    return f"prepare it first: millstream prepare {quote(str(path))} corpus, or millstream.prepare() in Python"
+    named = quote(str(path))
+    row, format = _first_row(path)
+    if row is not None and holds_rollouts(row):
+        return (
+            f"these are rollouts, which are used as they are: millstream show {named}, millstream lint {named}, or "
+            "RolloutDataLoader in Python"
+        )
+    if format not in (None, "text"):
+        return (
+            f"these are conversations: millstream prepare {named} corpus --kind chat --template … --tokenizer …, or "
+            "ConversationDataLoader in Python"
+        )
+    return f"prepare it first: millstream prepare {named} corpus, or millstream.prepare() in Python"
+
+
+def _first_row(path: Path) -> tuple[Mapping[str, Any] | None, str | None]:
+    """The first row of raw data, and which format of conversations it has, as far as that can be told."""
+    try:
+        file = discover(path).files[0]
+        row = first_row(file)
+        return row, None if row is None else format_of_rows(file, Reading(whole_rows=True), Options())
+    except (MillstreamError, OSError):
+        return None, None

@@ -95,6 +95,18 @@ def is_learned(wanted: object) -> bool:
     return isinstance(wanted, str) and wanted.partition(":")[0] in ("char", "bpe")
 
 
+def may_be_learned(wanted: str, name: str) -> bool:
+    """Whether a tokenizer of this name may be what `learn_tokenizer` learns, from texts that are not looked at.
+
+    >>> may_be_learned("char", "char"), may_be_learned("bpe:300", "bpe-272"), may_be_learned("bpe:300", "bpe-4096")
+    (True, True, False)
+    """
+    kind, _, size = name.partition("-")
+    if wanted == "char" or kind != "bpe" or not size.isdecimal():
+        return wanted == name
+    return int(size) <= _size(wanted)
+
+
 def _size(wanted: str) -> int:
     _, colon, size = wanted.partition(":")
     if not colon:
