@@ -227,7 +227,7 @@ def test_the_command_says_the_same_as_the_function(source: Path, tokenizer: Path
 
     code, out, _ = run(
         "prepare", tmp_path / "dialogs.jsonl", tmp_path / "store", "-t", tokenizer, *flags, "--truncation", "turns",
-        "--columns", "messages=dialog", "--columns", "text=", "--no-train-reasoning", "-q",
+        "--columns", "messages=dialog", "--columns", "text=", "--no-train-reasoning",
     )  # fmt: skip
 
     last = prepare(source, tmp_path / "other", TOKENIZER, train="last", max_length=50, truncation="turns", **HOW)
@@ -246,7 +246,7 @@ def test_every_keyword_about_conversations_has_its_flag() -> None:
 
 
 def test_a_fault_is_told_with_the_flags_that_mend_it(source: Path, tokenizer: Path, tmp_path: Path, run: Run) -> None:
-    common = ("-t", tokenizer, "--kind", "chat", "--template", "chatml", "-q")
+    common = ("-t", tokenizer, "--kind", "chat", "--template", "chatml")
 
     lacking = run("prepare", source, tmp_path / "store", *common)
     ambiguous = tmp_path / "b.jsonl"
@@ -259,7 +259,7 @@ def test_a_fault_is_told_with_the_flags_that_mend_it(source: Path, tokenizer: Pa
 
 
 def test_machines_get_the_report_as_json(source: Path, tokenizer: Path, tmp_path: Path, run: Run) -> None:
-    flags = ("-t", tokenizer, "--kind", "chat", "--template", "chatml", "--add-control-tokens", "-q", "--json")
+    flags = ("-t", tokenizer, "--kind", "chat", "--template", "chatml", "--add-control-tokens", "--json")
 
     report = json.loads(run("prepare", source, tmp_path / "store", *flags)[1])
 
@@ -270,7 +270,7 @@ def test_machines_get_the_report_as_json(source: Path, tokenizer: Path, tmp_path
 def test_the_other_verbs_know_stores_of_conversations(source: Path, tmp_path: Path, run: Run) -> None:
     report = prepare(source, tmp_path / "store", TOKENIZER, **HOW)
 
-    inspected, verified = run("inspect", report.path), run("verify", report.path, "-q")
+    inspected, verified = run("inspect", report.path), run("verify", report.path)
     explained = run("explain", report.path, "--step", 0, "--packing", "--chunk-size", 100, "--json")
     raw = run("explain", report.path, "--document", 2, "--raw")
 

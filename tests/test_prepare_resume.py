@@ -12,12 +12,16 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millstream.api import prepare
+from millstream.cli.main import main
 from millstream.errors import StoreError
+from millstream.sources import Record
 from millstream.store import TokenStore
 from millstream.tokens import CharTokenizer
 
@@ -28,7 +32,6 @@ ALPHABET = "abcdefghij klmnopqrst"
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from millstream.errors import StoreError
 from millstream.parts import write
 from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.records import Recipe
@@ -67,10 +70,7 @@ means = Means(
     workers=int(workers), on_bad="quarantine", resume=True, cache_dir=Path(cache) if cache else None,
     keep_rejected=True, progress=step,
 )
-try:
-    prepare_store(discover(source), Path(output), making, means)
-except StoreError as error:  # the run before was killed while it moved the finished store to its place
-    assert "this store exists" in error.message, error
+prepare_store(discover(source), Path(output), making, means)
 """.replace("ALPHABET", ALPHABET)
 
 
@@ -164,9 +164,133 @@ def test_resuming_with_nothing_to_resume_starts_afresh(tmp_path: Path) -> None:
 
     report = prepare(tmp_path / "a.txt", tmp_path / "corpus", CharTokenizer("abc"), resume=True)
 
-    assert report.documents == 1
+    assert report.documents == 1 and not report.was_there
+
+
+# Kills itself around the moves that put the finished store in its place: `left` more of them are made.
+LAST_MOVES = """
+import os, signal, sys
+from millstream.cli.main import main
+from millstream.store import disk, staging
+
+left, published = int(sys.argv[1]), staging._publish
+rename, remove_tree = disk.rename, disk.remove_tree
+
+def counted(operation):
+    def call(*arguments):
+        global left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        return operation(*arguments)
+    return call
+
+def publish(*arguments):
+    disk.rename, disk.remove_tree = counted(rename), counted(remove_tree)
+    published(*arguments)
+
+staging._publish = publish
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("output", ["corpus", "dataset.bin"])
+def test_a_run_that_was_killed_behind_its_last_move_is_found_finished(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    """Wherever the moves of the finished store are cut off, the run after it ends well, and the one after that too."""
+    stores, codes, was_there = [], [], []
+    for left in itertools.count():
+        place = tmp_path / str(left)
+        place.mkdir()
+        arguments = ["prepare", str(corpus), str(place / output), "--tokenizer", "char", "--on-bad", "skip"]
+        arguments += ["--no-cache", "--json", "--resume"]
+        killed = subprocess.run([sys.executable, "-c", LAST_MOVES, str(left), *arguments], capture_output=True)
+        assert killed.returncode in (0, -signal.SIGKILL), killed.stderr
+        codes.append(killed.returncode)
+        again = []
+        for _ in range(2):
+            assert main(arguments) == 0
+            again.append(json.loads(capsys.readouterr().out))
+        was_there.append(again[0]["was_there"])
+        assert again[1]["was_there"]
+        assert {**again[0], "seconds": 0, "was_there": 0} == {**again[1], "seconds": 0, "was_there": 0}
+        stores.append({name: data for name, data in files_of(place).items() if "report" not in name})
+        assert any("report.json" in name for name in files_of(place))
+        if killed.returncode == 0:
+            break
+    assert codes[-2] == -signal.SIGKILL and was_there[-2:] == [True, True] and not was_there[0]
+    assert all(each == stores[-1] for each in stores)
+
+
+OTHERS: dict[str, tuple[dict[str, Any], str]] = {
+    "a file more": ({"source": ["a.txt", "b.txt"]}, "was made not of b.txt"),
+    "another file": ({"source": "b.txt"}, "was made also of a.txt, and not of b.txt"),
+    "another tokenizer": ({"tokenizer": "char"}, "was made with another tokenizer"),
+    "another recipe": ({"recipe": ["normalize"]}, "was made in another way: steps was"),
+    "another reading": ({"documents": "line"}, "reading.documents was 'file' and is 'line'"),
+    "another end": ({"eos": 0}, "eos_id was 4 and is 0"),
+    "another type": ({"dtype": "uint32"}, "holds uint16, not uint32"),
+    "a look at each record": ({"before": print}, "cannot be compared"),
+}
+
+
+@pytest.mark.parametrize("output", ["corpus", "dataset.bin"])
+@pytest.mark.parametrize("case", OTHERS)
+def test_a_finished_store_of_something_else_is_refused_and_what_differs_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, output: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.txt"):
+        Path(name).write_text("abc")
+    usual = {"source": "a.txt", "output": output, "tokenizer": CharTokenizer("abcd"), "cache_dir": "cache"}
+    made = prepare(**usual)  # type: ignore[arg-type]
+    other, found = OTHERS[case]
+
+    with pytest.raises(StoreError, match="this store exists") as refused:
+        prepare(**{**usual, **other}, resume=True)
+    assert found in str(refused.value)
+    Path("a.txt").write_text("cab")
+    with pytest.raises(StoreError, match=r"another content of a\.txt"):
+        prepare(**usual, resume=True)  # type: ignore[arg-type]
+    Path("a.txt").write_text("abc")
+    again = prepare(**usual, resume=True)  # type: ignore[arg-type]
+    assert again.was_there and again.details == made.details
     with pytest.raises(StoreError, match="this store exists"):
-        prepare(tmp_path / "a.txt", tmp_path / "corpus", CharTokenizer("abc"), resume=True)
+        prepare(**usual)  # type: ignore[arg-type]
+
+
+def _as_it_is(record: Record) -> Record:
+    return record
+
+
+def _upper(record: Record) -> Record:
+    return replace(record, text=record.text.upper())
+
+
+_upper.__name__, _upper.__qualname__ = _as_it_is.__name__, _as_it_is.__qualname__  # as after an edit
+
+
+def test_a_function_of_the_recipe_that_has_changed_is_another_recipe(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abc")
+    usual: Any = (tmp_path / "a.txt", tmp_path / "corpus", CharTokenizer("abcABC"))
+    prepare(*usual, recipe=[_as_it_is])
+
+    assert prepare(*usual, recipe=[_as_it_is], resume=True).was_there
+    with pytest.raises(StoreError, match="what its steps do has changed"):
+        prepare(*usual, recipe=[_upper], resume=True)
+
+
+def test_a_finished_store_without_a_report_is_found_too(tmp_path: Path) -> None:
+    rows = tmp_path / "a.jsonl"
+    rows.write_text('{"text": "abc"}\n\n{"text": "b"}\n')
+    made = prepare(rows, tmp_path / "corpus", "char")
+    (tmp_path / "corpus" / "report.json").unlink()
+
+    again = prepare(rows, tmp_path / "corpus", "char", resume=True)
+
+    assert again.was_there and not (tmp_path / "corpus" / "report.json").exists()
+    assert (again.skipped, again.documents, again.tokens) == (made.skipped, 2, made.tokens)
 
 
 def test_what_an_unfinished_run_left_is_discarded_with_a_message_unless_resumed(

@@ -10,7 +10,7 @@ from typing import Any, Literal, Unpack
 
 from millstream.chats.settings import ChatSettings
 from millstream.compression import LEVEL
-from millstream.errors import RecipeError, SourceError
+from millstream.errors import LoaderError, RecipeError, SourceError, StoreError
 from millstream.loaders import ConversationDataLoader, PretrainDataLoader, RolloutDataLoader, SelfPlayDataLoader
 from millstream.loaders.chat_keywords import ChatKeywords, prepared_chat
 from millstream.loaders.raw import CuttingKeywords, RawSettings
@@ -22,9 +22,10 @@ from millstream.parts.pool import cpus
 from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.parts.process import make_part
 from millstream.parts.ray import RayCluster
-from millstream.parts.report import report_of, write_report
+from millstream.parts.report import read_report, report_of, report_path, reporting
 from millstream.parts.run import Make
 from millstream.records import Recipe
+from millstream.settings import local_path
 from millstream.sources import Found, Record
 from millstream.sources.discover import Where
 from millstream.stats.progress import OnProgress
@@ -38,7 +39,8 @@ class PrepareReport:
     """What became of the raw data: what is in the store, what was left out and why, and how long it took.
 
     `skipped` counts records that are not in the store by reason; `details` is the whole report, as `report.json` has
-    it and the page `page` shows it.
+    it and the page `page` shows it. `was_there`: with `resume=True` the finished store was found, and all but `seconds`
+    is of the run that made it.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -61,6 +63,7 @@ class PrepareReport:
     rejected: Path | None
     page: Path
     details: dict[str, Any]
+    was_there: bool = False
 
     @property
     def tokens_per_second(self) -> float:
@@ -118,8 +121,9 @@ def prepare(
     (`on_bad="error"`), or are counted ("skip") and kept aside ("quarantine").
 
     What was made of each chunk of a file is cached by content: the same thing again is instant, a changed file re-does
-    only itself. A run that was killed goes on where it was with `resume=True`. `compress=True`, or a level of zstd,
-    packs the tokens of the store in blocks, which loaders read more slowly.
+    only itself. A run that was killed goes on where it was with `resume=True`; over a finished store of the same files
+    and the same recipe there is nothing left to do. `compress=True`, or a level of zstd, packs the tokens of the store
+    in blocks, which loaders read more slowly.
 
     `kind="chat"` reads conversations, of which each token is kept with its weight in the loss, for
     `ConversationDataLoader` (docs/chat.md). `keywords` then say how they become tokens, as that loader takes them
@@ -136,6 +140,7 @@ def prepare(
     unknown = keywords.keys() - PrepareKeywords.__annotations__.keys()
     if unknown:
         raise TypeError(f"prepare() got an unexpected keyword argument {min(unknown)!r}")
+    path = local_path(output, "an output", StoreError)
     about_texts = {"eos": eos, "special_tokens": special_tokens, "dtype": dtype}
     chat = _chat(keywords, about_texts, tokenizer, max_length) if kind == "chat" else None
     reading = _reading(kind, keywords, file_format, max_length)
@@ -157,7 +162,7 @@ def prepare(
         make=make,
         progress=progress or _to_nobody,
     )
-    return _prepared(found, Path(output), making, means)
+    return _prepared(found, path, making, means)
 
 
 def _chat(
@@ -184,9 +189,10 @@ def _reading(kind: str, keywords: Mapping[str, Any], file_format: str | None, ma
 
 def _prepared(found: Found, path: Path, making: Making, means: Means) -> PrepareReport:
     """Make the store, and report."""
-    outcome = prepare_store(found, path, making, means)
-    details = report_of(outcome, found, means)
-    page = write_report(path, details)
+    outcome = prepare_store(found, path, making, means, reporting(found, means))
+    details = read_report(path)
+    if details is None or details["fingerprint"] != outcome.manifest["fingerprint"]:
+        details = report_of(outcome, found, means)
     manifest, statistics = outcome.manifest, outcome.statistics
     _log.info("%s: %d tokens of %d documents", path, manifest["tokens"], manifest["documents"])
     return PrepareReport(
@@ -202,13 +208,14 @@ def _prepared(found: Found, path: Path, making: Making, means: Means) -> Prepare
         skipped=details["left_out"],
         quarantine=outcome.quarantine,
         rejected=outcome.rejected,
-        page=page,
+        page=report_path(path, ".html"),
         details=details,
+        was_there=outcome.was_there,
     )
 
 
 def _cache_dir(chosen: Where | None) -> Path:
-    return (default_cache_dir() if chosen is None else Path(chosen)) / "parts"
+    return (default_cache_dir() if chosen is None else local_path(chosen, "a cache_dir", LoaderError)) / "parts"
 
 
 def _packing(compress: bool | int) -> int | None:  # noqa: FBT001 - True is the usual level

@@ -31,6 +31,11 @@ Each says where, what was found and, in its hint, what to try.
 
 from __future__ import annotations
 
+import json
+from importlib import metadata
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
 
 class MillstreamError(Exception):
     """An error with a place, a finding and, where there is one, a hint.
@@ -284,13 +289,31 @@ class MissingExtra(MillstreamError, ImportError):  # noqa: N818 - reads as a cla
 
     >>> print(MissingExtra.of("tokenizers", "tokenizers"))
     this needs the package 'tokenizers'
-      hint: pip install 'millstream[tokenizers]'
+      hint: pip install ...[tokenizers]'...
     """
 
     @classmethod
     def of(cls, package: str, extra: str) -> MissingExtra:
-        """Say which package is missing and which extra brings it."""
-        return cls(f"this needs the package '{package}'", hint=f"pip install 'millstream[{extra}]'")
+        """Say which package is missing, and how the extra that brings it is installed here."""
+        return cls(f"this needs the package '{package}'", hint=_how_to_install(extra))
+
+
+def _how_to_install(extra: str) -> str:
+    """The command that adds an extra to Millstream as it was installed: from an index, a folder, a file, or git."""
+    try:
+        origin = json.loads(metadata.distribution("millstream").read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, ValueError):
+        return f"pip install '.[{extra}]' in the folder of the clone"
+    url = urlsplit(origin.get("url", ""))
+    place = url2pathname(url.path)
+    if "dir_info" in origin and url.scheme == "file":
+        editable = "-e " if origin["dir_info"].get("editable") else ""
+        return f"pip install {editable}'.[{extra}]' in {place}, where Millstream was installed from"
+    if "vcs_info" in origin:
+        return f"pip install 'millstream[{extra}] @ {origin['vcs_info'].get('vcs', 'git')}+{origin['url']}'"
+    if url.scheme:
+        return f"pip install 'millstream[{extra}] @ {origin['url']}'"
+    return f"pip install 'millstream[{extra}]'"
 
 
 class LossWarning(UserWarning):

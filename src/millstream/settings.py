@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
-from millstream.errors import LoaderError, MissingExtra, RecipeError
+from millstream.errors import LoaderError, MillstreamError, MissingExtra, RecipeError
 
 Parameters = Mapping[str, inspect.Parameter]
 F = TypeVar("F")
@@ -87,6 +89,39 @@ def _values_in(content: object, counted: dict[int, float]) -> float:
         values = content.values() if isinstance(content, Mapping) else content
         counted[id(content)] = 1 + sum(_values_in(each, counted) for each in values)
     return counted[id(content)]
+
+
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_STORAGE = re.compile(r"(s3|gs|gcs|az|abfss?|hdfs|hf|https?|rediss?|memory|file):/")
+"""Addresses whose second slash a Path has eaten."""
+
+
+def local_path(where: str | os.PathLike[str], what: str, error: type[MillstreamError]) -> Path:
+    """A path on this machine; an address is refused, as only local files are read and written.
+
+    >>> local_path("data/corpus", "a store", LoaderError).as_posix()
+    'data/corpus'
+    >>> local_path("s3://bucket/corpus", "a store", LoaderError)
+    Traceback (most recent call last):
+    millstream.errors.LoaderError: s3://bucket/corpus: a store behind s3:// is not supported yet
+      hint: pass a local path: copy it here first, or mount it
+    >>> local_path("file:///data/corpus", "a store", LoaderError)
+    Traceback (most recent call last):
+    millstream.errors.LoaderError: file:///data/corpus: a store is named by its path, not by a file:// address
+      hint: pass '/data/corpus'
+    """
+    text = os.fspath(where)
+    match = _ADDRESS.match(text) or (None if isinstance(where, str) else _STORAGE.match(text))
+    if match is None:
+        return Path(where)
+    scheme = match[0].rstrip(":/").lower()
+    if scheme == "file":
+        path = url2pathname(urlsplit(text).path)
+        raise error(f"{text}: {what} is named by its path, not by a file:// address", hint=f"pass {path!r}")
+    raise error(
+        f"{text}: {what} behind {scheme}:// is not supported yet",
+        hint="pass a local path: copy it here first, or mount it",
+    )
 
 
 def yaml_module() -> Any:

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loaders.kinds import KINDS
 from loaders.samples import follows_its_hint
-from millstream import BatchError, LoaderError, TrainingBatch
+from millstream import BatchError, BatchPool, LoaderError, TrainingBatch
 from millstream.loaders.pretrain import example_loader
-from millstream.tensors import FRAMEWORKS
+from millstream.tensors import FRAMEWORKS, backend
 
 Segments = list[list[int]]
 """Lengths of the segments of each row; what is missing to the row's length is padding."""
@@ -380,3 +384,142 @@ def test_a_loaders_batch_survives_the_round_trip_through_all_frameworks() -> Non
             there = there.to(framework)
 
         assert facts(there) == facts(batch)
+
+
+# Batches of one's own
+
+
+ALWAYS = ("epoch", "step", "rows", "sequence_length", "tokens")
+frameworks = pytest.mark.parametrize("framework", FRAMEWORKS)
+
+
+def by_hand(framework: str, **given: Any) -> TrainingBatch:
+    """Two rows, the first with a token of padding at its front."""
+    make = backend(framework).from_numpy
+    ids = make(np.array([[0, 5, 6], [7, 8, 9]], np.int32))
+    labels = make(np.array([[-100, 6, 1], [8, 9, -100]], np.int32))
+    attention = make(np.array([[0, 1, 1], [1, 1, 1]], np.int32))
+    loss = make(np.array([[0, 0, 1], [1, 1, 0]], np.float32))
+    return TrainingBatch(input_ids=ids, attention_mask=attention, labels=labels, loss_mask=loss, **given)
+
+
+@frameworks
+def test_a_batch_is_made_of_its_promised_fields_and_says_what_can_be_known(framework: str) -> None:
+    batch = by_hand(framework, metadata={"mine": [1, 2], "step": 7}).validate()
+    assert batch.framework == framework
+    assert [batch.metadata[key] for key in ALWAYS] == [0, 7, 2, 3, 5]
+    assert batch.metadata["mine"] == [1, 2]
+    assert batch.lengths is not None
+    assert batch.lengths.tolist() == [2, 3]
+    assert repr(batch) == f"TrainingBatch({framework}, epoch=0, step=7, rows=2, sequence_length=3)"
+
+
+@pytest.mark.parametrize("metadata", [{}, {"mine": 1}, {"rows": 9}])
+def test_metadata_of_ones_own_never_hides_what_every_batch_says(metadata: dict[str, Any]) -> None:
+    batch = padded([5, 2])
+    batch.metadata["step"] = 4
+    batch.metadata = metadata
+    assert {key: batch.metadata[key] for key in ALWAYS} == {
+        "epoch": 0,
+        "step": 4,
+        "rows": 2,
+        "sequence_length": 5,
+        "tokens": 7,
+        **{key: value for key, value in metadata.items() if key in ALWAYS},
+    }
+    assert set(batch.metadata) == {*ALWAYS, *metadata}
+    batch.metadata.clear()
+    assert repr(batch) == "TrainingBatch(numpy)"
+
+
+@frameworks
+def test_masks_that_were_given_go_where_their_rows_go(framework: str) -> None:
+    batch = by_hand(framework)
+
+    def masks(each: TrainingBatch) -> list[Any]:
+        return [np.asarray(each["attention_mask"]).tolist(), np.asarray(each["loss_mask"]).tolist()]
+
+    given = [[[0, 1, 1], [1, 1, 1]], [[0, 0, 1], [1, 1, 0]]]
+    assert masks(batch) == given
+    first, second = batch.split(2)
+    assert [masks(first), masks(second)] == [[[column[row]] for column in given] for row in (0, 1)]
+    assert first.metadata["tokens"] == 2
+    turned = TrainingBatch.merge([second, first])
+    assert masks(turned) == [column[::-1] for column in given]
+    for same in (batch.copy(), batch.to("numpy"), replace(batch), copy.copy(batch), TrainingBatch.merge([batch])):
+        assert masks(same.validate()) == given
+    assert np.asarray(batch.dense_attention_mask())[0, 0].tolist() == [[1, 0, 0], [0, 1, 0], [0, 1, 1]]
+    pairs = by_hand(framework, metadata={"answers": "preference"})
+    assert masks(pairs.rejected) == [[column[1]] for column in given]
+
+
+@given(batch=batches, framework=st.sampled_from(FRAMEWORKS), made=st.booleans())
+@settings(max_examples=40)
+def test_a_replaced_batch_differs_in_what_was_replaced_and_shares_the_rest(
+    batch: TrainingBatch, framework: str, made: bool
+) -> None:
+    batch = batch.to(framework)
+    if made:
+        _ = batch.loss_mask, batch.attention_mask
+    same, shallow = replace(batch), copy.copy(batch)
+    for each in (same, shallow):
+        assert each._attention_mask is None
+        assert each.input_ids is batch.input_ids
+        assert facts(each) == facts(batch)
+        assert each.metadata is not batch.metadata
+    other = replace(batch, labels=backend(framework).from_numpy(np.full(batch.input_ids.shape, -100, np.int32)))
+    assert not np.asarray(other.loss_mask).any()
+    assert replace(batch, metadata={"step": 9}).metadata["step"] == 9
+    before = facts(shallow)
+    batch.release()
+    assert facts(shallow) == before
+    with pytest.raises(BatchError, match="released"):
+        replace(batch)
+    with pytest.raises(BatchError, match="released"):
+        copy.copy(batch)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "self-play"])
+def test_batches_of_every_loader_can_be_replaced_and_copied(kind: str) -> None:
+    with KINDS[kind](batch_size=3) as loader:
+        batch = loader.next()
+        for each in (replace(batch), copy.copy(batch)):
+            each.validate()
+            assert str(facts(each)) == str(facts(batch))
+            assert (each.kl is None) == (batch.kl is None)
+            assert each.columns == batch.columns
+            each.release()
+        batch.validate()
+
+
+def test_a_batch_of_a_pool_can_be_replaced_and_its_buffer_comes_back_with_the_last() -> None:
+    pool = BatchPool(capacity=1)
+    batch = pool.allocate(2, 3)
+    other = replace(batch, metadata={"mine": 1})
+    batch.release()
+    assert pool.try_allocate(2, 3) is None
+    other.release()
+    assert pool.try_allocate(2, 3) is not None
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        (([[1, 2]], [[1, 2]]), "list"),
+        ((np.zeros(3, np.int64), np.zeros(3, np.int64)), r"shape \(3,\)"),
+        ((np.zeros((1, 3), np.int64), [[1, 2, 3]]), "of numpy, labels list"),
+        ((np.zeros((1, 3), np.int64), torch.zeros(1, 3)), "of numpy, labels torch"),
+    ],
+)
+def test_what_is_no_batch_is_refused_with_a_hint(given: tuple[Any, Any], told: str) -> None:
+    with pytest.raises(BatchError, match=told) as caught:
+        TrainingBatch(*given)
+    assert "pass" in follows_its_hint(caught.value)
+
+
+def test_a_mask_that_does_not_fit_is_found() -> None:
+    ids = np.ones((2, 3), np.int64)
+    for wrong in (np.ones((2, 2)), np.ones((3, 1, 3, 3))):
+        for name in ("attention_mask", "loss_mask"):
+            with pytest.raises(BatchError, match=f"{name} has shape"):
+                TrainingBatch(ids, ids, lengths=np.array([3, 3], np.int32), masks={name: wrong}).validate()

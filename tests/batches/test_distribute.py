@@ -71,6 +71,31 @@ def test_a_distributed_step_is_what_the_loaders_of_the_ranks_give(data: Data, wo
                 assert np.array_equal(piece.input_ids, loader.next().input_ids)
 
 
+@given(batch=batches, topology=topologies(), paired=st.booleans())
+@examples(100)
+def test_rows_are_cut_evenly_among_data_ranks_and_pairs_stay_whole(
+    batch: TrainingBatch, topology: Topology, paired: bool
+) -> None:
+    if paired:
+        batch = batch.rows_between(0, len(batch.input_ids) // 2 * 2)
+        batch.metadata["answers"] = "preference"
+    shares = one_of_each_group(distribute(batch, topology), topology)
+    counts = [len(share.input_ids) // batch.unit for share in shares]
+
+    assert max(counts) - min(counts) <= 1
+    assert all(len(share.input_ids) % batch.unit == 0 for share in shares)
+    assert [row for share in shares for row in share.input_ids.tolist()] == batch.input_ids.tolist()
+
+
+@given(tokens=st.lists(st.integers(0, 3), max_size=12), ranks=st.integers(1, 6))
+@examples(200)
+def test_no_rank_is_without_rows_where_there_are_enough(tokens: list[int], ranks: int) -> None:
+    batch, topology = padded(tokens), Topology.flat(ranks)
+    for balance in ("rows", "tokens", "karmarkar_karp"):
+        counts = [len(piece.input_ids) for piece in distribute(batch, topology, balance=balance)]
+        assert sum(count > 0 for count in counts) == min(ranks, len(tokens))
+
+
 @given(tokens=st.lists(st.integers(0, 50), max_size=30), ranks=st.integers(1, 6), spare=st.integers(0, 30))
 @examples(200)
 def test_tokens_are_dealt_out_within_a_row_of_the_ideal(tokens: list[int], ranks: int, spare: int) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 from collections import Counter, deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +14,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from batches.threads import join, started, until
 from laws import examples
+from loaders.kinds import KINDS
 from loaders.samples import follows_its_hint
 from millstream import BatchError, BatchQueue, BudgetError, ClosedError, LoaderError, TrainingBatch, WaitTimeout
+from millstream.batches.queue import batch_bytes
+from millstream.tensors import FRAMEWORKS, backend
 
 
 def numbered(number: int, rows: int = 1) -> TrainingBatch:
     ids = np.full((rows, 4), number, np.int64)
-    return TrainingBatch(ids, ids)
+    return TrainingBatch(ids, ids.copy())
 
 
 def number_of(batch: TrainingBatch) -> int:
@@ -235,3 +239,60 @@ def test_released_batches_and_impossible_queues_are_refused() -> None:
         BatchQueue().enqueue(batch)
     with pytest.raises(LoaderError, match="capacity 0"):
         BatchQueue(0)
+
+
+# Bytes
+
+
+def arrays_in(held: Any) -> list[Any]:
+    """Every tensor of a batch, of its fields and of its metadata, as numpy looks at its memory."""
+    if isinstance(held, TrainingBatch):
+        names = ("input_ids", "labels", "position_ids", "cu_seqlens", "loss_weights", "lengths", "kl", "metadata")
+        return [each for name in names for each in arrays_in(getattr(held, name))]
+    if isinstance(held, dict):
+        return [each for value in held.values() for each in arrays_in(value)]
+    if isinstance(held, list):
+        return [each for value in held for each in arrays_in(value)]
+    return [np.asarray(held)] if hasattr(held, "__array__") and not np.isscalar(held) else []
+
+
+def root(array: Any) -> Any:
+    return array if not isinstance(array.base, np.ndarray) else root(array.base)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "self-play"])  # test_self_play.py counts those
+@given(rows=st.integers(1, 5), framework=st.sampled_from(["numpy", "torch"]), masks=st.booleans())
+@examples(6)
+def test_the_bytes_of_a_batch_are_those_of_its_distinct_buffers(
+    kind: str, rows: int, framework: str, masks: bool
+) -> None:
+    with KINDS[kind](batch_size=rows) as loader:
+        for batch in (loader.next(), loader.get_batch(rows + 1)):
+            natives = {id(each._native): each._native for each in (batch, batch.kl) if each and each._native}
+            inside = [(each.inputs_and_labels[0].ctypes.data, each.nbytes) for each in natives.values()]
+            given = {root(array).ctypes.data: root(array).nbytes for array in arrays_in(batch) if array.size}
+            apart = {at: size for at, size in given.items() if not any(a <= at < a + n for a, n in inside)}
+            assert batch_bytes(batch) == sum(size for _, size in inside) + sum(apart.values())
+
+            copied = batch.copy().to(framework)  # all its tensors have memory of their own
+            if masks:
+                _ = copied.loss_mask, copied.attention_mask
+            made = [each for each in (copied._loss_mask, copied._attention_mask) if each is not None]
+            distinct = {array.ctypes.data: array.nbytes for array in map(root, [*arrays_in(copied), *arrays_in(made)])}
+            assert batch_bytes(copied) == sum(distinct.values())
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_budget_holds_in_every_framework_whatever_a_batch_carries(framework: str) -> None:
+    batch = TrainingBatch.empty(4, 8).to(framework)
+    bare = batch_bytes(batch)
+    assert bare == batch.input_ids.nbytes + batch.labels.nbytes
+    carried: list[Any] = [np.zeros(10, np.float32), [np.ones(3, np.int8), b"12345"], {"deep": (np.ones(2),)}, "text", 7]
+    batch.metadata.update({f"own {number}": each for number, each in enumerate(carried)})
+    batch.metadata["same"] = carried[0]
+    batch.loss_weights = backend(framework).from_numpy(np.ones((4, 8), np.float32))
+    assert batch_bytes(batch) == bare + 40 + 3 + 5 + 16 + 128
+    assert batch_bytes(TrainingBatch.empty(0, 8).to(framework)) == 0
+    queue = BatchQueue(capacity=9, budget_bytes=2 * batch_bytes(batch))
+    assert [queue.try_enqueue(batch) for _ in range(3)] == [True, True, False]
+    assert queue.stats().bytes == 2 * batch_bytes(batch)

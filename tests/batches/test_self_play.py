@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from millstream import BatchError, BatchQueue, SelfPlayBatch, Topology, distribute
 from millstream.errors import BudgetError
@@ -30,7 +31,7 @@ def test_a_queue_takes_positions_and_counts_their_bytes(framework: str) -> None:
     batch, queue = batch_of(3, framework), BatchQueue(capacity=2)
     queue.enqueue(batch)
     row = 4 * (112 * 64 + 1858 + 18) + 3 * 8
-    assert queue.stats().bytes == batch.nbytes == 3 * row
+    assert queue.stats().bytes == 3 * row
     assert queue.try_enqueue(batch) and not queue.try_enqueue(batch)
     assert queue.dequeue() is batch
     with pytest.raises(BudgetError, match=f"an item of {3 * row} bytes does not fit"):
@@ -72,3 +73,9 @@ def test_positions_that_do_not_fit_or_do_not_match_are_refused() -> None:
         SelfPlayBatch.merge([batch_of(2), batch_of(2, "torch")])
     with pytest.raises(BatchError, match="there are no batches"):
         SelfPlayBatch.merge([])
+
+
+def test_a_device_may_be_an_object_of_its_framework() -> None:
+    batch = batch_of(3)
+    moved = batch.to(torch.device("cpu"))
+    assert moved.framework == "torch" and same(moved, batch)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,3 +106,36 @@ def test_impossible_topologies_and_unknown_ranks_are_refused(make: Callable[[], 
     with pytest.raises(OrderError, match=complaint) as caught:
         make()
     assert follows_its_hint(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "found"),
+    [
+        ([[[(0, 1), (2, 3)]]], r"\(0, 1\), where the number"),
+        ([[[[0]], [[1]]]], r"\[0\], where the number"),
+        ([0, 1], "a machine: found 0, where a list"),
+        (3, "found 3, where a list"),
+        ([["01"]], "'01', where a list"),
+        ([[0.5]], "0.5, where the number"),
+        ([[None]], "None, where the number"),
+    ],
+)
+def test_a_nesting_of_another_depth_is_told_what_was_expected(nodes: Any, found: str) -> None:
+    with pytest.raises(OrderError, match=found) as caught:
+        Topology.nested(nodes)
+    assert "machines, each a list of its ranks or of groups of ranks" in follows_its_hint(caught.value)
+
+
+@pytest.mark.parametrize("groups", [(0, 1), "ab", (((0, 1),),), 3, ((0.5,),)])
+def test_groups_and_nodes_of_another_depth_are_told_what_was_expected(groups: Any) -> None:
+    for arguments in ([groups], [((0, 1),), groups]):
+        with pytest.raises(OrderError, match="where") as caught:
+            Topology(*arguments)
+        assert "hold the ranks of each" in follows_its_hint(caught.value)
+
+
+def test_ranks_may_be_numbers_of_numpy() -> None:
+    ranks = np.arange(8).reshape(2, 2, 2)
+    assert Topology.nested(ranks) == Topology.nested(ranks.tolist())
+    assert Topology(ranks[0]) == Topology(((0, 1), (2, 3)))
+    assert all(type(rank) is int for group in Topology(ranks[0]).groups for rank in group)

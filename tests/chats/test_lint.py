@@ -258,7 +258,7 @@ def test_the_exit_code_is_the_answer_and_advice_names_flags(run: Run, tmp_path: 
     TOKENIZER.save(tmp_path / "tokenizer.json")
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(GOOD[0]) + "\n")
-    flags = ("-t", tmp_path / "tokenizer.json", "--template", "chatml", "--add-control-tokens", "-q")
+    flags = ("-t", tmp_path / "tokenizer.json", "--template", "chatml", "--add-control-tokens")
 
     good = run("lint", path, *flags)
     long = run("lint", path, *flags, "--max-length", 5)

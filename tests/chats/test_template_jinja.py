@@ -50,6 +50,26 @@ def test_a_template_without_marks_is_cut_as_the_built_in_format() -> None:
         assert letters(own) == letters(ChatTemplate.of("chatml").render(CHAT, add_generation_prompt=asked))
 
 
+def test_the_end_of_a_turn_belongs_to_the_message_that_it_ends() -> None:
+    """Also that of a question: each character is of the message that it is of in the built-in format."""
+    roles = ("system", "user", "assistant", "user", "assistant")
+    chat = Conversation(tuple(Message(role, f"text {at}") for at, role in enumerate(roles)))
+
+    def letters(pieces: Rendered) -> list[tuple[str, int]]:
+        return [(letter, piece.message) for piece in pieces for letter in piece.text]
+
+    own, built_in = (ChatTemplate.of(each).render(chat) for each in (CHATML, "chatml"))
+    assert letters(own) == letters(built_in)
+    marked = CHATML.replace(
+        "{{ m.content }}<|im_end|>",
+        "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}"
+        "{% else %}{{ m.content }}<|im_end|>{% endif %}",
+    )
+    assert [each for each in letters(render(marked, chat)) if each[0] != "\n"] == [
+        each for each in letters(built_in) if each[0] != "\n"
+    ]
+
+
 @pytest.mark.parametrize(
     ("expression", "given"),
     [
@@ -145,7 +165,7 @@ def test_tool_calls_and_reasoning_are_kinds_of_their_own() -> None:
     learned = [(piece.text, piece.kind.name, piece.given) for piece in pieces if piece.message == 1]
 
     assert learned == [
-        ("<end><assistant>", "scaffold", False),
+        ("<assistant>", "scaffold", False),
         ("<think>", "reasoning", False),
         ("why", "reasoning", True),
         ("</think>", "reasoning", False),

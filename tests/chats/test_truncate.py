@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,9 +12,9 @@ from hypothesis import strategies as st
 
 from chats.chatml import bpe, encoder, talk
 from millstream.chats.encode import Encoded
-from millstream.chats.masks import Policy
+from millstream.chats.masks import Choice, Policy
 from millstream.chats.shown import show
-from millstream.chats.truncate import Limit, Truncation
+from millstream.chats.truncate import Limit, Truncation, Untrained
 from millstream.errors import RecipeError, RecordError
 from millstream.records.chat.conversation import Conversation, Document, Media, Message, ToolCall
 
@@ -64,6 +67,36 @@ def test_truncation_never_exceeds_the_cap_nor_trains_more(
             assert_whole_exchanges(row, np.unique(each.messages[each.messages >= 0]).tolist(), system=system)
 
 
+@pytest.mark.parametrize("untrained", ["error", "drop", "keep"])
+@pytest.mark.parametrize("truncation", ["error", "drop", "keep_start", "keep_end", "turns", "split"])
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.lists(st.tuples(EXCHANGES, st.lists(st.integers(0, 12), min_size=1, max_size=5)), min_size=1, max_size=6),
+    length=st.integers(1, 120),
+    train=st.sampled_from(["assistant", "last", "explicit"]),
+)
+def test_every_row_is_counted_once_and_changes_are_of_rows_that_are_kept(
+    truncation: Truncation, untrained: Untrained, rows: list[Any], length: int, train: Choice
+) -> None:
+    """Left out + bad + kept is all rows, and what is counted as changed is what the kept rows alone give."""
+    chats = [_thinking(conversation(*each, system=True)) for each in rows]
+    limit = Limit(length, truncation, untrained=untrained)
+    found = encoder().encode(chats, limit, policy=Policy(train))
+    kept = [at for at, made in enumerate(found.rows) if made]
+
+    assert found.dropped.total() + len(found.faults) + len(kept) == len(chats)
+    assert not {*kept} & {*found.faults} and not {*kept} & {*found.reasons} and not {*found.reasons} & {*found.faults}
+    again = encoder().encode([chats[at] for at in kept], limit, policy=Policy(train))
+    assert found.counts == again.counts
+    assert found.counts["truncated"] <= len(kept)
+
+
+def _thinking(row: Conversation) -> Conversation:
+    """Answers with a reasoning that the template leaves out."""
+    messages = (replace(each, reasoning="so" if each.role == "assistant" else None) for each in row.messages)
+    return replace(row, messages=tuple(messages))
+
+
 def assert_whole_exchanges(row: Conversation, kept: list[int], *, system: bool) -> None:
     """Whole exchanges, one after the other, after the system prompt: no half turn, no result without its call."""
     roles = [message.role for message in row.messages]
@@ -94,7 +127,8 @@ def test_split_keeps_every_exchange_once_each_with_the_system_prompt() -> None:
 def test_a_window_trains_only_what_the_whole_row_trained() -> None:
     found = encode(LONG, Limit(ROOM, "split", untrained="drop"), Policy("last"))
     assert [np.unique(row.messages).tolist() for row in found.rows[0]] == [[0, 3, 4]]
-    assert found.dropped["nothing to train"] == 1
+    assert not found.dropped  # the row is kept; what it lost is a change
+    assert found.counts == {"truncated": 1, "messages left out": 2, "windows left out: nothing to train": 1}
 
 
 def test_a_long_document_is_split_into_windows_that_lose_nothing() -> None:

@@ -23,8 +23,8 @@ def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_demo_learns_explains_and_resumes_and_can_run_again(run: Run, tmp_path: Path, few_files: None) -> None:
-    code, out, _ = run("demo", "--output", tmp_path / "demo", "--steps", 40, "-q", "--json")
-    again, text, _ = run("demo", "--output", tmp_path / "demo", "--steps", 13, "-q")
+    code, out, _ = run("demo", "--output", tmp_path / "demo", "--steps", 40, "--json")
+    again, text, _ = run("demo", "--output", tmp_path / "demo", "--steps", 13)
 
     facts = json.loads(out)
     assert (code, again) == (0, 0)
@@ -45,7 +45,7 @@ def test_the_demo_runs_without_library_sources_and_without_tokenizers(
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     monkeypatch.delitem(sys.modules, "millstream.tokens.huggingface", raising=False)
 
-    code, out, _ = run("demo", "--output", tmp_path / "demo", "--steps", 13, "-q")
+    code, out, _ = run("demo", "--output", tmp_path / "demo", "--steps", 13)
 
     assert code == 0
     assert "its sources are not installed here" in out

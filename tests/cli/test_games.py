@@ -67,7 +67,7 @@ def test_lint_names_file_game_and_ply_of_what_breaks_a_rule(run: Run, games: Pat
     frames = example_frames(7)
     frames.fields["rule50_count"][4] = 101
     (games / "training.7.gz").write_bytes(gzip.compress(write_frames(frames)))
-    code, out, _ = run("lint", games, "--quiet")
+    code, out, _ = run("lint", games)
 
     assert code == 1
     assert out.startswith("6 games, 5 usable (version 7 6)")
@@ -76,7 +76,7 @@ def test_lint_names_file_game_and_ply_of_what_breaks_a_rule(run: Run, games: Pat
 
 
 def test_lint_is_content_with_good_games(run: Run, tmp_path: Path) -> None:
-    code, out, _ = run("lint", example_folder(2, folder=tmp_path), "--rules", "values", "--quiet")
+    code, out, _ = run("lint", example_folder(2, folder=tmp_path), "--rules", "values")
 
     assert code == 0
     assert "nothing is wrong" in out
@@ -142,10 +142,10 @@ def test_explain_names_the_file_that_is_missing(run: Run, games: Path, tmp_path:
 def test_lint_takes_several_files_and_patterns(run: Run, games: Path) -> None:
     for source in (sorted(games.glob("training.[012].gz")), [games / "training.[012].gz"]):
         for kind in ((), ("--kind", "games")):
-            code, out, _ = run("lint", *source, *kind, "--quiet")
+            code, out, _ = run("lint", *source, *kind)
             assert code == 0
             assert out.startswith("3 games, 3 usable")
-    code, out, _ = run("lint", "--kind", "games", games / "training.0.gz", games / "training.9.gz", "--quiet")
+    code, out, _ = run("lint", "--kind", "games", games / "training.0.gz", games / "training.9.gz")
     assert code == 1
     assert f"{games / 'training.9.gz'}: the file has 3 bytes" in out
 
@@ -154,7 +154,7 @@ def test_lint_tells_of_everything_that_is_left_out(run: Run, games: Path) -> Non
     (games / "training.9.gz").unlink()
     (games / "loop").symlink_to("loop")
     (games / "notes.txt").write_text("...")
-    code, out, _ = run("lint", games, "--json", "--quiet")
+    code, out, _ = run("lint", games, "--json")
     loops = {each["kind"]: each["severity"] for each in json.loads(out)["findings"]}
     (games / "loop").unlink()
     (games / "newest.tar").write_bytes((games / "older.tar").read_bytes()[:3000])

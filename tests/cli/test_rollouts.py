@@ -69,7 +69,7 @@ def test_lint_tells_good_from_bad_by_its_exit_code(run: Run, source: Path, tmp_p
     assert "nothing is wrong" in out and err.startswith("lint: 6 rollouts")
 
     bad = write(tmp_path / "bad.jsonl", [*GOOD, record(6, loss_mask=[1]), record(0, reward=0.5), "no record"])
-    code, out, _ = run("lint", bad, "--quiet")
+    code, out, _ = run("lint", bad)
     assert code == 1
     assert "bad.jsonl:7: " in out and "loss_mask has 1 values" in out
     assert "bad.jsonl:8: " in out and "bad.jsonl:9: " in out
@@ -78,10 +78,10 @@ def test_lint_tells_good_from_bad_by_its_exit_code(run: Run, source: Path, tmp_p
 
 
 def test_lint_measures_against_what_it_is_told_and_hints_name_flags(run: Run, source: Path) -> None:
-    out = run("lint", source, "-q", "--max-tokens", 9, "--policy-version", 6, "--max-staleness", 1)[1]
+    out = run("lint", source, "--max-tokens", 9, "--policy-version", 6, "--max-staleness", 1)[1]
     assert "error  rollouts with more tokens than fit  (6 rows, 100 %)" in out
     assert "raise --max-staleness" in out
-    out = run("lint", source, "-q", "--policy-version", 3)[1]
+    out = run("lint", source, "--policy-version", 3)[1]
     assert "tokens of a policy version that is not there yet" in out and "is --policy-version right?" in out
 
 
@@ -89,12 +89,12 @@ def test_lint_and_inspect_tell_the_largest_id_and_whether_the_tokenizer_has_it(
     run: Run, source: Path, tokenizer: Path, tmp_path: Path
 ) -> None:
     largest = max(max(each["token_ids"]) for each in GOOD)
-    assert f"largest id {largest:,}\n" in run("lint", source, "-q")[1]
+    assert f"largest id {largest:,}\n" in run("lint", source)[1]
     assert f"ids       up to {largest:,}\n" in run("inspect", source, "--tokenizer", tokenizer)[1]
     strange = {**GOOD[5], "token_ids": [*GOOD[5]["token_ids"][:-1], 5000]}
     path = write(tmp_path / "strange.jsonl", [*GOOD[:5], strange])
-    assert run("lint", path, "-q")[0] == 0
-    code, out, _ = run("lint", path, "-q", "--tokenizer", tokenizer)
+    assert run("lint", path)[0] == 0
+    code, out, _ = run("lint", path, "--tokenizer", tokenizer)
     assert code == 1 and "strange.jsonl:6: rollout 'r5'" in out and "another tokenizer" in out
     assert "the tokenizer ends at 269" in run("inspect", path, "--tokenizer", tokenizer)[1]
     with pytest.raises(RecordError, match=r"strange\.jsonl:6: unknown id: rollout 'r5' holds the id 5000"):
@@ -120,7 +120,7 @@ def test_a_spool_in_use_is_looked_at_and_left_alone(run: Run, spool: Path) -> No
     assert sum(len(arrival.block) for arrival in feed.receive(timeout_s=5)) == 2
     before = sorted(path for path in spool.rglob("*"))
 
-    code, out, _ = run("lint", spool, "-q")
+    code, out, _ = run("lint", spool)
     assert code == 1 and "damaged/two-" in out and "cut off" in out
     assert run("inspect", spool)[1].startswith("rollouts  2  (1 file, ")
     assert run("show", spool, "--rollout-id", "r1")[0] == 0
@@ -132,8 +132,8 @@ def test_kinds_are_told_apart_and_keywords_of_the_other_kind_are_refused(
     run: Run, source: Path, tmp_path: Path
 ) -> None:
     other = chats(tmp_path / "chats.jsonl")
-    assert "6 rows, 0 usable" in run("lint", source, "-q", "--kind", "chat")[1]
-    assert "unknown field" in run("lint", other, "-q", "--kind", "rollouts")[1]
+    assert "6 rows, 0 usable" in run("lint", source, "--kind", "chat")[1]
+    assert "unknown field" in run("lint", other, "--kind", "rollouts")[1]
     code, _, err = run("lint", source, "--train", "last")
     assert code == 2 and "these are rollouts" in err and "leave out --train" in err and "--kind chat" in err
     assert "--max-tokens is the most tokens of a rollout" in run("lint", source, "--max-length", 9)[2]
@@ -148,9 +148,10 @@ def test_kinds_are_told_apart_and_keywords_of_the_other_kind_are_refused(
 def test_texts_need_a_tokenizer_and_what_became_of_them_is_a_finding(run: Run, tokenizer: Path, tmp_path: Path) -> None:
     texts = [{"prompt": "2+2?", "response": "the mill", "reward": float(reward)} for reward in range(2)]
     path = write(tmp_path / "texts.jsonl", texts)
-    assert "pass --tokenizer" in run("lint", path, "-q")[1]
-    code, out, err = run("lint", path, "-q", "--tokenizer", tokenizer)
-    assert code == 0 and "rollouts of texts: the ids may not be those sampled" in out and err == ""
+    assert "pass --tokenizer" in run("lint", path)[1]
+    code, out, err = run("lint", path, "--tokenizer", tokenizer)
+    assert code == 0 and "rollouts of texts: the ids may not be those sampled" in out
+    assert err == "lint: 2 rollouts  texts.jsonl\n"  # and no warning beside it
 
 
 def test_show_prints_a_rollout_its_advantage_and_its_group(run: Run, source: Path, tokenizer: Path) -> None:
@@ -161,7 +162,7 @@ def test_show_prints_a_rollout_its_advantage_and_its_group(run: Run, source: Pat
         f"{len(GOOD[3]['token_ids'])} tokens, {sum(GOOD[3]['loss_mask'])} trained (50.0 %)  "
         "reward 1, ended by stop  policy 4\n"
         "2+2?\n⟦the mill 3⟧+1\n"
-        "group 'g1': 2 rollouts, rewards from 0 to 1, mean 0.5 ± 0.5\n"
+        "group 'g1': 2 rollouts, rewards from 0 to 1, mean 0.5 ± 0.707\n"
         "  'r2'  reward        0  advantage -1.0000      10 tokens  stop\n"
         "▶ 'r3'  reward        1  advantage +1.0000      10 tokens  stop    ████████████████████\n"
     )
@@ -267,7 +268,7 @@ def test_a_spool_whose_rollouts_are_gone_says_so_and_where_to_look(run: Run, spo
         feed.release(arrivals[-1].cursor)
     feed.close()
     SpoolSource(tmp_path / "fresh", producer="one").close()
-    for verb in (["inspect"], ["show"], ["lint", "-q"], ["explain", "--step", 0]):
+    for verb in (["inspect"], ["show"], ["lint"], ["explain", "--step", 0]):
         code, _, err = run(*verb, spool)
         assert code == 2 and "this spool is empty: 2 shards came, and all were released" in err
         assert "millstream explain CACHE_DIR" in err
@@ -280,7 +281,7 @@ def test_an_empty_file_is_said_to_be_empty(run: Run, tmp_path: Path, name: str) 
     for verb in (["inspect"], ["show"], ["explain", "--step", 0]):
         code, out, err = run(*verb, tmp_path / name)
         assert (code, out) == (2, "") and "the file is empty" in err and "hint: " in err
-    assert run("lint", "-q", tmp_path / name)[0] == 1
+    assert run("lint", tmp_path / name)[0] == 1
 
 
 def test_a_file_that_is_torn_says_where_and_what_to_do(run: Run, source: Path, tmp_path: Path) -> None:
@@ -293,7 +294,7 @@ def test_a_file_that_is_torn_says_where_and_what_to_do(run: Run, source: Path, t
         assert "get it again" in err
     for verb in (["inspect"], ["show"], ["explain", "--step", 0]):
         assert "no row of it can be read" in (err := run(*verb, rows)[2]) and "millstream lint" in err
-    assert "get it again" in run("lint", "-q", own)[1] and "rows.jsonl:1" in run("lint", "-q", rows)[1]
+    assert "get it again" in run("lint", own)[1] and "rows.jsonl:1" in run("lint", rows)[1]
 
 
 @pytest.mark.parametrize("how", [{}, {"keep_groups": True, "batch_size": 1}, {"live": {"passes": 2}}])
@@ -332,7 +333,7 @@ def test_a_run_over_a_feed_is_explained_from_its_journal_while_it_goes_on(
     if not how and "passes" not in live:
         SpoolSource(cache, producer="one").close()  # a folder may be both
         assert "nothing has come yet" in run("lint", cache)[2]
-        assert run("lint", "-q", "--kind", "chat", cache / "admissions.jsonl")[0] == 1  # it is what it is said to be
+        assert run("lint", "--kind", "chat", cache / "admissions.jsonl")[0] == 1  # it is what it is said to be
 
 
 def test_explaining_a_run_says_what_was_dropped(run: Run, tmp_path: Path) -> None:

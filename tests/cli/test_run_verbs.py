@@ -115,7 +115,7 @@ def test_explain_refuses_a_file_that_is_no_state(
 
 
 def test_bench_sets_the_loader_beside_plain_copies(run: Run, corpus: Path) -> None:
-    code, out, _ = run("bench", corpus, "--seconds", 0.1, *RUN, "--json", "-q")
+    code, out, _ = run("bench", corpus, "--seconds", 0.1, *RUN, "--json")
 
     result = json.loads(out)
     assert code == 0
@@ -127,7 +127,7 @@ def test_bench_sets_the_loader_beside_plain_copies(run: Run, corpus: Path) -> No
 
 
 def test_bench_prints_ratios_for_people(run: Run, corpus: Path) -> None:
-    out = run("bench", corpus, "--seconds", 0.1, *RUN, "-q")[1]
+    out = run("bench", corpus, "--seconds", 0.1, *RUN)[1]
 
     assert "tokens/s" in out
     assert "memcpy" in out
@@ -135,7 +135,7 @@ def test_bench_prints_ratios_for_people(run: Run, corpus: Path) -> None:
 
 @pytest.mark.parametrize("size", ["--chunk-size", "--batch-size"])
 def test_bench_needs_at_least_one_whole_batch(run: Run, corpus: Path, size: str) -> None:
-    code, _, err = run("bench", corpus, "--chunk-size", 16, size, 1_000_000, "-q")
+    code, _, err = run("bench", corpus, "--chunk-size", 16, size, 1_000_000)
 
     assert code == 2
     assert "do not fill a batch" in err

@@ -26,7 +26,7 @@ def test_prepare_reports_to_machines_as_json(run: Run, tmp_path: Path) -> None:
 
     code, out, _ = run(
         "prepare", tmp_path / "a.jsonl", tmp_path / "c", "-t", "char", "--text-field", "body",
-        "--on-bad", "skip", "--eos", "none", "--json", "-q",
+        "--on-bad", "skip", "--eos", "none", "--json",
     )  # fmt: skip
 
     report = json.loads(out)
@@ -37,7 +37,7 @@ def test_prepare_reports_to_machines_as_json(run: Run, tmp_path: Path) -> None:
 def test_prepare_cuts_at_a_separator(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one<|end|>two<|end|>three")
 
-    run("prepare", tmp_path / "a.txt", tmp_path / "c.bin", "-t", "char", "--separator", "<|end|>", "-q")
+    run("prepare", tmp_path / "a.txt", tmp_path / "c.bin", "-t", "char", "--separator", "<|end|>")
 
     assert TokenStore(tmp_path / "c.bin").documents == 3
 
@@ -45,7 +45,7 @@ def test_prepare_cuts_at_a_separator(run: Run, tmp_path: Path) -> None:
 def test_prepare_takes_several_sources_and_another_end_token(run: Run, texts: Path, tmp_path: Path) -> None:
     sources = [texts / "01.txt", texts / "02.txt"]
 
-    run("prepare", *sources, tmp_path / "c", "-t", "bpe:300", "--eos", "7", "-q")
+    run("prepare", *sources, tmp_path / "c", "-t", "bpe:300", "--eos", "7")
 
     store = TokenStore(tmp_path / "c")
     assert [int(store.document(place)[-1]) for place in range(store.documents)] == [7, 7]
@@ -102,7 +102,7 @@ def test_inspect_refuses_a_tokenizer_that_is_not_the_stores(run: Run, corpus: Pa
 
 
 def test_verify_says_all_is_well(run: Run, corpus: Path) -> None:
-    code, out, _ = run("verify", corpus, "-q")
+    code, out, _ = run("verify", corpus)
 
     assert code == 0
     assert "all is well" in out
@@ -116,7 +116,7 @@ def test_verify_names_the_damaged_block_with_exit_code_1(run: Run, corpus: Path,
     raw[100] ^= 1
     tokens.write_bytes(raw)
 
-    code, out, _ = run("verify", tmp_path / "broken", "-q", *(["--json"] if as_json else []))
+    code, out, _ = run("verify", tmp_path / "broken", *(["--json"] if as_json else []))
 
     assert code == 1
     if as_json:

@@ -42,6 +42,17 @@ CASES: dict[str, tuple[list[object], dict[str, Any], dict[str, int]]] = {
         {"left_out:data:nothing to train": 1},
     ),
 }
+LONG_PICTURE = {"messages": [*WITH_PICTURE["messages"], *conversation(1, 400)["messages"]]}
+DROPPED: dict[str, tuple[object, dict[str, Any]]] = {
+    "too long": (conversation(1, 400), {"truncation": "drop"}),
+    "too long, of one exchange": (conversation(1, 400), {"truncation": "turns"}),
+    "too long, with a picture": (LONG_PICTURE, {"truncation": "drop", "media": "ignore"}),
+    "bad, with a picture": (LONG_PICTURE, {"truncation": "error", "on_bad": "skip", "media": "ignore"}),
+    "nothing is learned of what is left": (
+        {"messages": [{"role": "user", "content": "why? " * 400}, {"role": "assistant", "content": "!"}]},
+        {"truncation": "keep_start", "untrained": "drop"},
+    ),
+}
 
 
 def chats(path: Any, cache: Path, **given: Any) -> ConversationDataLoader:
@@ -65,6 +76,17 @@ def test_rows_of_conversations_that_are_left_out_or_cut_are_named_by_reason_and_
     with pytest.warns(LossWarning) as again, chats(tmp_path / "chats.jsonl", tmp_path / "cache", **given) as loader:
         assert {key: loader.losses.get(key) for key in losses} == losses
     assert str(again[0].message) == str(told[0].message)
+
+
+@pytest.mark.parametrize("case", DROPPED)
+def test_a_row_that_is_left_out_is_counted_once_and_not_as_changed(tmp_path: Path, case: str) -> None:
+    row, given = DROPPED[case]
+    (tmp_path / "chats.jsonl").write_text(rows(row))
+
+    with pytest.warns(LossWarning), chats(tmp_path / "chats.jsonl", tmp_path / "cache", **given) as loader:
+        loader.wait()
+        losses = {key: number for key, number in loader.losses.items() if number}
+    assert [key.partition(":")[0] for key in losses] == ["left_out"] and [*losses.values()] == [1]
 
 
 def test_the_warning_says_how_many_of_how_many_and_the_most_frequent_reason(tmp_path: Path) -> None:

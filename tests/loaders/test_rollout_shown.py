@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream import BPETokenizer, RolloutDataLoader
+from millstream.advantages.shaping import Overlong
 from millstream.loaders.rollout_marks import MARKS, WIDTH, columns
 from millstream.loaders.rollout_pieces import EDGE_TOKENS, pieces_of
 from millstream.loaders.rollout_shown import show_rollout
@@ -51,6 +53,24 @@ def test_pieces_are_the_whole_text(text: str) -> None:
     ids = [int(each) for each in TOKENIZER.encode(text)]
     pieces = pieces_of(ids, np.ones(len(ids), bool), None, TOKENIZER.decode, whole=True)
     assert "".join(piece.text for piece in pieces) == visible(text, keep="\n\t")
+
+
+@given(st.lists(st.integers(-9, 9), min_size=2, max_size=9))
+def test_the_deviation_of_a_group_is_the_one_that_its_advantages_are_made_with(rewards: list[int]) -> None:
+    records = [record("2+2?\n", "4.", number, reward=float(reward)) for number, reward in enumerate(rewards)]
+    told = shown(records)  # grpo: (reward - mean) / (deviation + 1e-6)
+    mean, deviation = (float(each) for each in re.findall(r"mean (\S+) ± ([^\s,]+)", told)[0])
+    advantages = [float(each) for each in re.findall(r"advantage (\S+)", told)]
+
+    assert len(advantages) == len(rewards)
+    for reward, advantage in zip(rewards, advantages, strict=True):
+        assert advantage * deviation == pytest.approx(reward - mean, abs=0.06)
+
+
+def test_penalties_are_in_the_deviation_too() -> None:
+    records = [record("2+2?\n", "4." * (1 + 8 * number), number) for number in range(2)]
+    told = shown(records, advantages={"overlong": Overlong(max_length=20, buffer=18)})
+    assert "with penalties mean" in told
 
 
 def test_one_advantage_stands_behind_its_stretch() -> None:
@@ -98,7 +118,7 @@ def test_what_is_trained_is_never_shortened() -> None:
 def test_a_wide_group_shows_its_ends_and_the_rollout_among_them() -> None:
     records = [record("2?", "4.", number, reward=number / 100) for number in range(100)]
     told = shown(records, 50).split("group 'g': ")[1].splitlines()
-    assert told[0] == "100 rollouts, rewards from 0 to 0.99, mean 0.495 ± 0.289"
+    assert told[0] == "100 rollouts, rewards from 0 to 0.99, mean 0.495 ± 0.29"
     names = [line.split()[0] if line[0] == " " else line.split()[1] for line in told[1:] if "more" not in line]
     assert names == [f"'r{n}'" for n in [*range(99, 99 - OF_EACH_END, -1), 50, *range(OF_EACH_END - 1, -1, -1)]]
     assert [line.strip() for line in told if "more" in line] == ["… 41 more", "… 42 more"]

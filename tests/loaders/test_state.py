@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,13 @@ from millstream import (
     MixedDataLoader,
     OrderError,
     PretrainDataLoader,
+    RolloutDataLoader,
     StateError,
+    StoreError,
     TokenStore,
     TokenStoreWriter,
 )
+from millstream.store import disk
 from store.samples import write_store
 
 State = dict[str, Any]
@@ -421,7 +425,7 @@ def test_phases_beside_the_checkpoint_come_back_and_explain_the_past(tmp_path: P
         assert loader.state_dict() == state
         past = [loader.explain(step) for step in range(40)]
         rest = inputs(loader)
-    assert [file.suffix for file in (tmp_path / "beside").iterdir()] == [".json"]
+    assert [file.name for file in (tmp_path / "beside").iterdir()] == [state["earlier_phases"]["file"]]
     with counting_loader(tmp_path, tokens=4001, cache_dir=tmp_path / "beside") as loader:
         loader.load_state_dict(state)
         assert [loader.explain(step) for step in range(40)] == past
@@ -455,6 +459,108 @@ def test_damaged_phases_are_refused(tmp_path: Path, damage: bytes | None) -> Non
         with pytest.raises(StateError, match=file.name) as caught:
             loader.load_state_dict(state)
         assert "restore" in follows_its_hint(caught.value)
+
+
+def test_a_state_of_an_older_version_finds_its_phases_and_commit_removes_them(tmp_path: Path) -> None:
+    beside = tmp_path / "beside"
+    with many_phases(tmp_path, cache_dir=beside) as loader:
+        state, past, rest = loader.state_dict(), [loader.explain(step) for step in range(40)], inputs(loader)
+    digest = state["earlier_phases"]["file"].removeprefix("phases-").removesuffix(".bin")
+    old = (beside / state["earlier_phases"]["file"]).rename(beside / f"phases-{digest}.json")
+    state["earlier_phases"] = {"file": old.name, "blake2b": digest}
+    with counting_loader(tmp_path, tokens=4001, cache_dir=beside) as loader:
+        loader.load_state_dict(state)
+        assert [loader.explain(step) for step in range(40)] == past
+        loader.next()
+        assert inputs(loader) == rest[4:]
+        later = loader.state_dict()
+        assert old.exists()
+        loader.commit(later)
+    assert [file.name for file in beside.iterdir()] == [later["earlier_phases"]["file"]]
+    old.write_bytes(b"{}")
+    with counting_loader(tmp_path, tokens=4001, cache_dir=beside) as loader:
+        with pytest.raises(StateError, match=old.name) as caught:
+            loader.load_state_dict(state)
+        assert "restore" in follows_its_hint(caught.value)
+
+
+@pytest.mark.parametrize("step", ["create", "write", "sync", "rename", "sync_directory"])
+def test_phases_lie_on_the_disk_before_a_state_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "beside").mkdir()
+    with many_phases(tmp_path, cache_dir=tmp_path / "beside") as loader:
+        with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space left"):
+            patch.setattr(disk, step, refuse)
+            loader.state_dict()
+        state = loader.state_dict()
+    with counting_loader(tmp_path, tokens=4001, cache_dir=tmp_path / "beside") as loader:
+        loader.load_state_dict(state)
+        assert loader.explain(0)
+
+
+def rollouts_of_many_phases(path: Path) -> RolloutDataLoader:
+    """The same over a fixed set of rollouts."""
+    record = {"token_ids": [1, 2], "loss_mask": [0, 1], "finish": "stop", "reward": 1.0}
+    records = [{**record, "group_id": "g", "rollout_id": number} for number in range(2000)]
+    loader = RolloutDataLoader(records, compute_advantages=False, framework="numpy", cache_dir=path / "beside")
+    for number in range(500):
+        loader.get_batch(1 + number % 2)
+    return loader
+
+
+@pytest.mark.parametrize("kind", ["store", "rollouts"])
+def test_commit_removes_the_phases_of_older_states_of_this_run_alone(tmp_path: Path, kind: str) -> None:
+    beside = tmp_path / "beside"
+    store = kind == "store"
+    loader = many_phases(tmp_path, cache_dir=beside) if store else rollouts_of_many_phases(tmp_path)
+    with many_phases(tmp_path, seed=7, cache_dir=beside) as other:
+        another = other.state_dict()["earlier_phases"]["file"]
+    with loader:
+        states = [loader.state_dict()]
+        for number in range(3):
+            loader.get_batch(3 + number)
+            states.append(loader.state_dict())
+        names = [state["earlier_phases"]["file"] for state in states]
+        assert len(set(names)) == 4
+        assert {file.name for file in beside.iterdir()} == {another, *names}
+        for committed in (0, 2, 2, 1, 3):
+            loader.commit(states[committed])
+            last = max(committed, 2) if committed == 1 else committed
+            assert {file.name for file in beside.iterdir()} == {another, *names[last:]}
+        loader.load_state_dict(through_json(states[3]))
+        loader.get_batch(9)
+        loader.commit(last_state := loader.state_dict())
+        assert {file.name for file in beside.iterdir()} == {another, last_state["earlier_phases"]["file"]}
+
+
+def test_a_state_that_is_refused_loses_no_file_at_the_next_commit(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    beside = tmp_path / "beside"
+    with many_phases(tmp_path, cache_dir=beside) as loader:
+        state = loader.state_dict()
+    with counting_loader(tmp_path / "other", tokens=5001, cache_dir=beside) as other:
+        with pytest.raises(MillstreamError):
+            other.load_state_dict(state)
+        for _ in range(501):
+            other.next()
+        other.commit(other.state_dict())
+    assert (beside / state["earlier_phases"]["file"]).exists()
+
+
+def test_rollouts_remember_where_phases_lie_that_are_not_here(tmp_path: Path) -> None:
+    with rollouts_of_many_phases(tmp_path) as loader:
+        state = loader.state_dict()
+        (tmp_path / "beside").rename(tmp_path / "away")
+        loader.load_state_dict(state)
+        loader.next()
+        later = loader.state_dict()
+        (tmp_path / "away").rename(tmp_path / "beside")
+        loader.load_state_dict(later)
+        assert len(loader.explain(0)) == 1
 
 
 def test_ranks_that_save_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:

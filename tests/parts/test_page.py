@@ -194,8 +194,41 @@ def test_letters_and_bars_stand_out_by_day_and_by_night() -> None:
         colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", scheme))
         for ground in (colours["paper"], colours["panel"]):
             assert min(contrast(colours[each], ground) for each in ("ink", "soft", "water")) >= 4.5
-        assert min(contrast(colours[each], colours["panel"]) for each in ("wheat", "clay", "moss", "stone")) >= 3
+        assert min(contrast(colours[each], colours["panel"]) for each in ("wheat", "clay", "plum", "stone")) >= 3
         assert contrast(colours["ink"], colours["water-soft"]) >= 4.5
+
+
+def test_what_is_bad_is_not_green_and_every_fate_has_a_colour_of_its_own() -> None:
+    css = render(rich_report(), "corpus").split("<style>")[1].split("</style>")[0]
+    fates = [fate for fate, _ in summary.fates(rich_report())]
+    filled = dict(re.findall(r"^\.([a-z]+) \{ fill: var\(--([a-z]+)\)", css, re.MULTILINE))
+    variables = [filled[fate] for fate in fates]
+
+    assert len({*variables}) == len(fates) == 5
+    for scheme in css.split("* {")[0].split("@media"):
+        colour = dict(re.findall(r"--([a-z-]+): #([0-9a-f]{6})", scheme))[variables[3]]
+        red, green, blue = (int(colour[place : place + 2], 16) for place in (0, 2, 4))
+        assert fates[3] == "bad" and red > green and red > blue
+
+
+CHAT_REPORT = {"template": "chatml", "train": {"train": "assistant"}, "max_length": None, "truncation": "drop"}
+
+
+@pytest.mark.parametrize("chat", [None, {**CHAT_REPORT, "boundary": "whole", "trained_tokens": 100}])
+def test_no_tile_of_the_headline_is_empty(chat: dict[str, Any] | None) -> None:
+    """The grid has four columns, or two on a phone."""
+    tiles = summary.headline(rich_report(chat=chat))
+
+    assert len(tiles) == 8
+    assert all(name and value and remark for name, value, remark in tiles)
+
+
+def test_the_numbers_of_a_plot_stand_beside_it() -> None:
+    html = render(rich_report(), "corpus")
+    levels = [text for text in Page(html).all("text") if text["class"] == "level"]
+
+    assert levels and all(int(text["x"] or 0) < 0 for text in levels)
+    assert "margin-left: var(--beside)" in html
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=48, max_size=48).filter(any))

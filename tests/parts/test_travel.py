@@ -65,7 +65,7 @@ def test_every_step_of_ours_can_be_sent(step: str, corpus: Path) -> None:
 def test_without_ray_its_engine_is_refused(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
 
-    with pytest.raises(MissingExtra, match=r"millstream\[ray\]"):
+    with pytest.raises(MissingExtra, match=r"pip install .*\[ray\]"):
         prepare(corpus, tmp_path / "corpus", "char", engine="ray")
 
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -90,6 +90,55 @@ def test_a_cut_file_of_a_registered_format_is_one_bad_record(tmp_path: Path) -> 
     with pytest.raises(SourceError, match=r"truncated"):
         judge(file, on_invalid="replace")
     assert see(file, again=False).reasons[-1] == "truncated"
+
+
+def test_a_class_is_registered_by_its_decorator_and_stays_a_class(tmp_path: Path) -> None:
+    try:
+
+        @register_format
+        class Decorated(Fortunes):
+            name, suffixes = "decorated", (".deco",)
+
+        assert isinstance(Decorated, type)
+        seen = see(write(tmp_path / "a.deco", b"luck\nrain\n"))
+        assert [record.text for record in seen.records] == ["luck", "rain"]
+    finally:
+        formats._formats.pop("decorated", None)
+
+
+class Choosy(Fortunes):
+    name = "choosy"
+
+    def __init__(self, choice: int) -> None:
+        self.choice = choice
+
+
+class Unfinished(RecordFormat):
+    name, suffixes = "unfinished", (".half",)
+
+
+class Ending(Fortunes):
+    suffixes = ".fortunes"  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (Choosy, "cannot be made of Choosy.*choice"),
+        (Unfinished, "cannot be made of Unfinished.*abstract"),
+        (Ending, "suffixes='.fortunes'"),
+        (Ending(), "suffixes='.fortunes'"),
+        (object(), "no format: it has no name, suffixes, chunks, read, raw"),
+        (str, "no format"),
+        ("jsonl", "no format"),
+    ],
+)
+def test_what_is_no_format_is_refused_with_a_hint_and_not_registered(wrong: Any, told: str) -> None:
+    before = dict(formats._formats)
+    with pytest.raises(SourceError, match=told) as caught:
+        register_format(wrong)
+    assert caught.value.hint
+    assert formats._formats == before
 
 
 def test_a_plugin_that_cannot_be_loaded_is_left_out_and_named(

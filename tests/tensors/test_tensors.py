@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import torch
 
 from loaders.samples import counting_file, counting_loader, ran
-from millstream import LoaderError, MillstreamError, MissingExtra
+from millstream import LoaderError, MillstreamError, MissingExtra, TrainingBatch
+from millstream.batches.columns import Columns
 from millstream.tensors import FRAMEWORKS, backend, default_framework
 
 SHAPES = [(4, 16), (3, 5), (1, 1), (7, 3), (2, 33)]
@@ -171,7 +174,7 @@ def test_an_absent_framework_is_named_with_the_extra_that_brings_it(tmp_path: Pa
         except MissingExtra as error:
             print(isinstance(error, ImportError), error.hint)
     """
-    expected = f"True pip install 'millstream[{framework}]'"
+    expected = f"True {MissingExtra.of(framework, framework).hint}"
 
     assert ran(code, counting_file(tmp_path / "c.bin")) == [expected] * 2
 
@@ -236,3 +239,86 @@ def test_an_unknown_framework_is_refused_with_the_known_ones() -> None:
     assert caught.value.hint is not None
     assert all(framework in caught.value.hint for framework in FRAMEWORKS)
     assert issubclass(MissingExtra, MillstreamError)
+
+
+# Devices
+
+
+def sharding(*names: str | None, devices: int = 1) -> Any:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("data",))
+    spec: Any = jax.sharding.PartitionSpec
+    return jax.sharding.NamedSharding(mesh, spec(*names))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_batch_moves_to_objects_of_a_framework(framework: str) -> None:
+    ids = np.arange(8).reshape(2, 4)
+    starts = np.array([0, 4, 8], np.int32)
+    columns = Columns(("scores",))
+    batch = TrainingBatch(
+        ids,
+        ids + 1,
+        position_ids=ids % 4,
+        cu_seqlens=starts,
+        max_seqlen=4,
+        metadata={"scores": np.ones((2, 4, 3), np.float32)},
+        columns=columns,
+    ).to(framework)
+    batch.kl = TrainingBatch.empty(2, 3).to(framework)
+
+    for target in (sharding("data"), sharding("data", None), jax.devices()[0]):
+        there = batch.to(target).validate()
+        assert there.framework == "jax"
+        assert there.input_ids.devices() == {jax.devices()[0]}
+        assert np.asarray(there.labels).tolist() == (ids + 1).tolist()
+        assert np.asarray(there.cu_seqlens).tolist() == starts.tolist()
+        assert there.metadata["scores"].shape == (2, 4, 3)
+        assert there.kl is not None
+        assert there.kl.framework == "jax"
+    assert batch.to(sharding("data")).input_ids.sharding == sharding("data")
+    there = batch.to(torch.device("cpu"))
+    assert (there.framework, there.input_ids.tolist()) == ("torch", ids.tolist())
+
+
+def test_rows_are_dealt_out_over_the_devices_of_a_mesh_and_segments_go_to_all() -> None:
+    code = """
+    import jax, numpy as np
+    from millstream import LoaderError, TrainingBatch
+    from millstream.batches.queue import batch_bytes
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    ids = np.arange(16, dtype=np.int32).reshape(8, 2)
+    starts = np.arange(0, 18, 2, dtype=np.int32)
+    batch = TrainingBatch(ids, ids, position_ids=ids % 2, cu_seqlens=starts, max_seqlen=2).to(sharding)
+    print([shard.data.shape for shard in batch.input_ids.addressable_shards])
+    print([shard.data.shape for shard in batch.cu_seqlens.addressable_shards])
+    print(batch.validate().to("numpy").input_ids.tolist() == ids.tolist(), batch_bytes(batch))
+    try:
+        TrainingBatch.empty(3, 2).to(sharding)
+    except LoaderError as error:
+        print("jax says" in error.hint)
+    """
+    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    assert ran(code, env=env) == ["[(2, 2), (2, 2), (2, 2), (2, 2)]", "[(9,), (9,), (9,), (9,)]", "True 336", "True"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "target"),
+    [
+        ("jax", "nowhere"),
+        ("jax", "cpu:77"),
+        ("jax", "cpu:x"),
+        ("jax", 3),
+        ("torch", "nowhere"),
+        ("torch", "cpu:x"),
+        ("torch", object()),
+        ("numpy", "cuda"),
+        ("numpy", 7),
+        ("mlx", "cuda"),
+        ("mlx", 7),
+    ],
+)
+def test_a_device_that_there_is_not_is_an_error_with_a_hint(framework: str, target: Any) -> None:
+    with pytest.raises(LoaderError, match="cannot be moved to") as caught:
+        TrainingBatch.empty(2, 3).to(framework).to(target)
+    assert caught.value.hint

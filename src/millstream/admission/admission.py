@@ -29,6 +29,7 @@ from millstream.errors import BudgetError, LoaderError
 from millstream.rollouts import Id, RolloutBlock, content_hash
 
 LATE = "late"
+UNREADABLE = "unreadable"
 
 
 class Admission:
@@ -58,8 +59,7 @@ class Admission:
         if not len(block):
             return
         memory = self._memory
-        contents = content_hash(block).tolist()
-        reasons = refusals(block, contents, self.rules, memory)
+        contents, reasons = self.look(block)
         memory.now, memory.columns = now, memory.columns or columns_of(block)
         memory.tally.add(ARRIVED, len(block), int(block.ends[-1]))
         joined: dict[Id, list[int]] = {}
@@ -76,6 +76,17 @@ class Admission:
                 self._refuse(block, row, reason or LATE, key, contents[row])
                 memory.seen.let_go([key])
         self._settle(block, joined)
+
+    def look(self, block: RolloutBlock) -> tuple[list[int], list[str | None]]:
+        """The hash of each row's content, and why it is not taken in, or None. Nothing is changed."""
+        contents: list[int] = content_hash(block).tolist()
+        return contents, refusals(block, contents, self.rules, self._memory)
+
+    def set_aside(self, block: RolloutBlock) -> None:
+        """Count rollouts that nothing can be said of: looking at them fails."""
+        tokens = int(block.ends[-1])
+        self._memory.tally.add(ARRIVED, len(block), tokens)
+        self._memory.tally.add(UNREADABLE, len(block), tokens)
 
     def _joined(self, block: RolloutBlock, row: int, now: float) -> Gathering | None:
         """The group that a rollout has come to, begun if it is new; None if it takes nobody any more."""

@@ -60,13 +60,20 @@ class JournaledAdmission:
 
     def arrive(self, block: RolloutBlock, now: float = 0.0) -> None:
         """Take rollouts in; `now` decides nothing."""
-        names = list(zip(keys(block), content_hash(block).tolist(), strict=True))
+        names = self.look(block)
         rows_of: dict[Id, list[int]] = {}
         for row, (name, group) in enumerate(zip(names, block.rows["group_id"].tolist(), strict=True)):
             if name not in self._held and name not in self._gone:
                 rows_of.setdefault(group, []).append(row)
         for rows in rows_of.values():
             self._hold(block.select(rows), [names[row] for row in rows])
+
+    def look(self, block: RolloutBlock) -> list[Name]:
+        """Who the rows are. Nothing is changed."""
+        return list(zip(keys(block), content_hash(block).tolist(), strict=True))
+
+    def set_aside(self, block: RolloutBlock) -> None:
+        """Nothing: who decides counts them, and names none of them."""
 
     def _hold(self, block: RolloutBlock, names: Iterable[Name]) -> None:
         self._held.update((name, Held(block, row)) for row, name in enumerate(names))

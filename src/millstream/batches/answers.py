@@ -22,7 +22,11 @@ class AnswerFields:
     """What a batch has besides tokens where its rows are answers."""
 
     __slots__ = ()
-    metadata: dict[str, Any]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What is known of the rows."""
+        raise NotImplementedError
 
     @property
     def unit(self) -> int:
@@ -90,6 +94,7 @@ def _side(batch: TrainingBatch, name: str) -> TrainingBatch:
         lengths=lengths,
         loss_weights=None if batch.loss_weights is None else batch.loss_weights[rows],
         metadata={**facts, "rows": batch.metadata["rows"] // 2, "tokens": tokens},
+        masks={name: mask[rows] for name, mask in batch.masks.items()},
     )
 
 

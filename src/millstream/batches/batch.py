@@ -6,9 +6,10 @@ they follow from labels and row lengths, and each costs as much as the ids.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import fields, make_dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,70 +17,122 @@ import numpy.typing as npt
 from millstream._core import Batch
 from millstream.batches.answers import AnswerFields
 from millstream.batches.columns import NO_COLUMNS, ROW_FACTS, Columns
+from millstream.batches.masks import MASKS, NO_LOSS, MaskFields, check
 from millstream.errors import BatchError
-from millstream.tensors import FRAMEWORKS, backend
+from millstream.tensors import backend, framework_for, framework_of
 
-NO_LOSS = -100
 COLUMNS = ("input_ids", "labels", "position_ids")
-MASKS = ("attention_mask", "loss_mask")
+ALWAYS = frozenset(("epoch", "step", "rows", "sequence_length", "tokens"))
+"""What the metadata of every batch has."""
+REPLACED = (
+    "input_ids", "labels", "lengths", "position_ids", "cu_seqlens", "max_seqlen", "loss_weights", "dense_mask",
+    "metadata", "columns", "kl", "masks",
+)  # fmt: skip
+"""What `dataclasses.replace` hands on. The framework, and masks that were made, follow from the tensors."""
 _SUMS = ("rows", "tokens", "pairs", "loss_tokens")
 MODEL_FIELDS = ("input_ids", "attention_mask", "labels", "position_ids")
 FIELDS = (*COLUMNS, *MASKS, "loss_weights", "cu_seqlens", "max_seqlen", "seq_idx")
 
 
-class TrainingBatch(AnswerFields):
+class TrainingBatch(AnswerFields, MaskFields):
     """Rows that are ready to train on.
 
-    >>> batch = TrainingBatch(np.array([[5, 6, 7]]), np.array([[6, 7, -100]]), framework="numpy")
+    `dataclasses.replace(batch, labels=…)` and `copy.copy(batch)` give another one that shares its tensors.
+
+    >>> batch = TrainingBatch(np.array([[5, 6, 7]]), np.array([[6, 7, -100]]))
     >>> batch["loss_mask"].tolist(), batch.attention_mask.tolist()
     ([[1.0, 1.0, 0.0]], [[1, 1, 1]])
     >>> batch.metadata["rows"], batch.metadata["sequence_length"], batch.metadata["tokens"]
     (1, 3, 3)
+    >>> mask = np.array([[1, 1, 0]])
+    >>> masked = TrainingBatch(batch.input_ids, batch.labels, attention_mask=mask, metadata={"mine": 7})
+    >>> masked.lengths.tolist(), masked.metadata["tokens"], masked.metadata["mine"]
+    ([2], 2, 7)
+
+    Args:
+        input_ids: (rows, length), of any framework; all tensors of a batch are of one.
+        labels: The target of each position; -100 where there is none.
+        attention_mask: 1 for real tokens, 0 for padding; by default made when it is asked for, of `lengths`.
+        loss_mask: Where labels count; by default where they are not -100.
+        framework: Of the tensors; by default that of `input_ids`.
+        lengths: Real tokens of each row; by default what `attention_mask` says, or all.
+        position_ids: Of packed rows, as are `cu_seqlens` and `max_seqlen`.
+        loss_weights: What each label weighs in the loss; None where all weigh 0 or 1, as `loss_mask` says.
+        dense_mask: Whether `attention_mask` of isolated rows is the dense mask, for models that know no other way.
+        metadata: What else is known; `epoch`, `step`, `rows`, `sequence_length` and `tokens` are added if need be.
+        columns: Which entries of the metadata belong to rows.
+        kl: Of KTO rows: each prompt with the answer of another row.
+        masks: Of another batch whose masks were given; those that are named themselves come first.
     """
 
     __slots__ = (
-        "_attention_mask", "_lengths", "_loss_mask", "_native", "columns", "cu_seqlens", "dense_mask", "framework",
-        "input_ids", "kl", "labels", "loss_weights", "max_seqlen", "metadata", "position_ids",
+        "_attention_mask", "_given", "_lengths", "_loss_mask", "_metadata", "_native", "columns", "cu_seqlens",
+        "dense_mask", "framework", "input_ids", "kl", "labels", "loss_weights", "max_seqlen", "position_ids",
     )  # fmt: skip
+    __dataclass_fields__: ClassVar[dict[str, Any]] = {each.name: each for each in fields(make_dataclass("_", REPLACED))}
 
     def __init__(
         self,
         input_ids: Any,
         labels: Any,
         *,
-        framework: str = "numpy",
+        attention_mask: Any = None,
+        loss_mask: Any = None,
+        framework: str | None = None,
         lengths: npt.NDArray[np.int32] | None = None,
         position_ids: Any = None,
         cu_seqlens: Any = None,
         max_seqlen: int | None = None,
         loss_weights: Any = None,
         dense_mask: bool = False,
-        metadata: dict[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         columns: Columns = NO_COLUMNS,
+        kl: TrainingBatch | None = None,
+        masks: Mapping[str, Any] | None = None,
         native: Batch | None = None,
     ) -> None:
-        self.framework = framework
-        self.input_ids = input_ids
-        self.labels = labels
-        self._lengths = lengths
-        self._native = native
-        self.position_ids = position_ids
-        self.cu_seqlens = cu_seqlens
-        self.max_seqlen = max_seqlen
-        self.loss_weights = loss_weights
-        """What each label weighs in the loss; None where all weigh 0 or 1, as `loss_mask` says."""
-        self.dense_mask = dense_mask
-        """Whether `attention_mask` of isolated rows is the dense mask, for models that know no other way."""
-        self.kl: TrainingBatch | None = None
-        """Of KTO rows: each prompt with the answer of another row."""
-        self._attention_mask = self._loss_mask = None
-        if metadata is None:
-            rows, length = (int(size) for size in input_ids.shape)
-            tokens = rows * length if lengths is None else int(lengths.sum())
-            metadata = {"epoch": 0, "step": 0, "rows": rows, "sequence_length": length, "tokens": tokens}
-        self.metadata = metadata
-        self.columns = columns
-        """Which entries of the metadata belong to rows."""
+        self.framework = _framework(input_ids, labels) if framework is None else framework
+        self.input_ids, self.labels = input_ids, labels
+        self._lengths, self._native = lengths, native
+        self.position_ids, self.cu_seqlens, self.max_seqlen = position_ids, cu_seqlens, max_seqlen
+        self.loss_weights, self.dense_mask, self.columns, self.kl = loss_weights, dense_mask, columns, kl
+        self._attention_mask, self._loss_mask = attention_mask, loss_mask
+        self._given = ()
+        if masks or attention_mask is not None or loss_mask is not None:
+            for name, mask in (masks or {}).items():
+                if getattr(self, f"_{name}") is None:
+                    setattr(self, f"_{name}", mask)
+            self._given = tuple(name for name in MASKS if getattr(self, f"_{name}") is not None)
+        if attention_mask is not None and len(attention_mask.shape) == 2:
+            self._lengths = self._attention().astype(bool).sum(axis=1, dtype=np.int32)
+        self._metadata = dict(metadata or {})
+        if not ALWAYS.issubset(self._metadata):
+            self._metadata = {**self._known(), **self._metadata}
+
+    def _known(self) -> dict[str, Any]:
+        """What the metadata always has, as far as the tensors say it."""
+        rows, length = (int(size) for size in self.input_ids.shape)
+        tokens = int(self._real_lengths().sum())
+        rows -= sum(self._metadata.get("filler", ()))
+        return {"epoch": 0, "step": 0, "rows": rows, "sequence_length": length, "tokens": tokens}
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What is known of the rows: always `epoch`, `step`, `rows`, `sequence_length` and `tokens`.
+
+        >>> batch = TrainingBatch.empty(2, 3)
+        >>> batch.metadata = {"mine": 7}
+        >>> batch.metadata
+        {'epoch': 0, 'step': 0, 'rows': 2, 'sequence_length': 3, 'tokens': 6, 'mine': 7}
+        """
+        return self._metadata
+
+    @metadata.setter
+    def metadata(self, given: Mapping[str, Any]) -> None:
+        self._metadata = {**{key: self._metadata[key] for key in self._metadata if key in ALWAYS}, **given}
+
+    def __copy__(self) -> TrainingBatch:
+        return replace(self)
 
     @classmethod
     def empty(cls, rows: int, length: int, *, framework: str = "numpy") -> TrainingBatch:
@@ -94,58 +147,6 @@ class TrainingBatch(AnswerFields):
         if self._lengths is None and self._native is not None:
             self._lengths = self._native.lengths
         return self._lengths
-
-    @property
-    def attention_mask(self) -> Any:
-        """1 for real tokens, 0 for padding. Isolated rows have no such mask: None, or the dense one if asked for."""
-        isolated = self.cu_seqlens is not None
-        if isolated and not self.dense_mask:
-            return None
-        if self._attention_mask is None:
-            make = backend(self.framework).from_numpy
-            self._attention_mask = self.dense_attention_mask() if isolated else make(self._attention())
-        return self._attention_mask
-
-    @property
-    def loss_mask(self) -> Any:
-        """1.0 where a label counts, 0.0 where it is -100."""
-        if self._loss_mask is None:
-            counts = self._numpy("labels") != NO_LOSS
-            self._loss_mask = backend(self.framework).from_numpy(counts.astype(np.float32))
-        return self._loss_mask
-
-    @property
-    def seq_idx(self) -> Any:
-        """The number of each position's segment in its row, for models that scan (Mamba); None for rows of one."""
-        if self.cu_seqlens is None:
-            return None
-        segments = self._segments()
-        return backend(self.framework).from_numpy((segments - segments[:, :1]).astype(np.int32))
-
-    def _segments(self) -> npt.NDArray[np.int64]:
-        """The number of each position's segment in the batch."""
-        rows, length = self._numpy("input_ids").shape
-        starts = np.zeros(rows * length + 1, np.int64)
-        starts[self._numpy("cu_seqlens")] = 1
-        return np.cumsum(starts[:-1]).reshape(rows, length)
-
-    def dense_attention_mask(self) -> Any:
-        """Build the causal mask (rows, 1, length, length): True where a query may see a key of its own segment.
-
-        Every position sees itself, padding too: a softmax over nothing would be NaN.
-
-        >>> batch = TrainingBatch(np.array([[5, 0]]), np.array([[-100, -100]]), lengths=np.array([0], np.int32))
-        >>> batch.dense_attention_mask().tolist()
-        [[[[True, False], [False, True]]]]
-        """
-        length = self._numpy("input_ids").shape[1]
-        causal = np.tri(length, dtype=bool)
-        if self.cu_seqlens is None:
-            mask = causal & (self._attention().astype(bool)[:, None, :] | np.eye(length, dtype=bool))
-        else:
-            segment = self._segments()
-            mask = causal & (segment[:, :, None] == segment[:, None, :])
-        return backend(self.framework).from_numpy(mask[:, None])
 
     def __getitem__(self, name: str) -> Any:
         if name in self.columns.tokens:
@@ -164,8 +165,10 @@ class TrainingBatch(AnswerFields):
         return (name for name in MODEL_FIELDS if name in self)
 
     def __repr__(self) -> str:
-        place = ", ".join(f"{key}={self.metadata[key]}" for key in ("epoch", "step", "rows", "sequence_length"))
-        return f"TrainingBatch({self.framework}, {place}{', released' if self.input_ids is None else ''})"
+        shown = [key for key in ("epoch", "step", "rows", "sequence_length") if key in self.metadata]
+        place = [f"{key}={self.metadata[key]}" for key in shown]
+        released = ["released"] if self.input_ids is None else []
+        return f"TrainingBatch({', '.join([self.framework, *place, *released])})"
 
     def copy(self) -> TrainingBatch:
         """Copy everything into memory of its own, so that the loader may reuse its buffer."""
@@ -218,33 +221,25 @@ class TrainingBatch(AnswerFields):
     def validate(self) -> TrainingBatch:
         """Check that everything fits together; raises BatchError, returns the batch."""
         ids, labels = self._numpy("input_ids"), self._numpy("labels")
-        _check(ids.ndim == 2, f"input_ids have shape {ids.shape}, not (rows, length)")
-        _check(labels.shape == ids.shape, f"labels have shape {labels.shape}, ids {ids.shape}")
+        check(ids.ndim == 2, f"input_ids have shape {ids.shape}, not (rows, length)")
+        check(labels.shape == ids.shape, f"labels have shape {labels.shape}, ids {ids.shape}")
         for name, array in (("input_ids", ids), ("labels", labels)):
-            _check(array.dtype.kind in "iu", f"{name} are {array.dtype}, not integers")
-        _check(bool((ids >= 0).all()), "there are negative ids")
-        _check(bool(((labels >= 0) | (labels == NO_LOSS)).all()), f"a label is negative but not {NO_LOSS}")
+            check(array.dtype.kind in "iu", f"{name} are {array.dtype}, not integers")
+        check(bool((ids >= 0).all()), "there are negative ids")
+        check(bool(((labels >= 0) | (labels == NO_LOSS)).all()), f"a label is negative but not {NO_LOSS}")
         fields = [name for name in ("position_ids", "loss_weights") if getattr(self, name) is not None]
         for name in (*fields, *self.columns.tokens):
             shape = self._numpy(name).shape
-            _check(shape[:2] == ids.shape, f"{name} have shape {shape}, ids {ids.shape}")
+            check(shape[:2] == ids.shape, f"{name} have shape {shape}, ids {ids.shape}")
+        self._validate_masks(*ids.shape)
         if self.lengths is not None:
             fits = self.lengths.shape == ids.shape[:1] and bool(
                 ((self.lengths >= 0) & (self.lengths <= ids.shape[1])).all()
             )
-            _check(fits, f"lengths are not one of 0 to {ids.shape[1]} per row")
+            check(fits, f"lengths are not one of 0 to {ids.shape[1]} per row")
         if self.cu_seqlens is not None:
             self._validate_segments(*ids.shape)
         return self
-
-    def _validate_segments(self, rows: int, length: int) -> None:
-        starts = self._numpy("cu_seqlens")
-        ends = (int(starts[0]), int(starts[-1])) if starts.size else (None, None)
-        _check(ends == (0, rows * length), f"cu_seqlens go from {ends[0]} to {ends[1]}, not from 0 to {rows * length}")
-        _check(bool((np.diff(starts) > 0).all()), "cu_seqlens do not rise")
-        _check(bool(np.isin(np.arange(rows) * length, starts).all()), "a segment crosses from one row to the next")
-        longest = int(np.diff(starts).max(initial=0))
-        _check(longest == self.max_seqlen, f"max_seqlen is {self.max_seqlen}, the longest segment {longest}")
 
     def release(self) -> None:
         """Let go of the tensors; the buffer returns to the pool when no other tensor looks at it."""
@@ -254,16 +249,21 @@ class TrainingBatch(AnswerFields):
         if self.kl is not None:
             self.kl.release()
 
-    def to(self, target: str) -> TrainingBatch:
-        """Convert to another framework ("numpy", "torch", "jax", "mlx") or move to a device ("cuda:0")."""
-        if target in FRAMEWORKS:
-            if target == self.framework:
-                return self
-            make = backend(target).from_numpy
-            moved = self._with(lambda name: make(self._numpy(name)), target)
-        else:
-            move = backend(self.framework).to_device
-            moved = self._with(lambda name: move(self._tensor(name), target), self.framework)
+    def to(self, target: Any) -> TrainingBatch:
+        """Convert to another framework ("numpy", "torch", "jax", "mlx"), or move to a device ("cuda:0").
+
+        A device or a sharding may also be an object of its framework, as `torch.device` and jax's `NamedSharding` are.
+        """
+        framework = framework_for(target) or self.framework
+        if framework != self.framework:
+            make = backend(framework).from_numpy
+            moved = self._with(lambda name: make(self._numpy(name)), framework)
+            moved.kl = self.kl and self.kl.to(framework)
+            return moved if target == framework else moved.to(target)
+        if target == framework:
+            return self
+        move = backend(framework).to_device
+        moved = self._with(lambda name: move(self._tensor(name), target), framework)
         moved.kl = self.kl and self.kl.to(target)
         return moved
 
@@ -282,6 +282,7 @@ class TrainingBatch(AnswerFields):
             dense_mask=self.dense_mask,
             metadata={**facts, **{name: field(name) for name in self.columns.tokens}},
             columns=self.columns,
+            masks={name: field(name) for name in self._given},
         )
 
     def rows_between(self, start: int, stop: int) -> TrainingBatch:
@@ -321,6 +322,7 @@ class TrainingBatch(AnswerFields):
                 "tokens": tokens,
             },
             columns=self.columns,
+            masks={name: mask[start:stop] for name, mask in self.masks.items()},
         )
         part.kl = self.kl and self.kl.rows_between(start, stop)
         return part
@@ -339,17 +341,28 @@ class TrainingBatch(AnswerFields):
         """What batches must have in common to be merged."""
         fields = [name for name in ("position_ids", "cu_seqlens", "loss_weights") if getattr(self, name) is not None]
         facts = [fact for fact in (*ROW_FACTS, "pairs") if fact in self.metadata]
+        fields += [f"its own {name}" for name in sorted(self._given)]
         return self.framework, tuple(self._tensor("input_ids").shape[1:]), *fields, *facts, self.columns
 
     def _real_lengths(self) -> npt.NDArray[np.int32]:
         rows, length = (int(size) for size in self.input_ids.shape)
         return np.full(rows, length, np.int32) if self.lengths is None else self.lengths
 
-    def _attention(self) -> npt.NDArray[Any]:
-        ids = self._numpy("input_ids")
-        if self.lengths is None:
-            return np.ones_like(ids)
-        return (np.arange(ids.shape[1]) < self.lengths[:, None]).astype(ids.dtype)
+
+def _framework(input_ids: Any, labels: Any) -> str:
+    """The framework of both."""
+    found = framework_of(input_ids)
+    if input_ids is None:
+        raise BatchError("this batch was released", hint="use it before release(), or keep a batch.copy() of it")
+    if found is None or len(input_ids.shape) != 2:
+        what = type(input_ids).__name__ if found is None else f"a tensor of shape {tuple(input_ids.shape)}"
+        raise BatchError(f"input_ids are {what}, not (rows, length)", hint="pass arrays, as numpy.array(…) makes them")
+    if framework_of(labels) != found:
+        raise BatchError(
+            f"input_ids are of {found}, labels {framework_of(labels) or type(labels).__name__}",
+            hint="pass all tensors of a batch in one framework; batch.to(…) converts them",
+        )
+    return found
 
 
 def _joined(name: str, parts: list[TrainingBatch]) -> npt.NDArray[Any]:
@@ -359,8 +372,3 @@ def _joined(name: str, parts: list[TrainingBatch]) -> npt.NDArray[Any]:
     shifts = np.cumsum([0, *(array[-1] for array in arrays)])
     shifted = [array[:-1] + shift for array, shift in zip(arrays, shifts, strict=False)]
     return np.concatenate([*shifted, shifts[-1:]]).astype(np.int32)
-
-
-def _check(holds: bool, problem: str) -> None:  # noqa: FBT001 - reads as an assertion
-    if not holds:
-        raise BatchError(problem, hint="a transform, or whoever put the batch together, left it so")

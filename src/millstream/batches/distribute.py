@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TypeVar
 
 from millstream.batches.batch import TrainingBatch
@@ -32,6 +32,8 @@ def distribute(
     >>> pieces = distribute(TrainingBatch.empty(6, 8), Topology.grid(data=2, tensor=2))
     >>> [piece.metadata["rows"] for piece in pieces]
     [3, 3, 3, 3]
+    >>> [piece.metadata["rows"] for piece in distribute(TrainingBatch.empty(5, 8), Topology.flat(4))]
+    [2, 1, 1, 1]
     >>> [piece.metadata["rows"] for piece in distribute(TrainingBatch.empty(5, 8), Topology.flat(3), batch_size=4)]
     [4, 1, 0]
 
@@ -39,10 +41,12 @@ def distribute(
         batch: All rows of a step; of pairs, which stay together, every "row" below means both. Of self-play every
             row counts as one token.
         topology: The ranks.
-        balance: "rows": neighbours, cut as loaders cut a step; "tokens": longest row first, always to the rank with the
+        balance: "rows": neighbours, no rank with two rows more than another or, with `batch_size`, cut as loaders cut a
+            step; "tokens": longest row first, always to the rank with the
             fewest real tokens; "karmarkar_karp": the work of a transformer as equal as can be; a name given to
             `register_balancer`; or a function.
-        batch_size: Rows of a full batch of one rank; by default as few as suffice for all rows.
+        batch_size: Rows of a full batch of one rank: the most that one gets, and what `balance="rows"` gives to each
+            until there are no more; by default as few as suffice for all rows.
     """
     ranks = topology.data_world_size
     if not isinstance(batch, TrainingBatch | SelfPlayBatch):
@@ -55,7 +59,8 @@ def distribute(
             hint=f"pass batch_size={-(-rows // ranks)} or more, or leave it out",
         )
     lengths = batch._real_lengths().reshape(rows, batch.unit).sum(axis=1)
-    shares = balancer(balance)(lengths.tolist(), ranks, most)
+    even = balance == "rows" and batch_size is None
+    shares = _evenly(rows, ranks) if even else balancer(balance)(lengths.tolist(), ranks, most)
     if len(shares) != ranks or sorted(row for share in shares for row in share) != list(range(rows)):
         raise BatchError(
             f"balance={balance!r} did not give each of {rows} rows to one of {ranks} data ranks",
@@ -75,19 +80,27 @@ def by_rows(tokens: Sequence[int], ranks: int, most: int) -> list[range]:
     return [range(min(rows, rank * most), min(rows, (rank + 1) * most)) for rank in range(ranks)]
 
 
+def _evenly(rows: int, ranks: int) -> list[range]:
+    """Give every rank neighbouring rows, the first ones perhaps one more than the others."""
+    bounds = [rank * (rows // ranks) + min(rank, rows % ranks) for rank in range(ranks + 1)]
+    return [range(start, stop) for start, stop in pairwise(bounds)]
+
+
 def by_tokens(tokens: Sequence[int], ranks: int, most: int) -> list[list[int]]:
     """Give the longest row that is left to the rank with the fewest tokens, if it has fewer than `most` rows.
 
-    >>> by_tokens([9, 1, 8, 2], 2, 2)
-    [[0, 1], [2, 3]]
+    Of equal ranks, that is the one with the fewest rows: empty rows go round, too.
+
+    >>> by_tokens([9, 1, 8, 2], 2, 2), by_tokens([0, 0, 0], 2, 3)
+    ([[0, 1], [2, 3]], [[0, 2], [1]])
     """
     shares: list[list[int]] = [[] for _ in range(ranks)]
-    loads = [(0, rank) for rank in range(ranks)]
+    loads = [(0, 0, rank) for rank in range(ranks)]
     for row in sorted(range(len(tokens)), key=lambda row: (-tokens[row], row)):
-        load, rank = heapq.heappop(loads)
+        load, held, rank = heapq.heappop(loads)
         shares[rank].append(row)
-        if len(shares[rank]) < most:
-            heapq.heappush(loads, (load + tokens[row], rank))
+        if held + 1 < most:
+            heapq.heappush(loads, (load + tokens[row], held + 1, rank))
     return [sorted(share) for share in shares]
 
 

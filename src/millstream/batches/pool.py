@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.batches.batch import NO_LOSS, TrainingBatch
+from millstream.batches.batch import TrainingBatch
+from millstream.batches.masks import NO_LOSS
 from millstream.errors import BatchError, BudgetError, LoaderError
 from millstream.stages.waiting import Waits
 from millstream.tensors import backend
@@ -198,7 +199,8 @@ class BatchPool:
         ids, labels = (column[:used].view(f"i{tensors.ID_BYTES}").reshape(rows, length) for column in columns)
         ids[...] = 0
         labels[...] = NO_LOSS
-        return _PooledBatch(self, loan, tensors.share(ids), tensors.share(labels), self.framework)
+        shared = tensors.share(ids), tensors.share(labels)
+        return _PooledBatch(*shared, framework=self.framework, pool=self, loan=loan)
 
 
 class _Loan:
@@ -218,10 +220,9 @@ class _PooledBatch(TrainingBatch):
 
     __slots__ = ("loan", "pool")
 
-    def __init__(self, pool: BatchPool, loan: _Loan, input_ids: Any, labels: Any, framework: str) -> None:
-        super().__init__(input_ids, labels, framework=framework)
-        self.pool = pool
-        self.loan: _Loan | None = loan
+    def __init__(self, *tensors: Any, pool: BatchPool | None = None, loan: _Loan | None = None, **fields: Any) -> None:
+        super().__init__(*tensors, **fields)
+        self.pool, self.loan = pool, loan
 
     def release(self) -> None:
         super().release()

@@ -6,14 +6,19 @@ inside comes out, and then consumers are told that it is over, or what went wron
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.batches.batch import COLUMNS, TrainingBatch
+from millstream._core import Batch
+from millstream.batches.batch import TrainingBatch
 from millstream.batches.self_play import SelfPlayBatch
 from millstream.errors import BatchError
 from millstream.stages import Queue
+from millstream.tensors import backend, framework_of
+
+PLAIN = frozenset((int, float, bool, str, type(None)))
+"""What metadata mostly lists, and what holds no buffer."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class BatchQueue:
 
     Args:
         capacity: Most batches inside.
-        budget_bytes: Most bytes inside; None: no limit.
+        budget_bytes: Most bytes of the buffers that the batches inside hold when they are put in; None: no limit.
     """
 
     def __init__(self, capacity: int = 8, *, budget_bytes: int | None = None) -> None:
@@ -134,16 +139,43 @@ class BatchQueue:
 
 
 def batch_bytes(batch: TrainingBatch | SelfPlayBatch) -> int:
-    """Count the bytes of a batch's tensors; masks are made later and not in it.
+    """Count the bytes of all buffers that a batch holds, each once, however many tensors look at it.
 
-    >>> batch_bytes(TrainingBatch.empty(2, 8))
-    256
+    Those are its tensors, the masks that were made, and what its metadata has of arrays. A view holds the whole buffer.
+
+    >>> import numpy as np
+    >>> batch = TrainingBatch.empty(2, 8)
+    >>> batch_bytes(batch), batch_bytes(batch.split(2)[0])
+    (256, 256)
+    >>> _ = batch.loss_mask  # made when it is asked for
+    >>> batch.metadata["scores"] = np.zeros((2, 8))
+    >>> batch_bytes(batch)
+    448
     """
-    if isinstance(batch, SelfPlayBatch):
-        return batch.nbytes
-    if not isinstance(batch, TrainingBatch):
+    if not isinstance(batch, TrainingBatch | SelfPlayBatch):
         raise BatchError(f"a {type(batch).__name__} is no batch", hint="enqueue a TrainingBatch or a SelfPlayBatch")
-    if batch.input_ids is None:
+    if (batch.planes if isinstance(batch, SelfPlayBatch) else batch.input_ids) is None:
         raise BatchError("this batch was released", hint="enqueue it before release(), or enqueue batch.copy()")
-    tensors = (*(getattr(batch, name) for name in COLUMNS), batch.cu_seqlens, batch.lengths)
-    return sum(int(tensor.nbytes) for tensor in tensors if tensor is not None)
+    total = end = 0
+    for start, size in sorted(_buffers(batch)):
+        total += max(0, start + size - max(start, end))
+        end = max(end, start + size)
+    return total
+
+
+def _buffers(held: object) -> Iterator[tuple[int, int]]:
+    """Address and bytes of every buffer that is found in batches, dicts and lists."""
+    if (framework := framework_of(held)) is not None:
+        yield from backend(framework).buffers(held)
+    elif isinstance(held, bytes | bytearray):
+        yield id(held), len(held)
+    elif isinstance(held, Batch):  # all its columns lie in one buffer, which begins with the first
+        yield held.inputs_and_labels[0].ctypes.data, held.nbytes
+    elif isinstance(held, TrainingBatch | SelfPlayBatch):
+        for name in type(held).__slots__:
+            yield from _buffers(getattr(held, name))
+    elif isinstance(held, Mapping):
+        yield from _buffers(list(held.values()))
+    elif isinstance(held, list | tuple) and not PLAIN.issuperset(map(type, held)):
+        for each in held:
+            yield from _buffers(each)

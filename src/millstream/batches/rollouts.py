@@ -300,5 +300,5 @@ class RolloutStep:
         if maker.format.packed:
             batch.position_ids, batch.cu_seqlens = share(native.column(2)), share(native.segment_starts)
             batch.max_seqlen = native.facts[6]
-            metadata["segments"] = [len(chosen)] if len(ends) == 1 else np.diff(ends, prepend=0).tolist()
+            batch.metadata["segments"] = [len(chosen)] if len(ends) == 1 else np.diff(ends, prepend=0).tolist()
         return batch

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import BatchError
-from millstream.tensors import FRAMEWORKS, backend
+from millstream.tensors import backend, framework_for
 
 TENSORS = ("planes", "policy", "values")
 VALUES = ("result", "best", "played", "orig", "root", "st")
@@ -115,12 +115,6 @@ class SelfPlayBatch:
         merged.metadata["rows"] = sum(map(len, parts))
         return merged
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its tensors, and of what it knows of each row."""
-        known = sum(each.nbytes for each in self.metadata.values() if isinstance(each, np.ndarray))
-        return known + sum(int(self._tensor(name).nbytes) for name in TENSORS)
-
     def _real_lengths(self) -> npt.NDArray[np.int32]:
         """What a row costs: every position as much as the others."""
         return np.ones(len(self), np.int32)
@@ -132,13 +126,20 @@ class SelfPlayBatch:
         part.metadata.update(columns, rows=stop - start)
         return part
 
-    def to(self, target: str) -> SelfPlayBatch:
-        """Convert to another framework ("numpy", "torch", "jax", "mlx") or move to a device ("cuda:0")."""
-        if target in FRAMEWORKS:
-            make = backend(target).from_numpy
-            return self if target == self.framework else self._with(lambda name: make(self._numpy(name)), target)
-        move = backend(self.framework).to_device
-        return self._with(lambda name: move(self._tensor(name), target), self.framework)
+    def to(self, target: Any) -> SelfPlayBatch:
+        """Convert to another framework ("numpy", "torch", "jax", "mlx"), or move to a device ("cuda:0").
+
+        A device or a sharding may also be an object of its framework, as `torch.device` and jax's `NamedSharding` are.
+        """
+        framework = framework_for(target) or self.framework
+        if framework != self.framework:
+            make = backend(framework).from_numpy
+            moved = self._with(lambda name: make(self._numpy(name)), framework)
+            return moved if target == framework else moved.to(target)
+        if target == framework:
+            return self
+        move = backend(framework).to_device
+        return self._with(lambda name: move(self._tensor(name), target), framework)
 
     def release(self) -> None:
         """Let go of the tensors; the buffer returns to the pool when no other tensor looks at it."""

@@ -7,10 +7,12 @@ and so on the same rows. Such a group of peers is one rank to a loader, its *dat
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +20,12 @@ from millstream.errors import OrderError
 
 Groups = tuple[tuple[int, ...], ...]
 DATA_AXES = ("data", "dp", "dp_replicate", "dp_shard", "fsdp")
+GROUPS = "groups hold the ranks of each copy of the model: ((0, 1), (2, 3)), or ((0,), (1,)) where each has one"
+NODES = "nodes hold the ranks of each machine: ((0, 1), (2, 3))"
+NESTED = (
+    "a list of machines, each a list of its ranks or of groups of ranks, and nothing deeper: [[0, 1], [2, 3]] or "
+    "[[(0, 1), (2, 3)], [(4, 5), (6, 7)]]; of more axes make a Topology.grid(data=…, tensor=…, pipeline=…)"
+)
 PEER_AXES = ("tensor", "tp", "context", "cp", "pipeline", "pp")
 
 
@@ -38,14 +46,14 @@ class Topology:
     """The ranks of each machine; all on one when left out."""
 
     def __post_init__(self) -> None:
-        groups = tuple(tuple(group) for group in self.groups)
+        groups = tuple(_peers(group, GROUPS) for group in _members(self.groups, "groups", GROUPS))
         ranks = _checked("groups", groups)
         if len({len(group) for group in groups}) > 1:
             raise OrderError(
                 f"groups of peers have {_listed(sorted({len(group) for group in groups}))} ranks",
                 hint="every copy of the model has as many ranks as the others; see which group lacks one",
             )
-        nodes = tuple(tuple(node) for node in self.nodes) or (tuple(range(ranks)),)
+        nodes = tuple(_peers(node, NODES) for node in _members(self.nodes, "nodes", NODES)) or (tuple(range(ranks)),)
         if _checked("nodes", nodes) != ranks:
             raise OrderError(
                 f"there are {ranks} ranks in groups, but {sum(map(len, nodes))} on nodes",
@@ -106,7 +114,10 @@ class Topology:
         >>> topology.data_world_size, topology.nodes
         (4, ((0, 1, 2, 3), (4, 5, 6, 7)))
         """
-        tree = [[(part,) if isinstance(part, int) else tuple(part) for part in node] for node in nodes]
+        tree = [
+            [_peers(part, NESTED) if isinstance(part, Iterable) else (_rank(part, NESTED),) for part in node]
+            for node in (_members(node, "a machine", NESTED) for node in _members(nodes, "the machines", NESTED))
+        ]
         return cls(
             tuple(group for node in tree for group in node),
             tuple(tuple(rank for group in node for rank in group) for node in tree),
@@ -150,6 +161,23 @@ class Topology:
         if rank not in self._data_ranks:
             raise OrderError(f"rank {rank} is outside 0..{self.world_size - 1}", hint="ranks count from 0")
         return rank
+
+
+def _members(found: object, what: str, hint: str) -> tuple[Any, ...]:
+    if not isinstance(found, Iterable) or isinstance(found, str):
+        raise OrderError(f"{what}: found {found!r}, where a list belongs", hint=hint)
+    return tuple(found)
+
+
+def _peers(found: object, hint: str) -> tuple[int, ...]:
+    return tuple(_rank(each, hint) for each in _members(found, "a group of ranks", hint))
+
+
+def _rank(found: Any, hint: str) -> int:
+    try:
+        return operator.index(found)
+    except TypeError:
+        raise OrderError(f"found {found!r}, where the number of a rank belongs", hint=hint) from None
 
 
 def _machines(ranks: int, ranks_per_node: int | None) -> Groups:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from millstream.chats.encode import Encoded, Encoder
+from millstream.chats.encode import NOTHING_TO_TRAIN, TOO_LONG, TRUNCATED, Encoded, Encoder
 from millstream.chats.kinds import RowKind, kind_of, wrong_kind
 from millstream.chats.pairs import Pair, PairLimit, fit_pair
 from millstream.chats.rendered import Kind, Piece, Rendered
@@ -44,9 +44,11 @@ def encode_kind(rows: Sequence[ChatRow], kind: RowKind, encoder: Encoder, limit:
     if len(right) == len(rows):
         return encode(rows, limit)
     made = encode([rows[at] for at in right], limit)
-    encoded = Encoded([[] for _ in rows], dropped=made.dropped, counts=made.counts)
+    encoded = Encoded([[] for _ in rows])
     for place, at in enumerate(right):
         encoded.rows[at] = made.rows[place]
+    encoded.reasons = {right[place]: reason for place, reason in made.reasons.items()}
+    encoded.changes = {right[place]: changes for place, changes in made.changes.items()}
     others = {at: wrong_kind(row, kind) for at, row in enumerate(rows) if kind_of(row) != kind}
     encoded.faults = others | {right[place]: fault for place, fault in made.faults.items()}
     return encoded
@@ -77,14 +79,16 @@ class _Texts:
                 parts.setdefault(owner, []).append(made[place])
         for at, mine in parts.items():
             with encoded.blaming(at):
-                encoded.rows[at] = self.joined(rows[at], mine, limit, encoded)
+                encoded.rows[at] = self.joined(at, rows[at], mine, limit, encoded)
         return encoded
 
     def texts(self, row: ChatRow) -> list[tuple[ChatRow, Rendered]]:
         """What is encoded for a row, each with the row that says how."""
         raise NotImplementedError
 
-    def joined(self, row: ChatRow, parts: list[Supervised], limit: Limit, encoded: Encoded) -> list[Supervised]:
+    def joined(
+        self, at: int, row: ChatRow, parts: list[Supervised], limit: Limit, encoded: Encoded
+    ) -> list[Supervised]:
         """The documents of a row."""
         raise NotImplementedError
 
@@ -100,7 +104,9 @@ class _Answers(_Texts):
         prompt = rendered[0][: _prompt_pieces(whole[0], rendered[0])]
         return [(whole[0], prompt), *zip(whole, rendered, strict=True)]
 
-    def joined(self, row: ChatRow, parts: list[Supervised], limit: Limit, encoded: Encoded) -> list[Supervised]:
+    def joined(
+        self, at: int, row: ChatRow, parts: list[Supervised], limit: Limit, encoded: Encoded
+    ) -> list[Supervised]:
         prompt, *wholes = parts
         size = len(prompt)
         if not all(np.array_equal(whole.ids[:size], prompt.ids) for whole in wholes):
@@ -110,15 +116,18 @@ class _Answers(_Texts):
                 hint="use the training variant of the template; a prompt may not end inside a word of the answer",
             )
         answers = [whole.part(size, len(whole)) for whole in wholes]
-        fitting = _fitted(Pair(prompt, answers[0], answers[-1]), limit, encoded)
+        pair = Pair(prompt, answers[0], answers[-1])
+        fitting = _fitted(pair, limit)
         if fitting is None:
+            encoded.reasons[at] = TOO_LONG
             return []
+        encoded.change(at, TRUNCATED, fitting is not pair)
         made = [_concatenated([fitting.prompt, answer]) for answer in fitting[1 : 1 + len(wholes)]]
         if not all(each.trained for each in made) and limit.untrained != "keep":
             if limit.untrained == "drop":
-                encoded.dropped["nothing to train"] += 1
+                encoded.reasons[at] = NOTHING_TO_TRAIN
                 return []
-            raise RecordError("nothing to train", "an answer has no token that carries loss", hint='untrained="drop"')
+            raise RecordError(NOTHING_TO_TRAIN, "an answer has no token that carries loss", hint='untrained="drop"')
         if isinstance(row, Judged):
             made[0].weights[0] = RIGHT if row.label else 0
         return made
@@ -134,13 +143,15 @@ class _Steps(_Texts):
         texts = [row.prompt, *(part for step in row.completions for part in (step, STEP_END))]
         return [(Document(text), [Piece(text, Kind.content, 1, True, "assistant")] if text else []) for text in texts]
 
-    def joined(self, row: ChatRow, parts: list[Supervised], limit: Limit, encoded: Encoded) -> list[Supervised]:
+    def joined(
+        self, at: int, row: ChatRow, parts: list[Supervised], limit: Limit, encoded: Encoded
+    ) -> list[Supervised]:
         assert isinstance(row, Stepwise)
         made = _concatenated(parts)
         made.weights[:] = 0
         ends = np.cumsum([len(part) for part in parts])[2::2]
         made.weights[ends - 1] = np.where(row.labels, RIGHT, WRONG)
-        return self.encoder._fit(row, made, limit, self.policy, encoded)
+        return self.encoder._fit(at, row, made, limit, self.policy, encoded)
 
 
 def _whole(row: Preference | Judged, answer: Side) -> ChatRow:
@@ -170,23 +181,18 @@ def _no_prompt() -> RecordError:
     return RecordError("no prompt", "the prompt is empty", hint="leave such rows out, or begin the prompt with a token")
 
 
-def _fitted(pair: Pair, limit: Limit, encoded: Encoded) -> Pair | None:
+def _fitted(pair: Pair, limit: Limit) -> Pair | None:
     """The pair under the limit, None if it is left out. A token of the prompt stays: it predicts the answer's first."""
     longest = len(pair.prompt) + max(len(pair.chosen), len(pair.rejected))
     if limit.max_length is None or longest <= limit.max_length:
         return pair
     if limit.truncation == "error":
         raise RecordError(
-            "too long",
+            TOO_LONG,
             f"{longest} tokens, where {limit.max_length} are allowed",
             hint='pass truncation="keep_end" to shorten the prompt first, or "drop"',
         )
-    fitting = fit_pair(pair, PairLimit(limit.max_length, min_prompt=1)) if limit.truncation == "keep_end" else None
-    if fitting is None:
-        encoded.dropped["too long"] += 1
-    else:
-        encoded.counts["truncated"] += 1
-    return fitting
+    return fit_pair(pair, PairLimit(limit.max_length, min_prompt=1)) if limit.truncation == "keep_end" else None
 
 
 def _concatenated(parts: Sequence[Supervised]) -> Supervised:

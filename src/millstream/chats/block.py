@@ -26,6 +26,7 @@ from millstream.tokens.flat import Ends
 from millstream.tokens.tokenizer import Ids
 
 SLICE_ROWS = 512
+MEDIA_LEFT_OUT = "media left out"
 
 
 @dataclass(slots=True)
@@ -90,7 +91,7 @@ def _one_by_one(
     media: Media,
 ) -> EncodedBlock:
     parsed = parse_block(block, parser)
-    left_out = _without_media(parsed, block, media if kind == "chat" or media != "keep" else "refuse")
+    media_left_out = _without_media(parsed, block, media if kind == "chat" or media != "keep" else "refuse")
     if explode:
         parsed = _exploded(parsed)
     encoded = encode_kind(parsed.rows, kind, encoder, limit)
@@ -110,8 +111,8 @@ def _one_by_one(
         ends=np.cumsum([len(row) for row in rows], dtype=np.int64),
         places=block_places[places],
         bad=bad,
-        dropped=+encoded.dropped,
-        notes=encoded.counts + left_out,
+        dropped=encoded.dropped,
+        notes=encoded.counts + Counter({MEDIA_LEFT_OUT: sum(media_left_out[place] for place in set(places))}),
     )
 
 
@@ -138,9 +139,9 @@ def _in_order(made: Sequence[EncodedBlock]) -> EncodedBlock:
     )
 
 
-def _without_media(parsed: ParsedBlock, block: RecordBlock, how: Media) -> Counter[str]:
-    """Take out rows with media, or count what of them is left out."""
-    left_out: Counter[str] = Counter()
+def _without_media(parsed: ParsedBlock, block: RecordBlock, how: Media) -> Counter[int]:
+    """Take out rows with media, or count what is left out of the row at each place."""
+    left_out: Counter[int] = Counter()
     for at in reversed(range(len(parsed.rows))):
         fault = media_refused(parsed.rows[at])
         if fault is None or how == "keep":
@@ -151,7 +152,7 @@ def _without_media(parsed: ParsedBlock, block: RecordBlock, how: Media) -> Count
             raw = block.bytes_of(place)[:KEPT_BYTES]
             parsed.bad.append(BadRecord(fault.reason, *block.origin(place), fault.found, fault.hint, raw))
         else:
-            left_out["media left out"] += len(getattr(parsed.rows[at], "media", ()))
+            left_out[parsed.places[at]] += len(getattr(parsed.rows[at], "media", ()))
     return left_out
 
 

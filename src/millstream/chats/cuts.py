@@ -34,6 +34,15 @@ class Habits(NamedTuple):
     prompt: str  # what of it is the generation prompt
     ends: tuple[str, ...]
 
+    @property
+    def turn_ends(self) -> tuple[str, ...]:
+        """What ends a turn, of a question or of an answer.
+
+        >>> Habits("<|end|>\\n<|assistant|>\\n", "<|assistant|>\\n", ("<|end|>",)).turn_ends
+        ('<|end|>\\n', '<|end|>')
+        """
+        return (self.between.removesuffix(self.prompt), *self.ends)
+
 
 Tail: TypeAlias = Callable[[int, bool], str]
 """What follows the last text of the data, if only so many messages are rendered, with or without the prompt."""
@@ -86,17 +95,22 @@ def by_habit(text: str, data: Sequence[Cut], roles: Sequence[str], habits: Habit
     return cuts
 
 
-def pieces(text: str, cuts: Sequence[Cut], roles: Sequence[str]) -> Rendered:
-    """Put cuts in order, and scaffold between them; it belongs to the message after it."""
+def pieces(text: str, cuts: Sequence[Cut], roles: Sequence[str], habits: Habits | None = None) -> Rendered:
+    """Put cuts in order, and scaffold between them: the end of a turn belongs to the message before it, if the habits
+    tell where it ends, and the rest to the message after it."""
     made: Rendered = []
-    at = 0
+    at, message = 0, -1
     for cut in sorted(cut for cut in cuts if cut.start < cut.stop):
         if cut.start < at:
             raise TemplateError(f"message {cut.message}: its parts cannot be told apart", hint=MARK_IT)
-        if at < cut.start:
-            made.append(_piece(text, Cut(at, cut.start, Kind.scaffold, cut.message, False), roles))
+        end = at
+        if habits is not None and -1 < message != cut.message:
+            end += max(len(each) * text.startswith(each, at, cut.start) for each in habits.turn_ends)
+        for start, stop, owner in ((at, end, message), (end, cut.start, cut.message)):
+            if start < stop:
+                made.append(_piece(text, Cut(start, stop, Kind.scaffold, owner, False), roles))
         made.append(_piece(text, cut, roles))
-        at = cut.stop
+        at, message = cut.stop, cut.message
     if at < len(text):
         made.append(_piece(text, Cut(at, len(text), Kind.scaffold, -1, False), roles))
     return made

@@ -34,19 +34,37 @@ from millstream.tokens import Tokenizer
 STRADDLERS = "straddlers"
 REASONING_LEFT_OUT = "reasoning left out"
 UNRENDERED = "cannot be rendered"
+TOO_LONG, NOTHING_TO_TRAIN, TRUNCATED = "too long", "nothing to train", "truncated"
 Boundary: TypeAlias = Literal["whole", "split"]
 _log = logging.getLogger("millstream.chats")
 
 
 @dataclass(slots=True)
 class Encoded:
-    """What became of some rows: for each the rows for the store, several if it was split, none if it was dropped;
-    `faults` says why, `dropped` counts by reason what the settings left out, and `counts` what else was lost."""
+    """What became of some rows: for each the rows for the store, several if it was split, none if it was left out.
+
+    A row is counted once: it has a fault, or the settings leave it out (`reasons` says why), or it is kept, and then
+    `changes` says what of it was lost.
+    """
 
     rows: list[list[Supervised]]
     faults: dict[int, RecordError] = field(default_factory=dict)
-    dropped: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
+    reasons: dict[int, str] = field(default_factory=dict)
+    changes: dict[int, Counter[str]] = field(default_factory=dict)
+
+    @property
+    def dropped(self) -> Counter[str]:
+        """How many rows the settings left out, by reason."""
+        return Counter(self.reasons.values())
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What was lost of the rows that are kept, by what it was."""
+        return sum((+lost for at, lost in self.changes.items() if self.rows[at]), Counter[str]())
+
+    def change(self, row: int, what: str, number: int) -> None:
+        """Count what is lost of a row, if it is kept."""
+        self.changes.setdefault(row, Counter())[what] += number
 
     @contextmanager
     def blaming(self, row: int) -> Iterator[None]:
@@ -162,14 +180,14 @@ class Encoder:
             if not isinstance(row, Tokens):
                 with encoded.blaming(at):
                     rendered[at] = self._render(row)
-                    encoded.counts[REASONING_LEFT_OUT] += _reasoning_left_out(row, rendered[at])
+                    encoded.change(at, REASONING_LEFT_OUT, _reasoning_left_out(row, rendered[at]))
         made = self._each(rows, rendered, policy, encoded)
         for at, row in enumerate(rows):
             if isinstance(row, Tokens):
                 made[at] = Supervised(row.ids, row.weights, np.full(len(row.ids), -1, np.int32))
             if at in made:
                 with encoded.blaming(at):
-                    encoded.rows[at] = self._fit(row, made[at], limit, policy, encoded)
+                    encoded.rows[at] = self._fit(at, row, made[at], limit, policy, encoded)
         return encoded
 
     def _render(self, row: ChatRow) -> Rendered:
@@ -218,35 +236,38 @@ class Encoder:
                     raise error
         return made
 
-    def _fit(self, row: ChatRow, made: Supervised, limit: Limit, policy: Policy, encoded: Encoded) -> list[Supervised]:
+    def _fit(
+        self, at: int, row: ChatRow, made: Supervised, limit: Limit, policy: Policy, encoded: Encoded
+    ) -> list[Supervised]:
         """What is left of a row under the limit."""
-        fitting = [made]
+        fitting = [made] if limit.allows(made) else shorten(row, made, limit, policy, partial(self._part, policy))
+        kept = [each for each in fitting if self._is_usable(each, limit, policy)]
+        if not kept:
+            encoded.reasons[at] = NOTHING_TO_TRAIN if fitting else TOO_LONG
+            return []
         if not limit.allows(made):
-            fitting = shorten(row, made, limit, policy, partial(self._part, policy))
-            encoded.dropped["too long"] += not fitting
-            encoded.counts["truncated"] += bool(fitting)
-            kept_messages = np.concatenate([np.empty(0, np.int32), *(each.messages for each in fitting)])
-            encoded.counts["messages left out"] += len(np.setdiff1d(made.messages, kept_messages))
-        kept = []
-        for each in fitting:
-            if self.strict and each.straddlers:
-                raise RecordError(
-                    "straddler",
-                    f"{each.straddlers} tokens lie in parts of different weight",
-                    hint='pass boundary="split", or strict=False to count such tokens and not train them',
-                )
-            if each.trained or limit.untrained == "keep":
-                kept.append(each)
-                encoded.counts[STRADDLERS] += each.straddlers
-            elif limit.untrained == "drop":
-                encoded.dropped["nothing to train"] += 1
-            else:
-                raise RecordError(
-                    "nothing to train",
-                    f"none of {len(each)} tokens carries loss" + (" after truncation" if each.truncated else ""),
-                    hint=_untrained_hint(policy, truncated=each.truncated),
-                )
+            left = np.concatenate([each.messages for each in kept])
+            encoded.change(at, TRUNCATED, 1)
+            encoded.change(at, "messages left out", len(np.setdiff1d(made.messages, left)))
+            encoded.change(at, "windows left out: nothing to train", len(fitting) - len(kept))
+        encoded.change(at, STRADDLERS, sum(each.straddlers for each in kept))
         return kept
+
+    def _is_usable(self, row: Supervised, limit: Limit, policy: Policy) -> bool:
+        """Whether a row or a window of one is kept; False: it trains nothing and may be left out."""
+        if self.strict and row.straddlers:
+            raise RecordError(
+                "straddler",
+                f"{row.straddlers} tokens lie in parts of different weight",
+                hint='pass boundary="split", or strict=False to count such tokens and not train them',
+            )
+        if row.trained or limit.untrained != "error":
+            return bool(row.trained) or limit.untrained == "keep"
+        raise RecordError(
+            NOTHING_TO_TRAIN,
+            f"none of {len(row)} tokens carries loss" + (" after truncation" if row.truncated else ""),
+            hint=_untrained_hint(policy, truncated=row.truncated),
+        )
 
     def _part(self, policy: Policy, part: Part) -> Supervised:
         rendered = [self._render(part.conversation)]

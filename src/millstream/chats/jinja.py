@@ -63,14 +63,15 @@ class JinjaTemplate:
         data = [Cut(start, stop, mark.kind, mark.message, True) for start, stop, mark in spans if mark != GENERATION]
         if "assistant" not in roles:
             return pieces(text, data, roles)
+        habits = self._learned()
         if self._marked:
             blocks = [span for span in spans if span.mark == GENERATION]
-            return pieces(text, by_blocks(text, data, blocks, roles, self._learned()), roles)
+            return pieces(text, by_blocks(text, data, blocks, roles, habits), roles, habits)
 
         def tail(count: int, asked: bool) -> str:  # noqa: FBT001 - as it is called
             return self._tail(conversation, count, asked=asked)
 
-        return pieces(text, by_habit(text, data, roles, self._learned(), tail), roles)
+        return pieces(text, by_habit(text, data, roles, habits, tail), roles, habits)
 
     def _text(self, conversation: Conversation, *, add_generation_prompt: bool) -> str:
         tools = trace(conversation.tools, Mark(-1, Kind.scaffold))

@@ -21,7 +21,7 @@ from millstream.sources import FoundFile, Reading
 from millstream.tokens import Tokenizer
 from millstream.tokens.tokenizer import fingerprint_of
 
-_VERSION = 2
+_VERSION = 3
 """Raise it when the same rows no longer give the same tokens: caches are keyed by it."""
 
 

@@ -40,7 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="threads that fill batches (default: chosen by the loader)")
     parser.add_argument("--prefetch", type=int, help="batches kept ready (default: chosen by the loader)")
     parser.add_argument("--seconds", type=float, default=5.0, help="time for each of the three (default: 5)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -60,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         # A short batch at the end of an epoch would be counted as a full one.
         with (
             open_loader(store, arguments, drop_last=True, **settings) as loader,
-            shown_progress(quiet=arguments.quiet) as progress,
+            shown_progress(quiet=arguments.quiet, machine=arguments.json) as progress,
         ):
             result = measure(loader, store, arguments.seconds, arguments, progress)
     if arguments.json:

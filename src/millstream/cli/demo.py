@@ -48,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path("millstream-demo"), help="folder to write to")
     parser.add_argument("--steps", type=int, default=250, help="training steps (default: 250)")
     parser.add_argument("--seconds", type=float, default=20.0, help="most time to train (default: 20)")
-    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
@@ -73,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     begun = time.perf_counter()
     output: Path = arguments.output
     outcome = Outcome()
-    with shown_progress(quiet=arguments.quiet) as progress:
+    with shown_progress(quiet=arguments.quiet, machine=arguments.json) as progress:
         files, kind = collect(output / "text")
         tokenizer, note = _learn(files, progress)
         corpus, held_out = _prepare(files, output, tokenizer, progress)

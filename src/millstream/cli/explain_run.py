@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from millstream.cli import show
 from millstream.cli.loader import read_state
 from millstream.cli.rollouts import refuse
+from millstream.cli.saying import say
 from millstream.errors import StateError
 from millstream.loaders.feed_explain import RecordedRun
 from millstream.loaders.feed_run import FeedRun
@@ -28,7 +28,7 @@ def explain_run(journal: Path, arguments: argparse.Namespace) -> None:
     refuse(arguments, ("document", "root", "chunk_size", "dtype", "tokenizer"), "stores or files")
     if arguments.state is None:
         run, step = _run_of_flags(journal, arguments), arguments.step
-        print(f"steps are as --batch-size {arguments.batch_size} cuts them; --state knows how", file=sys.stderr)
+        say("note", f"steps are as --batch-size {arguments.batch_size} cuts them; --state knows how")
     else:
         state = read_state(Path(arguments.state), {FeedRun.kind})
         run = _run_of_state(journal, state, arguments)

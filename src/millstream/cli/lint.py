@@ -9,6 +9,7 @@ from millstream.cli import chats, show
 from millstream.cli.flags import spoken_as_flags
 from millstream.cli.paint import print_shown
 from millstream.cli.progress import shown_progress
+from millstream.cli.saying import say
 from millstream.games.rules import Rules
 from millstream.stats.styled import Shown, Styled
 
@@ -47,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-t", "--tokenizer", help="the model's; without it tokens are not looked at")
     parser.add_argument("--format", help="messages, sharegpt, alpaca, …: when the fields do not tell")
     parser.add_argument("--file-format", help="jsonl, parquet, …: when the file names do not tell")
-    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     rollouts = parser.add_argument_group("of rollouts")
     rollouts.add_argument("--max-tokens", type=int, metavar="N", help="the most tokens that fit (default: any number)")
@@ -78,6 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.json:
         show.print_json(report.to_json())
+    elif arguments.quiet:
+        for finding in report.findings:
+            if finding.severity == "error":
+                where = f"{finding.message} ({finding.rows:,}: {', '.join(finding.examples)})"
+                say("error", where, spoken_as_flags(finding.advice, vars(arguments)))
     else:
         print_shown(Shown(_in_flags(part, arguments) for part in report.shown().parts))
     return 0 if report.ok else 1

@@ -1,7 +1,8 @@
 """`millstream <verb>`: reads the command line, runs the verb, and turns errors into words and exit codes.
 
 0: done. 1: the answer is no (a damaged store, errors in conversations, rollouts or games). 2: an error, with a hint.
-130: stopped with Ctrl-C. Data goes to stdout, everything else to stderr.
+130: stopped with Ctrl-C. Data goes to stdout, everything else to stderr. With -q only errors are said; with --json both
+streams hold JSON alone.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import io
-import logging
 import os
 import sys
 import traceback
-import warnings
-from collections.abc import Container, Sequence
-from typing import TextIO
+from collections.abc import Container, Mapping, Sequence
+from contextlib import ExitStack, redirect_stdout
+from difflib import get_close_matches
+from typing import NoReturn
 
 from millstream.cli import bench, demo, explain, inspect, lint, prepare, show_row, verify, watch
 from millstream.cli.flags import spoken_as_flags
-from millstream.errors import LossWarning, MillstreamError, WaitWarning
+from millstream.cli.saying import say, speaking
+from millstream.errors import MillstreamError
 
 VERBS = {
     "demo": demo,
@@ -63,9 +65,21 @@ and with a pipeline that never ends:
 """
 
 
-def build_parser() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line in one line, and where to read on."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say it, and leave with 2."""
+        missing = message.removeprefix("the following arguments are required: ")
+        if missing != message:
+            message = f"{self.prog} needs {missing.replace(', ', ' and ')}"
+        say("error", message, f"{self.prog} --help")
+        self.exit(2)
+
+
+def build_parser() -> Parser:
     """The command line as argparse knows it."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="millstream",
         description="Training data at the speed of memory: reproducible, resumable, explainable batches.",
         epilog=EPILOG,
@@ -73,10 +87,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     version = importlib.metadata.version("millstream")
     parser.add_argument("--version", action="version", version=f"millstream {version}")
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("-v", "--verbose", action="count", default=0, help="log what happens (-vv: more)")
+    common.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors (and JSON, if asked for)")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    verbs = parser.add_subparsers(title="verbs", metavar="<verb>", required=True)
+    verbs = parser.add_subparsers(title="verbs", metavar="<verb>")
     for name, verb in VERBS.items():
         one = verbs.add_parser(
             name,
@@ -87,7 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         verb.add_arguments(one)
-        one.set_defaults(run=verb.run)
+        one.set_defaults(run=verb.run, parser=one)
     return parser
 
 
@@ -96,22 +111,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that knows few letters gets "?" for the others
             stream.reconfigure(errors="replace")
-    arguments = build_parser().parse_args(argv)
-    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(arguments.verbose, 2)]
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-    logger = logging.getLogger("millstream")
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(level)
+    given = list(sys.argv[1:] if argv is None else argv)
+    with speaking(machine="--json" in given):
+        arguments = _parsed(given)
     debug = arguments.debug or bool(os.environ.get("MILLSTREAM_DEBUG"))
-    try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
-            return _guarded(arguments, debug=debug)
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
+    with ExitStack() as stack:
+        stack.enter_context(speaking(quiet=arguments.quiet, machine=arguments.json, verbose=arguments.verbose))
+        if arguments.quiet and not arguments.json:
+            stack.enter_context(redirect_stdout(stack.enter_context(open(os.devnull, "w"))))  # noqa: PTH123
+        return _guarded(arguments, debug=debug)
+
+
+def _parsed(given: list[str]) -> argparse.Namespace:
+    """The command line, of which a verb that is not one, and flags that it does not have, are told with what is like
+    them."""
+    parser = build_parser()
+    if not given:
+        parser.print_help()
+        parser.exit(2)
+    if not given[0].startswith("-") and given[0] not in VERBS:
+        like = get_close_matches(given[0], VERBS, 1)
+        meant = f"; did you mean {like[0]}?" if like else f", only {', '.join(VERBS)}"
+        parser.error(f"there is no verb {given[0]}{meant}")
+    arguments, unknown = parser.parse_known_args(given)
+    if not hasattr(arguments, "run"):
+        parser.error(f"the first word is one of {', '.join(VERBS)}")
+    if unknown:
+        like = get_close_matches(unknown[0].partition("=")[0], arguments.parser._option_string_actions, 1)
+        meant = f"; did you mean {like[0]}?" if like else ""
+        arguments.parser.error(f"{arguments.parser.prog} does not know {unknown[0]}{meant}")
+    return arguments
 
 
 def _guarded(arguments: argparse.Namespace, *, debug: bool) -> int:
@@ -119,49 +148,31 @@ def _guarded(arguments: argparse.Namespace, *, debug: bool) -> int:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        _say("stopped")
+        say("note", "stopped")
         return 130
     except BrokenPipeError:
         # The reader has left (`| head`); nothing may be flushed into the broken pipe at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:
-        if debug:
-            traceback.print_exc()
-        _explain_error(error, vars(arguments))
+        shown = traceback.format_exc()
+        if debug and not arguments.json:
+            print(shown, file=sys.stderr, end="")
+        _explain_error(error, vars(arguments), {"traceback": shown} if debug and arguments.json else {})
         return 2
     return code
 
 
-def _explain_error(error: Exception, options: Container[str]) -> None:
+def _explain_error(error: Exception, options: Container[str], more: Mapping[str, str]) -> None:
     if isinstance(error, MillstreamError):
-        _say(f"error: {error.message}")
-        if error.hint:
-            _say(f"hint: {spoken_as_flags(error.hint, options)}")
+        say("error", error.message, spoken_as_flags(error.hint, options) if error.hint else None, **more)
     elif isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        _say(f"error: {where}{error.strerror or error}")
-        _say("hint: look at the path, its permissions and the space on its disk")
+        hint = "look at the path, its permissions and the space on its disk"
+        say("error", f"{where}{error.strerror or error}", hint, **more)
     else:
-        _say(f"error: {type(error).__name__}: {error}")
-        _say("hint: this is not your fault; run it again with --debug and report what it shows")
-
-
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """One of ours speaks of the data: the line of code that it came from is of no use here."""
-    where = "" if issubclass(category, LossWarning | WaitWarning) else f"{filename}:{lineno}: {category.__name__}: "
-    _say(f"warning: {where}{message}")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+        hint = "this is not your fault; run it again with --debug and report what it shows"
+        say("error", f"{type(error).__name__}: {error}", hint, **more)
 
 
 if __name__ == "__main__":

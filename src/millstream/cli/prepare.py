@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millstream.cli import chats, show
 from millstream.cli.progress import shown_progress
 from millstream.compression import LEVEL
 from millstream.sources.chunk import CHUNK_BYTES, MAX_DOCUMENT_BYTES, MAX_EXPANSION
+
+if TYPE_CHECKING:
+    from millstream.api import PrepareReport
 
 SUMMARY = "turn raw files into a store of tokens"
 DESCRIPTION = """\
@@ -90,7 +93,6 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
     packed = {"nargs": "?", "type": int, "const": True, "default": False, "metavar": "LEVEL"}
     group.add_argument("--compress", help="pack the tokens of the store with zstd", **packed)  # type: ignore[arg-type]
     group.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="default: the smallest that fits")
-    group.add_argument("-q", "--quiet", action="store_true", help="show no progress")
     group.add_argument("--json", action="store_true", help="progress on stderr and the report on stdout as JSON")
 
 
@@ -135,7 +137,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         show.print_json(dataclasses.asdict(report))
         return 0
-    left_out = ", ".join(f"{number:,} {reason}" for reason, number in report.skipped.items())
+    if report.was_there:
+        print("this store is finished: an earlier run made it of the same files in the same way, and nothing was done")
     kept = [str(path) for path in (report.quarantine, report.rejected) if path is not None]
     rows = [
         ("store", f"{report.path}  ({report.dtype}, {report.fingerprint})"),
@@ -143,11 +146,11 @@ def run(arguments: argparse.Namespace) -> int:
         ("trained", _trained(report.details)),
         ("documents", f"{report.documents:,} of {show.counted(report.files, 'file')}, {show.size(report.bytes)}"),
         ("tokenizer", report.tokenizer),
-        ("left out", left_out),
+        ("left out", show.left_out(report.skipped)),
         ("changed", ", ".join(f"{number:,} {what}" for what, number in report.details["changed"].items())),
         ("kept aside", ", ".join(kept)),
-        ("took", f"{show.duration(report.seconds)}, {show.count(report.tokens_per_second)} tokens/s"),
-        ("report", str(report.page)),
+        ("took", "" if report.was_there else _took(report)),
+        ("report", str(report.page) if report.page.exists() else ""),
     ]
     print(show.table(rows))
     return 0
@@ -157,6 +160,15 @@ def _given(arguments: argparse.Namespace) -> dict[str, Any]:
     """What has no default here: it is passed on only if it was given."""
     texts = {name: getattr(arguments, name) for name in ("text_field", "documents", "separator")}
     return {name: value for name, value in texts.items() if value is not None} | chats.given_chat_arguments(arguments)
+
+
+def _took(report: PrepareReport) -> str:
+    """How long it took, and what of that the bar of the reading does not show."""
+    spent = report.details["phases"]
+    spent = {**spent, "finishing": report.seconds - spent["tokenizer"] - spent["reading"]}
+    names = {"tokenizer": "to get the tokenizer", "reading": "to read and encode", "finishing": "to finish the store"}
+    told = ", ".join(f"{show.duration(spent[name])} {what}" for name, what in names.items())
+    return f"{show.duration(report.seconds)}, {show.count(report.tokens_per_second)} tokens/s: {told}"
 
 
 def _trained(report: dict[str, Any]) -> str:

@@ -38,7 +38,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self._task = ""
-        self._begun = self._shown = 0.0
+        self._begun = self._shown = self._heard = 0.0
         self._last: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
@@ -47,10 +47,15 @@ class _Lines:
             self._finish()  # another task, or the same once more
             self.begin(progress)
             self._task, self._begun, self._shown = progress.task, now, now
-        self._last = progress
+        self._last, self._heard = progress, now
         if now - self._shown >= self.every_s:
             self._shown = now
-            self.show(progress, describe(progress, now - self._begun))
+            self.show(progress, describe(progress, self.seconds))
+
+    @property
+    def seconds(self) -> float:
+        """How long the task took until it was heard of last: what comes behind it is not its time."""
+        return self._heard - self._begun
 
     def begin(self, progress: Progress) -> None:
         """Make room for one more task."""
@@ -61,7 +66,7 @@ class _Lines:
 
     def _finish(self) -> None:
         if self._last is not None:
-            self.show(self._last, describe(self._last, time.monotonic() - self._begun))
+            self.show(self._last, describe(self._last, self.seconds))
             self._last = None
 
     def close(self) -> None:
@@ -77,8 +82,7 @@ class _Quiet(_Lines):
 class _JsonLines(_Lines):
     def show(self, progress: Progress, text: str) -> None:
         """Show all numbers as JSON."""
-        seconds = round(time.monotonic() - self._begun, 3)
-        line = {**dataclasses.asdict(progress), "seconds": seconds, "memory_bytes": resident_bytes()}
+        line = {**dataclasses.asdict(progress), "seconds": round(self.seconds, 3), "memory_bytes": resident_bytes()}
         print(json.dumps(line), file=sys.stderr, flush=True)
 
 

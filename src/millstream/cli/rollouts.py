@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
 from typing import Any
 
+from millstream.cli.saying import say
 from millstream.errors import LoaderError
 from millstream.loaders import RolloutDataLoader
 from millstream.loaders.live import FEED_SCHEMES
@@ -89,4 +89,4 @@ def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str) -> No
 def _tell_left_out(loader: RolloutDataLoader) -> None:
     left_out = ", ".join(f"{number:,} {reason}" for reason, number in loader.rollouts.left_out.items())
     if left_out:
-        print(f"left out, not counted among the rows: {left_out}; `millstream lint` names them", file=sys.stderr)
+        say("note", f"left out, not counted among the rows: {left_out}; `millstream lint` names them")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from millstream.errors import LoaderError
@@ -19,6 +19,7 @@ __all__ = [
     "counted",
     "duration",
     "histogram",
+    "left_out",
     "one_line",
     "print_json",
     "share",
@@ -95,6 +96,35 @@ def spread(values: Sequence[float], bins: int = 10, width: int = 40) -> str:
     low, step = different[0], (different[-1] - different[0]) / bins
     counts = Counter(min(int((value - low) / step), bins - 1) for value in values)
     return bars([(f"{low + n * step:.3g} to {low + (n + 1) * step:.3g}", counts[n]) for n in range(bins)], width)
+
+
+_PASSED_OVER = {
+    "broken link": "{} broken link{s}",
+    "excluded": "{} file{s} by --exclude",
+    "folder reached twice": "{} folder{s} reached twice",
+    "hidden": "{} hidden file{s}",
+    "hidden folder": "{} hidden folder{s}",
+    "json, and not named": "{} .json file{s} (in folders most are settings: --include '*.json' takes them)",
+    "made by prepare": "{} file{s} made by prepare",
+    "not a regular file": "{} file{s} of no regular kind",
+    "not included": "{} file{s} not named by --include",
+    "store": "{} store{s}",
+    "unknown kind": "{} file{s} of unknown kind (--format says what they are)",
+}
+"""Reasons that are about whole files and folders, in words."""
+
+
+def left_out(reasons: Mapping[str, int]) -> str:
+    """What is not in a store: records by their reasons, then files.
+
+    >>> left_out({"json, and not named": 4, "not JSON": 1, "hidden": 1})
+    "1 not JSON, 1 hidden file, 4 .json files (in folders most are settings: --include '*.json' takes them)"
+    """
+    told = [f"{number:,} {reason}" for reason, number in reasons.items() if reason not in _PASSED_OVER]
+    for reason, words in _PASSED_OVER.items():
+        number = reasons.get(reason, 0)
+        told += [words.format(f"{number:,}", s="" if number == 1 else "s")] if number else []
+    return ", ".join(told)
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:

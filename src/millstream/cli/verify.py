@@ -6,6 +6,7 @@ import argparse
 
 from millstream.cli import show
 from millstream.cli.progress import shown_progress
+from millstream.cli.saying import say
 from millstream.stats.progress import Progress
 from millstream.store import TokenStore
 
@@ -25,7 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("store", help="a store: a folder or a .bin file")
     parser.add_argument("--dtype", choices=("uint16", "uint32", "int32"), help="for a bare file of ids")
     parser.add_argument("--version", help="an older version, by the first digits of its fingerprint")
-    parser.add_argument("-q", "--quiet", action="store_true", help="show no progress")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Verify a store; the exit code is the answer."""
     with (
         TokenStore(arguments.store, dtype=arguments.dtype, version=arguments.version) as store,
-        shown_progress(quiet=arguments.quiet) as progress,
+        shown_progress(quiet=arguments.quiet, machine=arguments.json) as progress,
     ):
         report = store.verify(lambda done, total: progress(Progress("verify", done, total, "bytes")))
     if arguments.json:
@@ -42,6 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         show.print_json({**facts, "damages": damages, "unchecked": report.unchecked})
         return 1 if damages else 0
     for damage in report.damages:
+        if arguments.quiet:
+            say("error", f"damaged: {damage}")
         print(f"damaged: {damage}")
     for note in report.unchecked:
         print(f"note: {note}")

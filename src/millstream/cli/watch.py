@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import sys
 import threading
 import time
 import urllib.error
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from millstream.cli.saying import say
 from millstream.cli.watch_table import TextTables, tables
 from millstream.errors import ClosedError, LoaderError, RecipeError, StageError
 from millstream.stages import Pipeline, serve_metrics
@@ -144,7 +144,7 @@ def _served(pipeline: Pipeline, port: int | None) -> Iterator[None]:
         yield
         return
     with serve_metrics(pipeline, port) as server:
-        print(f"metrics: {server.url}", file=sys.stderr, flush=True)
+        say("note", f"metrics: {server.url}")
         yield
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-from millstream.errors import BusyError, MillstreamError, StateError, StoreError
+from millstream.errors import BusyError, LoaderError, MillstreamError, StateError, StoreError
 from millstream.feeds.arrivals import ArrivalLog, ArrivalWriter, Shard
 from millstream.feeds.discovery import Discovery
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
@@ -23,6 +23,7 @@ from millstream.feeds.gathering import Encoded, Gather, GatheringSource
 from millstream.feeds.shards import DAMAGED, SESSION, SUFFIX, ProducerFolder
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import iter_blocks
+from millstream.settings import local_path
 from millstream.store import disk
 from millstream.store.journal import Lock
 
@@ -51,8 +52,9 @@ class SpoolSource(GatheringSource):
     ) -> None:
         super().__init__(gather)
         self.producer = producer or uuid4().hex
-        self._folder = ProducerFolder(Path(directory), self.producer)
-        self._control = SpoolControl(Path(directory))
+        place = local_path(directory, "a spool", LoaderError)
+        self._folder = ProducerFolder(place, self.producer)
+        self._control = SpoolControl(place)
 
     def control(self) -> Control:
         """The trainer's latest word."""
@@ -109,7 +111,7 @@ class SpoolFeed:
         keep: bool = False,
         on_bad: Literal["skip", "error"] = "skip",
     ) -> None:
-        self.directory = Path(directory)
+        self.directory = local_path(directory, "a spool", LoaderError)
         self._keep, self._on_bad = keep, on_bad
         self._counts = {"received": 0, "shards": 0, "damaged": 0}
         self._warned = False

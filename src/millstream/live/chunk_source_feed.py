@@ -13,6 +13,7 @@ from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.games.descriptors import Descriptors
 from millstream.games.index_cache import IndexCache
 from millstream.live.arrivals import Arrival, Found, Gone, ScanComplete
+from millstream.settings import local_path
 from millstream.stages import MapStage, Queue, Stage
 
 Sourced = ChunkSource | Gone | ScanComplete
@@ -76,7 +77,7 @@ class ChunkSourceFeed(MapStage[Arrival, Sourced]):
         super().__init__(input, **settings)
         self.descriptors = Descriptors() if descriptors is None else descriptors
         self.bad: deque[BadSource] = deque(maxlen=_MOST_BAD)
-        self._cache = None if cache_dir is None else IndexCache(cache_dir)
+        self._cache = None if cache_dir is None else IndexCache(local_path(cache_dir, "a cache_dir", LoaderError))
         self._partial = partial
 
     def process(self, item: Arrival) -> Iterable[Sourced]:

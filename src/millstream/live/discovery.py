@@ -14,6 +14,7 @@ from millstream.errors import LoaderError, SourceError
 from millstream.live.arrivals import Arrival, Found, Gone, ScanComplete, sort_key
 from millstream.live.folder import Folder
 from millstream.live.watching import Watcher, watched
+from millstream.settings import local_path
 from millstream.stages import SourceStage
 from millstream.stages.clock import INPUT
 
@@ -66,6 +67,7 @@ class Discovery(SourceStage[Arrival]):
     ) -> None:
         if poll_s is not None and not poll_s > 0:
             raise LoaderError(f"poll_s={poll_s} is no time between two looks", hint="pass seconds, or None")
+        local_path(path, "a folder of games", SourceError)
         if os.path.isfile(path):
             raise SourceError(f"{os.fspath(path)} is a file, and no folder", hint="pass the folder that it lies in")
         super().__init__(**{"capacity": 1024, **settings})

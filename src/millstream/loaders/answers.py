@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from millstream._core import Batch
-from millstream.batches.batch import NO_LOSS
+from millstream.batches.masks import NO_LOSS
 from millstream.errors import LoaderError
 from millstream.loaders.made_by import longest_chat
 from millstream.loaders.member import Answers, Member, RowShape

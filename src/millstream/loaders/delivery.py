@@ -106,7 +106,7 @@ class Delivery:
         if self._extras:
             self._add_extras(batch, native, names, rows, filler, longest)
         if self._whole_documents:
-            metadata["cut_tokens"] = native.cuts.tolist() if cut else [0] * (rows + filler)
+            batch.metadata["cut_tokens"] = native.cuts.tolist() if cut else [0] * (rows + filler)
         return batch
 
     def _add_answers(self, batch: TrainingBatch, taken: Taken) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from millstream._core import xxh64
 from millstream.admission import (
     Admission,
     AdmissionRules,
@@ -20,11 +24,16 @@ from millstream.admission import (
 )
 from millstream.admission.journal import START, FollowedJournal
 from millstream.errors import LoaderError, LossWarning, StateError
+from millstream.rollouts import RolloutBlock
+from millstream.rollouts.codec import SUFFIX, encode
+from millstream.store import disk
 from millstream.store.chained_log import Position
 from millstream.store.followed_log import FollowedLog, announce, announced, forget
 
 JOURNAL = "admissions.jsonl"
 SIDECARS = "sidecars"
+ASIDE = "quarantine"
+log = logging.getLogger("millstream.loaders")
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,19 @@ class Frontier:
         if self._journal is not None:
             self._journal.append(cut, received)
             self._is_ended = False
+
+    def keep_aside(self, block: RolloutBlock) -> None:
+        """Keep rollouts that cannot be trained on where people can look at them, each block once; if there is a place,
+        and they can be written."""
+        if self.folder is None:
+            return
+        try:
+            data = encode(block)
+            name = f"{xxh64(np.frombuffer(data, np.uint8)):016x}{SUFFIX}"
+            disk.make_directory(self.folder / ASIDE)
+            disk.publish(self.folder / ASIDE / name, data)
+        except Exception as error:  # they are counted all the same
+            log.warning("%s: rollouts that were left out are not kept: %r", self.folder / ASIDE, error)
 
     def end(self, step: int, policy_version: int) -> None:
         """Write down, once, that the feed has ended."""

@@ -5,9 +5,12 @@ Ctrl-C may come at any line: who goes on afterwards finds each arrival let in or
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 from millstream.admission import Admission, Cut, JournaledAdmission
 from millstream.errors import ClosedError, MillstreamError, WaitTimeout
@@ -16,7 +19,10 @@ from millstream.feeds.feed import Cursor
 from millstream.loaders.feed_frontier import Frontier, Loaded
 from millstream.loaders.feed_line import FeedLine
 from millstream.loaders.uninterrupted import uninterrupted
+from millstream.rollouts import RolloutBlock
+from millstream.rollouts.faults import shown
 
+log = logging.getLogger("millstream.loaders")
 PATIENCE_S = 0.5
 """How long a feed is waited for at a time: who closes the loader meanwhile waits as long."""
 TELL_AGAIN_S = 0.2
@@ -115,7 +121,33 @@ class Intake:
             self.feed.release(self._line.cursor)  # nobody has a state that could ask for it again
 
     def _let_in(self) -> None:
-        self._line.let_in(lambda block: self.decide.arrive(block, time.monotonic()))
+        self._line.let_in(self._arrive)
+
+    def _arrive(self, block: RolloutBlock) -> None:
+        """Let rollouts in. Those that looking at fails are set aside: the feed would give them again to every run."""
+        try:
+            self.decide.arrive(block, time.monotonic())
+        except MillstreamError:
+            raise
+        except Exception as error:
+            odd = [row for row in range(len(block)) if not self._can_look(block.select([row]))]
+            if not odd:
+                raise
+            names = ", ".join(shown(block.rows["rollout_id"][row]) for row in odd[:3])
+            log.warning("%d rollouts are left out, such as %s: %s", len(odd), names, shown(error))
+            self.decide.arrive(block.select(np.setdiff1d(np.arange(len(block)), odd)), time.monotonic())
+            self.decide.set_aside(block.select(odd))
+            if isinstance(self.decide, Admission):
+                self.frontier.keep_aside(block.select(odd))
+
+    def _can_look(self, block: RolloutBlock) -> bool:
+        try:
+            self.decide.look(block)
+        except MillstreamError:  # it is refused in an orderly way
+            pass
+        except Exception:
+            return False
+        return True
 
     def _keep_up(self) -> None:
         """Let in what the rank that leads had let in: the feed may let go of it when a state behind it is committed."""

@@ -145,7 +145,8 @@ class GrowingDataLoader(StoreDataLoader):
         return self._run.epoch
 
     def get_num_batches(self) -> int:
-        """Say how many batches an epoch has; raises UnknownLength while rows are still being made."""
+        """Say how many batches an epoch has at the loader's own batch size; raises UnknownLength while rows are still
+        being made."""
         self._look()
         if self._growth is not None:
             raise self._unknown("how many batches an epoch has")

@@ -168,7 +168,7 @@ class LaneDataLoader(RunningLoader):
 
     def close(self) -> None:
         """Stop all threads; batches that were delivered stay valid."""
-        self._closed = True
+        super().close()
         source = self._source
         if source is not None and self._process == os.getpid():
             source.close()  # whoever waits for a batch meanwhile hears of it

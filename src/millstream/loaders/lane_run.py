@@ -59,6 +59,11 @@ class LaneRun(ABC):
         """Rows of a step, on all ranks together."""
         return self.phases[-1].rows
 
+    @property
+    def own_rows(self) -> int:
+        """Rows of a step on all ranks, at the loader's own batch size."""
+        return self.settings.batch_size * self.settings.world_size
+
     def resize(self, batch_size: int) -> None:
         """Go on with batches of another size, or on another number of ranks."""
         ranks = self.settings.world_size
@@ -111,3 +116,7 @@ class LaneRun(ABC):
     def check(self, state: Mapping[str, Any]) -> None:
         """Check that a state is one of a run like this."""
         states.check_header(state, self.kind, self.settings.seed, self._row_facts)
+
+    def commit(self, state: Mapping[str, Any]) -> None:
+        """A state is safely saved. No file belongs to it alone, so there is nothing to let go of."""
+        self.check(state)

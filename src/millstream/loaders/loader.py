@@ -55,10 +55,14 @@ class DataLoader(ABC, Generic[BatchT]):
 
     @abstractmethod
     def get_num_batches(self) -> int:
-        """Say how many batches an epoch has.
+        """Say how many batches a whole epoch has at the loader's own batch size.
+
+        `get_batch(k)` makes a step of another size, and leaves this number as it is. Raises UnknownLength where the
+        length of an epoch is not known, or not yet.
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
+        ...     _ = loader.get_batch(1)
         ...     loader.get_num_batches()
         3
         """

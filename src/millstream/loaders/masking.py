@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.batches.batch import NO_LOSS
+from millstream.batches.masks import NO_LOSS
 from millstream.chats.plain import plain
 from millstream.errors import LoaderError
 from millstream.loaders.transforms import PerRow, Row

@@ -22,6 +22,7 @@ from millstream.loaders.origin import RowOrigin
 from millstream.loaders.running import no_workers
 from millstream.loaders.store_order import StoreOrder
 from millstream.loaders.streaming import StreamDataLoader
+from millstream.order.phase import steps_in
 from millstream.tensors import inside_torch_worker
 
 
@@ -120,10 +121,10 @@ class MixedStreamDataLoader(LaneDataLoader):
         self._callbacks.epoch_ended(epoch)
 
     def get_num_batches(self) -> int:
-        """Say how many batches an epoch has, at the present batch size; raises UnknownLength without `epoch_size`."""
+        """Say how many batches an epoch has at the loader's own batch size; raises UnknownLength without epoch_size."""
         self._check_epochs("how many batches an epoch has")
-        run = self._run
-        return int(run.epochs.clock(run.phases[-1]).steps_in(run.epochs.size))
+        epochs = self._run.epochs
+        return steps_in(epochs.size, self._run.own_rows, drop_last=epochs.drop_last)
 
     def _check_epochs(self, what: str) -> None:
         if self._run.is_endless:
@@ -179,7 +180,7 @@ class MixedStreamDataLoader(LaneDataLoader):
         for name, lanes in run.streams.items():
             found |= named_losses(name, lanes.left_out, lanes.changed)
         if run.epochs.drop_last:
-            found["dropped_rows"] = run.epochs.size % run.rows
+            found["dropped_rows"] = run.epochs.size % run.own_rows
         return found
 
     def __repr__(self) -> str:

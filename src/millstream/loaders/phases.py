@@ -1,7 +1,8 @@
 """The phases of a run, and the data it is over, as JSON in a state, and back.
 
-When they outgrow the state they lie in a file beside the checkpoint (`cache_dir`), and the state holds its digest and,
-if that fits, the present phase: then resuming does not need the file, and explaining the past does.
+When they outgrow the state they lie in a sidecar beside the checkpoint (`cache_dir`), and the state names it and holds,
+if that fits, the present phase: then resuming does not need the file, and explaining the past does. `commit` removes
+the files of older states.
 
 A phase that only takes another number of rows per step, as `get_batch(k)` makes them, is written as [its first step,
 rows of a step]: the rest follows from the phase before it.
@@ -13,8 +14,10 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -24,10 +27,13 @@ from millstream.order import Phase, Schedule
 from millstream.order.mix import MOST_PLACES
 from millstream.order.phase import LONGEST_RUN, Standing, resized
 from millstream.order.shuffle import Shuffle
+from millstream.store import disk, sidecars
 
 logger = logging.getLogger("millstream.loaders")
 MOST_BYTES = 4095
 """Of a state, which is less than 4 KB of JSON."""
+KIND, OLD = "phases", ".json"
+"""Of the files beside a state; older versions wrote them as `phases-….json`."""
 DAMAGED = "the state is damaged; use another checkpoint"
 Kind = TypeVar("Kind", Phase, Standing)
 
@@ -35,26 +41,27 @@ Kind = TypeVar("Kind", Phase, Standing)
 def dump_run(
     schedule: Schedule,
     data: Mapping[str, Any],
-    cache_dir: Path | None,
+    files: PhaseFiles,
     missing: Mapping[str, Any],
     *,
-    header: Mapping[str, Any] | None = None,
+    header: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Write phases and data behind the header of a state, or most of them beside it.
 
     `missing` names what could not be read back.
     """
-    begun = dict(header or {})
+    begun = dict(header)
     whole = {"data": dict(data), "phases": _phases_to_json(schedule), **missing}
     if _fits(state := {**begun, **whole}):
         return state
-    if cache_dir is None:
+    if files.folder is None:
         raise StateError(
             f"this run has had {len(schedule.phases)} phases and {len(data)} sources, too many for a state of 4 KB",
             hint="pass cache_dir= (a folder beside the checkpoints): the phases are kept there",
         )
-    digest = _write_beside(json.dumps(whole, sort_keys=True).encode(), cache_dir)
-    reference = {"earlier_phases": {"file": _name(digest), "blake2b": digest}}
+    whose = {key: begun[key] for key in ("loader", "seed", "rows") if key in begun}  # other runs have other files
+    text = json.dumps({**whose, **whole}, sort_keys=True).encode()
+    reference = {"earlier_phases": files.save(text, begun["step"])}
     present: dict[str, Any] = {"data": dict(data), "phases": [_phase_to_json(schedule.phases[-1])]}
     nothing: dict[str, Any] = {"data": {}, "phases": []}
     for held in (present, nothing):
@@ -66,24 +73,37 @@ def dump_run(
     )
 
 
-def load_run(
-    state: Mapping[str, Any], cache_dir: Path | None, seed: int
-) -> tuple[tuple[Phase, ...], dict[str, Any], dict[str, Any]]:
-    """Read phases and data back, from the state and from beside it; and a reference to what is not here."""
+@dataclass(frozen=True)
+class LoadedRun:
+    """What a state says of its run."""
+
+    phases: tuple[Phase, ...]
+    data: dict[str, Any]
+    missing: dict[str, Any]
+    """A reference to earlier phases that are not here."""
+    files: tuple[str, ...]
+    """The files beside the state that were read."""
+
+
+def load_run(state: Mapping[str, Any], files: PhaseFiles, seed: int) -> LoadedRun:
+    """Read phases and data back, from the state and from beside it."""
     phases, data = _read_part(state, seed)
     part: Mapping[str, Any] | None = state
     missing: dict[str, Any] = {}
+    names: list[str] = []
     while part is not None and "earlier_phases" in part:
         missing = {"earlier_phases": part["earlier_phases"]}
-        part = _read_beside(part["earlier_phases"], cache_dir, needed=not phases)
+        name = _checked_name(part["earlier_phases"])
+        part = files.load(name, needed=not phases)
         if part is not None:
+            names.append(name)
             earlier, data_then = _read_part(part, seed)
             phases = [*(phase for phase in earlier if not phases or phase.step < phases[0].step), *phases]
             data, missing = {**data_then, **data}, {}
     steps = [phase.step for phase in phases]
     if not phases or steps != sorted(set(steps)):
         raise StateError("the phases of the state are not in order", hint=DAMAGED)
-    return tuple(phases), data, missing
+    return LoadedRun(tuple(phases), data, missing, tuple(names))
 
 
 def _read_part(part: Mapping[str, Any], seed: int) -> tuple[list[Phase], dict[str, Any]]:
@@ -103,51 +123,81 @@ def _fits(state: object) -> bool:
     return len(json.dumps(state)) <= MOST_BYTES
 
 
-def _name(digest: str) -> str:
-    return f"phases-{digest}.json"
+class PhaseFiles:
+    """The files in a folder that hold the phases of states, and those of this run that a state may still need.
+
+    A file is named by its content, and ranks that save the same state write the same file. Each removes only what it
+    wrote or read itself: other runs may keep theirs in the same folder.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self._steps: dict[str, int] = {}
+        """The step of the last state that names a file."""
+        self._lock = threading.Lock()
+
+    def save(self, text: bytes, step: int) -> dict[str, Any]:
+        """Write the phases of the state of a step; gives what the state says of the file."""
+        assert self.folder is not None
+        name = sidecars.file_of(KIND, text)
+        with self._lock:
+            if name not in self._steps or not (self.folder / name).is_file():
+                sidecars.save(self.folder, KIND, [text], writer=os.urandom(8).hex())  # peers have the same rank
+            self._steps[name] = max(step, self._steps.get(name, step))
+        return {"file": name, "bytes": len(text)}
+
+    def load(self, name: str, *, needed: bool) -> Mapping[str, Any] | None:
+        """Read a file that a state names; None where it is not here and the run can do without it."""
+        path = None if self.folder is None else self.folder / name
+        if path is None or not path.exists():
+            if needed:
+                raise StateError(
+                    f"the phases of this run lie in {name}, which is not here",
+                    hint="pass the cache_dir= it was saved with",
+                )
+            logger.warning("%s is not here: the run resumes, but its past cannot be explained", name)
+            return None
+        text = _read_old(path) if path.suffix == OLD else sidecars.load([path.parent], KIND, {"file": name})
+        try:
+            whole = json.loads(text)
+        except ValueError:
+            whole = None
+        if not isinstance(whole, Mapping):
+            raise StateError(f"{path}: does not hold phases", hint=DAMAGED)
+        return whole
+
+    def loaded(self, names: Iterable[str], step: int) -> None:
+        """The run stands where a state was saved, which named these."""
+        with self._lock:
+            for name in names:
+                self._steps[name] = max(step, self._steps.get(name, step))
+
+    def release(self, state: Mapping[str, Any]) -> None:
+        """A state is committed: remove the files that only states before it name."""
+        if self.folder is None:
+            return
+        kept = state["earlier_phases"].get("file") if isinstance(state.get("earlier_phases"), Mapping) else None
+        with self._lock, disk.reported(self.folder):
+            for name in [name for name, step in self._steps.items() if step < state["step"] and name != kept]:
+                disk.remove(self.folder / name)
+                del self._steps[name]
 
 
-def _digest(text: bytes) -> str:
-    return hashlib.blake2b(text, digest_size=16).hexdigest()
-
-
-def _write_beside(text: bytes, cache_dir: Path) -> str:
-    """Write a file named by its content, unless it is there."""
-    path = cache_dir / _name(_digest(text))
-    if not path.exists():
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.urandom(8).hex()}.part")  # of this rank: others may be writing the same file
-        part.write_bytes(text)
-        part.rename(path)
-    return _digest(text)
-
-
-def _read_beside(reference: Any, cache_dir: Path | None, *, needed: bool) -> Mapping[str, Any] | None:
-    """Read the file that a state names; None where it is not here and the run can go on without it."""
-    digest = reference.get("blake2b") if isinstance(reference, Mapping) else None
-    if not isinstance(digest, str) or not digest.isalnum() or reference.get("file") != _name(digest):
+def _checked_name(reference: Any) -> str:
+    """The file that a state names; those of older versions were named otherwise."""
+    name = reference.get("file") if isinstance(reference, Mapping) else None
+    if not isinstance(name, str) or not re.fullmatch(rf"{KIND}-[0-9a-f]{{32}}(\.bin|{re.escape(OLD)})", name):
         raise StateError("the state names its earlier phases in a way that cannot be read", hint=DAMAGED)
-    path = None if cache_dir is None else cache_dir / _name(digest)
-    if path is not None and path.exists():
-        return _read_file(path, digest)
-    if needed:
-        raise StateError(
-            f"the phases of this run lie in {_name(digest)}, which is not here",
-            hint="pass the cache_dir= it was saved with",
-        )
-    logger.warning("%s is not here: the run goes on, but its past cannot be explained", _name(digest))
-    return None
+    return name
 
 
-def _read_file(path: Path, digest: str) -> Mapping[str, Any]:
-    try:
+def _read_old(path: Path) -> bytes:
+    """Read a file of a state of an older version, which is JSON by its name, too."""
+    with disk.reported(path):
         found = path.read_bytes()
-    except OSError as error:
-        raise StateError(f"{path}: cannot be read ({error.strerror})", hint="restore the file") from None
-    if _digest(found) != digest:
+    if path.stem != f"{KIND}-{hashlib.blake2b(found, digest_size=16).hexdigest()}":
         raise StateError(f"{path}: does not hold the phases that the state names", hint="restore the file")
-    whole: Mapping[str, Any] = json.loads(found)
-    return whole
+    return found
 
 
 def read_count(value: Any, what: str) -> int:

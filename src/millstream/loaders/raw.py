@@ -21,7 +21,7 @@ from millstream.parts.mixing import Mixing
 from millstream.parts.policy import OnBad, check_on_bad
 from millstream.parts.pool import cpus
 from millstream.parts.prepare import Making, Means, prepare_store
-from millstream.parts.report import report_of, write_report
+from millstream.parts.report import reporting
 from millstream.records import Recipe
 from millstream.sources import Found, FoundFile, Reading, discover, format_of
 from millstream.stats.progress import OnProgress
@@ -126,8 +126,7 @@ class CachedStore:
         means = self.means if progress is None else replace(self.means, progress=progress)
         _log.info("preparing %d files into %s", len(self.found.files), self.output)
         try:
-            outcome = prepare_store(self.found, self.output, self.making, means)
-            write_report(self.output, report_of(outcome, self.found, means))
+            prepare_store(self.found, self.output, self.making, means, reporting(self.found, means))
         except StoreError:
             if not self.output.exists():  # else another process was faster
                 raise

@@ -162,7 +162,7 @@ class RolloutDataLoader(RolloutLoader):
         self._callbacks.epoch_ended(epoch)
 
     def get_num_batches(self) -> int:
-        """Say how many batches an epoch has, at the present batch size."""
+        """Say how many batches an epoch has at the loader's own batch size, whatever `get_batch(k)` took meanwhile."""
         return self._run.steps_in_epoch
 
     def seek(self, step: int) -> None:
@@ -221,7 +221,7 @@ class RolloutDataLoader(RolloutLoader):
         >>> RolloutDataLoader(samples, estimator="rloo").show(0)
         ══ rollout 'a' of group 'g' (rollouts:1)  2 tokens, 1 trained (50.0 %)  reward 1, ended by stop
         72 ⟦105 ⟧+1
-        group 'g': 2 rollouts, rewards from 0 to 1, mean 0.5 ± 0.5
+        group 'g': 2 rollouts, rewards from 0 to 1, mean 0.5 ± 0.707
         ▶ 'a'  reward        1  advantage +1.0000       2 tokens  stop    ████████████████████
           'b'  reward        0  advantage -1.0000       2 tokens  stop
         <BLANKLINE>

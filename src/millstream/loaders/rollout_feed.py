@@ -243,7 +243,7 @@ class RolloutFeedDataLoader(RolloutLoader):
 
     def close(self) -> None:
         """Stop waiting, and let go of the feed and the journal; what was not committed stays where it is."""
-        self._closed = True
+        super().close()
         self._run.close()
 
     def __repr__(self) -> str:

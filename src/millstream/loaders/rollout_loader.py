@@ -153,7 +153,3 @@ class RolloutLoader(RunningLoader):
         results["memory"] = {"batches": self._buffers.used_bytes, "rollouts": self._held_bytes}
         results["losses"] = self.losses
         return results
-
-    def close(self) -> None:
-        """Give no more batches; those that were delivered stay valid."""
-        self._closed = True

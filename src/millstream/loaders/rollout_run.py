@@ -12,9 +12,10 @@ import numpy.typing as npt
 from millstream._core import order_version
 from millstream.errors import FingerprintError
 from millstream.loaders import state as states
-from millstream.loaders.phases import dump_run, load_run
+from millstream.loaders.phases import PhaseFiles, dump_run, load_run
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import Recipe, Schedule, Share
+from millstream.order.phase import steps_in
 
 Numbers = npt.NDArray[np.int64]
 
@@ -48,12 +49,14 @@ class RolloutRun:
     ) -> None:
         self.name, self.settings = name, settings
         self._samples, self._fingerprint, self._row_facts = samples, fingerprint, dict(row_facts)
+        self._files = PhaseFiles(settings.cache_dir)
         self.restart()
 
     def restart(self) -> None:
         """Stand at the very beginning."""
         self.schedule, self.step = Schedule.start(self._recipe(self.settings.batch_size)), 0
         self.schedule.phases[-1].clock()  # refuses a run without a step
+        self._missing: dict[str, Any] = {}
 
     def _recipe(self, batch_size: int) -> Recipe:
         settings = self.settings
@@ -79,10 +82,14 @@ class RolloutRun:
         return self.schedule.place(self.step).epoch
 
     @property
+    def own_rows(self) -> int:
+        """Samples of a step on all ranks, at the loader's own batch size."""
+        return self.settings.batch_size * self.settings.world_size
+
+    @property
     def steps_in_epoch(self) -> int:
-        """Steps of an epoch, at the present batch size."""
-        phase = self.schedule.phase_at(self.step)
-        return int(phase.clock().steps_in(phase.size))
+        """Steps of an epoch, at the loader's own batch size."""
+        return steps_in(self._samples, self.own_rows, drop_last=self.settings.drop_last)
 
     @property
     def batch_size(self) -> int:
@@ -92,8 +99,7 @@ class RolloutRun:
 
     def dropped(self) -> int:
         """Samples that every epoch leaves out."""
-        phase = self.schedule.phase_at(self.step)
-        return phase.size % phase.global_rows if phase.drop_last else 0
+        return self._samples % self.own_rows if self.settings.drop_last else 0
 
     def samples_of(self, step: int) -> StepSamples:
         """The samples of a step: rank r takes the r-th stretch of them, unless they are dealt out otherwise."""
@@ -116,7 +122,7 @@ class RolloutRun:
             "epoch": place.epoch,
             "offset": place.offset,
         }
-        return dump_run(self.schedule, {self.name: self._facts}, self.settings.cache_dir, {}, header=header)
+        return dump_run(self.schedule, {self.name: self._facts}, self._files, self._missing, header=header)
 
     @property
     def _facts(self) -> dict[str, Any]:
@@ -125,7 +131,8 @@ class RolloutRun:
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing."""
         step = self.check(state)
-        phases, data, _ = load_run(state, self.settings.cache_dir, self.settings.seed)
+        read = load_run(state, self._files, self.settings.seed)
+        phases, data = read.phases, read.data
         states.check_source(phases, self.name)
         if data.get(self.name) != self._facts:
             raise FingerprintError(
@@ -137,6 +144,13 @@ class RolloutRun:
         schedule = Schedule(self.settings.seed, phases)
         states.check_place(state, schedule.place(step))
         self.follow(self.settings.batch_size, step, schedule)
+        self._missing = read.missing
+        self._files.loaded(read.files, step)
+
+    def commit(self, state: Mapping[str, Any]) -> None:
+        """A state is safely saved: let go of the files that only states before it name."""
+        self.check(state)
+        self._files.release(state)
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""

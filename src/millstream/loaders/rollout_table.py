@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from millstream.advantages.groups import GroupedRewards
 from millstream.rollouts import RolloutBlock
 from millstream.stats.figures import counted
 from millstream.stats.styled import Style, Styled
@@ -31,7 +32,10 @@ def advantages_of(block: RolloutBlock, row: int) -> npt.NDArray[np.float64] | No
 def group_table(block: RolloutBlock, row: int, group: Sequence[int]) -> Iterator[Styled]:
     """The group of a rollout: in its order, or if it is large from the best to the worst."""
     rewards = np.array([block["reward"][other] for other in group], np.float64)
-    yield Styled(f"group {block['group_id'][row]!r}: {_summary(rewards)}\n", "note")
+    shaped = (
+        rewards if "shaped_reward" not in block.rows else np.asarray(block["shaped_reward"], np.float64)[list(group)]
+    )
+    yield Styled(f"group {block['group_id'][row]!r}: {_summary(rewards, shaped)}\n", "note")
     size = float(np.nanmax(np.abs(rewards))) if np.isfinite(rewards).any() else 0.0
     width = max(len(_name(block, other)) for other in group)
     order = group if len(group) <= MOST_ROWS else [group[place] for place in _best_first(rewards)]
@@ -56,15 +60,21 @@ def _best_first(rewards: npt.NDArray[np.float64]) -> list[int]:
     return places
 
 
-def _summary(rewards: npt.NDArray[np.float64]) -> str:
-    """A group in some words.
+def _summary(rewards: npt.NDArray[np.float64], compared: npt.NDArray[np.float64]) -> str:
+    """A group in some words: its rewards, and the mean and deviation of what is compared, as estimators compute them.
 
-    >>> _summary(np.array([1.0, 0.0, np.nan])), _summary(np.array([1.0]))
-    ('3 rollouts, rewards from 0 to 1, mean 0.5 ± 0.5, 1 not scored', '1 rollout')
+    >>> rewards = np.array([1.0, 0.0, np.nan])
+    >>> _summary(rewards, rewards), _summary(np.array([1.0]), np.array([1.0]))
+    ('3 rollouts, rewards from 0 to 1, mean 0.5 ± 0.707, 1 not scored', '1 rollout')
+    >>> _summary(rewards, rewards - 1)
+    '3 rollouts, rewards from 0 to 1, with penalties mean -0.5 ± 0.707, 1 not scored'
     """
     told, known = [counted(len(rewards), "rollout")], rewards[~np.isnan(rewards)]
     if len(known) > 1:
-        told += [f"rewards from {known.min():g} to {known.max():g}", f"mean {known.mean():.3g} ± {known.std():.3g}"]
+        group = GroupedRewards.of(compared, np.zeros(len(compared)))
+        penalised = "" if np.array_equal(rewards, compared, equal_nan=True) else "with penalties "
+        mean = f"{penalised}mean {group.means[0]:.3g} ± {group.stds[0]:.3g}"
+        told += [f"rewards from {known.min():g} to {known.max():g}", mean]
     if len(known) < len(rewards):
         told.append(f"{len(rewards) - len(known):,} not scored")
     return ", ".join(told)

@@ -12,10 +12,10 @@ from millstream.errors import LoaderError
 from millstream.loaders import state as states
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import Member, RowShape
-from millstream.loaders.phases import dump_run, load_run
+from millstream.loaders.phases import PhaseFiles, dump_run, load_run
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import Phase, Recipe, Schedule
-from millstream.order.phase import UNKNOWN, settled
+from millstream.order.phase import UNKNOWN, settled, steps_in
 from millstream.order.windows import Windows
 
 MOST_BATCH_TOKENS = 2**31
@@ -45,6 +45,7 @@ class Run:
         self.kind, self.members, self.shape, self.settings = kind, dict(members), shape, settings
         self.loss, self._one_source = loss, one_source
         self._epoch_size = epoch_size
+        self._files = PhaseFiles(settings.cache_dir)
         self.restart()
 
     def restart(self) -> None:
@@ -112,6 +113,15 @@ class Run:
         """The epoch of the next step."""
         return self.phase.epoch + int(self.clock.step(self.step - self.phase.step)[0])
 
+    @property
+    def own_rows(self) -> int:
+        """Rows of a step on all ranks, at the loader's own batch size."""
+        return self.settings.batch_size * self.shape.unit * self.settings.world_size
+
+    def steps_in_epoch(self) -> int:
+        """Steps of an epoch, at the loader's own batch size."""
+        return steps_in(self.phase.size, self.own_rows, drop_last=self.settings.drop_last)
+
     def state(self) -> dict[str, Any]:
         """Describe where the run stands."""
         place = self.schedule.place(self.step)
@@ -124,13 +134,14 @@ class Run:
             **({"unknown_length": True} if unknown else {}),
         }
         known = {**self._earlier_data, **data}
-        return dump_run(self.schedule, known, self.settings.cache_dir, self._missing, header=header)
+        return dump_run(self.schedule, known, self._files, self._missing, header=header)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing."""
         step = self.check(state)
-        phases, data, missing = load_run(state, self.settings.cache_dir, self.settings.seed)
-        states.check_data(data, phases, self.members)
+        read = load_run(state, self._files, self.settings.seed)
+        phases = read.phases
+        states.check_data(read.data, phases, self.members)
         if state.get("unknown_length") is True:
             for member in self.members.values():
                 if member.share.samples != UNKNOWN:
@@ -143,7 +154,13 @@ class Run:
         schedule = Schedule(self.settings.seed, phases, self._windows)
         states.check_place(state, schedule.place(step))
         self.follow(self.settings.batch_size, step, schedule)
-        self._earlier_data, self._missing = data, missing
+        self._earlier_data, self._missing = read.data, read.missing
+        self._files.loaded(read.files, step)
+
+    def commit(self, state: Mapping[str, Any]) -> None:
+        """A state is safely saved: let go of the files that only states before it name."""
+        self.check(state)
+        self._files.release(state)
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
@@ -196,5 +213,5 @@ class Run:
             if not member.shape.whole_documents:
                 found[f"tail_tokens:{name}"] = member.shape.tail_tokens(member.store, member.share.samples)
         if self.settings.drop_last and self.phase.size < UNKNOWN // 2:
-            found["dropped_rows"] = self.phase.size % self.phase.global_rows
+            found["dropped_rows"] = self.phase.size % self.own_rows
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.member import RowShape
 from millstream.loaders.settings import LoaderSettings
+from millstream.stages.statistics import History
 from millstream.stats import Profile
 from millstream.tensors import accept_as_torch_dataset
 
@@ -40,8 +41,8 @@ class Standing(Protocol):
         """Stand where a state says."""
         ...
 
-    def check(self, state: Mapping[str, Any]) -> object:
-        """Refuse a state of another run."""
+    def commit(self, state: Mapping[str, Any]) -> None:
+        """Let go of what only states before this one need; refuse a state of another run."""
         ...
 
 
@@ -55,7 +56,9 @@ class RunningLoader(DataLoader[TrainingBatch]):
         self._callbacks = Callbacks(settings.callbacks)
         self._agreement = Agreement(settings.rank, settings.world_size)
         self._profile = Profile()
+        self._history = History()
         self._closed = False
+        self._at_close: list[Callable[[], None]] = []
         accept_as_torch_dataset(RunningLoader)
 
     @property
@@ -98,8 +101,49 @@ class RunningLoader(DataLoader[TrainingBatch]):
             self._jumped()
 
     def commit(self, state: Mapping[str, Any]) -> None:
-        """Say that a state is safely saved. The data stays where it is, so there is nothing to let go of."""
-        self._run.check(state)
+        """Say that a state is safely saved: files beside it that only older states name are removed."""
+        self._run.commit(state)
+
+    # Measuring
+
+    def counters(self) -> dict[str, Any]:
+        """What went through, as a pipeline of one stage would say it; `serve_metrics` of `millstream.stages` shows it.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2) as loader:
+        ...     _ = loader.next()
+        ...     stage = loader.counters()["stages"]["loader"]
+        >>> stage["in"], stage["out"], stage["drops"]["cut_tokens"]
+        (2, 1, 0)
+        """
+        found = self.get_profiling_results()
+        waits, memory = found["waits"], {f"{owner}_bytes": held for owner, held in found["memory"].items()}
+        gauges = {"wait_fraction": found["wait_fraction"], "trainer_wait_s": waits["trainer_on_batch"], **memory}
+        stage = {
+            "threads": self.settings.threads,
+            "in": found["samples"],
+            "out": found["batches"],
+            "busy_s": waits["threads_filling"],
+            "input_wait_s": 0.0,
+            "output_wait_s": waits["threads_on_trainer"],
+            "drops": found["losses"],
+            "gauges": gauges | ({"ready_batches": found["ready_batches"]} if "ready_batches" in found else {}),
+        }
+        return {"seconds": found["seconds"], "stages": {"loader": stage}, "queues": {}}
+
+    def statistics(self) -> dict[str, Any]:
+        """How fast things go: shares and rates of the last second and since the start; see the guide on pipelines."""
+        return self._history.statistics(self.counters())
+
+    def on_close(self, call: Callable[[], None]) -> None:
+        """Have something called when the loader is closed, once."""
+        self._at_close.append(call)
+
+    def close(self) -> None:
+        """Give no more batches; those that were delivered stay valid."""
+        self._closed = True
+        while self._at_close:
+            self._at_close.pop()()
 
     def __reduce__(self) -> Any:
         raise no_workers()

@@ -14,7 +14,7 @@ from millstream.errors import LoaderError, OrderError
 from millstream.loaders.model_config import NO_LIMITS, ModelLimits
 from millstream.order.shuffle import Shuffle
 from millstream.parts.pool import cpus
-from millstream.settings import at_least, byte_count
+from millstream.settings import at_least, byte_count, local_path
 from millstream.tensors import FRAMEWORKS, default_framework
 
 RANK_VARIABLES = (
@@ -170,7 +170,7 @@ def _folder(value: str | os.PathLike[str] | None) -> Path | None:
         raise LoaderError(
             f"cache_dir={value!r} is no path", hint="pass the path of a folder beside the checkpoints, or leave it out"
         )
-    return Path(value)
+    return local_path(value, "a cache_dir", LoaderError)
 
 
 def _listed(name: str, value: Any) -> tuple[Any, ...]:

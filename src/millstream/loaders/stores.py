@@ -163,8 +163,8 @@ class StoreDataLoader(RunningLoader):
         self._callbacks.epoch_ended(epoch)
 
     def get_num_batches(self) -> int:
-        """Say how many batches an epoch has, at the present batch size."""
-        return int(self._run.clock.steps_in(self._run.phase.size))
+        """Say how many batches an epoch has at the loader's own batch size, whatever `get_batch(k)` took meanwhile."""
+        return self._run.steps_in_epoch()
 
     def seek(self, step: int) -> None:
         """Go to a step of the run, in either direction, at no cost."""
@@ -252,7 +252,7 @@ class StoreDataLoader(RunningLoader):
 
     def close(self) -> None:
         """Stop all threads; batches that were delivered stay valid."""
-        self._closed = True
+        super().close()
         self._engine.stop()
 
     def __repr__(self) -> str:

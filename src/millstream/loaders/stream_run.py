@@ -72,8 +72,8 @@ class StreamRun(LaneRun):
         return max((-(-(epoch + 1) * n // length) - 1) * lanes + lane + 1 for lane, n in tokens.items())
 
     def steps_of_epoch(self) -> int:
-        """Steps of the present epoch, at the present batch size."""
-        epoch, rows = self.epoch, self.rows
+        """Steps of the present epoch, at the loader's own batch size."""
+        epoch, rows = self.epoch, self.own_rows
         before = -(-self.epoch_end(epoch - 1) // rows) if epoch else 0
         return -(-self.epoch_end(epoch) // rows) - before
 

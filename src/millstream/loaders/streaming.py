@@ -70,7 +70,8 @@ class StreamDataLoader(LaneDataLoader):
         self._callbacks.epoch_ended(epoch)
 
     def get_num_batches(self) -> int:
-        """Say how many batches the present epoch has; raises UnknownLength until every lane was read to its end."""
+        """Say how many batches the present epoch has, if all have the loader's own batch size; raises UnknownLength
+        until every lane was read to its end."""
         return self._run.steps_of_epoch()
 
     # Explaining

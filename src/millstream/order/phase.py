@@ -21,6 +21,16 @@ LONGEST_RUN = 2**62
 """Samples of a run: what the native arithmetic counts without overflow."""
 
 
+def steps_in(samples: int, rows: int, *, drop_last: bool) -> int:
+    """The steps of an epoch of so many samples, of which a step takes `rows` on all ranks together.
+
+    >>> steps_in(10, 4, drop_last=False), steps_in(10, 4, drop_last=True)
+    (3, 2)
+    """
+    whole, rest = divmod(samples, rows)
+    return whole + (rest > 0 and not drop_last)
+
+
 @dataclass(frozen=True)
 class Share:
     """What a recipe says of one source: samples per epoch, their shuffle, and places of a mix block."""

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from millstream.compression import LEVEL
+from millstream.errors import LoaderError
 from millstream.parts.part import DamagedPart, Part, decode_part, encode_part
+from millstream.settings import local_path
 
 log = logging.getLogger("millstream.parts")
 
@@ -23,7 +25,7 @@ log = logging.getLogger("millstream.parts")
 def default_cache_dir() -> Path:
     """Where parts are kept unless told otherwise: $MILLSTREAM_CACHE, or the user's cache folder."""
     if chosen := os.environ.get("MILLSTREAM_CACHE"):
-        return Path(chosen)
+        return local_path(chosen, "a cache ($MILLSTREAM_CACHE)", LoaderError)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "millstream"
 
 

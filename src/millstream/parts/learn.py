@@ -34,7 +34,9 @@ def learned_or_loaded(
             path.write_text(known, encoding="utf-8")
             return CharTokenizer.load(path) if wanted == "char" else BPETokenizer.load(path)
         lost: list[BadRecord] = []
+        progress(Progress("learn tokenizer", 0, found.bytes, "bytes"))
         tokenizer = learn_tokenizer(str(wanted), _texts(found, reading, recipe, progress, lost))
+        progress(Progress("learn tokenizer", found.bytes, found.bytes, "bytes"))  # it learns behind the last text
         assert isinstance(tokenizer, BPETokenizer | CharTokenizer)
         tokenizer.save(path)
         if cache is not None and key is not None and not lost:
@@ -59,4 +61,3 @@ def _texts(
             done = before + chunk.behind(file.bytes)
             progress(Progress("learn tokenizer", done, found.bytes, "bytes"))
         before += file.bytes
-    progress(Progress("learn tokenizer", found.bytes, found.bytes, "bytes"))

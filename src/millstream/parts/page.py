@@ -103,7 +103,7 @@ def _pace(report: Mapping[str, Any]) -> str:
     if not speeds:
         about = f"The run was too short to tell: {size(report['source_bytes'])} in {duration(report['seconds'])}."
         return _section("Speed over time", about, "")
-    about = "Source bytes per second; dashed, their mean."
+    about = f"Source bytes per second; dashed, their mean: {size(sum(speeds) / len(speeds))}/s."
     return _section("Speed over time", about, plots.curve(speeds, report["pace"][-1][0]), "half")
 
 
@@ -143,7 +143,7 @@ def _others(report: Mapping[str, Any]) -> str:
     lists = [
         _counts("bad", "Bad records", "not to be read, left out", report["bad"]),
         _counts("skipped", "Skipped", "left out under every policy", report["skipped"]),
-        _counts("changed", "Changed", "kept, but not as they were", report["changed"]),
+        _counts("changed", "Changed", "changes of records that are kept", report["changed"]),
     ]
     told = "".join(lists)
     return _section("Bad, skipped and changed", "", f'<div class="columns">{told}</div>') if told else ""

@@ -114,14 +114,14 @@ def _height(number: float, most: float) -> float:
 
 
 def _grid(most: float, written: Callable[[float], str]) -> str:
-    """Lines at round numbers."""
+    """Lines at round numbers, which stand to the left of the plot."""
     step = max(1.0, _round_step(most))
     lines = [f'<line class="floor" x1="0" x2="100%" y1="{_FLOOR}" y2="{_FLOOR}"/>']
     for place in range(1, int(most / step + 1e-9) + 1):
         y = _height(place * step, most)
         lines.append(
             f'<line class="grid" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="level" x="0" y="{y:.1f}" dy="-4">{_short(written(place * step))}</text>'
+            f'<text class="level" x="-8" y="{y:.1f}" dy="4">{_short(written(place * step))}</text>'
         )
     return "".join(lines)
 

@@ -8,35 +8,37 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 from millstream.chats.settings import ChatSettings
 from millstream.compression import LEVEL
-from millstream.errors import BudgetError, SourceError
+from millstream.errors import BudgetError, StoreError
 from millstream.parts import bookmark
 from millstream.parts.cache import PartCache
 from millstream.parts.deduplicate import Deduplication
+from millstream.parts.finished import differences, settings_of, sources_of
 from millstream.parts.learn import learned_or_loaded
 from millstream.parts.mixing import Mixing
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
 from millstream.parts.pool import Threads
 from millstream.parts.process import Job, make_part
 from millstream.parts.run import Make, Run
-from millstream.parts.statistics import Statistics
-from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, placed
+from millstream.parts.statistics import FileCounts, Statistics
+from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, placed, progressing, refuse_nothing
 from millstream.records import Recipe
-from millstream.sources import Found, FoundFile, Reading
+from millstream.sources import Found, Reading
 from millstream.sources.formats import check_gives_rows
-from millstream.stats.figures import counted
-from millstream.stats.progress import OnProgress, Progress
+from millstream.stats.progress import OnProgress
 from millstream.store import TokenStore, disk
 from millstream.store.format import token_dtype
 from millstream.store.origin import origins_path
-from millstream.store.staging import staged
+from millstream.store.staging import FinishedStore, staged
 from millstream.store.weights import WEIGHTED
 from millstream.tokens import Tokenizer, resolve_eos
 from millstream.tokens.keep import keep_tokenizer, smallest_dtype
@@ -46,11 +48,6 @@ MEMORY_PER_CHUNK = 12
 """A chunk of n bytes, its records, its ids and its part take at most about this many times n bytes together."""
 
 log = logging.getLogger("millstream.parts")
-_NO_TEXT = "look at what was left out and why; is it the right source and text_field?"
-_NO_CONVERSATION = (
-    'look at what was left out and why: what is too long needs a larger max_length, or truncation="keep_end" where one '
-    "exchange alone does not fit; what has nothing to train another train=; `millstream lint` names the rows"
-)
 
 
 @dataclass(frozen=True)
@@ -112,54 +109,138 @@ class Outcome:
     rejected: Path | None
     parts_made: int
     parts_found: int
-    spool_bytes: int
     token_bytes: int
     file_bytes: int
-    seconds: float
-    cpu_seconds: float
+    spool_bytes: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    phases: dict[str, float] = field(default_factory=dict)
+    """How long what took: getting the tokenizer, reading and encoding, and finishing."""
+    was_there: bool = False
+    """Whether an earlier run had made the store, and nothing was left to do."""
 
 
-def prepare_store(found: Found, output: Path, making: Making, means: Means) -> Outcome:
-    """Make the store of some files at `output`."""
+def prepare_store(
+    found: Found, output: Path, making: Making, means: Means, report: Callable[[Outcome, Path], object] | None = None
+) -> Outcome:
+    """Make the store of some files at `output`; `report` writes down what was counted beside the unpublished store.
+
+    With `resume` a finished store of the same files, made in the same way, is what was asked for.
+    """
     started, cpu = time.perf_counter(), time.process_time()
     ahead = means.ahead(making.reading.chunk_bytes)
     if making.chat is not None:
         check_gives_rows(found.files)
     cache = None if means.cache_dir is None else PartCache(means.cache_dir, level=means.level)
     with ExitStack() as stack:
-        path = stack.enter_context(
-            staged(output, overwrite=means.overwrite, resume=means.resume, bookmark=bookmark.NAME)
-        )
+        try:
+            path = stack.enter_context(
+                staged(output, overwrite=means.overwrite, resume=means.resume, bookmark=bookmark.NAME)
+            )
+        except FinishedStore:
+            if not means.resume:
+                raise
+            return _found_finished(found, output, making, means, cache, started)
         if cache is None and making.recipe.pipeline().global_steps:
             cache = PartCache(path.parent / SPOOL, level=means.level)  # the parts are needed twice
         workers = stack.enter_context(Threads(means.workers))
-        tokenizer = learned_or_loaded(making.tokenizer, found, making.reading, making.recipe, cache, means.progress)
-        job = _job(making, tokenizer, found, keep_rejected=means.keep_rejected)
-        tokenizer = job.tokenizer
-        run = Run(job, found.files, cache, workers, means.make)
+        run = _run(found, making, means, cache, workers)
+        loaded = time.perf_counter()
         ledger = _write(run, path, making, means, ahead)
-        keep_tokenizer(tokenizer, path)
+        written = time.perf_counter()
+        keep_tokenizer(run.job.tokenizer, path)
+        outcome = _outcome(run, ledger, path, output)
+        began = started, loaded, written
+        if report is not None:
+            report(_timed(outcome, began, cpu), path)
     if cache is not None and means.cache_dir is not None:
         cache.prune(means.cache_limit)
-    with TokenStore(output) as store:
-        manifest = store.manifest
+    return _timed(outcome, began, cpu)
+
+
+def _outcome(run: Run, ledger: Ledger, path: Path, output: Path) -> Outcome:
+    """What a run counted; its store lies at `path`, and will lie at `output`."""
+    manifest = _manifest(path)
     aside = {name: output.parent / kept.path.name for name, kept in ledger.aside.items() if kept.records}
     return Outcome(
-        manifest=dict(manifest),
-        tokenizer=tokenizer.name,
-        engine=job.engine if run.counts.made else None,
+        manifest=manifest,
+        tokenizer=run.job.tokenizer.name,
+        engine=run.job.engine if run.counts.made else None,
         statistics=ledger.statistics,
         bad=dict(sorted(ledger.bad.counts.items())),
         quarantine=aside.get("quarantine"),
         rejected=aside.get("rejected"),
         parts_made=run.counts.made,
         parts_found=run.counts.found,
-        spool_bytes=0 if cache is None else cache.bytes_written,
-        token_bytes=manifest["tokens"] * token_dtype(manifest["dtype"]).itemsize,
-        file_bytes=sum(file.stat().st_size for file in ([output] if output.is_file() else output.glob("*.bin"))),
-        seconds=time.perf_counter() - started,
-        cpu_seconds=time.process_time() - cpu,
+        token_bytes=_token_bytes(manifest),
+        file_bytes=_file_bytes(path),
+        spool_bytes=0 if run.cache is None else run.cache.bytes_written,
     )
+
+
+def _timed(outcome: Outcome, began: tuple[float, float, float], cpu: float) -> Outcome:
+    """With the time up to now; `began` says when the run, the reading and the finishing did."""
+    started, loaded, written = began
+    now = time.perf_counter()
+    phases = {"tokenizer": loaded - started, "reading": written - loaded, "finishing": now - written}
+    return replace(outcome, seconds=now - started, cpu_seconds=time.process_time() - cpu, phases=phases)
+
+
+def _run(found: Found, making: Making, means: Means, cache: PartCache | None, workers: Threads) -> Run:
+    tokenizer = learned_or_loaded(making.tokenizer, found, making.reading, making.recipe, cache, means.progress)
+    job = _job(making, tokenizer, found, keep_rejected=means.keep_rejected)
+    return Run(job, found.files, cache, workers, means.make)
+
+
+def _found_finished(
+    found: Found, output: Path, making: Making, means: Means, cache: PartCache | None, started: float
+) -> Outcome:
+    """What is known of a finished store, if it is the one that would be made; else refuse it, and say what differs."""
+    with Threads(means.workers) as workers:
+        run = _run(found, making, means, cache, workers)
+        sources = sources_of(run.files, list(run.digested()))
+    manifest = _manifest(output)
+    differ = differences(manifest, run.job, sources, settings_of(run, making.mixing))
+    if differ:
+        raise StoreError(
+            f"{output}: this store exists, and {'; '.join(differ)}",
+            hint="choose another output, or pass overwrite=True",
+        )
+    recipe = manifest["recipe"]
+    statistics = Statistics([FileCounts(documents=documents) for documents in recipe["documents_per_source"]])
+    statistics.skipped, statistics.changed = Counter(recipe["left_out"]), Counter(recipe["changed"])
+    return Outcome(
+        manifest=manifest,
+        tokenizer=run.job.tokenizer.name,
+        engine=None,
+        statistics=statistics,
+        bad={},
+        quarantine=_aside(output, "quarantine"),
+        rejected=_aside(output, "rejected"),
+        parts_made=0,
+        parts_found=0,
+        token_bytes=_token_bytes(manifest),
+        file_bytes=_file_bytes(output),
+        seconds=time.perf_counter() - started,
+        was_there=True,
+    )
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    with TokenStore(path) as store:
+        return dict(store.manifest)
+
+
+def _token_bytes(manifest: Mapping[str, Any]) -> int:
+    return int(manifest["tokens"] * token_dtype(manifest["dtype"]).itemsize)
+
+
+def _file_bytes(path: Path) -> int:
+    return sum(file.stat().st_size for file in ([path] if path.is_file() else path.glob("*.bin")))
+
+
+def _aside(output: Path, kind: str) -> Path | None:
+    return next(output.parent.glob(f"{escape(output.name)}.{kind}.jsonl*"), None)
 
 
 def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: bool) -> Job:
@@ -195,7 +276,7 @@ def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> Le
         for kept in ledger.aside.values():
             stack.enter_context(kept)
         parts: Iterable[Placed] = placed(run.parts(ahead=ahead, skip=mark.parts), mark.file, mark.rows_before)
-        parts = _counted(run, accounted(run, parts, ledger), ledger, means.progress)
+        parts = progressing(run, accounted(run, parts, ledger), ledger, means.progress)
         if is_two_pass:
             if identity is not None and means.cache_dir is None:
                 bookmark.save_bookmark(folder, mark)  # the spool outlives a failure
@@ -208,8 +289,8 @@ def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> Le
                 if identity is not None and not is_two_pass:
                     builder.mark_if_due(each, number)
             builder.finish_group()
-            _refuse_nothing(run, ledger)
-            writer.describe(sources=_sources(run), recipe=_recipe(run, ledger, making.mixing))
+            refuse_nothing(run, ledger)
+            writer.describe(sources=sources_of(run.files, run.digests), recipe=_recipe(run, ledger, making.mixing))
         with TokenStore(path) as store:
             builder.origins.seal(origins_path(path, store.fingerprint))
     return ledger
@@ -244,66 +325,7 @@ def _ledger(run: Run, folder: Path, name: str, means: Means, mark: bookmark.Book
     return Ledger(statistics, bad, aside)
 
 
-def _refuse_nothing(run: Run, ledger: Ledger) -> None:
-    """A store without a document is no store."""
-    if not ledger.statistics.documents:
-        counts = ledger.statistics.skipped + ledger.statistics.dropped + ledger.bad.counts
-        left_out = ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "nothing at all"
-        raise SourceError(
-            f"{_named(run.files)}: no document was found (left out: {left_out})",
-            hint=_NO_TEXT if run.job.chat is None else _NO_CONVERSATION,
-        )
-
-
-def _named(files: Sequence[FoundFile]) -> str:
-    """Files in few words."""
-    more = f" and {counted(len(files) - 1, 'other file')}" if len(files) > 1 else ""
-    return f"{files[0].name}{more}"
-
-
-def _counted(run: Run, parts: Iterable[Placed], ledger: Ledger, progress: OnProgress) -> Iterable[Placed]:
-    """Say how far the run is."""
-    total = sum(file.bytes for file in run.files)
-    before, file = 0, 0
-    tokens, documents = ledger.statistics.tokens, ledger.statistics.documents
-    for each in parts:
-        while file < each.file:
-            before, file = before + run.files[file].bytes, file + 1
-        tokens += len(each.part.tokens)
-        documents += len(each.part.ends)
-        done = min(before + each.part.source_stop, total)
-        ledger.statistics.tick(done, tokens)
-        dropped = sum(ledger.statistics.dropped.values())
-        share = f", {100 * dropped / max(1, dropped + documents):.1f} % rejected" if dropped else ""
-        progress(Progress("prepare", done, total, "bytes", f"{_amounts(documents, tokens)}{share}", tokens))
-        yield each
-    progress(Progress("prepare", total, total, "bytes", _amounts(documents, tokens), tokens))
-
-
-def _amounts(documents: int, tokens: int) -> str:
-    return f"{counted(documents, 'document')}, {counted(tokens, 'token')}"
-
-
-def _sources(run: Run) -> list[dict[str, Any]]:
-    """What the manifest says of each file."""
-    return [
-        {"path": file.name, "bytes": file.bytes, "blake2b": digest}
-        for file, digest in zip(run.files, run.digests, strict=True)
-    ]
-
-
 def _recipe(run: Run, ledger: Ledger, mixing: Mixing | None) -> dict[str, Any]:
     """What the manifest says of the way from the files to the tokens."""
-    statistics, reading = ledger.statistics, run.job.reading
-    limits = ("chunk_bytes", "max_expansion", "max_decoded_bytes")
-    return {
-        "documents_per_source": [counts.documents for counts in statistics.files],
-        "eos_id": run.job.eos_id,
-        "formats": [file.format for file in run.files],
-        **ledger.counts,
-        "reading": {name: value for name, value in asdict(reading).items() if name not in limits},
-        "steps": run.job.recipe.canonical(),
-        "weights": [file.weight for file in run.files],
-        **({} if run.job.chat is None else {"chat": run.job.chat.description}),
-        **({} if mixing is None else {"mixing": asdict(mixing)}),
-    }
+    documents = [counts.documents for counts in ledger.statistics.files]
+    return {"documents_per_source": documents, **ledger.counts, **settings_of(run, mixing)}

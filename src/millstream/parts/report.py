@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ def report_of(outcome: Outcome, found: Found, means: Means) -> dict[str, Any]:
         "examples": statistics.examples,
         "pace": statistics.pace,
         "seconds": round(outcome.seconds, 3),
+        "phases": {name: round(seconds, 3) for name, seconds in outcome.phases.items()},
         "cpu_seconds": round(outcome.cpu_seconds, 3),
         "peak_memory_bytes": peak_bytes(),
         "workers": means.workers,
@@ -85,6 +87,11 @@ def report_path(store: Path, suffix: str) -> Path:
     ('data.report.json', 'corpus/report.html')
     """
     return store.with_suffix(f".report{suffix}") if store.suffix == ".bin" else store / f"report{suffix}"
+
+
+def reporting(found: Found, means: Means) -> Callable[[Outcome, Path], Path]:
+    """What writes the report of a run beside its store before anybody sees either."""
+    return lambda outcome, store: write_report(store, report_of(outcome, found, means))
 
 
 def write_report(store: Path, report: dict[str, Any]) -> Path:

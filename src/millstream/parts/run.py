@@ -52,7 +52,7 @@ class Run:
         return in_order(self.workers, self._obtain, islice(self._tasks(), skip, None), ahead=ahead)
 
     def _tasks(self) -> Iterator[tuple[int, Chunk, str | None]]:
-        for number, digest in enumerate(self._digested()):
+        for number, digest in enumerate(self.digested()):
             self.digests.append(digest)
             file = self.files[number]
             for chunk in self._chunks(file, digest):
@@ -97,7 +97,7 @@ class Run:
             yield chunk
         self.cache.put_note(key, cut)
 
-    def _digested(self) -> Iterator[str]:
+    def digested(self) -> Iterator[str]:
         """The digest of each file, in order; files that come next are hashed meanwhile."""
         waiting: deque[Callable[[], str]] = deque()
         for file in self.files:

@@ -114,7 +114,7 @@ def _read_at(notes: Sequence[tuple[float, float]], seconds: float) -> float:
 
 
 def headline(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """The first numbers to look at: (name, value, remark)."""
+    """The first numbers to look at, two rows of four: (name, value, remark)."""
     tokens, documents, read = report["tokens"], report["documents"], report["source_bytes"]
     seconds = report["seconds"] or 1e-3
     per_document = f"{count(tokens / documents)} tokens each" if documents else ""
@@ -126,10 +126,17 @@ def headline(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ("source", size(read), counted(len(report["sources"]), "file")),
         ("text kept", size(report["text_bytes"]), per_token),
         ("time", duration(report["seconds"]), f"{duration(report['cpu_seconds'])} of processor time"),
-        ("tokens/s", count(tokens / seconds), counted(report["workers"], "worker")),
-        ("speed", f"{size(read / seconds)}/s", "of source"),
+        *_speed(count(tokens / seconds), f"{size(read / seconds)}/s", report),
         ("memory", size(report["peak_memory_bytes"]), "at most"),
     ]
+
+
+def _speed(tokens: str, source: str, report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """How fast it went; in one tile, where what is learned takes the place of the other."""
+    workers = counted(report["workers"], "worker")
+    if report.get("chat") is not None:
+        return [("tokens/s", tokens, f"{source} of source, {workers}")]
+    return [("tokens/s", tokens, workers), ("speed", source, "of source")]
 
 
 def _trained(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -164,11 +171,13 @@ def particulars(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     by = f", encoded by {engine}" if engine else ""
     made = f"{parts['made']:,} made, {parts['found']:,} found in the cache, {size(parts['bytes_written'])} written"
     told = chat_template(report)
+    spent = [f"{duration(seconds)} {name}" for name, seconds in report.get("phases", {}).items()]
     return [
         ("tokenizer", f"{name}{ids}{by}"),
         *([("conversations", told)] if told else []),
         ("stored as", f"{report['dtype']}, {_storage(report['storage'])}"),
         ("parts", made),
+        *([("time for", ", ".join(spent))] if spent else []),
         ("machine", f"{counted(machine['processors'], 'processor')}, {machine['system']}, Python {machine['python']}"),
         ("read from", report["root"]),
         ("fingerprint", report["fingerprint"]),

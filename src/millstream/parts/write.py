@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream.errors import SourceError
 from millstream.parts.bookmark import Bookmark, save_bookmark
 from millstream.parts.mixing import Held, Mixing, mixed
 from millstream.parts.part import Part, Rejected
 from millstream.parts.policy import BadRecords, KeptAside
 from millstream.parts.run import Made, Run
 from millstream.parts.statistics import Statistics
+from millstream.sources import FoundFile
+from millstream.stats.figures import counted
+from millstream.stats.progress import OnProgress, Progress
 from millstream.store import TokenStoreWriter, disk
 from millstream.store.origin import OriginsWriter
 from millstream.store.unfinished import COUNTS, ORIGINS
@@ -25,6 +29,11 @@ from millstream.store.weights import WEIGHTED, ids_of, weight_codes
 from millstream.tokens.keep import describe_tokenizer
 
 MARK_BYTES = 64 << 20
+_NO_TEXT = "look at what was left out and why; is it the right source and text_field?"
+_NO_CONVERSATION = (
+    'look at what was left out and why: what is too long needs a larger max_length, or truncation="keep_end" where one '
+    "exchange alone does not fit; what has nothing to train another train=; `millstream lint` names the rows"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,3 +193,44 @@ def keep(kept: KeptAside, rejected: Rejected, file: str, rows_before: int) -> No
     """Keep a record aside that a rule dropped."""
     origin = {"file": file, "row": rows_before + rejected.row, "start": rejected.start, "stop": rejected.stop}
     kept.add({**origin, "reason": rejected.reason, "text": rejected.text})
+
+
+def refuse_nothing(run: Run, ledger: Ledger) -> None:
+    """A store without a document is no store."""
+    if not ledger.statistics.documents:
+        counts = ledger.statistics.skipped + ledger.statistics.dropped + ledger.bad.counts
+        left_out = ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "nothing at all"
+        raise SourceError(
+            f"{_named(run.files)}: no document was found (left out: {left_out})",
+            hint=_NO_TEXT if run.job.chat is None else _NO_CONVERSATION,
+        )
+
+
+def _named(files: Sequence[FoundFile]) -> str:
+    """Files in few words."""
+    more = f" and {counted(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+    return f"{files[0].name}{more}"
+
+
+def progressing(run: Run, parts: Iterable[Placed], ledger: Ledger, progress: OnProgress) -> Iterable[Placed]:
+    """Say how far the run is."""
+    total = sum(file.bytes for file in run.files)
+    before, file = 0, 0
+    tokens, documents = ledger.statistics.tokens, ledger.statistics.documents
+    progress(Progress("prepare", 0, total, "bytes", tokens=tokens))
+    for each in parts:
+        while file < each.file:
+            before, file = before + run.files[file].bytes, file + 1
+        tokens += len(each.part.tokens)
+        documents += len(each.part.ends)
+        done = min(before + each.part.source_stop, total)
+        ledger.statistics.tick(done, tokens)
+        dropped = sum(ledger.statistics.dropped.values())
+        share = f", {100 * dropped / max(1, dropped + documents):.1f} % rejected" if dropped else ""
+        progress(Progress("prepare", done, total, "bytes", f"{_amounts(documents, tokens)}{share}", tokens))
+        yield each
+    progress(Progress("prepare", total, total, "bytes", _amounts(documents, tokens), tokens))
+
+
+def _amounts(documents: int, tokens: int) -> str:
+    return f"{counted(documents, 'document')}, {counted(tokens, 'token')}"

@@ -15,6 +15,9 @@ from millstream.rollouts.faults import Fault, refuse_rows, refuse_tokens, shown
 MOST_LOGPROB = 1e-4
 """A log-probability is at most 0; this much more is what float32 loses in a softmax over large logits."""
 MOST_FLOAT32 = float(np.finfo(np.float32).max)
+MOST_ID, MOST_NAME = 1 << 16, 1 << 10
+"""The most characters of an id, which may be a prompt, and of the name of a reward."""
+_IDS = ("rollout_id", "group_id", "prompt_id")
 LOGPROBS = ("sampling_logprobs", "ref_logprobs")
 _FINITE = ("values", "token_rewards")
 _EXPERT_DTYPES = (np.dtype(np.uint8), np.dtype(np.uint16))
@@ -49,6 +52,42 @@ def check_numbers(block: RolloutBlock) -> None:
         _check_numbers(block, name, column)
 
 
+def check_names(block: RolloutBlock) -> None:
+    """Refuse, by a `Fault`, the first rollout with an id or a name that cannot be written down, or is too long."""
+    for name in _IDS:
+        values: list[Any] = block.rows[name].tolist() if name in block.rows else []
+        texts = [value for value in values if isinstance(value, str)]
+        numbers = [value for value in values if isinstance(value, int)]
+        if all(map(_is_number, numbers)) and _is_text("".join(texts)) and max(map(len, texts), default=0) <= MOST_ID:
+            continue
+        row = next(row for row, value in enumerate(values) if not _is_id(value))
+        hint = f"an id is a text of at most {MOST_ID:,} characters, or a whole number of 64 bits"
+        raise Fault(row, "impossible id", f"{name} is {shown(values[row])}", hint)
+    for name in [*block.rows, *block.tokens]:
+        if not _is_text(name) or len(name) > MOST_NAME:
+            named = np.isnan(block.rows[name]) if name.startswith(NAMED_REWARD) else np.zeros(1, bool)
+            hint = f"a name is a text of at most {MOST_NAME:,} characters, without halves of surrogate pairs"
+            raise Fault(int((~named).argmax()), "impossible name", f"a column is called {shown(name)}", hint)
+
+
+def _is_id(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= MOST_ID and _is_text(value)
+    return value is None or (isinstance(value, int) and _is_number(value))
+
+
+def _is_number(value: int) -> bool:
+    return -(1 << 63) <= value < 1 << 64
+
+
+def _is_text(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair, which nothing can write as UTF-8."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def _within(column: npt.NDArray[np.float32], least: float, most: float) -> bool:
     """Whether all numbers are in a range: nearly always they are, and nothing has to be kept of each. NaN is not."""
     return not len(column) or bool(column.min() >= least and column.max() <= most)
@@ -76,6 +115,8 @@ def check_layout(block: RolloutBlock) -> None:
     refuse_empty(block.lengths)
     for name, values in block.rows.items():
         _check_column(name, values, len(block), ROW_COLUMNS.get(name), 1)
+        if values.ndim != 1:
+            raise Fault(0, "wrong type", f"{shown(name)} has the shape {values.shape}", "one value per rollout")
     for name, values in block.tokens.items():
         _check_column(name, values, total, TOKEN_COLUMNS.get(name), 3 if name == "routed_experts" else 1)
     _check_objects(block)

@@ -34,6 +34,11 @@ from millstream.rollouts.versions import joined_versions
 
 Record: TypeAlias = Mapping[str, Any]
 _REQUIRED = ("rollout_id", "group_id", "token_ids", "loss_mask", "reward", "finish")
+_MISSING = {
+    "loss_mask": "give loss_mask, prompt_len, or prompt_ids and completion_ids: else the prompt would be trained on",
+    "reward": "every record has reward; a reward of null or NaN says that it was not scored",
+    "finish": 'why it ended: "stop", or "length" if it was cut off',
+}
 _KEPT = ("kept_ids", "kept_offsets")
 _NOT_TOKENS = ("kept_count", "token_ids", "loss_mask")
 _ALL_OR_NONE = (*(name for name in TOKEN_COLUMNS if name not in _NOT_TOKENS), *_KEPT)
@@ -95,8 +100,7 @@ def _check_given(name: str, values: list[Any] | None, keys: Sequence[Mapping[str
     """Refuse the first record without a field; that of a reward may hold nothing."""
     for row, each in enumerate(keys):
         if name not in each or (name != "reward" and (values is None or values[row] is None)):
-            hint = f"every record has {name}; a reward of null or NaN says that it was not scored"
-            raise Fault(row, "missing field", f"it has no {name!r}", hint)
+            raise Fault(row, "missing field", f"it has no {name!r}", _MISSING.get(name, f"every record has {name}"))
 
 
 def _check_all_or_none(fields: Mapping[str, list[Any]], gaps: Collection[str]) -> None:

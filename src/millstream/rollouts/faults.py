@@ -37,7 +37,10 @@ def shown(value: object) -> str:
     >>> shown("a" * 100)[-4:], shown(np.float32(0.5))
     ('aaa…', '0.5')
     """
-    text = visible(repr(value.item() if isinstance(value, np.generic) else value))
+    try:
+        text = visible(repr(value.item() if isinstance(value, np.generic) else value))
+    except (RecursionError, ValueError):  # lists in lists without end, or an int of thousands of digits
+        text = f"a {type(value).__name__} that cannot be shown"
     return text if len(text) <= _SHOWN_LETTERS else text[: _SHOWN_LETTERS - 1] + "…"
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from millstream.errors import LossWarning, RecordError
 from millstream.rollouts.block import RolloutBlock
 from millstream.rollouts.codec import encode_parts
 from millstream.rollouts.columns import Id
-from millstream.rollouts.fields import keys_of
+from millstream.rollouts.fields import ALIASES, id_of
 from millstream.rollouts.parse import BadRollout, OnBad, Parsed, parse_records
 from millstream.rollouts.reads import Read, find_rollouts, reads_in_memory, reads_of, records_in_memory
 from millstream.rollouts.repeats import Repeats
@@ -64,8 +64,9 @@ def read_rollouts(
     """Read rollouts from files, folders or patterns, or from memory: a block, or an iterable of records or blocks.
 
     Files are JSON lines, arrays of JSON, Parquet or Arrow, msgpack, and our own `.rollouts`. Records that name no group
-    form one with those of the same prompt. Records of texts are given tokens, with a warning. A rollout that comes
-    twice, in whichever files, is given once; an id that comes with two contents is bad.
+    form one with those of the same prompt, and those without an id are called by their place. Records of texts are
+    given tokens, with a warning. A rollout that comes twice, in whichever files, is given once; an id that comes with
+    two contents is bad.
 
     >>> said = {"group_id": "g", "token_ids": [5, 6], "loss_mask": [0, 1], "reward": 1.0, "finish": "stop"}
     >>> (chunk,) = read_rollouts([{"rollout_id": id, **said} for id in "aba"])
@@ -118,16 +119,26 @@ class _Checker:
     def _with_tokens(self, read: Read, bad: dict[int, RecordError]) -> tuple[RolloutBlock | list[Any], list[int]]:
         """The records, with tokens for those that hold texts; without those that cannot have any."""
         first, self._records = self._records, self._records + len(read.records)
-        if isinstance(read.records, RolloutBlock) or not (texts := places_of_texts(read.records)):
+        if isinstance(read.records, RolloutBlock):
             return read.records, read.rows
         names = [f"row-{first + place}" for place in range(len(read.records))]
+        if not (texts := places_of_texts(read.records)):
+            return list(map(_named, read.records, names)), read.rows
         made, faults = tokenize(read.records, self._tokenizer, names)
         bad |= {read.rows[place]: fault for place, fault in faults.items()}
         if len(texts) > len(faults) and not self._tokenized:
             warnings.warn(RETOKENIZED, LossWarning, stacklevel=4)
         self._tokenized += len(texts) - len(faults)
         kept = [place for place in range(len(made)) if place not in faults]
-        return [made[place] for place in kept], [read.rows[place] for place in kept]
+        return [_named(made[place], names[place]) for place in kept], [read.rows[place] for place in kept]
+
+
+def _named(record: Any, name: str) -> Any:
+    """The record, with the name of its place if it has none."""
+    if not isinstance(record, Mapping) or id_of(record) is not None:
+        return record
+    rest = {key: value for key, value in record.items() if ALIASES.get(key, key) != "rollout_id"}
+    return {"rollout_id": name, **rest}
 
 
 def _repeated(parsed: Parsed, records: int) -> list[int]:
@@ -140,15 +151,9 @@ def _repeated(parsed: Parsed, records: int) -> list[int]:
 
 def _id_at(records: RolloutBlock | list[Any], place: int) -> Id:
     """The id of a record that has one."""
-    found: Id
-    if isinstance(records, RolloutBlock):
-        found = records.rows["rollout_id"][place]
-    else:
-        record = records[place]
-        names = tuple(record) if isinstance(record, Mapping) else tuple(each.name for each in fields(record))
-        key = keys_of(names)["rollout_id"]
-        found = record[key] if isinstance(record, Mapping) else getattr(record, key)
-    return found
+    found = records.rows["rollout_id"][place] if isinstance(records, RolloutBlock) else id_of(records[place])
+    assert found is not None
+    return cast(Id, found)
 
 
 def write_rollouts(path: str | os.PathLike[str], blocks: RolloutBlock | Iterable[RolloutBlock]) -> int:

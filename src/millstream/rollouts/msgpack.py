@@ -14,7 +14,7 @@ import numpy as np
 
 from millstream.errors import MissingExtra
 from millstream.rollouts.columns import TOKEN_COLUMNS
-from millstream.rollouts.fields import ALIASES
+from millstream.rollouts.fields import ALIASES, SIDES
 from millstream.sources.chunk import Reading
 from millstream.sources.failure import TOO_LONG, FileFailure
 from millstream.sources.found import FoundFile
@@ -70,5 +70,5 @@ def _with_arrays(record: Any) -> Any:
 
 
 def _array(value: bytes, name: Any) -> Any:
-    dtype = _BINARY.get(ALIASES.get(name, name))
+    dtype = _BINARY.get(ALIASES.get(name, SIDES.get(name, name)))
     return value if dtype is None or len(value) % dtype.itemsize else np.frombuffer(value, dtype)

@@ -19,12 +19,14 @@ import numpy.typing as npt
 from millstream._core import said_outside
 from millstream.errors import RecordError, SourceError
 from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.check import LOGPROBS, check_layout, check_numbers
+from millstream.rollouts.check import LOGPROBS, check_layout, check_names, check_numbers
 from millstream.rollouts.collect import collect
 from millstream.rollouts.columns import ROW_COLUMNS, TOKEN_COLUMNS
 from millstream.rollouts.faults import Fault
-from millstream.rollouts.fields import ALIASES
+from millstream.rollouts.fields import id_of
 from millstream.rollouts.repeats import Repeats
+from millstream.rollouts.row_columns import check_extra
+from millstream.rollouts.sides import as_sequence
 
 OnBad: TypeAlias = Literal["error", "skip", "quarantine"]
 
@@ -176,12 +178,15 @@ def _maker(given: RolloutBlock | list[Any], *, group_by_prompt: bool) -> _Make:
     def make(rows: range) -> RolloutBlock:
         if isinstance(given, RolloutBlock):  # its layout was looked at
             block = _silenced(given if len(rows) == len(given) else given.select(rows))
+            check_extra(block.rows["extra"].tolist() if "extra" in block.rows else ())
+            check_names(block)
             check_numbers(block)
             return block
         if not rows:
             return no_rollouts()
         records = [_mapping(record, place) for place, record in enumerate(given[rows.start : rows.stop])]
         block = collect(records, group_by_prompt=group_by_prompt)  # laid out as it has to be
+        check_names(block)
         check_numbers(block)
         return block
 
@@ -190,10 +195,10 @@ def _maker(given: RolloutBlock | list[Any], *, group_by_prompt: bool) -> _Make:
 
 def _mapping(record: Any, place: int) -> Mapping[str, Any]:
     if type(record) is dict or isinstance(record, Mapping):
-        return record
+        return as_sequence(record, place)
     if not is_dataclass(record) or isinstance(record, type):
         raise Fault(place, "not a record", f"it is a {type(record).__name__}", "give mappings or dataclasses")
-    return {name: getattr(record, name) for name in _names_of(type(record))}
+    return as_sequence({name: getattr(record, name) for name in _names_of(type(record))}, place)
 
 
 @cache
@@ -257,9 +262,7 @@ def _id_at(given: RolloutBlock | list[Any], row: int) -> object:
     if isinstance(given, RolloutBlock):
         ids = given.rows.get("rollout_id", ())
         return ids[row] if row < len(ids) else None
-    record, names = given[row], ["rollout_id", *(name for name, meant in ALIASES.items() if meant == "rollout_id")]
-    found = (record.get(name) if isinstance(record, Mapping) else getattr(record, name, None) for name in names)
-    return next((each for each in found if each is not None), None)
+    return id_of(given[row])
 
 
 def _place(where: Where, row: int) -> str:

@@ -62,7 +62,7 @@ def _go_on(hashes: Hashes, texts: Iterable[bytes]) -> None:
 
 
 def _text(name: str, count: int) -> list[bytes]:
-    return [name.encode()] * count
+    return [name.encode("utf-8", "surrogatepass")] * count
 
 
 def _id_text(value: Id | None) -> bytes:

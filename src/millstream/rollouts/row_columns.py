@@ -19,7 +19,12 @@ Array: TypeAlias = npt.NDArray[Any]
 Extra: TypeAlias = dict[str, Any] | None
 IDS = ("rollout_id", "group_id", "prompt_id")
 _PLAIN_IDS = {str, NoneType}
-_EXTRA = "it is a mapping of texts to what JSON can hold"
+MOST_DEPTH = 64
+"""How deep what is carried along may be nested: each that reads it has a stack of its own, and some are short."""
+_NESTED = (dict, list, tuple)
+_EXTRA = f"it is a mapping of texts to what JSON can hold, nested at most {MOST_DEPTH} deep"
+MOST_REWARDS = 4096
+"""Different names of rewards in a block: each is a column of all its rollouts."""
 
 
 _NUMBERS = {
@@ -99,6 +104,9 @@ def _named_rewards(values: Sequence[Any]) -> dict[str, list[Any]]:
             raise Fault(row, "wrong type", f"rewards is {shown(value)}", 'give {"name": number, …}')
         for name, reward in value.items():
             columns.setdefault(NAMED_REWARD + name, [None] * len(values))[row] = reward
+        if len(columns) > MOST_REWARDS:
+            found = f"there are more than {MOST_REWARDS:,} different names of rewards"
+            raise Fault(row, "too many rewards", found, "what differs for each rollout goes into `extra`")
     return columns
 
 
@@ -114,10 +122,17 @@ def _extras(fields: Mapping[str, list[Any]]) -> list[Extra] | None:
         for row, text in enumerate(fields.get(name, ())):
             if text is not None:
                 extra[row] = {**(extra[row] or {}), name: text}
-    if not _is_json(extra):
-        row = next(row for row, value in enumerate(extra) if not _is_json(value))
-        raise Fault(row, "wrong type", f"extra is {shown(extra[row])}", _EXTRA)
+    check_extra(extra)
     return extra
+
+
+def check_extra(extra: Sequence[Any]) -> None:
+    """Refuse the first value that cannot be written as JSON, by whomever."""
+    shallow = [value is None or _is_shallow(value, MOST_DEPTH) for value in extra]
+    if all(shallow) and _is_json(list(extra)):
+        return
+    row = next(row for row, value in enumerate(extra) if not (shallow[row] and _is_json(value)))
+    raise Fault(row, "wrong type", f"extra is {shown(extra[row])}", _EXTRA)
 
 
 def _mapping(value: Any, row: int) -> Extra:
@@ -134,9 +149,18 @@ def _mapping(value: Any, row: int) -> Extra:
     return dict(found)
 
 
+def _is_shallow(value: Any, depth: int) -> bool:
+    if not depth:
+        return False
+    for each in value.values() if isinstance(value, dict) else value:
+        if isinstance(each, _NESTED) and not _is_shallow(each, depth - 1):
+            return False
+    return True
+
+
 def _is_json(value: object) -> bool:
     try:
-        json.dumps(value)
+        json.dumps(value, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
         return False
     return True

@@ -7,10 +7,18 @@ from typing import Any
 
 from millstream.errors import SourceError
 from millstream.sources.chunk import Chunk, ChunkRead, Reading, empty_block
-from millstream.sources.columnar import arrow, check_column, column_of, opened_by_arrow, raw_text, read_column
+from millstream.sources.columnar import (
+    check_column,
+    column_of,
+    lost,
+    opened_by_arrow,
+    raw_text,
+    read_column,
+)
 from millstream.sources.failure import FileFailure
 from millstream.sources.found import FoundFile
 from millstream.sources.separated import failed_chunk
+from millstream.sources.sound import arrow, refused, sound
 
 _FILE_MAGIC = b"ARROW1"
 
@@ -24,7 +32,7 @@ class ArrowFormat:
 
     def chunks(self, file: FoundFile, reading: Reading) -> Iterator[Chunk]:
         """Give record batches, small ones together."""
-        number = start = stop = 0
+        number = start = stop = size = 0
         held: list[Any] = []
         failure: FileFailure | None = None
         try:
@@ -33,9 +41,10 @@ class ArrowFormat:
                 for column in batches:
                     held.append(column)
                     stop += len(column)
-                    if sum(each.nbytes for each in held) >= reading.chunk_bytes:
+                    size += _bytes_of(column, reading)
+                    if size >= reading.chunk_bytes:
                         yield Chunk(number, start, stop, held)
-                        number, start, held = number + 1, stop, []
+                        number, start, size, held = number + 1, stop, 0, []
         except FileFailure as error:
             failure = error
         if held:
@@ -47,8 +56,11 @@ class ArrowFormat:
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
         """Read the rows of some batches."""
         read = ChunkRead(empty_block(file.name), 0)
-        if chunk.data:
-            read = read_column(arrow().chunked_array(chunk.data), file.name, reading)
+        try:
+            if chunk.data:
+                read = read_column(arrow().chunked_array(chunk.data), file.name, reading)
+        except FileFailure as failure:
+            read = lost(failure, chunk, file)
         return read.ending_badly(chunk.bad)
 
     def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
@@ -57,12 +69,25 @@ class ArrowFormat:
         with opened_by_arrow(file) as source:
             for column in _batches(source, reading):
                 if row < seen + len(column):
-                    return raw_text(column[row - seen])
+                    return raw_text(column, row - seen, reading.max_expansion)
                 seen += len(column)
         raise SourceError(
             f"{file.name}: there is no row {row + 1:,}; it has {seen:,}",
             hint="is this the very file that the store was made from?",
         )
+
+
+def _bytes_of(column: Any, reading: Reading) -> int:
+    """The bytes of a column. pyarrow follows offsets and indices to count them, so these are looked at before; those of
+    texts that lie end to end were."""
+    types = arrow().types
+    try:
+        if not any(is_one(column.type) for is_one in (types.is_string, types.is_large_string, types.is_binary)):
+            with refused():
+                sound(column, reading.max_expansion)
+        return int(column.nbytes)
+    except FileFailure:  # `read` meets it again
+        return int(column.get_total_buffer_size())
 
 
 def _batches(source: Any, reading: Reading) -> Iterator[Any]:

@@ -1,7 +1,5 @@
 """A column of an Arrow table, or its rows as JSON -> a ChunkRead. Shared by Parquet, Arrow files and Hugging Face
 datasets. Whole rows travel as one column of structs.
-
-pyarrow is imported in this file only, and only when such a file is read.
 """
 
 from __future__ import annotations
@@ -17,22 +15,13 @@ from typing import Any
 import numpy as np
 
 from millstream import _core
-from millstream.errors import MissingExtra
-from millstream.sources.chunk import KEPT_BYTES, BadRecord, ChunkRead, Reading
+from millstream.sources.chunk import KEPT_BYTES, MAX_EXPANSION, BadRecord, Chunk, ChunkRead, Reading, empty_block
 from millstream.sources.decompress import MAGIC_BYTES, compression_of
 from millstream.sources.failure import EMPTY, FileFailure, too_long
 from millstream.sources.found import FoundFile, opened, read_at
 from millstream.sources.parsed import REPLACED, invalid
 from millstream.sources.record import NO_BYTES, RecordBlock
-
-
-def arrow() -> Any:
-    """The package pyarrow."""
-    try:
-        import pyarrow
-    except ImportError:
-        raise MissingExtra.of("pyarrow", "parquet") from None
-    return pyarrow
+from millstream.sources.sound import arrow, refused, sound
 
 
 def check_column(schema: Any, reading: Reading) -> None:
@@ -60,18 +49,19 @@ def check_column(schema: Any, reading: Reading) -> None:
 
 
 def column_of(table: Any, reading: Reading) -> Any:
-    """The column of the text of a table or a batch of rows, or all its columns as one of structs."""
-    return table.to_struct_array() if reading.whole_rows else table.column(reading.text_field)
+    """The column of the text of a table or a batch of rows, or all its columns as one of structs. The buffers are as
+    large as they must be; what stands in them `sound` looks at."""
+    columns = table.columns if reading.whole_rows else [table.column(reading.text_field)]
+    for column in columns:
+        column.validate()
+    return table.to_struct_array() if reading.whole_rows else columns[0]
 
 
 def read_column(column: Any, file: str, reading: Reading) -> ChunkRead:
-    """The texts of a column; row i of the column is row i of the chunk. Rows have no byte range."""
-    pa = arrow()
-    if pa.types.is_struct(column.type):
-        column = as_json(column)
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    array = column.cast(pa.large_binary()) if not pa.types.is_large_binary(column.type) else column
+    """The texts of a column; row i of the column is row i of the chunk. Rows have no byte range. A column that is not
+    sound is a `FileFailure`."""
+    with refused():
+        array = as_bytes(sound(column, reading.max_expansion))
     row_count = len(array)
     _, offsets, values = array.buffers()
     ends = np.frombuffer(offsets, np.int64, row_count + 1, 8 * array.offset) if row_count else np.zeros(1, np.int64)
@@ -89,9 +79,29 @@ def read_column(column: Any, file: str, reading: Reading) -> ChunkRead:
     return replace(read, bad=sorted([*read.bad, *nulls], key=lambda each: each.row))
 
 
+def as_bytes(column: Any) -> Any:
+    """Texts, or rows as JSON, in one array of bytes."""
+    pa = arrow()
+    if pa.types.is_struct(column.type):
+        return as_json(column)
+    made = []
+    for array in getattr(column, "chunks", [column]):
+        is_words = pa.types.is_dictionary(array.type)
+        texts = (array.dictionary if is_words else array).cast(pa.large_binary())
+        made.append(texts.take(array.indices) if is_words else texts)
+    return pa.chunked_array(made, pa.large_binary()).combine_chunks()
+
+
+def lost(failure: FileFailure, chunk: Chunk, file: FoundFile) -> ChunkRead:
+    """What a chunk gives whose rows cannot be read: one bad record, which says how many there were."""
+    found = f"{failure.found}; rows {chunk.start + 1:,} to {chunk.stop:,} are lost"
+    bad = replace(failure.record(NO_BYTES, NO_BYTES), found=found)
+    return ChunkRead(empty_block(file.name), chunk.stop - chunk.start, [bad])
+
+
 def rows_of(table: Any) -> list[dict[str, Any]]:
     """The rows of a table as Python values; lists of numbers are views of their column."""
-    columns = [_values(column.combine_chunks()) for column in table.columns]
+    columns = [_values(sound(column, MAX_EXPANSION).combine_chunks()) for column in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
@@ -109,12 +119,11 @@ def _values(column: Any) -> list[Any]:
     return [numbers[start:end] if known else None for start, end, known in spans]
 
 
-def raw_text(value: Any) -> bytes:
-    """The bytes of one value of a column."""
-    text = value.as_py()
-    if isinstance(text, dict):
-        return _json_of(text)
-    return text if isinstance(text, bytes) else str(text or "").encode()
+def raw_text(column: Any, row: int, max_expansion: int) -> bytes:
+    """The bytes of one value of a column, or the JSON of one row."""
+    with refused():
+        text: bytes | None = as_bytes(sound(column, max_expansion).slice(row, 1))[0].as_py()
+    return text or b""
 
 
 def as_json(rows: Any) -> Any:
@@ -122,7 +131,7 @@ def as_json(rows: Any) -> Any:
     pa = arrow()
     try:
         texts: list[bytes | None] = [_json_of(row) for row in rows.to_pylist()]
-    except (ValueError, OverflowError):
+    except Exception:  # as below
         texts = [_json_or_none(row) for row in rows]
     return pa.array(texts, pa.large_binary())
 
@@ -130,7 +139,7 @@ def as_json(rows: Any) -> Any:
 def _json_or_none(row: Any) -> bytes | None:
     try:
         return _json_of(row.as_py())
-    except (ValueError, OverflowError):
+    except Exception:  # of a date that is none, a time zone that nobody knows, …: each type has errors of its own
         return None
 
 
@@ -151,13 +160,9 @@ def plain(value: object) -> object:
 def opened_by_arrow(file: FoundFile) -> Iterator[Any]:
     """A file that pyarrow can read; what it refuses is a failure of the file."""
     pa = arrow()
-    with opened(file) as handle:
-        try:
-            with open(handle, "rb", closefd=False) as stream:
-                _refuse_packed(read_at(handle, file, 0, MAGIC_BYTES))
-                yield pa.PythonFile(stream)
-        except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            raise FileFailure("damaged", str(error).splitlines()[0], has_place=False) from error
+    with opened(file) as handle, refused(), open(handle, "rb", closefd=False) as stream:
+        _refuse_packed(read_at(handle, file, 0, MAGIC_BYTES))
+        yield pa.PythonFile(stream)
 
 
 def checked(block: RecordBlock, row_count: int, reading: Reading) -> ChunkRead:

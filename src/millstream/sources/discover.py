@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import SourceError
+from millstream.settings import local_path
 from millstream.sources.formats import format_named, format_of, known_formats
 from millstream.sources.found import FoundFile
 from millstream.sources.huggingface import found_dataset, is_dataset
@@ -117,6 +118,7 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
             continue
         if not isinstance(where, str | os.PathLike):
             raise SourceError(f"a {type(where).__name__} is no source", hint="name files, folders or patterns")
+        local_path(where, "a source", SourceError)
         entry = os.fspath(where)
         for root, path in _expand(entry, choice, skipped):
             kept = (path, entry, weight)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar, overload
 
 from millstream.errors import SourceError
 from millstream.sources.arrow import ArrowFormat
@@ -58,20 +58,46 @@ class Format(Protocol):
         ...
 
 
+FormatT = TypeVar("FormatT")
 _formats: dict[str, Format] = {}
 
 
-def register_format(format: Format) -> None:
+@overload
+def register_format(format: type[FormatT]) -> type[FormatT]: ...
+@overload
+def register_format(format: Format) -> None: ...
+def register_format(format: Format | type) -> type | None:
     """Make a format known by its name and its endings; a later one replaces an earlier one of the same name.
+
+    Also a decorator of a class, of which one is made without arguments.
 
     >>> register_format(CsvFormat("bars", "|", (".psv",)))
     >>> format_of(Path("table.psv.gz"))
     'bars'
     """
-    for suffix in format.suffixes:
+    if isinstance(format, type):
+        try:
+            register_format(format())
+        except TypeError as error:
+            raise SourceError(
+                f"a format cannot be made of {format.__name__}: {error}",
+                hint="pass one that was made: register_format(MyFormat(…))",
+            ) from None
+        return format
+    missing = [name for name in ("name", "suffixes", "chunks", "read", "raw") if not hasattr(format, name)]
+    if missing:
+        raise SourceError(
+            f"a {type(format).__name__} is no format: it has no {', '.join(missing)}",
+            hint='inherit from RecordFormat, and write name = "…" and suffixes = (".…",) into the class',
+        )
+    suffixes: object = format.suffixes
+    if not isinstance(suffixes, tuple | list):
+        raise SourceError(f"format {format.name!r}: suffixes={suffixes!r}", hint='a tuple, such as (".jsonl",)')
+    for suffix in suffixes:
         if not suffix.startswith(".") or suffix != suffix.lower():
             raise SourceError(f"format {format.name!r}: {suffix!r} is no ending", hint='such as ".jsonl"')
     _formats[format.name] = format
+    return None
 
 
 def format_named(name: str) -> Format:

@@ -10,10 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import SourceError
-from millstream.sources.chunk import Chunk, ChunkRead, Reading
-from millstream.sources.columnar import arrow, as_json, check_column, column_of, raw_text, read_column
+from millstream.sources.chunk import Chunk, ChunkRead, Reading, empty_block
+from millstream.sources.columnar import (
+    as_bytes,
+    as_json,
+    check_column,
+    column_of,
+    raw_text,
+    read_column,
+)
 from millstream.sources.failure import FileFailure
 from millstream.sources.found import FoundFile
+from millstream.sources.separated import failed_chunk
+from millstream.sources.sound import arrow, refused, sound
 
 _BATCH_ROWS = 1000
 
@@ -45,17 +54,26 @@ class HuggingFaceFormat:
         """Give columns of rows, each by itself: a slice would take the whole table along to another process."""
         number = start = stop = size = 0
         held: list[Any] = []
-        for column in self._columns(file, reading):
-            held.append(column)
-            stop, size = stop + len(column), size + column.nbytes
-            if size >= reading.chunk_bytes:
-                yield Chunk(number, start, stop, arrow().concat_arrays(held))
-                number, start, size, held = number + 1, stop, 0, []
+        failure: FileFailure | None = None
+        try:
+            for column in self._columns(file, reading):
+                held.append(column)
+                stop, size = stop + len(column), size + column.nbytes
+                if size >= reading.chunk_bytes:
+                    yield Chunk(number, start, stop, arrow().concat_arrays(held))
+                    number, start, size, held = number + 1, stop, 0, []
+        except FileFailure as error:
+            failure = error
         if held:
             yield Chunk(number, start, stop, arrow().concat_arrays(held))
+            number += 1
+        if failure is not None:
+            yield failed_chunk(failure, number)
 
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
         """Read the rows of a table."""
+        if chunk.bad is not None:
+            return ChunkRead(empty_block(file.name), 0).ending_badly(chunk.bad)
         return read_column(chunk.data, file.name, reading)
 
     def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
@@ -63,7 +81,7 @@ class HuggingFaceFormat:
         seen = 0
         for column in self._columns(file, reading):
             if row < seen + len(column):
-                return raw_text(column[row - seen])
+                return raw_text(column, row - seen, reading.max_expansion)
             seen += len(column)
         raise SourceError(
             f"{file.name}: there is no row {row + 1:,}; it has {seen:,}",
@@ -76,7 +94,9 @@ class HuggingFaceFormat:
         dataset, name = file.data, reading.text_field
         if reading.whole_rows:
             for table in dataset.with_format("arrow").iter(batch_size=_BATCH_ROWS):
-                yield as_json(column_of(table, reading))
+                with refused():
+                    rows = as_json(sound(column_of(table, reading), reading.max_expansion))
+                yield rows
             return
         if dataset.column_names is not None and name not in dataset.column_names:
             has = ", ".join(repr(each) for each in dataset.column_names[:8])
@@ -86,7 +106,9 @@ class HuggingFaceFormat:
             column = table.column(name)
             if not pa.types.is_null(column.type):  # in rows without a schema: no text at all
                 _check_text(file, table.schema, reading)
-            yield column.cast(pa.large_binary()).combine_chunks()
+            with refused():
+                texts = as_bytes(sound(column, reading.max_expansion))
+            yield texts
 
 
 def _check_text(file: FoundFile, schema: Any, reading: Reading) -> None:

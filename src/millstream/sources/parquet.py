@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from millstream.errors import SourceError
 from millstream.sources.chunk import Chunk, ChunkRead, Reading, empty_block
-from millstream.sources.columnar import check_column, column_of, opened_by_arrow, raw_text, read_column, rows_of
+from millstream.sources.columnar import (
+    check_column,
+    column_of,
+    lost,
+    opened_by_arrow,
+    raw_text,
+    read_column,
+    rows_of,
+)
 from millstream.sources.failure import FileFailure
 from millstream.sources.found import FoundFile
-from millstream.sources.record import NO_BYTES
 from millstream.sources.separated import failed_chunk
+from millstream.sources.sound import arrow
 
 
 class ParquetFormat:
@@ -29,6 +36,7 @@ class ParquetFormat:
             with _parquet(file) as table:
                 check_column(table.schema_arrow, reading)
                 groups = [table.metadata.row_group(each) for each in range(table.num_row_groups)]
+                _check_rows(groups, reading.max_expansion * file.bytes)
         except FileFailure as failure:
             yield failed_chunk(failure)
             return
@@ -47,17 +55,14 @@ class ParquetFormat:
             return ChunkRead(empty_block(file.name), 0).ending_badly(chunk.bad)
         try:
             with _parquet(file) as table:
-                rows = table.read_row_groups(list(chunk.context), columns=_columns(reading))
-                return read_column(column_of(rows, reading), file.name, reading)
+                return read_column(column_of(_rows(table, chunk, _columns(reading)), reading), file.name, reading)
         except FileFailure as failure:
-            found = f"{failure.found}; rows {chunk.start + 1:,} to {chunk.stop:,} are lost"
-            bad = replace(failure.record(NO_BYTES, NO_BYTES), found=found)
-            return ChunkRead(empty_block(file.name), chunk.stop - chunk.start, [bad])
+            return lost(failure, chunk, file)
 
     def rows(self, chunk: Chunk, file: FoundFile) -> list[dict[str, Any]]:
         """The rows of some row groups as Python values: fast for lists of numbers. May raise `FileFailure`."""
         with _parquet(file) as table:
-            return rows_of(table.read_row_groups(list(chunk.context)))
+            return rows_of(_rows(table, chunk))
 
     def raw(self, file: FoundFile, reading: Reading, row: int, start: int, stop: int) -> bytes:
         """The text of one row again."""
@@ -67,12 +72,30 @@ class ParquetFormat:
                 rows = table.metadata.row_group(group).num_rows
                 if row < seen + rows:
                     found = table.read_row_group(group, columns=_columns(reading))
-                    return raw_text(column_of(found, reading)[row - seen])
+                    return raw_text(column_of(found, reading), row - seen, reading.max_expansion)
                 seen += rows
         raise SourceError(
             f"{file.name}: there is no row {row + 1:,}; it has {seen:,}",
             hint="is this the very file that the store was made from?",
         )
+
+
+def _check_rows(groups: list[Any], most: int) -> None:
+    """Refuse groups that say they have rows which cannot be there."""
+    for number, group in enumerate(groups):
+        if not 0 <= group.num_rows <= most:
+            found = f"row group {number} says that it has {group.num_rows:,} rows"
+            raise FileFailure("damaged", found, "copy the file again, or raise max_expansion", has_place=False)
+
+
+def _rows(table: Any, chunk: Chunk, columns: list[str] | None = None) -> Any:
+    """The row groups of a chunk, as many rows as they say they have."""
+    # One at a time: pyarrow cannot read nested words from several groups at once.
+    rows = arrow().concat_tables([table.read_row_group(group, columns=columns) for group in chunk.context])
+    if len(rows) != chunk.stop - chunk.start:
+        found = f"it says that there are {chunk.stop - chunk.start:,} rows, and there are {len(rows):,}"
+        raise FileFailure("damaged", found, has_place=False)
+    return rows
 
 
 def _columns(reading: Reading) -> list[str] | None:

@@ -85,8 +85,9 @@ def decoded_look(
     except UnicodeDecodeError as error:
         if reading.on_invalid == "reject":
             return invalid(raw, start, error, encoding)
-        repaired[REPLACED] += 1
-        raw = raw.decode(errors="replace").encode()
+        seen = look(raw.decode(errors="replace").encode(), start)
+        repaired[REPLACED] += isinstance(seen, str)  # what is left out all the same is counted as that
+        return seen
     return look(raw, start)
 
 

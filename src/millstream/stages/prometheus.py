@@ -204,7 +204,7 @@ def _listening(port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
 
 
 class Watched(Protocol):
-    """What can be looked at while it runs: a pipeline, or a loader that has one."""
+    """What can be looked at while it runs: a pipeline, or a loader."""
 
     def counters(self) -> dict[str, Any]:
         """What went through since the start."""
@@ -219,7 +219,7 @@ class Watched(Protocol):
 def serve_metrics(pipeline: Watched, port: int = 0) -> MetricsServer:
     """Show a pipeline's numbers to this machine, and to no other, until it is closed; port 0: any free one.
 
-    A `SelfPlayDataLoader` shows those of its stages.
+    A loader shows its own: a `SelfPlayDataLoader` those of its stages, any other those of one stage, `loader`.
 
     >>> import urllib.request
     >>> from millstream.stages import IterableStage, Pipeline
@@ -228,6 +228,10 @@ def serve_metrics(pipeline: Watched, port: int = 0) -> MetricsServer:
     ...         b'millstream_queue_capacity{queue="numbers"} 16' in answer.read()
     True
     """
+    asked = ("counters", "statistics", "on_close")
+    if isinstance(pipeline, type) or not all(callable(getattr(pipeline, name, None)) for name in asked):
+        what = f"the class {pipeline.__name__}" if isinstance(pipeline, type) else f"a {type(pipeline).__name__}"
+        raise LoaderError(f"{what} has no numbers to serve", hint="pass a Pipeline, or a loader that was made")
     alive = weakref.ref(pipeline)  # being looked at keeps nothing alive
 
     def page(show: Callable[[Watched], str]) -> Callable[[], str]:

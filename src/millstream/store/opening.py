@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from millstream.errors import StoreError
+from millstream.sources.formats import format_of
 from millstream.store.foreign import is_megatron_index, open_bare, open_megatron
 from millstream.store.format import COPY_AGAIN, MAGIC, open_regular, read_frame
 from millstream.store.layout import Layout
@@ -79,6 +81,8 @@ def open_file(path: Path, dtype: str | None) -> Opened:
     if is_megatron_index(path.with_suffix(".idx")):
         layout = open_megatron(path)
         return Opened("megatron", layout, foreign_manifest("Megatron pair", layout))
+    if dtype is None and (kind := format_of(path)) is not None:
+        raise StoreError(f"{path}: this is raw data ({kind}), not a store", hint=to_prepare(path))
     if dtype is None:
         raise StoreError(
             f"{path}: no Millstream header and no Megatron index beside it",
@@ -140,5 +144,14 @@ def missing_manifest(path: Path) -> StoreError:
         return StoreError(f"{path}: was not finished; its writer was stopped", hint=RESUME)
     return StoreError(
         f"{path}: this is not a store (it has no manifest.json)",
-        hint="raw text or JSONL becomes one with `millstream prepare` or millstream.prepare()",
+        hint=f"if it holds raw data: {to_prepare(path)}",
     )
+
+
+def to_prepare(path: Path) -> str:
+    """How raw data becomes a store.
+
+    >>> to_prepare(Path("my texts.txt"))
+    "prepare it first: millstream prepare 'my texts.txt' corpus, or millstream.prepare() in Python"
+    """
+    return f"prepare it first: millstream prepare {quote(str(path))} corpus, or millstream.prepare() in Python"

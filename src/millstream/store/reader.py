@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
+from millstream.settings import local_path
 from millstream.store.bodies import Report
 from millstream.store.disk import reported
 from millstream.store.foreign import foreign_fingerprint
@@ -50,8 +51,9 @@ class TokenStore:
     def __init__(self, path: str | os.PathLike[str], *, dtype: str | None = None, version: str | None = None) -> None:
         if dtype is not None:
             token_dtype(dtype)
-        with reported(Path(path)):
-            self._take(Path(path), open_store(Path(path), dtype, version))
+        place = local_path(path, "a store", StoreError)
+        with reported(place):
+            self._take(place, open_store(place, dtype, version))
 
     @classmethod
     def of(cls, path: Path, opened: Opened) -> TokenStore:

@@ -16,17 +16,24 @@ from millstream.store import disk
 
 NAME_BYTES = 16
 FREE_SPACE = "free some space: without its sidecar a state cannot be gone on from"
-ELSEWHERE = "keep what a state names beside it; states older than the last committed one are gone: take that one"
+ELSEWHERE = "restore the file, or take another checkpoint; commit() removes the files of states older than its own"
 
 
-def save(folder: str | os.PathLike[str], kind: str, parts: Iterable[disk.Bytes], *, rank: int = 0) -> dict[str, Any]:
+def file_of(kind: str, data: disk.Bytes) -> str:
+    """The name of the file with this content."""
+    return f"{kind}-{hashlib.blake2b(data, digest_size=NAME_BYTES).hexdigest()}.bin"
+
+
+def save(
+    folder: str | os.PathLike[str], kind: str, parts: Iterable[disk.Bytes], *, writer: int | str = 0
+) -> dict[str, Any]:
     """Write parts into a file of a folder; gives what the state says of it. The same content is the same file.
 
-    Ranks may do so at the same time.
+    Writers with different names, as ranks have, may do so at the same time.
     """
     folder = Path(folder)
     beside, digest, size = (
-        folder / (f"{kind}.{rank}.tmp" if rank else f"{kind}.tmp"),
+        folder / (f"{kind}.{writer}.tmp" if writer else f"{kind}.tmp"),
         hashlib.blake2b(digest_size=NAME_BYTES),
         0,
     )
@@ -39,6 +46,9 @@ def save(folder: str | os.PathLike[str], kind: str, parts: Iterable[disk.Bytes],
                 digest.update(part)
                 size += memoryview(part).nbytes
             disk.sync(fd)
+        except BaseException:
+            disk.remove(beside)
+            raise
         finally:
             os.close(fd)
         name = f"{kind}-{digest.hexdigest()}.bin"
@@ -57,7 +67,7 @@ def load(folders: Sequence[str | os.PathLike[str]], kind: str, named: Mapping[st
         raise StateError(f"{Path(folders[0], name)}: the sidecar of the state is missing", hint=ELSEWHERE)
     with disk.reported(path):
         data = path.read_bytes()
-    if name != f"{kind}-{hashlib.blake2b(data, digest_size=NAME_BYTES).hexdigest()}.bin":
+    if name != file_of(kind, data):
         raise StateError(f"{path}: the sidecar of the state is damaged", hint=ELSEWHERE)
     return data
 

@@ -28,6 +28,10 @@ _REPLACED = ".replaced"
 _MARK = ".moved-out"
 
 
+class FinishedStore(StoreError):  # noqa: N818 - reads as a claim
+    """A finished store lies where one is to be made."""
+
+
 @contextmanager
 def staged(
     output: Path, *, overwrite: bool = False, resume: bool = False, bookmark: str | None = None
@@ -89,7 +93,7 @@ def check_free(output: Path, *, overwrite: bool) -> None:
     if not is_store:
         raise StoreError(f"{output}: this exists and is not a store", hint="choose another output")
     if not overwrite:
-        raise StoreError(f"{output}: this store exists", hint="choose another output, or pass overwrite=True")
+        raise FinishedStore(f"{output}: this store exists", hint="choose another output, or pass overwrite=True")
 
 
 def _companions(output: Path) -> list[Path]:

@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from millstream.errors import StoreError
+from millstream.settings import local_path
 from millstream.store import disk
 from millstream.store.format import id_limit, token_dtype
 from millstream.store.ids import as_integers, refuse_outside
@@ -45,6 +45,7 @@ class TokenStoreWriter:
     is packed, and `packing` counts what it gave and cost.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> path = Path(tempfile.mkdtemp(), "dataset.bin")
     >>> with TokenStoreWriter(path, dtype="uint16") as writer:
     ...     writer.append([1, 2, 3])
@@ -69,7 +70,7 @@ class TokenStoreWriter:
         self._lock: Lock | None = None
         self._session: Session | None = None
         self._settings = checked_settings(dtype, shard_tokens, resume, append, sources, tokenizer, recipe, compress)
-        self.path = Path(path)
+        self.path = local_path(path, "a store", StoreError)
         self._places = places_of(self.path)
         with disk.reported(self.path):
             disk.make_directory(self._places.directory)

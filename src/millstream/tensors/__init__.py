@@ -1,7 +1,8 @@
 """Arrays of a batch -> tensors of a framework. One file per framework, imported when asked for.
 
-A backend is a module with four functions: `share` (a batch's own memory, without a copy where the framework allows),
-`from_numpy` (any array), `to_numpy` and `to_device`; and `ID_BYTES`, the width of ids that the framework likes best.
+A backend is a module with five functions: `share` (a batch's own memory, without a copy where the framework allows),
+`from_numpy` (any array), `to_numpy`, `to_device` and `buffers` (address and bytes of the memory that a tensor keeps);
+and `ID_BYTES`, the width of ids that the framework likes best.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import importlib.util
 import sys
 from functools import cache
 from types import ModuleType
+
+import numpy as np
 
 from millstream.errors import LoaderError, MissingExtra
 
@@ -32,6 +35,35 @@ def accept_as_torch_dataset(loader_class: type) -> None:
     """Let torch's DataLoader take our loaders, where a program uses torch, whatever the framework of the batches."""
     if sys.modules.get("torch") is not None:
         backend("torch").accept_as_dataset(loader_class)
+
+
+def framework_of(thing: object) -> str | None:
+    """The framework whose tensor this is, None if it is none.
+
+    >>> framework_of(np.zeros(2)), framework_of([0, 0])
+    ('numpy', None)
+    """
+    if isinstance(thing, np.ndarray):
+        return "numpy"
+    package = type(thing).__module__.partition(".")[0].removesuffix("lib")  # jax keeps its arrays in jaxlib
+    return package if package in FRAMEWORKS and hasattr(thing, "nbytes") and hasattr(thing, "shape") else None
+
+
+def framework_for(target: object) -> str | None:
+    """The framework that a word names, or that a device or a sharding is an object of; None for words like "cuda:0".
+
+    >>> framework_for("jax"), framework_for("cuda:0")
+    ('jax', None)
+    """
+    if isinstance(target, str):
+        return target if target in FRAMEWORKS else None
+    package = type(target).__module__.partition(".")[0].removesuffix("lib")
+    return package if package in ("torch", "jax", "mlx") else None
+
+
+def unknown_device(framework: str, device: object, hint: str) -> LoaderError:
+    """Say that tensors cannot go there."""
+    return LoaderError(f"{framework} arrays cannot be moved to {device!r}", hint=hint)
 
 
 @cache

@@ -12,6 +12,8 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
+from millstream.tensors import unknown_device
+
 NAME = "jax"
 ID_BYTES = 4
 
@@ -33,7 +35,30 @@ def to_numpy(tensor: jax.Array) -> npt.NDArray[Any]:
     return np.asarray(tensor)
 
 
-def to_device(tensor: jax.Array, device: str) -> Any:
-    """Move an array to the first device of a platform ("gpu") or to a numbered one ("gpu:1")."""
-    platform, _, number = device.partition(":")
-    return jax.device_put(tensor, jax.devices(platform)[int(number or 0)])
+def to_device(tensor: jax.Array, device: Any) -> Any:
+    """Move an array to the first device of a platform ("gpu") or to a numbered one ("gpu:1"); or to a device or
+    sharding of jax. An array of one dimension belongs to all rows: every device of a mesh gets it whole."""
+    try:
+        return jax.device_put(tensor, _placed(device, tensor.ndim))
+    except (ValueError, TypeError, IndexError, RuntimeError) as error:
+        told = str(error).partition("\n")[0]
+        raise unknown_device("jax", device, f"jax says: {told}") from error
+
+
+def _placed(device: Any, dimensions: int) -> Any:
+    if isinstance(device, str):
+        platform, _, number = device.partition(":")
+        return jax.devices(platform)[int(number or 0)]
+    if isinstance(device, jax.sharding.Sharding) and not device.is_fully_addressable:
+        raise ValueError(
+            "this sharding has devices of other processes: use jax.make_array_from_process_local_data for each tensor"
+        )
+    if isinstance(device, jax.sharding.NamedSharding) and dimensions == 1:
+        whole: Any = jax.sharding.PartitionSpec
+        return jax.sharding.NamedSharding(device.mesh, whole())
+    return device
+
+
+def buffers(tensor: jax.Array) -> list[tuple[int, int]]:
+    """The memory of an array, on each of its devices."""
+    return [(shard.data.unsafe_buffer_pointer(), shard.data.nbytes) for shard in tensor.addressable_shards]

@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 
-from millstream.errors import LoaderError
+from millstream.tensors import unknown_device
 
 NAME = "mlx"
 ID_BYTES = 4
@@ -29,8 +29,14 @@ def to_numpy(tensor: mx.array) -> npt.NDArray[Any]:
     return np.asarray(tensor)
 
 
-def to_device(tensor: mx.array, device: str) -> mx.array:
+def to_device(tensor: mx.array, device: Any) -> mx.array:
     """Mlx shares one memory between its devices."""
-    if device not in ("cpu", "gpu"):
-        raise LoaderError(f"mlx has no device {device!r}", hint="mlx knows 'cpu' and 'gpu', and shares memory")
+    if device not in ("cpu", "gpu") and not isinstance(device, mx.Device):
+        raise unknown_device("mlx", device, "mlx knows 'cpu' and 'gpu', and shares memory")
     return tensor
+
+
+def buffers(tensor: mx.array) -> list[tuple[int, int]]:
+    """The memory of an array."""
+    array = to_numpy(tensor)
+    return [(array.ctypes.data, array.nbytes)]

@@ -10,6 +10,8 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import IterableDataset
 
+from millstream.tensors import unknown_device
+
 NAME = "torch"
 ID_BYTES = 8
 
@@ -29,9 +31,20 @@ def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
     return np.asarray(tensor.detach().cpu().numpy())
 
 
-def to_device(tensor: torch.Tensor, device: str) -> torch.Tensor:
+def to_device(tensor: torch.Tensor, device: Any) -> torch.Tensor:
     """Move a tensor, without waiting where the device allows it."""
-    return tensor.to(device, non_blocking=True)
+    try:
+        place = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        told = str(error).partition("\n")[0]
+        raise unknown_device("torch", device, f"torch says: {told}") from error
+    return tensor.to(place, non_blocking=True)
+
+
+def buffers(tensor: torch.Tensor) -> list[tuple[int, int]]:
+    """The storage that a tensor looks at: all of it stays as long as the tensor does."""
+    storage = tensor.untyped_storage()
+    return [(storage.data_ptr(), storage.nbytes())]
 
 
 def accept_as_dataset(loader_class: type) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import TokenizerError
+from millstream.settings import local_path
 from millstream.tokens.bpe import BPETokenizer
 from millstream.tokens.char import FORMAT as CHAR_FORMAT
 from millstream.tokens.char import CharTokenizer
@@ -137,6 +138,7 @@ def _by_name(name: str, how: How) -> Tokenizer:
     ranks, colon, pattern = name.rpartition(":")
     if colon and Path(ranks).is_file():
         return _from_ranks(Path(ranks), pattern, how)
+    local_path(name if "://" in name else path, "a tokenizer", TokenizerError)
     if path.suffix or len(path.parts) > 1:
         raise TokenizerError(
             f"{name}: there is no such file", hint="Hugging Face models: download their tokenizer.json first"

@@ -18,6 +18,7 @@ from millstream.games.reservoir import MOST_SLOTS, SLOT_BYTES
 from millstream.games.rules import check_rules
 from millstream.live.hanse import HanseSampling
 from millstream.loaders.settings import positive, whole
+from millstream.settings import local_path
 
 _LINKS = "make a folder with links to all of them, and pass that"
 
@@ -73,7 +74,7 @@ def _check_folder(path: Any) -> None:
         raise LoaderError(f"path is a list of {len(path)}, and only one folder is watched", hint=_LINKS)
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise LoaderError(f"path={path!r} is no folder", hint="pass the path of a folder of games")
-    folder = Path(path)
+    folder = local_path(path, "a folder of games", LoaderError)
     if has_magic(str(folder)) and not folder.exists():
         raise LoaderError(
             f"path={str(folder)!r} is a pattern, and no folder",

@@ -121,7 +121,7 @@ class RunFiles:
         if self.rows is not None:
             self.rows.sync()
         journal = self.journal.saved()
-        named = sidecars.save(self.folder / SIDECARS, SIDECAR, [_packed(facts, arrays)], rank=self._part.rank)
+        named = sidecars.save(self.folder / SIDECARS, SIDECAR, [_packed(facts, arrays)], writer=self._part.rank)
         self._saved.append((step, named))
         return {"sidecar": named, "journal": journal.to_json()}
 

@@ -11,6 +11,7 @@ from millstream.live.chunk_source_feed import ChunkSourceFeed
 from millstream.live.discovery import Discovery
 from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.loaders.self_play.task import SelfPlayGraph, SelfPlayTask
+from millstream.order.phase import steps_in
 from millstream.stages import Pipeline
 
 
@@ -41,9 +42,8 @@ class EpochLength:
         place = run.epoch, graph is not None
         if self._counted is None or self._counted[0] != place:
             self._counted = place, _frames_there(task) if graph is None else _frames_in(graph)
-        step = run.settings.batch_size * run.settings.world_size
-        whole, rest = divmod(self._counted[1], step)
-        return whole + (rest > 0 and not run.settings.drop_last)
+        rows = run.settings.batch_size * run.settings.world_size
+        return steps_in(self._counted[1], rows, drop_last=run.settings.drop_last)
 
 
 def _loses_games(graph: SelfPlayGraph | None) -> bool:

@@ -218,7 +218,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         return untaken
 
     def get_num_batches(self) -> int:
-        """Say how many batches the present epoch has, by the headers of its files.
+        """Say how many batches the present epoch has at the loader's own batch size, by the headers of its files.
 
         Nobody knows it while the folder is watched, where not every position is used, or once a game could not be read.
         """

@@ -1,0 +1,125 @@
+"""The masks of a batch: made when they are asked for, of labels and lengths, unless somebody gave them.
+
+Each costs as much as the ids. A mask that was given goes wherever the rows go; one that was made is made again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream.errors import BatchError
+from millstream.tensors import backend
+
+if TYPE_CHECKING:
+    from millstream.batches.batch import TrainingBatch
+
+NO_LOSS = -100
+MASKS = ("attention_mask", "loss_mask")
+
+
+class MaskFields:
+    """What a batch says of which positions see each other, and which count."""
+
+    __slots__ = ()
+    _attention_mask: Any
+    _loss_mask: Any
+    _given: tuple[str, ...]
+    """The names of masks that were given."""
+
+    @property
+    def masks(self) -> dict[str, Any]:
+        """The masks that were given, by name; others follow from labels and lengths."""
+        return {name: getattr(self, f"_{name}") for name in self._given}
+
+    @property
+    def attention_mask(self) -> Any:
+        """1 for real tokens, 0 for padding. Isolated rows have no such mask: None, or the dense one if asked for."""
+        batch = cast("TrainingBatch", self)
+        isolated = batch.cu_seqlens is not None
+        if isolated and not batch.dense_mask and "attention_mask" not in self._given:
+            return None
+        if self._attention_mask is None:
+            make = backend(batch.framework).from_numpy
+            self._attention_mask = self.dense_attention_mask() if isolated else make(self._attention())
+        return self._attention_mask
+
+    @property
+    def loss_mask(self) -> Any:
+        """1.0 where a label counts, 0.0 where it is -100."""
+        if self._loss_mask is None:
+            batch = cast("TrainingBatch", self)
+            counts = batch._numpy("labels") != NO_LOSS
+            self._loss_mask = backend(batch.framework).from_numpy(counts.astype(np.float32))
+        return self._loss_mask
+
+    @property
+    def seq_idx(self) -> Any:
+        """The number of each position's segment in its row, for models that scan (Mamba); None for rows of one."""
+        batch = cast("TrainingBatch", self)
+        if batch.cu_seqlens is None:
+            return None
+        segments = self._segments()
+        return backend(batch.framework).from_numpy((segments - segments[:, :1]).astype(np.int32))
+
+    def _segments(self) -> npt.NDArray[np.int64]:
+        """The number of each position's segment in the batch."""
+        batch = cast("TrainingBatch", self)
+        rows, length = batch._numpy("input_ids").shape
+        starts = np.zeros(rows * length + 1, np.int64)
+        starts[batch._numpy("cu_seqlens")] = 1
+        return np.cumsum(starts[:-1]).reshape(rows, length)
+
+    def dense_attention_mask(self) -> Any:
+        """Build the causal mask (rows, 1, length, length): True where a query may see a key of its own segment.
+
+        Every position sees itself, padding too: a softmax over nothing would be NaN.
+
+        >>> from millstream import TrainingBatch
+        >>> batch = TrainingBatch(np.array([[5, 0]]), np.array([[-100, -100]]), lengths=np.array([0], np.int32))
+        >>> batch.dense_attention_mask().tolist()
+        [[[[True, False], [False, True]]]]
+        """
+        batch = cast("TrainingBatch", self)
+        length = batch._numpy("input_ids").shape[1]
+        causal = np.tri(length, dtype=bool)
+        if batch.cu_seqlens is None:
+            mask = causal & (self._attention().astype(bool)[:, None, :] | np.eye(length, dtype=bool))
+        else:
+            segment = self._segments()
+            mask = causal & (segment[:, :, None] == segment[:, None, :])
+        return backend(batch.framework).from_numpy(mask[:, None])
+
+    def _attention(self) -> npt.NDArray[Any]:
+        """Which tokens are real: as a mask says that was given, or those at the front of each row."""
+        batch = cast("TrainingBatch", self)
+        ids = batch._numpy("input_ids")
+        if "attention_mask" in self._given and len(self._attention_mask.shape) == 2:
+            return batch._numpy("attention_mask")
+        if batch.lengths is None:
+            return np.ones_like(ids)
+        return (np.arange(ids.shape[1]) < batch.lengths[:, None]).astype(ids.dtype)
+
+    def _validate_masks(self, rows: int, length: int) -> None:
+        for name in self._given:
+            shape = cast("TrainingBatch", self)._numpy(name).shape
+            fits = shape == (rows, length) if len(shape) == 2 else shape[:1] == (rows,)
+            check(fits, f"{name} has shape {shape}, ids {(rows, length)}")
+
+    def _validate_segments(self, rows: int, length: int) -> None:
+        batch = cast("TrainingBatch", self)
+        starts = batch._numpy("cu_seqlens")
+        ends = (int(starts[0]), int(starts[-1])) if starts.size else (None, None)
+        check(ends == (0, rows * length), f"cu_seqlens go from {ends[0]} to {ends[1]}, not from 0 to {rows * length}")
+        check(bool((np.diff(starts) > 0).all()), "cu_seqlens do not rise")
+        check(bool(np.isin(np.arange(rows) * length, starts).all()), "a segment crosses from one row to the next")
+        longest = int(np.diff(starts).max(initial=0))
+        check(longest == batch.max_seqlen, f"max_seqlen is {batch.max_seqlen}, the longest segment {longest}")
+
+
+def check(holds: bool, problem: str) -> None:  # noqa: FBT001 - reads as an assertion
+    """Insist on something about a batch."""
+    if not holds:
+        raise BatchError(problem, hint="a transform, or whoever put the batch together, left it so")
