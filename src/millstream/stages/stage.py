@@ -123,6 +123,10 @@ class Stage(ABC, Generic[Out]):
                 yield intake.maker
                 yield from intake.maker.upstream()
 
+    def not_started(self) -> list[Stage[Any]]:
+        """Which of this stage and those before it were neither started nor stopped, the nearest first."""
+        return [each for each in (self, *self.upstream()) if not each._workers and not each.stopping.is_set()]
+
     def output(self, name: str = "") -> Queue[Out]:
         """The queue that results come out of; a stage with several outputs wants to know which."""
         if not name and len(self._queues) == 1:
