@@ -26,7 +26,7 @@ from millstream.live import (
 )
 from millstream.live.drops import Draw
 from millstream.live.losses import Losses, LostUse
-from millstream.stages import Pipeline, Queue
+from millstream.stages import Queue
 
 
 def draws(path: Path, games: list[bytes], uses: int = 2) -> list[Draw]:
@@ -146,11 +146,12 @@ def test_positions_are_shuffled_of_games_that_nobody_has_read(tmp_path: Path) ->
 
 
 def test_a_stage_that_takes_no_games_is_still_refused_behind_a_chunk_set(tmp_path: Path) -> None:
-    found = Discovery(tmp_path)
-    feed = ChunkSourceFeed(found)
-    drawn = ChunkSet(feed)
-    stages: dict[str, Any] = {"found": found, "feed": feed, "drawn": drawn, "tensors": TensorGenerator(drawn)}  # type: ignore[arg-type]
+    found = Discovery(tmp_path, name="found")
+    feed = ChunkSourceFeed(found, name="feed")
+    drawn = ChunkSet(feed, name="drawn")
     with pytest.raises(RecipeError, match="'tensors' takes Shuffled, but 'drawn' gives Draw"):
-        Pipeline(stages)
-    with pytest.raises(RecipeError, match="'wanted' takes Game or Draw, but 'feed' gives"):
-        Pipeline({"found": found, "feed": feed, "wanted": ChunkFilter(feed)})  # type: ignore[arg-type]
+        TensorGenerator(drawn, name="tensors")  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="'wanted' takes Game or Draw, but 'feed' gives ChunkSource"):
+        ChunkFilter(feed, name="wanted")
+    with pytest.raises(RecipeError, match="'drawn' takes ChunkSource, but 'found' gives Found"):
+        ChunkSet(found, name="drawn")

@@ -15,7 +15,7 @@ import pytest
 from games.archives import write_games
 from millstream.errors import StageError
 from millstream.games.chunk_source import open_chunk_source
-from millstream.live.arrivals import Gone, ScanComplete
+from millstream.live.arrivals import Found, Gone, ScanComplete
 from millstream.live.chunk_set import ChunkSet
 from millstream.live.entrance import AsWritten
 from millstream.live.events import Event
@@ -54,6 +54,19 @@ def test_one_pass_gives_each_game_once_and_ends(tmp_path: Path) -> None:
     assert sorted((draw.name, draw.index) for draw in stage.output()) == [
         (n, i) for n in ("a.tar", "b.tar") for i in range(3)
     ]
+
+
+@pytest.mark.parametrize("scanned", [True, False])
+def test_what_is_no_source_is_refused_and_not_waited_for(tmp_path: Path, *, scanned: bool) -> None:
+    """A queue does not say what comes: files that were found, but not opened, would be passed over without end."""
+    file = Found(str(write_games(tmp_path / "a.tar", 1)), 1, 1)
+    given = [source(tmp_path, "b.tar"), ScanComplete(), file] if scanned else [file]
+    with (
+        started(tmp_path, *given) as (stage, _),
+        pytest.raises(StageError, match=r"takes chunk sources, not a Found\n  hint: let a ChunkSourceFeed"),
+    ):
+        for _ in stage.output():
+            pass
 
 
 def test_the_ages_of_the_oldest_and_the_newest_file_are_told(tmp_path: Path) -> None:

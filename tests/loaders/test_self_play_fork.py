@@ -28,6 +28,7 @@ def two_or_more(game: Game) -> bool:
 
 KINDS: dict[str, dict[str, Any]] = {
     "a pass": {"watch": False},
+    "a pass that fits into the reservoir": {"watch": False, "shuffle_frames": 1 << 12},
     "a pass in file order": {"watch": False, "shuffle": False},
     "a watched folder": {"watch": True, "poll_s": 0.05, "num_chunks": 16},
     "heavy games": {"watch": True, "poll_s": 0.05, "hanse": 1, "weights": {"q_weight": 1.0}},

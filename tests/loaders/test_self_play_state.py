@@ -102,6 +102,26 @@ def test_a_state_of_a_later_epoch_goes_on_with_and_without_a_folder(folder: Path
             assert run.epoch == 2
 
 
+@pytest.mark.parametrize("keywords", [{}, {"match": {"version": {6}}}, {"positions": 0.5}, {"shuffle": False}])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_state_of_a_pass_that_fits_into_the_reservoir_goes_on_wherever_it_was_saved(
+    folder: Path, tmp_path: Path, keywords: dict[str, Any], *, kept: bool
+) -> None:
+    """Nothing leaves the reservoir before all games are in it: what is left in it is the rest of the pass."""
+    add(folder, 3, (300,) * 4)  # more than is told at once
+    how = {"cache_dir": tmp_path / "run" if kept else None, "shuffle_frames": 1 << 12, "batch_size": 150, **keywords}
+    with loader(folder, **how) as run:
+        states, rows = [run.state_dict()], list[list[Row]]()
+        for batch in run:
+            rows.append(rows_of(batch))
+            states.append(run.state_dict())
+    assert len(set(known(rows))) == len(known(rows)) > 500
+    for step, state in enumerate(states[:-1]):
+        with loader(folder, **how) as run:
+            run.load_state_dict(state)
+            assert [rows_of(batch) for batch in run] == rows[step:]
+
+
 def test_a_state_from_between_two_epochs_knows_its_files(folder: Path) -> None:
     with loader(folder) as run:
         for _ in run:

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -323,12 +324,32 @@ def test_wrong_graphs_are_refused_by_name() -> None:
         ({"a": one, "b": function(one)}, ["a", "b"], "'b' and 'the output of the pipeline' both take", "two outputs"),
         ({"reader": one}, "raeder", "no output 'raeder'", "did you mean reader"),
         ({"a": one}, ["a", "a"], "named twice", "once"),
-        ({"a": one, "b": Words(one, function=str.split)}, None, "'b' takes str, but 'a' gives int", "between"),
     ]
     for stages, output, message, hint in wrong:
         with pytest.raises(RecipeError, match=message) as caught:
             Pipeline(stages, output)
         assert re.search(hint, str(caught.value.hint))
+
+
+def test_stages_that_do_not_fit_are_refused_as_they_are_joined() -> None:
+    before = Numbers([1], name="a")
+    for joined in (before, before.output()):
+        with pytest.raises(RecipeError, match="'b' takes str, but 'a' gives int") as caught:
+            Words(joined, function=str.split, name="b")
+        assert "between" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("wrong", [None, Path("games"), "games", 5, [1, 2], Queue, range(10**9)])
+def test_what_is_no_stage_and_no_queue_is_no_input(wrong: Any) -> None:
+    with pytest.raises(LoaderError, match="Words takes from a stage or a queue, not from ") as caught:
+        Words(wrong, function=str.split)
+    assert "IterableStage" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("threads", ["2", None, 1.5])
+def test_a_stage_works_with_a_number_of_threads(threads: Any) -> None:
+    with pytest.raises(LoaderError, match="threads must be an integer of at least 1, not"):
+        Words(Queue(), function=str.split, threads=threads)
 
 
 def test_calls_out_of_order_are_refused() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from batches.threads import until
 from laws import examples
-from millstream.errors import LoaderError, RecordError, StageError, Stopped
+from millstream.errors import LoaderError, RecordError, StageError, Stopped, WaitTimeout
 from millstream.live import FrameShuffler, TensorGenerator
 from millstream.stages import FunctionStage, IterableStage, MapStage, Queue, SourceStage
 from millstream.stages.map_stage import AHEAD
@@ -237,6 +237,28 @@ def test_a_waiting_stage_counts_its_wait_while_it_waits() -> None:
     assert stage.counters()["busy"] < 0.5
     stage.stop()
     assert stage.join(1)
+
+
+def test_who_waits_for_stages_that_were_not_started_is_told_so() -> None:
+    first = IterableStage([1, 2], name="first")
+    second = Repeat(first.output(), name="second")
+    with pytest.raises(WaitTimeout, match=r"and 'second' and 'first' were not started\n  hint: call start\(\)"):
+        second.output().get(timeout_s=0)
+    second.start()
+    with pytest.raises(WaitTimeout, match="and 'first' was not started"):
+        second.output().get(timeout_s=0.01)
+    first.start()
+    assert second.output().get() == 1
+
+
+def test_who_waits_without_a_limit_for_a_stage_that_is_started_late_is_warned_and_gets_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("millstream.stages.patience.WORTH_SAYING_S", 0.0)
+    stage, warned = IterableStage([1], name="late"), list[str]()
+    monkeypatch.setattr("warnings.warn", lambda said, kind, **_: (warned.append(said), stage.start()))
+    assert stage.output().get() == 1
+    assert len(warned) == 1 and "'late' was not started: call start() of each stage" in warned[0]
 
 
 def test_impossible_stages_are_refused() -> None:

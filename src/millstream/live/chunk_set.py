@@ -73,7 +73,7 @@ class ChunkSet(SourceStage[Draw]):
         opens: Opens a file that another rank has found.
     """
 
-    gives = Draw
+    takes, gives = ChunkSource, Draw
 
     def __init__(
         self,
@@ -201,6 +201,16 @@ class ChunkSet(SourceStage[Draw]):
                 self._came_meanwhile.pop(item.path, None)
                 if (name := self._name(item.path)) in self._sources or name in self._arrived:
                     self._gone_meanwhile[item.path] = item
+            else:
+                self._refuse_others(item)
+
+    def _refuse_others(self, item: Any) -> None:
+        """Of a queue it is not known before what comes; to wait for sources among other things would have no end."""
+        if not isinstance(item, Gone | ScanComplete):
+            raise LoaderError(
+                f"{self.name} takes chunk sources, not a {type(item).__name__}",
+                hint="let a ChunkSourceFeed stand before it, which opens files",
+            )
 
     # What comes in
 
@@ -216,6 +226,8 @@ class ChunkSet(SourceStage[Draw]):
                 break
             if isinstance(item, ChunkSource):
                 self._sources[self._name(item.path)] = item
+            else:
+                self._refuse_others(item)
         events = self._entrance.first(self.window, [_found(*each) for each in self._sources.items()])
         self._do(events)
         if not events and self._journal is not None:
@@ -266,6 +278,8 @@ class ChunkSet(SourceStage[Draw]):
                     gone.add(name)
                     self._arrived.pop(name, None)
                     came.pop(name, None)
+            else:
+                self._refuse_others(item)
         left = self._do(self._entrance.later(self.window, list(came.values()), sorted(gone), starved=starved))
         if gone:
             left |= gone - {entry.name for entry in self.window.entries}

@@ -32,13 +32,14 @@ class Moves:
     arrivals: npt.NDArray[np.void]
     """The origin of what took its place; none when nothing came in: then the last slot's frame did."""
     place: Place | None
-    """Where the game stands that they came from."""
+    """Where the game stands that the last of what came in is from; None: nothing came in since the stage began."""
 
     def split(self, rows: int) -> tuple[Moves, Moves]:
         """Cut them behind so many frames that left."""
         if rows == len(self.slots):
             return self, Moves(self.filled[:0], self.slots[:0], self.arrivals[:0], self.place)
-        place = self.place and replace(self.place, used=self.place.used - (len(self.slots) - rows))
+        later = len(self.arrivals[rows:])
+        place = self.place and replace(self.place, used=self.place.used - later)
         head = Moves(self.filled, self.slots[:rows], self.arrivals[:rows], place)
         return head, Moves(self.filled[:0], self.slots[rows:], self.arrivals[rows:], self.place)
 
@@ -102,6 +103,8 @@ class FrameShuffler(DrawStage[Game | Draw, Shuffled]):
         self._reservoir, self._losses = Reservoir(frames, seed), losses or Losses()
         self._filled: list[npt.NDArray[np.void]] = []
         """Origins that went into free slots, and were not told yet: small blocks would fill the memory behind it."""
+        self._place: Place | None = None
+        """Where the last game stands: what is left at the end may be the first to tell it."""
 
     def restore(self, frames: FrameBlock, counter: int) -> None:
         """Hold these positions from the start, slot by slot, with the counter that there was."""
@@ -117,19 +120,19 @@ class FrameShuffler(DrawStage[Game | Draw, Shuffled]):
         self._check_size()
         free = len(item.frames) - len(out.frames)
         used = item.skip + len(item.frames)
-        place = Place(item.draw, item.chunk, item.use, item.source, item.index, used, used)
+        self._place = Place(item.draw, item.chunk, item.use, item.source, item.index, used, used)
         origins = item.frames.origins
         if free:
             self._filled.append(origins[:free])
         if len(out.frames) or sum(map(len, self._filled)) >= TOGETHER:
-            yield from self._left(Shuffled(out.frames, Moves(self._told(), out.slots, origins[free:], place)))
+            yield from self._left(Shuffled(out.frames, Moves(self._told(), out.slots, origins[free:], self._place)))
 
     def finish(self) -> Iterator[Shuffled]:
         """Give what is left."""
         self._fills = False
         while self._drain and len(self._reservoir):
             out = self._reservoir.drain(TOGETHER)
-            yield from self._left(Shuffled(out.frames, Moves(self._told(), out.slots, _NOTHING, None)))
+            yield from self._left(Shuffled(out.frames, Moves(self._told(), out.slots, _NOTHING, self._place)))
 
     def _check_size(self) -> None:
         if self._most_bytes is not None and self._reservoir.nbytes > self._most_bytes:

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from millstream.errors import WaitTimeout, WaitWarning
 
@@ -36,6 +36,24 @@ def patiently(get: Callable[[float], T], wanted: str, what_for: Callable[[], str
             say_at_s = AGAIN * waited_s
             said = f"waiting for {wanted} for {waited_s:.0f} s: {what_for()}"
             warnings.warn(said, WaitWarning, stacklevel=_depth_of_the_caller())
+
+
+def at_stages(wait: Callable[..., None], timeout_s: float | None, maker: Any) -> None:
+    """Wait at the output of a stage; if nothing can come, since it or one before it was not started, that is said."""
+    if maker is None or (timeout_s is None and not maker.not_started()):
+        wait(timeout_s=timeout_s)
+        return
+    try:
+        wait(timeout_s=WORTH_SAYING_S if timeout_s is None else timeout_s)
+    except WaitTimeout as error:
+        names = [repr(stage.name) for stage in maker.not_started()]
+        said = f"{error.message}, and {' and '.join(names)} {'was' if len(names) == 1 else 'were'} not started"
+        hint = "call start() of each stage, or make a Pipeline of them"
+        if timeout_s is not None:
+            raise WaitTimeout(said, hint=hint) if names else error from None
+        if names:
+            warnings.warn(f"{said}: {hint}", WaitWarning, stacklevel=_depth_of_the_caller())
+        wait(timeout_s=None)
 
 
 def result_of(made: Future[T]) -> Callable[[float], T]:

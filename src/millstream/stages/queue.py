@@ -20,6 +20,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 from millstream.errors import BudgetError, LoaderError, QueueClosed, WaitTimeout
 from millstream.settings import at_least, byte_count
 from millstream.stages.ending import Ending
+from millstream.stages.patience import at_stages
 from millstream.stages.producer import Producer
 from millstream.stages.waiting import Waits
 
@@ -125,7 +126,8 @@ class Queue(Generic[T]):
             most = at_least("most", most, hint=SOME)
         with self._lock:
             if not self._gives():
-                self._getters.until(self._gives, self._not_empty, timeout_s, f"an item of {self}")
+                wait = partial(self._getters.until, self._gives, self._not_empty, wanted=f"an item of {self}")
+                at_stages(wait, timeout_s, self.maker)
             return self._take(most)
 
     def get_now(self, most: int) -> list[T]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import reprlib
 import threading
 import time
 import weakref
@@ -17,7 +18,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from millstream.errors import ClosedError, LoaderError, MillstreamError, QueueClosed, StageError, Stopped
+from millstream.errors import ClosedError, LoaderError, MillstreamError, QueueClosed, RecipeError, StageError, Stopped
+from millstream.settings import at_least
 from millstream.stages.clock import INPUT, OUTPUT, Clocks
 from millstream.stages.ending import left_behind, stopped
 from millstream.stages.producer import Producer
@@ -52,7 +54,7 @@ class Stage(ABC, Generic[Out]):
     """
 
     takes: ClassVar[type | tuple[type, ...] | None] = None
-    """What it can work on, if it cares; a pipeline compares it with what the stage before gives."""
+    """What it can work on, if it cares; a stage that gives something else cannot be its input."""
     gives: ClassVar[type | None] = None
     one_thread: ClassVar[bool] = False
     """Whether it cannot share its work: what it keeps from one item for the next has an order."""
@@ -69,8 +71,9 @@ class Stage(ABC, Generic[Out]):
         capacity: int = 16,
         overflow: Overflow = "block",
     ) -> None:
-        if threads < 1:
+        if isinstance(threads, int) and threads < 1:
             raise LoaderError(f"a stage cannot work with {threads} threads", hint="pass threads=1 or more")
+        threads = at_least("threads", threads, hint="pass threads=1 or more")
         if self.one_thread and threads != 1:
             raise LoaderError(f"{type(self).__name__} works on one thread, not on {threads}", hint="leave out threads=")
         if self.loses_nothing and overflow != "block":
@@ -84,7 +87,7 @@ class Stage(ABC, Generic[Out]):
         self.on_failure: Callable[[StageError], None] | None = None
         """Called once, by the thread that failed."""
         self._clocks = Clocks()
-        self.inputs = tuple(Intake(self._clocks, each.output() if isinstance(each, Stage) else each) for each in inputs)
+        self.inputs = tuple(Intake(self._clocks, self._joined(each)) for each in inputs)
         self._queues: dict[str, Queue[Out]] = {each: Queue(capacity, overflow) for each in self.outputs}
         for queue in self._queues.values():
             queue.maker = self
@@ -95,12 +98,34 @@ class Stage(ABC, Generic[Out]):
         self._workers: list[threading.Thread] = []
         self._left_behind = False
 
+    def _joined(self, before: Queue[Any] | Stage[Any]) -> Queue[Any]:
+        """The queue of an input; refuse what is none, and one of another type than the stage takes."""
+        queue = before.output() if isinstance(before, Stage) else before
+        if not isinstance(queue, Queue):
+            raise LoaderError(
+                f"{type(self).__name__} takes from a stage or a queue, not from {reprlib.repr(before)}",
+                hint="pass the stage before it, or a Queue; IterableStage(items) gives items that are there already",
+            )
+        maker = queue.maker
+        if self.takes is None or maker is None or maker.gives is None or issubclass(maker.gives, self.takes):
+            return queue
+        takes = self.takes if isinstance(self.takes, tuple) else (self.takes,)
+        wanted = " or ".join(each.__name__ for each in takes)
+        raise RecipeError(
+            f"stage {self.name!r} takes {wanted}, but {maker.name!r} gives {maker.gives.__name__}",
+            hint=f"put a stage between them that gives {wanted}, or change the input",
+        )
+
     def upstream(self) -> Iterator[Stage[Any]]:
         """The stages that its items come from, the nearest first."""
         for intake in self.inputs:
             if intake.maker is not None:
                 yield intake.maker
                 yield from intake.maker.upstream()
+
+    def not_started(self) -> list[Stage[Any]]:
+        """Which of this stage and those before it were neither started nor stopped, the nearest first."""
+        return [each for each in (self, *self.upstream()) if not each._workers and not each.stopping.is_set()]
 
     def output(self, name: str = "") -> Queue[Out]:
         """The queue that results come out of; a stage with several outputs wants to know which."""
