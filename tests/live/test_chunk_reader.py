@@ -152,6 +152,6 @@ def test_a_stage_that_takes_no_games_is_still_refused_behind_a_chunk_set(tmp_pat
     with pytest.raises(RecipeError, match="'tensors' takes Shuffled, but 'drawn' gives Draw"):
         TensorGenerator(drawn, name="tensors")  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match="'wanted' takes Game or Draw, but 'feed' gives ChunkSource"):
-        ChunkFilter(feed, name="wanted")
+        ChunkFilter(feed, name="wanted")  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match="'drawn' takes ChunkSource, but 'found' gives Found"):
         ChunkSet(found, name="drawn")

@@ -332,7 +332,7 @@ def test_wrong_graphs_are_refused_by_name() -> None:
 
 
 def test_stages_that_do_not_fit_are_refused_as_they_are_joined() -> None:
-    before = Numbers([1], name="a")
+    before: Any = Numbers([1], name="a")
     for joined in (before, before.output()):
         with pytest.raises(RecipeError, match="'b' takes str, but 'a' gives int") as caught:
             Words(joined, function=str.split, name="b")

@@ -256,7 +256,12 @@ def test_who_waits_without_a_limit_for_a_stage_that_is_started_late_is_warned_an
 ) -> None:
     monkeypatch.setattr("millstream.stages.patience.WORTH_SAYING_S", 0.0)
     stage, warned = IterableStage([1], name="late"), list[str]()
-    monkeypatch.setattr("warnings.warn", lambda said, kind, **_: (warned.append(said), stage.start()))
+
+    def warn(said: str, kind: type[Warning], **_: object) -> None:
+        warned.append(said)
+        stage.start()
+
+    monkeypatch.setattr("warnings.warn", warn)
     assert stage.output().get() == 1
     assert len(warned) == 1 and "'late' was not started: call start() of each stage" in warned[0]
 
