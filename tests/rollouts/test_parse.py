@@ -74,6 +74,16 @@ def test_numbers_may_come_in_whatever_holds_them(shape: str) -> None:
     assert block["loss_mask"].tolist() == [False, True, True] * 2
 
 
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16", "float64"])
+def test_log_probabilities_may_be_tensors_of_every_precision(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    said = torch.tensor([0.0, -0.5, -2.0], dtype=getattr(torch, kind))
+    assert block_of(good(sampling_logprobs=said))["sampling_logprobs"].tolist() == [0, -0.5, -2]
+    both = {"rollout_id": "a", "group_id": "g", "reward": 1.0, "finish": "stop"}
+    apart = {**both, "prompt_ids": [5], "completion_ids": torch.tensor([6, 7]), "completion_logprobs": said[1:]}
+    assert block_of(apart)["sampling_logprobs"].tolist() == [0, -0.5, -2]
+
+
 FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     **{f"no {name}": (without(name), "missing field", repr(name)) for name in good()},
     "short mask": (good(loss_mask=[1]), "unequal lengths", "loss_mask has 1 values, and token_ids has 3"),

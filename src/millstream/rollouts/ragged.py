@@ -41,7 +41,7 @@ def _array(value: Any, row: int, name: str, code: str) -> Array:
     if isinstance(value, str | bytes | Mapping | set) or not hasattr(value, "__len__"):
         raise Fault(row, "wrong type", f"{name} is {shown(value)}", _PER_TOKEN)
     try:
-        made = np.asarray(value)
+        made = np.asarray(value.float() if str(getattr(value, "dtype", "")) == "torch.bfloat16" else value)
         if code == "d" and made.dtype == object and not any(isinstance(each, str) for each in value):
             made = made.astype(np.float64)  # None becomes NaN
     except (TypeError, ValueError, OverflowError, RuntimeError):
