@@ -359,3 +359,20 @@ def test_whatever_a_field_holds_is_taken_or_refused_by_name(name: str, value: An
     parsed = parse_records([good(rollout_id="fine"), good(**{name: value})], on_bad="skip")
     assert len(parsed.block) + len(parsed.bad) == 2
     assert len(decode(encode(parsed.block))) == len(parsed.block)
+
+
+def test_a_weight_that_is_no_number_is_told_to_be_left_out() -> None:
+    with pytest.raises(RecordError, match="leave it out for 1"):
+        block_of([good(weight=np.nan)])
+
+
+@pytest.mark.parametrize("ids", [[5, 6, 1 << 63], [5, -6, 1 << 63], [5, 6, 1 << 64]])
+def test_an_id_that_needs_too_many_bits_is_not_called_a_fraction(ids: list[int]) -> None:
+    with pytest.raises(RecordError) as caught:
+        block_of([good(token_ids=ids)])
+    assert "float" not in str(caught.value)
+
+
+def test_what_is_too_large_to_be_shown_is_said_so() -> None:
+    with pytest.raises(RecordError, match="of type int that is too large to be shown"):
+        block_of([good(reward=10**5000)])
