@@ -182,6 +182,11 @@ def test_a_bad_rollout_is_counted_when_asked_for(reason: str) -> None:
     assert admission.counters[reason] == 1
 
 
+def test_who_finds_a_conflict_in_a_feed_hears_how_to_pass_it() -> None:
+    with pytest.raises(RecordError, match='on_bad="skip"'):
+        Admission(BAD["conflicting"][0]).arrive(CONFLICT, now=0)
+
+
 def test_a_rollout_of_another_prompt_is_not_one_of_those_that_make_a_group() -> None:
     admission = Admission(AdmissionRules(groups_per_batch=1, group_size=2, on_bad="skip"))
     admission.arrive(rows(*(row(f"a-{i}", "a", prompt_id=prompt) for i, prompt in enumerate("pqp"))), now=0)

@@ -177,3 +177,23 @@ def test_a_request_that_outlives_its_feed_takes_nothing_from_the_next_one(tmp_pa
     assert _status_of(ClosedError("closed")) == 503  # so the producer waits, and asks again
     with closing(HttpFeed(tmp_path, token="secret", port=server.server_address[1])) as again:
         assert again._server.inbox.take("engine", BLOCKS, body, session, 0) == 1
+
+
+def test_what_is_no_request_of_ours_is_answered_in_json(feed: HttpFeed) -> None:
+    status, said = asked(feed, "/rollouts", method="DELETE")
+    assert status == 501 and "DELETE" in said["error"] and "POST" in said["hint"]
+    host, port = feed.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        client.sendall(b"one two three four five\r\n\r\n")
+        answer = b"".join(iter(lambda: client.recv(1000), b""))
+    assert json.loads(answer[answer.index(b"{") :])["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [(b'{"reward": ' + b"1" * 5001 + b"}", "too many digits"), (b"[" * 50_000, "nested too deep")],
+    ids=["digits", "nested"],
+)
+def test_limits_of_the_parser_are_told_in_plain_words(feed: HttpFeed, body: bytes, said: str) -> None:
+    status, answer = asked(feed, "/rollouts", body, "application/json")
+    assert status == 400 and said in answer["error"] and "sys." not in answer["error"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from feeds.redis_server import RedisServer
-from millstream.errors import LoaderError
+from millstream import RolloutDataLoader
+from millstream.errors import LoaderError, WaitTimeout
 from millstream.feeds import HttpFeed, HttpSource, MemoryFeed, SpoolFeed, SpoolSource, open_feed, open_source
 from millstream.feeds.redis import RedisSource
 from millstream.feeds.redis_feed import RedisFeed
@@ -40,3 +42,35 @@ def test_what_is_open_stays_what_it_is() -> None:
 def test_a_way_that_is_unknown_is_said() -> None:
     with pytest.raises(LoaderError, match="kafka://"):
         open_feed("kafka://host/topic")
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("https://h/x.jsonl", "folder"),
+        ("redis://localhost:99999/x", "Port out of range"),
+        ("redis:///x", "no host"),
+        ("redis://[x/y", "Invalid IPv6"),
+    ],
+)
+def test_an_address_that_cannot_be_is_said(where: str, said: str) -> None:
+    for act in (open_feed, lambda url: RolloutDataLoader(url, live={"group_size": 2}, batch_size=2)):
+        with pytest.raises(LoaderError, match=said) as caught:
+            act(where)
+        assert caught.value.hint
+
+
+def test_a_port_of_http_that_cannot_be_is_said(tmp_path: Path) -> None:
+    with pytest.raises(LoaderError, match="Port out of range"):
+        open_feed("http://localhost:99999", directory=tmp_path)
+    with pytest.raises(LoaderError, match="Port out of range"):
+        open_source("http://localhost:99999", token="secret")
+
+
+def test_a_loader_of_a_server_that_is_away_ends_in_time() -> None:
+    with socket.socket() as taken:  # bound and not listening: nothing answers there
+        taken.bind(("127.0.0.1", 0))
+        url = f"redis://127.0.0.1:{taken.getsockname()[1]}/away"
+        loader = RolloutDataLoader(url, batch_size=2, live={"group_size": 2, "timeout_s": 0.2})
+        with loader, pytest.raises(WaitTimeout, match=r"Redis at 127\.0\.0\.1:.* is away"):
+            loader.get_batch()

@@ -239,3 +239,10 @@ def test_a_first_row_tells_rollouts_from_others() -> None:
         {"input_ids": [1]},
     ]
     assert not any(map(holds_rollouts, [*others, {"prompt": "a", "response": "b"}]))
+
+
+def test_a_file_that_is_no_utf_8_is_told_what_a_loader_takes(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"reward": "\xff"}\n')
+    with pytest.raises(RecordError, match='on_bad="skip"') as caught:
+        list(read_rollouts(tmp_path / "a.jsonl"))
+    assert "encoding=" not in str(caught.value)

@@ -74,6 +74,16 @@ def test_numbers_may_come_in_whatever_holds_them(shape: str) -> None:
     assert block["loss_mask"].tolist() == [False, True, True] * 2
 
 
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16", "float64"])
+def test_log_probabilities_may_be_tensors_of_every_precision(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    said = torch.tensor([0.0, -0.5, -2.0], dtype=getattr(torch, kind))
+    assert block_of(good(sampling_logprobs=said))["sampling_logprobs"].tolist() == [0, -0.5, -2]
+    both = {"rollout_id": "a", "group_id": "g", "reward": 1.0, "finish": "stop"}
+    apart = {**both, "prompt_ids": [5], "completion_ids": torch.tensor([6, 7]), "completion_logprobs": said[1:]}
+    assert block_of(apart)["sampling_logprobs"].tolist() == [0, -0.5, -2]
+
+
 FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     **{f"no {name}": (without(name), "missing field", repr(name)) for name in good()},
     "short mask": (good(loss_mask=[1]), "unequal lengths", "loss_mask has 1 values, and token_ids has 3"),
@@ -349,3 +359,20 @@ def test_whatever_a_field_holds_is_taken_or_refused_by_name(name: str, value: An
     parsed = parse_records([good(rollout_id="fine"), good(**{name: value})], on_bad="skip")
     assert len(parsed.block) + len(parsed.bad) == 2
     assert len(decode(encode(parsed.block))) == len(parsed.block)
+
+
+def test_a_weight_that_is_no_number_is_told_to_be_left_out() -> None:
+    with pytest.raises(RecordError, match="leave it out for 1"):
+        block_of([good(weight=np.nan)])
+
+
+@pytest.mark.parametrize("ids", [[5, 6, 1 << 63], [5, -6, 1 << 63], [5, 6, 1 << 64]])
+def test_an_id_that_needs_too_many_bits_is_not_called_a_fraction(ids: list[int]) -> None:
+    with pytest.raises(RecordError) as caught:
+        block_of([good(token_ids=ids)])
+    assert "float" not in str(caught.value)
+
+
+def test_what_is_too_large_to_be_shown_is_said_so() -> None:
+    with pytest.raises(RecordError, match="of type int that is too large to be shown"):
+        block_of([good(reward=10**5000)])

@@ -102,7 +102,8 @@ def _why_unwanted(block: RolloutBlock, row: int, rules: AdmissionRules, *, stale
 
 
 COMPLAINTS = {
-    CONFLICTING: ("conflicting rollout", "came before with other content", "give every rollout an id of its own"),
+    CONFLICTING: ("conflicting rollout", "came before with other content",
+                  'on_bad="skip" leaves it out, also where it lies in the feed already; give each an id of its own'),
     "too_long": ("rollout too long", "has {tokens} tokens, and a batch has room for {most}", "raise the cap on tokens"),
     "unknown_id": ("unknown id", "holds an id that the model's vocabulary of {vocabulary} does not have",
                    "the rollouts were made with another tokenizer or model"),

@@ -47,7 +47,11 @@ class HttpSource(GatheringSource):
         patience_s: float = 600.0,
     ) -> None:
         super().__init__(gather)
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            _ = parts.port
+        except ValueError as error:
+            raise LoaderError(f"{url}: {error}", hint="http://host:port") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise LoaderError(f"{url}: this is not the address of a feed", hint="http://host:port")
         if not isinstance(token, str) or not token:

@@ -126,6 +126,15 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:  # whoever asked must hear of it, and the next request is another one
             log.exception("%s", self.path)
             status, said = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}", "hint": None}
+        self._say(status, said)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Say what is wrong with a request that is none, or has another method, as everything is said."""
+        self._say(
+            HTTPStatus(code), {"error": message or HTTPStatus(code).phrase, "hint": "GET /control, POST /rollouts"}
+        )
+
+    def _say(self, status: HTTPStatus, said: dict[str, Any]) -> None:
         body = json.dumps(said).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -133,7 +142,8 @@ class _Handler(BaseHTTPRequestHandler):
         # What was refused may not have been read: the connection cannot be used for another request.
         self.send_header("Connection", "close")
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
         self.close_connection = True
 
     def _check_token(self) -> None:

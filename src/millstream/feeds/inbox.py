@@ -13,6 +13,7 @@ from millstream.feeds.http import BLOCKS
 from millstream.feeds.shards import ProducerFolder, shard_name
 from millstream.rollouts.codec import encode_parts, iter_blocks
 from millstream.rollouts.parse import block_of
+from millstream.sources.jsonl import wording
 from millstream.store import disk
 
 JSON = ("application/json",)
@@ -94,5 +95,5 @@ def _records(body: bytes, *, lines: bool) -> list[Any]:
             return [json.loads(line) for line in body.splitlines() if line.strip()]
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise RecordError("not JSON", str(error), hint="one JSON object, a list of them, or one per line") from None
+        raise RecordError("not JSON", wording(error), hint="one JSON object, a list of them, or one per line") from None
     return found if isinstance(found, list) else [found]

@@ -38,8 +38,15 @@ def open_feed(where: Where | Feed, **settings: Any) -> Feed:
 
         return RedisFeed(str(where), **settings)
     if scheme == "http":
-        address = urlsplit(str(where))
-        return HttpFeed(host=address.hostname or "127.0.0.1", port=address.port or 0, **settings)
+        if "directory" not in settings:
+            hint = 'open_feed("http://127.0.0.1:8000", directory=…), the spool behind it; files are no feed'
+            raise LoaderError(f"{where}: an address to listen at needs a folder", hint=hint)
+        try:
+            address = urlsplit(str(where))
+            host, port = address.hostname or "127.0.0.1", address.port or 0
+        except ValueError as error:
+            raise LoaderError(f"{where}: {error}", hint="http://host:port") from None
+        return HttpFeed(host=host, port=port, **settings)
     return SpoolFeed(where, **settings)
 
 
@@ -70,7 +77,7 @@ def _scheme(where: Where) -> str:
     scheme, separator, _ = os.fspath(where).partition("://")
     if not separator:
         return "folder"
-    if scheme not in _WAYS:
+    if (scheme := scheme.lower()) not in _WAYS:
         raise LoaderError(f"{where}: no feed is reached by {scheme}://", hint="a folder, redis://… or http://…")
     return _WAYS[scheme]
 

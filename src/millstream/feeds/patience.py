@@ -38,6 +38,8 @@ class Patience:
         self.reconnected = 0
         self._whom, self._most_s, self._errors = whom, most_s, errors
         self._away_since: float | None = None
+        self.away: str | None = None
+        """Who is away, and what was said of it last."""
 
     def until_done(self, act: Callable[[], Value]) -> Value:
         """Do something, again and again while nobody is there."""
@@ -61,6 +63,7 @@ class Patience:
             pause_s = min(2 * pause_s, PAUSES_S[1])
 
     def _note_away(self, error: Exception) -> None:
+        self.away = f"{self._whom} is away: {error}"
         if self._away_since is None:
             self._away_since = time.monotonic()
             log.warning("%s is away, and waited for: %s", self._whom, error)
@@ -72,6 +75,6 @@ class Patience:
 
     def _note_back(self) -> None:
         if self._away_since is not None:
-            self._away_since = None
+            self._away_since = self.away = None
             self.reconnected += 1
             log.warning("%s is back", self._whom)

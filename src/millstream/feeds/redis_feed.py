@@ -46,6 +46,7 @@ class RedisFeed:
         self._follow, self._on_bad = follow, on_bad
         self._is_only = follow
         self._id: str | None = None
+        self._untold: Control | None = None
         self._last, self._blocks = BEGIN, 0
         self._held: deque[str] = deque()
         self._numbers: dict[bytes, int] = {}
@@ -97,9 +98,20 @@ class RedisFeed:
             self._held.popleft()
 
     def tell(self, control: Control) -> None:
-        """Tell producers what is wanted."""
+        """Tell producers what is wanted; while the server is away, when it is back."""
         if not self._follow:
-            self._stream.ask(lambda: self._stream.client.set(self._stream.key("control"), control.to_json()))
+            self._untold = control
+            self._stream.ask_until(time.monotonic(), self._tell)
+
+    @property
+    def away(self) -> str | None:
+        """What is said of a server that is away."""
+        return self._stream.away
+
+    def _tell(self) -> None:
+        if self._untold is not None:
+            self._stream.client.set(self._stream.key("control"), self._untold.to_json())
+            self._untold = None
 
     def counters(self) -> dict[str, int]:
         """`received` rollouts; entries that were `repeated` or `damaged`; how often the server came back, and how often
@@ -124,6 +136,7 @@ class RedisFeed:
         self._be_only()
         if self._id is None:
             self._start()
+        self._tell()
         pipeline = self._stream.commands() if self._follow else self._note_received()
         pipeline.set(self._stream.key("id"), uuid4().hex, nx=True).get(self._stream.key("id"))
         pipeline.get(self._stream.key("released"))

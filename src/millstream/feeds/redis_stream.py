@@ -40,6 +40,22 @@ AWAY = (
 """What a server says that is not there, or not ready."""
 
 
+def _address(url: str) -> str:
+    """Host and port of a server.
+
+    >>> _address("redis://localhost/name")
+    'localhost:6379'
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise LoaderError(f"{url}: {error}", hint="redis://host:port/name") from None
+    if not host:
+        raise LoaderError(f"{url}: this names no host", hint="redis://host:port/name")
+    return f"{host}:{port or 6379}"
+
+
 class RedisStream:
     """A stream, for both of its ends.
 
@@ -50,7 +66,7 @@ class RedisStream:
     """
 
     def __init__(self, url: str, patience_s: float, *, consumes: bool = False) -> None:
-        parts = urlsplit(url)
+        address, parts = _address(url), urlsplit(url)
         self.name = parts.path.strip("/")
         if not self.name:
             raise LoaderError(f"{url}: this names no stream", hint="redis://host:port/name")
@@ -63,7 +79,7 @@ class RedisStream:
             protocol=2,
             redis_connect_func=self._introduced if consumes else None,
         )
-        self._patience = Patience(f"Redis at {parts.hostname}:{parts.port or 6379}", patience_s, AWAY)
+        self._patience = Patience(f"Redis at {address}", patience_s, AWAY)
 
     def _introduced(self, connection: Any) -> None:
         """Say who is connected; a server that does not let us will not tell of others either."""
@@ -85,6 +101,11 @@ class RedisStream:
     def reconnected(self) -> int:
         """How often the server came back."""
         return self._patience.reconnected
+
+    @property
+    def away(self) -> str | None:
+        """What is said of the server while it is away."""
+        return self._patience.away
 
     def key(self, of: str) -> str:
         """The name of what is kept beside the stream."""

@@ -100,8 +100,9 @@ class Intake:
                     hint="`for batch in loader` ends here by itself",
                 )
             if self._timeout_s is not None and now - began > self._timeout_s:
+                away = getattr(self.feed, "away", None)
                 raise WaitTimeout(
-                    f"no rollout batch came in {self._timeout_s:g} s: {self.decide.waiting_for()}",
+                    f"no rollout batch came in {self._timeout_s:g} s: {away or self.decide.waiting_for()}",
                     hint="see whether producers live; group_timeout_s lets incomplete groups go",
                 )
             self._receive()

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from millstream.admission import AdmissionRules, ReplayRules
 from millstream.advantages import find_estimator
@@ -74,12 +73,18 @@ def is_feed(rollout_data: Any, *, live: bool = False) -> bool:
     >>> is_feed("redis://localhost:6379/rollouts"), is_feed([{"rollout_id": "a"}]), is_feed("rollouts.jsonl")
     (True, False, False)
     """
-    if isinstance(rollout_data, str) and urlsplit(rollout_data).scheme in FEED_SCHEMES:
+    if isinstance(rollout_data, str) and _scheme(rollout_data) in FEED_SCHEMES:
         return True
     if isinstance(rollout_data, str | os.PathLike):
         folder = Path(rollout_data)
         return is_spool(folder) or (live and not folder.is_file())
     return all(hasattr(rollout_data, name) for name in ("receive", "release", "cursor", "tell"))
+
+
+def _scheme(where: str) -> str:
+    """What an address begins with; what is wrong with the rest of it is said by what opens it."""
+    scheme, separator, _ = where.partition("://")
+    return scheme.lower() if separator else ""
 
 
 def feed_loader(where: Any, asked: Mapping[str, Any]) -> RolloutFeedDataLoader:
@@ -123,7 +128,7 @@ def _rules(rules: AdmissionRules, task: RolloutTask) -> AdmissionRules:
 
 def _opened(where: Any, settings: Mapping[str, Any], *, leads: bool) -> Feed:
     """Open a feed; ranks that do not lead only follow what the one that does takes from it."""
-    scheme = urlsplit(where).scheme if isinstance(where, str) else ""
+    scheme = _scheme(where) if isinstance(where, str) else ""
     folder = settings.get("directory") if scheme in ("http", "https") else where
     if scheme in ("http", "https") and folder is None:
         raise LoaderError(

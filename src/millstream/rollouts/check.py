@@ -97,7 +97,8 @@ def _check_numbers(block: RolloutBlock, name: str, column: npt.NDArray[Any]) -> 
     known = ROW_COLUMNS.get(name)
     if column.dtype.kind == "f" and (known is not None or name.startswith(NAMED_REWARD)):
         wrong = np.isinf(column) if name != "weight" else ~np.isfinite(column)
-        refuse_rows(wrong, "not finite", name, column, f"{_NUMBER}; NaN or null says that there is none")
+        absent = "leave it out for 1" if name == "weight" else "NaN or null says that there is none"
+        refuse_rows(wrong, "not finite", name, column, f"{_NUMBER}; {absent}")
     if name in _LEAST:
         refuse_rows(column < _LEAST[name], "impossible value", name, column, f"it is at least {max(0, _LEAST[name])}")
     if name == "prompt_len":

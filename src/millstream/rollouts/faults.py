@@ -40,7 +40,7 @@ def shown(value: object) -> str:
     try:
         text = visible(repr(value.item() if isinstance(value, np.generic) else value))
     except (RecursionError, ValueError):  # lists in lists without end, or an int of thousands of digits
-        text = f"a {type(value).__name__} that cannot be shown"
+        text = f"a value of type {type(value).__name__} that is too large to be shown"
     return text if len(text) <= _SHOWN_LETTERS else text[: _SHOWN_LETTERS - 1] + "…"
 
 

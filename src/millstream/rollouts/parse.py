@@ -251,7 +251,8 @@ def _without_repeats(
     new, repeated, conflicts = (Repeats() if repeats is None else repeats).look(block)
     for row in conflicts:
         found = "another rollout has the same id and another content"
-        bad[int(rows[row])] = Fault(int(rows[row]), "conflicting id", found, "each rollout has an id of its own")
+        hint = 'each rollout has an id of its own; on_bad="skip" leaves the later one out'
+        bad[int(rows[row])] = Fault(int(rows[row]), "conflicting id", found, hint)
     if len(new) == len(block):
         return block, rows, 0
     return block.select(new), rows[new], len(repeated)

@@ -41,12 +41,14 @@ def _array(value: Any, row: int, name: str, code: str) -> Array:
     if isinstance(value, str | bytes | Mapping | set) or not hasattr(value, "__len__"):
         raise Fault(row, "wrong type", f"{name} is {shown(value)}", _PER_TOKEN)
     try:
-        made = np.asarray(value)
+        made = np.asarray(value.float() if str(getattr(value, "dtype", "")) == "torch.bfloat16" else value)
         if code == "d" and made.dtype == object and not any(isinstance(each, str) for each in value):
             made = made.astype(np.float64)  # None becomes NaN
     except (TypeError, ValueError, OverflowError, RuntimeError):
         raise Fault(row, "wrong type", f"{name} is {shown(value)}", _PER_TOKEN) from None
-    if made.dtype == object and made.ndim == 1 and code in "Iq":
+    # numpy makes floats of whole numbers that need all of 64 bits, beside others
+    is_large = made.dtype == object or (made.dtype.kind == "f" and all(isinstance(each, int) for each in value))
+    if is_large and made.ndim == 1 and len(made) and code in "Iq":
         raise Fault(row, "wrong type", f"{name} is {shown(value)}", "give whole numbers of at most 32 bits")
     return made
 

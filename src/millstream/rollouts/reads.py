@@ -28,6 +28,7 @@ OWN_SUFFIXES = {codec.SUFFIX: "rollouts", ".msgpack": "msgpack", ".mpk": "msgpac
 _LIKE = '{"rollout_id": …, "group_id": …, "token_ids": […], "loss_mask": […], "reward": …, "finish": …}'
 _AGAIN = "whoever wrote or copied the file did not finish: get it again"
 _WHOLE = f"what stands before it is whole; {_AGAIN}"
+_NOT_TEXT = 'convert it, e.g. `iconv -f latin1 -t utf-8`; or on_bad="skip" leaves such records out'
 _KNOWN = f"known kinds: .jsonl .json .parquet {' '.join(OWN_SUFFIXES)}"
 
 
@@ -190,4 +191,5 @@ def _blocks(file: FoundFile) -> Iterator[Read]:
 
 
 def _error(bad: BadRecord) -> RecordError:
-    return RecordError(bad.reason, bad.found, bad.hint)
+    hint = _NOT_TEXT if bad.reason.startswith("not UTF") else bad.hint
+    return RecordError(bad.reason, bad.found, hint)

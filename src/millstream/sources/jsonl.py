@@ -104,13 +104,24 @@ def object_in(line: str, *, like: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        found = f"{error}; it begins {short(line)}"
+        found = f"{wording(error)}; it begins {short(line)}"
         raise RecordError("not JSON", found, hint="each line, or element of an array, is one object") from None
     if not isinstance(value, dict):
         raise RecordError(
             "not an object", f"a JSON {kind_of(value)}: {short(line)}", hint=f"each row looks like {like}"
         )
     return value
+
+
+def wording(error: ValueError | RecursionError) -> str:
+    """What is wrong with JSON, where Python's parser speaks of itself.
+
+    >>> wording(RecursionError("maximum recursion depth exceeded"))
+    'it is nested too deep'
+    """
+    if isinstance(error, RecursionError):
+        return "it is nested too deep"
+    return str(error) if isinstance(error, json.JSONDecodeError | UnicodeError) else "a number has too many digits"
 
 
 def _whole_lines(data: bytes | memoryview, start: int, file: str, reading: Reading, encoding: str) -> ChunkRead:
