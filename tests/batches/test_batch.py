@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from loaders.kinds import KINDS
 from loaders.samples import follows_its_hint
-from millstream import BatchError, BatchPool, LoaderError, TrainingBatch
+from millstream import BatchError, BatchPool, LoaderError, Topology, TrainingBatch, distribute
 from millstream.loaders.pretrain import example_loader
 from millstream.tensors import FRAMEWORKS, backend
 
@@ -523,3 +523,58 @@ def test_a_mask_that_does_not_fit_is_found() -> None:
         for name in ("attention_mask", "loss_mask"):
             with pytest.raises(BatchError, match=f"{name} has shape"):
                 TrainingBatch(ids, ids, lengths=np.array([3, 3], np.int32), masks={name: wrong}).validate()
+
+
+UNFIT: list[tuple[dict[str, Any], str]] = [
+    ({"labels": np.zeros((1, 4), np.int64)}, r"labels have shape \(1, 4\), ids \(2, 4\)"),
+    ({"labels": np.zeros((2, 4))}, "labels are float64, not integers"),
+    ({"input_ids": np.zeros((2, 4))}, "input_ids are float64, not integers"),
+    ({"lengths": np.array([9, 9])}, r"lengths are \[9 9\], ids have shape \(2, 4\)"),
+    ({"lengths": np.array([-1, 4])}, r"lengths are \[-1  4\], ids have shape \(2, 4\)"),
+    ({"lengths": np.array([4])}, r"lengths have shape \(1,\), ids \(2, 4\)"),
+    ({"lengths": [1, 2]}, r"lengths: found \[1, 2\], not an array"),
+    ({"position_ids": np.zeros((2, 3), np.int64)}, r"position_ids have shape \(2, 3\), ids \(2, 4\)"),
+    ({"loss_weights": np.zeros((1, 4))}, r"loss_weights have shape \(1, 4\), ids \(2, 4\)"),
+    ({"masks": {"loss_mask": np.ones((1, 4))}}, r"loss_mask has shape \(1, 4\), ids \(2, 4\)"),
+    ({"masks": {"attention_mask": [[1]]}}, r"attention_mask: found \[\[1\]\], not an array"),
+    ({"metadata": 5}, "metadata is 5"),
+    ({"metadata": [5]}, r"metadata is \[5\]"),
+]
+
+
+@pytest.mark.parametrize("given, told", UNFIT)
+def test_no_batch_is_made_of_arrays_that_do_not_fit_together(given: dict[str, Any], told: str) -> None:
+    ids = np.zeros((2, 4), np.int64)
+    makes: list[Callable[[], TrainingBatch]] = [
+        lambda: TrainingBatch(**{"input_ids": ids, "labels": ids, **given}),
+        lambda: TrainingBatch(**{"input_ids": ids, "labels": ids, **given}, framework="numpy"),
+        lambda: replace(TrainingBatch(ids, ids), **given),
+    ]
+    for make in makes:
+        with pytest.raises(BatchError, match=told) as caught:
+            make()
+        assert "pass" in follows_its_hint(caught.value)
+
+
+@frameworks
+def test_arrays_of_every_framework_are_fitted_together(framework: str) -> None:
+    make, ids = backend(framework).from_numpy, np.zeros((2, 4), np.int32)
+    assert TrainingBatch(make(ids), make(ids)).metadata["rows"] == 2
+    with pytest.raises(BatchError, match=r"labels have shape \(1, 4\), ids \(2, 4\)"):
+        TrainingBatch(make(ids), make(ids[:1]))
+    with pytest.raises(BatchError, match=r"input_ids are .*float32, not integers"):
+        TrainingBatch(make(ids.astype(np.float32)), make(ids))
+
+
+def test_metadata_that_is_none_is_refused_when_it_is_set() -> None:
+    batch = TrainingBatch.empty(2, 4)
+    with pytest.raises(BatchError, match="metadata is 5"):
+        batch.metadata = 5  # type: ignore[assignment]
+    assert batch.metadata["rows"] == 2
+
+
+def test_labels_that_were_cut_afterwards_are_found_when_rows_are_dealt_out() -> None:
+    batch = TrainingBatch.empty(2, 4)
+    batch.labels = batch.labels[:1]
+    with pytest.raises(BatchError, match=r"labels have shape \(0, 4\), ids \(1, 4\)"):
+        distribute(batch, Topology.flat(2))

@@ -103,9 +103,14 @@ class TrainingBatch(AnswerFields, MaskFields):
                 if getattr(self, f"_{name}") is None:
                     setattr(self, f"_{name}", mask)
             self._given = tuple(name for name in MASKS if getattr(self, f"_{name}") is not None)
+        try:
+            self._metadata = dict(metadata or {})
+        except (TypeError, ValueError):
+            raise _no_metadata(metadata) from None
+        if native is None:  # the engine's own columns fit
+            self._check_fit()
         if attention_mask is not None and len(attention_mask.shape) == 2:
             self._lengths = self._attention().astype(bool).sum(axis=1, dtype=np.int32)
-        self._metadata = dict(metadata or {})
         if not ALWAYS.issubset(self._metadata):
             self._metadata = {**self._known(), **self._metadata}
 
@@ -129,6 +134,8 @@ class TrainingBatch(AnswerFields, MaskFields):
 
     @metadata.setter
     def metadata(self, given: Mapping[str, Any]) -> None:
+        if not isinstance(given, Mapping):
+            raise _no_metadata(given)
         self._metadata = {**{key: self._metadata[key] for key in self._metadata if key in ALWAYS}, **given}
 
     def __copy__(self) -> TrainingBatch:
@@ -206,9 +213,9 @@ class TrainingBatch(AnswerFields, MaskFields):
                 hint="merge batches of one loader, or pad them to one length",
             )
         make = backend(parts[0].framework).from_numpy
-        merged = parts[0]._with(lambda name: make(_joined(name, parts)), parts[0].framework)
-        if any(part.lengths is not None for part in parts):
-            merged._lengths = np.concatenate([part._real_lengths() for part in parts])
+        some_short = any(part.lengths is not None for part in parts)
+        lengths = np.concatenate([part._real_lengths() for part in parts]) if some_short else None
+        merged = parts[0]._with(lambda name: make(_joined(name, parts)), parts[0].framework, lengths)
         if merged.max_seqlen is not None:
             merged.max_seqlen = max(part.max_seqlen or 0 for part in parts)
         sums = {key: sum(part.metadata[key] for part in parts) for key in _SUMS if key in parts[0].metadata}
@@ -221,22 +228,9 @@ class TrainingBatch(AnswerFields, MaskFields):
     def validate(self) -> TrainingBatch:
         """Check that everything fits together; raises BatchError, returns the batch."""
         ids, labels = self._numpy("input_ids"), self._numpy("labels")
-        check(ids.ndim == 2, f"input_ids have shape {ids.shape}, not (rows, length)")
-        check(labels.shape == ids.shape, f"labels have shape {labels.shape}, ids {ids.shape}")
-        for name, array in (("input_ids", ids), ("labels", labels)):
-            check(array.dtype.kind in "iu", f"{name} are {array.dtype}, not integers")
+        self._check_fit()
         check(bool((ids >= 0).all()), "there are negative ids")
         check(bool(((labels >= 0) | (labels == NO_LOSS)).all()), f"a label is negative but not {NO_LOSS}")
-        fields = [name for name in ("position_ids", "loss_weights") if getattr(self, name) is not None]
-        for name in (*fields, *self.columns.tokens):
-            shape = self._numpy(name).shape
-            check(shape[:2] == ids.shape, f"{name} have shape {shape}, ids {ids.shape}")
-        self._validate_masks(*ids.shape)
-        if self.lengths is not None:
-            fits = self.lengths.shape == ids.shape[:1] and bool(
-                ((self.lengths >= 0) & (self.lengths <= ids.shape[1])).all()
-            )
-            check(fits, f"lengths are not one of 0 to {ids.shape[1]} per row")
         if self.cu_seqlens is not None:
             self._validate_segments(*ids.shape)
         return self
@@ -267,14 +261,16 @@ class TrainingBatch(AnswerFields, MaskFields):
         moved.kl = self.kl and self.kl.to(target)
         return moved
 
-    def _with(self, field: Callable[[str], Any], framework: str) -> TrainingBatch:
-        """Make a batch of the same facts with every tensor made anew by `field`."""
+    def _with(
+        self, field: Callable[[str], Any], framework: str, lengths: npt.NDArray[np.int32] | None = None
+    ) -> TrainingBatch:
+        """Make a batch of the same facts with every tensor made anew by `field`; by default rows stay as long."""
         facts = {key: list(value) if isinstance(value, list) else value for key, value in self.metadata.items()}
         return TrainingBatch(
             field("input_ids"),
             field("labels"),
             framework=framework,
-            lengths=None if self.lengths is None else self.lengths.copy(),
+            lengths=lengths if lengths is not None or self.lengths is None else self.lengths.copy(),
             position_ids=None if self.position_ids is None else field("position_ids"),
             cu_seqlens=None if self.cu_seqlens is None else field("cu_seqlens"),
             loss_weights=None if self.loss_weights is None else field("loss_weights"),
@@ -363,6 +359,10 @@ def _framework(input_ids: Any, labels: Any) -> str:
             hint="pass all tensors of a batch in one framework; batch.to(…) converts them",
         )
     return found
+
+
+def _no_metadata(found: object) -> BatchError:
+    return BatchError(f"metadata is {found!r}, not facts by their names", hint='pass a dict: metadata={"mine": 7}')
 
 
 def _joined(name: str, parts: list[TrainingBatch]) -> npt.NDArray[Any]:

@@ -102,11 +102,32 @@ class MaskFields:
             return np.ones_like(ids)
         return (np.arange(ids.shape[1]) < batch.lengths[:, None]).astype(ids.dtype)
 
-    def _validate_masks(self, rows: int, length: int) -> None:
-        for name in self._given:
-            shape = cast("TrainingBatch", self)._numpy(name).shape
-            fits = shape == (rows, length) if len(shape) == 2 else shape[:1] == (rows,)
-            check(fits, f"{name} has shape {shape}, ids {(rows, length)}")
+    def _check_fit(self) -> None:
+        """Check shapes and kinds of numbers against the ids; no tensor is read for that."""
+        batch = cast("TrainingBatch", self)
+        ids, labels = batch._tensor("input_ids"), batch._tensor("labels")
+        shape = _shape("input_ids", ids)
+        if len(shape) != 2:
+            raise _unfit(f"input_ids have shape {shape}, not (rows, length)")
+        if _shape("labels", labels) != shape:
+            raise _unfit(f"labels have shape {_shape('labels', labels)}, ids {shape}")
+        for name, tensor in (("input_ids", ids), ("labels", labels)):
+            if "int" not in str(tensor.dtype):
+                raise _unfit(f"{name} are {tensor.dtype}, not integers")
+        beside = [("position_ids", batch.position_ids), ("loss_weights", batch.loss_weights)]
+        beside += [(name, batch.metadata.get(name)) for name in batch.columns.tokens]
+        for name, tensor in beside:
+            if tensor is not None and _shape(name, tensor)[:2] != shape:
+                raise _unfit(f"{name} have shape {_shape(name, tensor)}, ids {shape}")
+        for name, mask in self.masks.items():
+            found = _shape(name, mask)
+            if found != shape if len(found) == 2 else found[:1] != shape[:1]:
+                raise _unfit(f"{name} has shape {found}, ids {shape}")
+        if (lengths := batch.lengths) is not None:
+            if _shape("lengths", lengths) != shape[:1]:
+                raise _unfit(f"lengths have shape {_shape('lengths', lengths)}, ids {shape}: each row has one")
+            if not bool(((lengths >= 0) & (lengths <= shape[1])).all()):
+                raise _unfit(f"lengths are {lengths}, ids have shape {shape}: each is one of 0 to {shape[1]}")
 
     def _validate_segments(self, rows: int, length: int) -> None:
         batch = cast("TrainingBatch", self)
@@ -119,7 +140,17 @@ class MaskFields:
         check(longest == batch.max_seqlen, f"max_seqlen is {batch.max_seqlen}, the longest segment {longest}")
 
 
+def _shape(name: str, tensor: Any) -> tuple[int, ...]:
+    if not hasattr(tensor, "shape"):
+        raise BatchError(f"{name}: found {tensor!r}, not an array", hint="pass arrays, as numpy.array(…) makes them")
+    return tuple(tensor.shape)
+
+
 def check(holds: bool, problem: str) -> None:  # noqa: FBT001 - reads as an assertion
     """Insist on something about a batch."""
     if not holds:
-        raise BatchError(problem, hint="a transform, or whoever put the batch together, left it so")
+        raise _unfit(problem)
+
+
+def _unfit(problem: str) -> BatchError:
+    return BatchError(problem, hint="pass tensors that fit; if a loader gave this batch, a transform left it so")
