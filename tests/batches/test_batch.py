@@ -545,11 +545,12 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize("given, told", UNFIT)
 def test_no_batch_is_made_of_arrays_that_do_not_fit_together(given: dict[str, Any], told: str) -> None:
     ids = np.zeros((2, 4), np.int64)
-    for make in (
+    makes: list[Callable[[], TrainingBatch]] = [
         lambda: TrainingBatch(**{"input_ids": ids, "labels": ids, **given}),
         lambda: TrainingBatch(**{"input_ids": ids, "labels": ids, **given}, framework="numpy"),
         lambda: replace(TrainingBatch(ids, ids), **given),
-    ):
+    ]
+    for make in makes:
         with pytest.raises(BatchError, match=told) as caught:
             make()
         assert "pass" in follows_its_hint(caught.value)
