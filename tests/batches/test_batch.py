@@ -578,3 +578,22 @@ def test_labels_that_were_cut_afterwards_are_found_when_rows_are_dealt_out() -> 
     batch.labels = batch.labels[:1]
     with pytest.raises(BatchError, match=r"labels have shape \(0, 4\), ids \(1, 4\)"):
         distribute(batch, Topology.flat(2))
+
+
+def test_tensors_are_asked_for_by_name() -> None:
+    batch: Any = TrainingBatch.empty(2, 3)
+    with pytest.raises(BatchError, match="its tensors have names"):
+        batch[0]
+    with pytest.raises(BatchError, match="its tensors have names"):
+        list(batch)
+
+
+@pytest.mark.parametrize("device", ["cuda", "mps", "cuda:3", "nope"])
+def test_a_device_that_is_not_there_is_an_error_with_a_hint(device: str) -> None:
+    if device == "mps" and torch.backends.mps.is_available():
+        device = "nope"
+    if device.startswith("cuda") and torch.cuda.is_available():
+        device = "nope"
+    with pytest.raises(LoaderError, match="cannot be moved to") as caught:
+        TrainingBatch.empty(2, 3).to("torch").to(device)
+    assert "torch says" in follows_its_hint(caught.value)

@@ -12,7 +12,7 @@ from batches.test_batch import batches, facts, isolated, padded
 from batches.test_topology import topologies
 from laws import ONE, Data, Ranks, Work, examples
 from loaders.samples import follows_its_hint
-from millstream import BatchError, LoaderError, Topology, TrainingBatch, distribute, register_balancer
+from millstream import BatchError, LoaderError, OrderError, Topology, TrainingBatch, distribute, register_balancer
 from millstream.batches.distribute import by_tokens
 from millstream.tensors import FRAMEWORKS
 
@@ -170,3 +170,14 @@ def test_rows_that_do_not_fit_and_released_batches_are_refused() -> None:
     batch.release()
     with pytest.raises(BatchError, match="released"):
         distribute(batch, Topology.flat(2))
+
+
+def test_what_is_no_topology_and_no_deal_is_refused() -> None:
+    batch = TrainingBatch.empty(4, 3)
+    with pytest.raises(BatchError, match="topology=2 is none"):
+        distribute(batch, 2)  # type: ignore[arg-type]
+    for deal in (None, 5, [[0, 1], 3], [[0, "a"], [1]]):
+        with pytest.raises(BatchError, match="did not give each of 4 rows"):
+            distribute(batch, Topology.flat(2), balance=lambda *_: deal)  # type: ignore[arg-type] # noqa: B023
+    with pytest.raises(OrderError, match=r"has size 1\.5"):
+        Topology.grid(data=1.5)  # type: ignore[arg-type]

@@ -296,3 +296,11 @@ def test_a_budget_holds_in_every_framework_whatever_a_batch_carries(framework: s
     queue = BatchQueue(capacity=9, budget_bytes=2 * batch_bytes(batch))
     assert [queue.try_enqueue(batch) for _ in range(3)] == [True, True, False]
     assert queue.stats().bytes == 2 * batch_bytes(batch)
+
+
+@pytest.mark.parametrize("timeout_s", [float("nan"), -1, "5"])
+def test_a_time_that_is_none_is_refused_and_not_waited_for(timeout_s: Any) -> None:
+    queue = BatchQueue(2)
+    with pytest.raises(LoaderError, match="is no number of seconds"):
+        queue.dequeue(timeout_s=timeout_s)
+    queue.enqueue(TrainingBatch.empty(1, 1), timeout_s=float("inf"))

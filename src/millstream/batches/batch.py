@@ -156,6 +156,8 @@ class TrainingBatch(AnswerFields, MaskFields):
         return self._lengths
 
     def __getitem__(self, name: str) -> Any:
+        if not isinstance(name, str):
+            raise BatchError(f"a batch has no {name!r}: its tensors have names", hint="ask for batch['input_ids']")
         if name in self.columns.tokens:
             return self.metadata[name]
         return getattr(self, name) if name in FIELDS else self._answer_field(name)

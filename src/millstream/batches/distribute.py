@@ -48,6 +48,10 @@ def distribute(
         batch_size: Rows of a full batch of one rank: the most that one gets, and what `balance="rows"` gives to each
             until there are no more; by default as few as suffice for all rows.
     """
+    if not isinstance(topology, Topology):
+        raise BatchError(
+            f"topology={topology!r} is none", hint="pass Topology.flat(ranks), or Topology.grid(data=…, …)"
+        )
     ranks = topology.data_world_size
     if not isinstance(batch, TrainingBatch | SelfPlayBatch):
         raise BatchError(f"a {type(batch).__name__} is no batch", hint="pass a TrainingBatch or a SelfPlayBatch")
@@ -61,13 +65,22 @@ def distribute(
     lengths = batch._real_lengths().reshape(rows, batch.unit).sum(axis=1)
     even = balance == "rows" and batch_size is None
     shares = _evenly(rows, ranks) if even else balancer(balance)(lengths.tolist(), ranks, most)
-    if len(shares) != ranks or sorted(row for share in shares for row in share) != list(range(rows)):
+    if not _is_a_deal(shares, rows, ranks):
         raise BatchError(
             f"balance={balance!r} did not give each of {rows} rows to one of {ranks} data ranks",
             hint="a balancer returns one list of row numbers per data rank, and each row is in one of them",
         )
     pieces = [_gathered(batch, share) for share in shares]
     return [_view(pieces[topology.data_rank(rank)]) for rank in range(topology.world_size)]
+
+
+def _is_a_deal(shares: object, rows: int, ranks: int) -> bool:
+    """Whether a balancer gave every row to one rank."""
+    try:
+        dealt = [sorted(share) for share in shares]  # type: ignore[attr-defined]
+        return len(dealt) == ranks and sorted(row for share in dealt for row in share) == list(range(rows))
+    except TypeError:
+        return False
 
 
 def by_rows(tokens: Sequence[int], ranks: int, most: int) -> list[range]:

@@ -95,7 +95,7 @@ class Topology:
                     hint=f"use {_listed([*DATA_AXES, *PEER_AXES])}; expert-parallel ranks receive different rows, so "
                     "they count as data; for anything else pass Topology(groups=…)",
                 )
-            if size < 1:
+            if not isinstance(size, int | np.integer) or size < 1:
                 raise OrderError(f"axis {name!r} has size {size}", hint="pass 1 or more, or leave the axis out")
         names, sizes = list(axes), tuple(axes.values())
         split = [place for place, name in enumerate(names) if name in DATA_AXES]

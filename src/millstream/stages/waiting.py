@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from millstream.errors import WaitTimeout
+from millstream.errors import LoaderError, WaitTimeout
 
 
 @dataclass
@@ -33,13 +33,17 @@ class Waits:
         self, ready: Callable[[], bool], changed: threading.Condition, timeout_s: float | None, wanted: str
     ) -> None:
         """Return when `ready` holds. The caller holds the lock of `changed`, which is notified when that may be."""
+        if timeout_s is not None and not (isinstance(timeout_s, int | float) and timeout_s >= 0):
+            raise LoaderError(
+                f"timeout_s={timeout_s!r} is no number of seconds", hint="pass 0 or more, or None to wait without limit"
+            )
         if ready():
             return
         self.count += 1
         began = time.perf_counter()
         self._began.append(began)
         try:
-            if not changed.wait_for(ready, timeout_s):
+            if not changed.wait_for(ready, None if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX)):
                 raise WaitTimeout(f"waited {timeout_s} s for {wanted}", hint="pass a longer timeout_s, or None")
         except BaseException:
             changed.notify()  # Ctrl-C takes this waiter away, and must not take the only notice with it

@@ -34,11 +34,12 @@ def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
 def to_device(tensor: torch.Tensor, device: Any) -> torch.Tensor:
     """Move a tensor, without waiting where the device allows it."""
     try:
-        place = torch.device(device)
-    except (RuntimeError, TypeError) as error:
+        return tensor.to(torch.device(device), non_blocking=True)
+    except torch.OutOfMemoryError:
+        raise  # trainers catch it by its name
+    except (RuntimeError, TypeError, AssertionError) as error:  # a build without CUDA asserts
         told = str(error).partition("\n")[0]
         raise unknown_device("torch", device, f"torch says: {told}") from error
-    return tensor.to(place, non_blocking=True)
 
 
 def buffers(tensor: torch.Tensor) -> list[tuple[int, int]]:
