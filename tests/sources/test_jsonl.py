@@ -145,7 +145,7 @@ BAD = {
     b'{"text": "\\ud800"}': ("not Unicode", "surrogate"),
     b'{"text": "\xff"}': ("not UTF-8", "byte 27 of the file is 0xff"),
     b'{"text": "a\0b"}': ("not JSON", "control character"),
-    b"[" * 100_000: ("not JSON", "recursion"),
+    b"[" * 100_000: ("not JSON", "nested too deep"),
     b'{"text": "' + b"x" * 300_000 + b'"}': ("too long", "the limit is 200,000"),
 }
 
