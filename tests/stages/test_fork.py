@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,8 @@ from millstream.batches import BatchQueue, TrainingBatch
 from millstream.errors import ClosedError
 from millstream.stages import FunctionStage, IterableStage, Pipeline, Queue, SourceStage, serve_metrics
 
+FUZZ = "MILLSTREAM_FUZZ" in os.environ
+"""Whether to try more often."""
 LEFT = "was at work when this process was forked"
 
 
@@ -73,7 +76,7 @@ def test_a_child_may_close_or_forget_a_pipeline_and_its_parent_does_not_notice()
             gc.collect()
             assert not closed
 
-        for _ in range(30):
+        for _ in range(30 if FUZZ else 3):
             in_child(forget)()
         assert pipeline.get() == 2 and not closed
     assert closed
@@ -152,7 +155,7 @@ def test_a_queue_that_threads_are_at_all_the_time_never_holds_up_a_child() -> No
     threads = [threading.Thread(target=work) for work in (fill, fill, drain)]
     for thread in threads:
         thread.start()
-    for _ in range(50):
+    for _ in range(50 if FUZZ else 12):
         told(queue.get, queue.producer)
         in_child(queue.counters)()
     queue.close()
