@@ -189,6 +189,10 @@ class Games(Data):
             for row, fact in enumerate(facts)
         ]
 
+    def joined(self, states: Sequence[State]) -> State:
+        """Before its first step a rank that follows has not heard yet whose run it is: that of the first rank counts."""
+        return states[0] if states[0]["step"] == 0 else super().joined(states)
+
     def again(self, folder: Path, steps: int, expected: list[list[Row]]) -> list[list[Row]]:
         if not self.watch:
             return expected
