@@ -190,7 +190,7 @@ class Games(Data):
         ]
 
     def joined(self, states: Sequence[State]) -> State:
-        """Before its first step a rank that follows has not heard yet whose run it is: that of the first rank counts."""
+        """Before its first step a follower has not heard yet whose run it is: the leader's state counts."""
         return states[0] if states[0]["step"] == 0 else super().joined(states)
 
     def again(self, folder: Path, steps: int, expected: list[list[Row]]) -> list[list[Row]]:
