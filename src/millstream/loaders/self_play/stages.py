@@ -55,7 +55,7 @@ class RunStages:
                 raise closed_error()
             if self.ahead is None:
                 graph = self._make()
-                with uninterrupted():  # stages that nobody knows of would write into the journal
+                with uninterrupted():  # stages of a start that was given up would write into the journal
                     self.graph = graph
                     graph.pipeline.start()
                     self.ahead = self._ahead_of(graph)
