@@ -294,10 +294,10 @@ def test_everything_is_tokenised_before_the_first_batch(tmp_path: Path, monkeypa
     path = rows_file(tmp_path, 200)
     with over(path, tmp_path / "cache", reading={"chunk_bytes": 500}) as loader:
         loader.next()
-        assert loader._growth is not None and loader.store.documents < 200
+        assert loader._run.growing is not None and loader.store.documents < 200
         loader.wait()
     with over(path, tmp_path / "cache", reading={"chunk_bytes": 500}) as loader:
-        assert loader._growth is None
+        assert loader._run.growing is None
 
 
 def test_packing_holds_the_tokens_in_memory(tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from millstream import MixedDataLoader, PretrainDataLoader, TokenStore, TokenStoreWriter, TrainingBatch
-from millstream.loaders.stores import StoreDataLoader
+from millstream import DataLoader, MixedDataLoader, PretrainDataLoader, TokenStore, TokenStoreWriter, TrainingBatch
 from millstream.store import disk, packed
 
 LENGTH = 5
@@ -60,7 +59,7 @@ class Data:
     stores: dict[str, TokenStore]
     places: dict[str, int] | None = None
 
-    def loader(self, *, epoch_size: int | None = None, **given: Any) -> StoreDataLoader:
+    def loader(self, *, epoch_size: int | None = None, **given: Any) -> DataLoader[TrainingBatch]:
         """Open the loader for it."""
         given = {"framework": "numpy", "chunk_size": LENGTH, **given}
         if self.places is None:
@@ -160,7 +159,7 @@ def samples_of(store: TokenStore, documents: str, tail: str, length: int = LENGT
     return [tuple(tokens[at : at + length]) for at in range(0, whole, length)]
 
 
-Opened = TypeVar("Opened", bound=StoreDataLoader, covariant=True)
+Opened = TypeVar("Opened", bound=DataLoader[TrainingBatch], covariant=True)
 
 
 class Opens(Protocol[Opened]):

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from millstream import CharTokenizer, PretrainDataLoader, TrainingBatch
 from millstream.loaders import merge_states
-from millstream.loaders.streaming import StreamDataLoader
 
 LENGTH = 7
 TOKENIZER = CharTokenizer.train(["0123456789 abcdefghijklmnopqrstuvwxyz"])
@@ -56,12 +55,12 @@ corpora = st.lists(
 cuts = st.sampled_from([40, 100, 1 << 20])
 
 
-def stream(folder: Path, **given: Any) -> StreamDataLoader:
+def stream(folder: Path, **given: Any) -> PretrainDataLoader:
     """Open a stream; `cut` is the size of its ranges."""
     reading = {"chunk_bytes": given.pop("cut", 64), **given.pop("reading", {})}
     chosen = {"framework": "numpy", "chunk_size": LENGTH, "tokenizer": TOKENIZER, "reading": reading, **given}
     loader: Any = PretrainDataLoader(folder, streaming=True, **chosen)
-    assert isinstance(loader, StreamDataLoader)
+    assert isinstance(loader, PretrainDataLoader)
     return loader
 
 

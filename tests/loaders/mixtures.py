@@ -16,8 +16,6 @@ from loaders.conversations import Chats
 from loaders.corpora import LENGTH, TOKENIZER, Ranks, corpora, cuts, stream
 from millstream import MixedDataLoader, PretrainDataLoader, TokenStore, TrainingBatch, prepare
 from millstream.loaders import ConversationDataLoader
-from millstream.loaders.mixed_stream import MixedStreamDataLoader
-from millstream.loaders.streaming import StreamDataLoader
 
 BLOCK = 12
 
@@ -40,7 +38,7 @@ class Source:
     beside_chats: bool = False
     """Whether its ids are those of the conversations' tokenizer."""
 
-    def open(self, **given: Any) -> PretrainDataLoader | StreamDataLoader | ConversationDataLoader:
+    def open(self, **given: Any) -> PretrainDataLoader | PretrainDataLoader | ConversationDataLoader:
         """Open a loader over it alone; rows are as long as conversations need them, where there are any."""
         shared = {"framework": "numpy", "pad_id": 0, **given}
         chat = {key: shared.pop(key) for key in ("loss", "accumulation") if key in shared}
@@ -74,13 +72,13 @@ def _has_rows(source: Source) -> bool:
         return len(store) > LENGTH
 
 
-def mixed(sources: Sources, *, members: Mapping[str, Any] | None = None, **given: Any) -> MixedStreamDataLoader:
+def mixed(sources: Sources, *, members: Mapping[str, Any] | None = None, **given: Any) -> MixedDataLoader:
     """Mix sources; `members` are settings of the mixed loaders."""
     how = {"rank": 0, "world_size": 1, "seed": 3, **(members or {})}
     parts = {name: (source.open(name=name, **how), source.weight) for name, source in sources.items()}
     loader: Any = MixedDataLoader(parts, **{"framework": "numpy", "mix_block": BLOCK, "seed": 3, **given})
     assert isinstance(loader, MixedDataLoader)
-    return cast(MixedStreamDataLoader, loader)
+    return cast(MixedDataLoader, loader)
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ def alone(name: str, source: Source, rows: int, **given: Any) -> list[tuple[int,
 def lanes_of(sources: Sources) -> int:
     """The lanes of a mixture: those of the stream that has fewest."""
     opened = (source.open() for source in sources.values() if source.streaming and isinstance(source.data, Path))
-    return min(loader.stream.lanes for loader in opened if isinstance(loader, StreamDataLoader))
+    return min(loader.stream.lanes for loader in opened if isinstance(loader, PretrainDataLoader))
 
 
 def check_sources(rows: list[MixedRow], sources: Sources, lanes: int) -> None:

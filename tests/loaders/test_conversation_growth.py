@@ -72,9 +72,9 @@ def test_a_follower_goes_on_when_the_maker_stops(chats: Chats, patched: pytest.M
     whole = expected(chats)
     maker, follower = (chats.loader(batch_size=4) for _ in range(2))
     got = [row for _ in range(5) for row in rows_of(follower.next())]
-    assert maker._growth is not None and follower._growth is not None
+    assert maker._run.growing is not None and follower._run.growing is not None
     maker.close()
-    assert follower._growth is not None
+    assert follower._run.growing is not None
     got += rest_of_epoch(follower)
     follower.close()
     assert got == whole
@@ -112,7 +112,7 @@ def test_what_looks_ahead_is_refused_until_all_is_made(chats: Chats, patched: py
     tap.install(patched)
     with chats.loader(batch_size=4) as loader:
         patched.undo()
-        rows = rows_of(loader.next()) if loader._known_step else []
+        rows = rows_of(loader.next()) if loader._run.known_step else []
         tap.allowed = -(10**9)
         for ask in (
             loader.get_num_batches,
@@ -131,9 +131,9 @@ def test_what_looks_ahead_is_refused_until_all_is_made(chats: Chats, patched: py
 def test_a_member_of_a_mixture_is_waited_for(chats: Chats, patched: pytest.MonkeyPatch) -> None:
     Tap().install(patched)
     with chats.loader(batch_size=4) as loader:
-        assert loader._growth is not None
+        assert loader._run.growing is not None
         assert loader.member.store.documents == len(SIZES)
-        assert loader._growth is None
+        assert loader._run.growing is None
 
 
 def damaged(folder: Path, bad: str) -> Path:
@@ -202,8 +202,8 @@ def test_a_loader_that_is_dropped_stops_making(chats: Chats, patched: pytest.Mon
     tap = Tap()
     tap.install(patched)
     loader = chats.loader(batch_size=4)
-    assert loader._growth is not None
-    thread = loader._growth._thread
+    assert loader._run.growing is not None
+    thread = loader._run.growing._growth._thread
     assert thread.is_alive()
     del loader
     gc.collect()
@@ -355,7 +355,7 @@ def test_an_interpreter_that_ends_leaves_what_it_made(tmp_path: Path) -> None:
         from pathlib import Path
         chats = Chats(tuple(number % 50 + 1 for number in range(600)), "growing", False, Path(sys.argv[1]))
         loader = chats.loader(batch_size=4, prefetch=1)
-        print("begun", loader._growth is not None)
+        print("begun", loader._run.growing is not None)
     """
     tests = Path(__file__).parents[1]
     began = time.monotonic()

@@ -240,7 +240,7 @@ def test_seeking_resuming_and_batches_of_any_size_keep_steps_exact(
             try:
                 loader.seek(number)
             except UnknownLength:
-                assert loader._growth is not None
+                assert loader._run.growing is not None
             else:
                 tape.seek(number)
         elif move == "resume":

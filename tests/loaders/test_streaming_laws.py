@@ -19,7 +19,6 @@ from loaders.corpora import LENGTH, TOKENIZER, StreamRanks, corpora, corpus, cut
 from loaders.samples import follows_its_hint
 from millstream import BudgetError, PretrainDataLoader, TokenStore, TrainingBatch, prepare
 from millstream.loaders.stream_explain import StreamSpan
-from millstream.loaders.streaming import StreamDataLoader
 from millstream.sources import Reading, discover, raw_record, read_file
 
 shuffles = st.sampled_from(["global", "local", False])
@@ -34,7 +33,7 @@ def prepared(folder: Path) -> Counter[str]:
             return Counter(TOKENIZER.decode(store.document(i)[:-1].tolist()) for i in range(store.documents))
 
 
-def has_own_tokens(loader: StreamDataLoader, lane: int) -> bool:
+def has_own_tokens(loader: PretrainDataLoader, lane: int) -> bool:
     entry = loader._run.lanes.log.find(lane, 0)
     return entry is not None and entry.place.range < loader.stream.ranges.in_lane(lane)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,22 +110,15 @@ class Engine:
 
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
-        self.turn = threading.RLock()
-        """The lock of whoever asks for a batch."""
-        self._ring: Ring | None = None
+        self.ring: Ring | None = None
+        """What fills batches, while it does."""
         self._budget = self._new_budget()
         self._past = Counters()
         _ENGINES.add(self)
 
-    @property
-    def running(self) -> bool:
-        """Whether a ring of this process is at work."""
-        return self._ring is not None
-
     def forget(self) -> None:
-        """Start afresh in a forked child: threads are not there, and one of them may have held the lock."""
-        self.turn = threading.RLock()
-        self._ring = None  # natively left behind, locks and all
+        """Start afresh in a forked child: its threads are not there."""
+        self.ring = None  # natively left behind, locks and all
         self._budget = self._new_budget()
 
     def _new_budget(self) -> Budget:
@@ -144,7 +136,7 @@ class Engine:
         settings = self.settings
         depth = self._depth(feed.batch_bytes(rows), feed.scratch_bytes(clock, settings.threads))
         try:
-            self._ring = Ring(
+            self.ring = Ring(
                 feed,
                 clock,
                 first_step,
@@ -160,7 +152,7 @@ class Engine:
 
     def take(self) -> Batch:
         """Give the next batch, waiting for it if need be."""
-        ring = self._ring
+        ring = self.ring
         try:
             if ring is None:
                 raise RingClosed
@@ -175,7 +167,7 @@ class Engine:
 
     def stop(self) -> None:
         """Stop the threads."""
-        ring, self._ring = self._ring, None
+        ring, self.ring = self.ring, None
         if ring is not None:
             self._past = self._past.plus(ring.counters)
             ring.close()
@@ -183,13 +175,13 @@ class Engine:
     @property
     def counters(self) -> Counters:
         """What was done so far."""
-        ring = self._ring
+        ring = self.ring
         return self._past if ring is None else self._past.plus(ring.counters)
 
     @property
     def ready(self) -> int:
         """Batches that wait to be taken."""
-        return self._ring.ready if self._ring is not None else 0
+        return self.ring.ready if self.ring is not None else 0
 
     @property
     def used_bytes(self) -> int:

@@ -24,16 +24,16 @@ class Agreement:
     def __init__(self, rank: int, world_size: int) -> None:
         self._rank, self._world_size = rank, world_size
         self._comparison: int | None = None
-        self._agreed, self._process = world_size == 1, os.getpid()
+        self.agreed, self._process = world_size == 1, os.getpid()
 
     def check(self, plan: Callable[[], PlanFacts]) -> None:
         """Compare, unless that was done."""
         elsewhere = self._process != os.getpid()  # a forked child is none of the ranks
-        ranks = None if self._agreed or elsewhere else Ranks.started()
+        ranks = None if self.agreed or elsewhere else Ranks.started()
         if ranks is not None and ranks.size == self._world_size:
             self._comparison = next(COMPARISONS) if self._comparison is None else self._comparison
             check_agreement(plan(), self._rank, self._comparison, ranks)
-            self._agreed = True
+            self.agreed = True
 
 
 def check_agreement(plan: PlanFacts, rank: int, number: int, ranks: Ranks) -> None:

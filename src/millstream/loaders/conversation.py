@@ -15,10 +15,12 @@ from millstream.chats.settings import ChatSettings
 from millstream.errors import LoaderError
 from millstream.loaders.answers import answers_of, check_choices, check_length
 from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
+from millstream.loaders.delivery import Delivery
 from millstream.loaders.explain import origins_of
-from millstream.loaders.growing import GrowingDataLoader
+from millstream.loaders.fillers.ring import RingFiller
 from millstream.loaders.growth import Growth
 from millstream.loaders.lengths import PadTo, grouped, one_group, pad_multiple
+from millstream.loaders.loader import DataLoader
 from millstream.loaders.loss import LossMean, MeanOf
 from millstream.loaders.made_by import chat_recipe, longest_chat
 from millstream.loaders.media import MediaRows, media_of_files, media_of_store
@@ -26,6 +28,8 @@ from millstream.loaders.member import Answers, Isolation, Member, RowShape
 from millstream.loaders.names_elsewhere import refuse_unknown
 from millstream.loaders.raw import RawSettings, ReadingKeywords, cached_store, described, is_raw
 from millstream.loaders.rows import id_limit, padding_id, row_length
+from millstream.loaders.runs.growing import GrowingSource
+from millstream.loaders.runs.store import StoreRun
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, check_choice, positive, resolve
 from millstream.loaders.shown import show_document, show_step
 from millstream.order import Share
@@ -43,7 +47,7 @@ class ConversationKeywords(ChatKeywords, SharedKeywords, total=False):
     """What says how conversations become tokens, and what every loader takes."""
 
 
-class ConversationDataLoader(GrowingDataLoader):
+class ConversationDataLoader(DataLoader[TrainingBatch]):
     """Conversations, each token with its weight in the loss; one in a row, or packed.
 
     Rows of preferences, judged answers (KTO) and judged steps are told by their fields, and give batches with fields of
@@ -85,6 +89,9 @@ class ConversationDataLoader(GrowingDataLoader):
     """
 
     kind = "conversation"
+    _run: StoreRun
+    _filler: RingFiller
+    _delivery: Delivery
 
     def __init__(
         self,
@@ -133,22 +140,47 @@ class ConversationDataLoader(GrowingDataLoader):
         """The tokenizer, with the control tokens that were added to it."""
         self.loss = LossMean(loss, positive("accumulation", accumulation), alike=source.answers == "stepwise")
         self._media = source.media
-        super().__init__(name, source.growth, partial(source.member, shape), source.store, shape, settings, self.loss)
+        member, growing = partial(source.member, shape), None
+        if source.growth is None:
+            first, complete = member(source.store, True), True
+        else:
+            growing = GrowingSource(name, source.growth, member)
+            first, complete = growing.more(0)
+        run = StoreRun(
+            self.kind,
+            {name: first},
+            shape,
+            settings,
+            loss=self.loss,
+            one_source=True,
+            growing=None if complete else growing,
+        )
+        media = None if source.media is None else partial(_add_media, source.media, run)
+        delivery = Delivery.of_stores(run, complete=media)
+        super().__init__(run, RingFiller(run, delivery.id_bytes), delivery, settings)
+        self.shape = shape
+        run.tell_losses()
 
-    def get_batch(self, batch_size: int | None = None) -> TrainingBatch:
-        """Give the next `batch_size` rows of this rank, as one step of the run; with `max_tokens`, the next group."""
-        if self.shape.max_tokens and batch_size not in (None, 1):
-            raise LoaderError(
-                f"{batch_size} rows were asked for, but batches have as many as fit {self.shape.max_tokens} tokens",
-                hint="call next(), or make the loader with batch_size= in the place of max_tokens=",
-            )
-        return super().get_batch(batch_size)
+    @property
+    def member(self) -> Member:
+        """This loader's part in a mixture, which waits until it is made."""
+        self._run.finish()
+        return next(iter(self._run.members.values()))
 
-    def _completed(self, batch: TrainingBatch, step: int) -> TrainingBatch:
-        if self._media is not None:
-            ids = np.asarray(batch.input_ids)
-            batch.metadata["media"] = self._media.of(self.store, origins_of(step, self._run), ids)
-        return batch
+    @property
+    def store(self) -> TokenStore:
+        """The store that rows come from, as far as it is made."""
+        return next(iter(self._run.members.values())).store
+
+    def wait(self) -> None:
+        """Wait until all rows are made; only what looks ahead needs it."""
+        self._run.finish()
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({next(iter(self._run.members))}: {len(self.store)} tokens; "
+            f"rows of {self.shape.length}, step {self.step})"
+        )
 
     @property
     def keeps_media(self) -> bool:
@@ -165,7 +197,9 @@ class ConversationDataLoader(GrowingDataLoader):
             how = "no packing" if self.isolation is None else "isolation='none'"
             hint = "pass packing=True and isolation='varlen' or 'block_mask'"
             raise LoaderError(f"there is nothing to check: this loader has {how}", hint=hint)
-        return check_isolation(model, self._peek(), tolerance=tolerance)
+        with self._locks.asking:
+            batch = self._delivery.batch(self._filler.peek()).copy()
+        return check_isolation(model, batch, tolerance=tolerance)
 
     def show(self, row: int = 0, step: int | None = None) -> Shown:
         """Show a conversation of the store, or with `step` a row of this rank's batch: decoded, what is learned marked.
@@ -187,6 +221,13 @@ class ConversationDataLoader(GrowingDataLoader):
         if step is None:
             return show_document(self.member, row)
         return show_step(self._run.members, self.explain(step), step, row)
+
+
+def _add_media(media: MediaRows, run: StoreRun, batch: TrainingBatch, step: int) -> TrainingBatch:
+    """Name the pictures, films and sounds of the rows of a step."""
+    store = next(iter(run.members.values())).store
+    batch.metadata["media"] = media.of(store, origins_of(step, run), np.asarray(batch.input_ids))
+    return batch
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,14 @@ from millstream.loaders.answers import AnswerRows, Taken
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import RowShape
 from millstream.loaders.mismatch import Place
+from millstream.loaders.runs.store import StoreRun
 from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.transforms import PerRow, transform_batch, transform_rows
-from millstream.order import Phase
+from millstream.stats.ledger import Ledger
 from millstream.tensors import backend
+
+Complete = Callable[[TrainingBatch, int], TrainingBatch]
+"""(batch, its step) -> the batch, with what only its kind of loader knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,12 @@ class Delivery:
         whole_documents: bool,
         loss: LossMean | None = None,
         answers: AnswerRows | None = None,
+        complete: Complete | None = None,
     ) -> None:
+        self._run: StoreRun | None = None
+        self._complete = complete
+        self.ledger = Ledger("cut_tokens", *(["kl_cut_tokens"] if shape.answers == "kto" else []))
+        """What delivered rows have lost."""
         self._shape = shape
         self._settings = settings
         self._names_rows = names_rows
@@ -63,8 +72,38 @@ class Delivery:
         self._whole_documents = whole_documents
         self.id_bytes: int = self._backend.ID_BYTES
 
-    def batch(self, native: Batch, phase: Phase, step: int) -> TrainingBatch:
-        """Make a batch of what the engine filled."""
+    @classmethod
+    def of_stores(
+        cls,
+        run: StoreRun,
+        *,
+        names_rows: bool = False,
+        complete: Complete | None = None,
+    ) -> Delivery:
+        """What finishes the batches of a run over stores."""
+        shape, settings = run.shape, run.settings
+        delivery = cls(
+            shape,
+            settings,
+            names_rows=names_rows,
+            whole_documents=any(member.shape.whole_documents for member in run.members.values()),
+            loss=run.loss,
+            answers=None if shape.answers is None else AnswerRows(shape.answers, settings.labels, run.members),
+            complete=complete,
+        )
+        delivery._run = run
+        return delivery
+
+    def finish(self, native: Batch) -> tuple[TrainingBatch, int]:
+        """Make the batch of the run's next step, with all transforms; gives it and its number of rows."""
+        batch = self.batch(native)
+        return self.transformed(batch) if self._batch_transforms else batch, native.facts[2]
+
+    def batch(self, native: Batch) -> TrainingBatch:
+        """Make the batch of the run's next step."""
+        run = self._run
+        assert run is not None
+        phase, step = run.phase, run.step
         epochs, place, *_ = native.facts
         epoch = phase.epoch + epochs
         place += phase.offset if epochs == 0 else 0
@@ -76,7 +115,7 @@ class Delivery:
         batch = self.rows(native, Where(step, epoch, (epoch, place)), phase.active if self._names_rows else ())
         if taken is not None:
             self._add_answers(batch, taken)
-        return batch
+        return batch if self._complete is None else self._complete(batch, step)
 
     def rows(self, native: Batch, where: Where, names: Sequence[str]) -> TrainingBatch:
         """Make a batch over native memory, and treat its rows; `names` are those of its sources."""
@@ -107,6 +146,8 @@ class Delivery:
             self._add_extras(batch, native, names, rows, filler, longest)
         if self._whole_documents:
             batch.metadata["cut_tokens"] = native.cuts.tolist() if cut else [0] * (rows + filler)
+            if cut:
+                self.ledger.pending["cut_tokens"] = cut
         return batch
 
     def _add_answers(self, batch: TrainingBatch, taken: Taken) -> None:
@@ -119,6 +160,8 @@ class Delivery:
             metadata = {fact: batch.metadata[fact] for fact in facts}
             ids, labels, lengths = taken.kl.rows
             metadata |= {"tokens": int(lengths.sum()), "cut_tokens": taken.kl.cuts}
+            if cut := sum(taken.kl.cuts):
+                self.ledger.pending["kl_cut_tokens"] = cut
             batch.kl = TrainingBatch(
                 make(ids), make(labels), lengths=lengths, framework=self._backend.NAME, metadata=metadata
             )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from millstream.errors import LoaderError
 from millstream.loaders.member import Member
 from millstream.loaders.origin import RowOrigin, Span
-from millstream.loaders.run import Run
+
+if TYPE_CHECKING:
+    from millstream.loaders.runs.store import StoreRun
 
 
-def origins_of(step: int, run: Run) -> list[RowOrigin]:
+def origins_of(step: int, run: StoreRun) -> list[RowOrigin]:
     """Name the origin of each row of this rank at a step; of all ranks where their number was another one then."""
     phase = run.schedule.phase_at(step)
     rank = run.settings.rank if phase.ranks == run.settings.world_size else None
@@ -24,7 +28,7 @@ def origins_of(step: int, run: Run) -> list[RowOrigin]:
     ]
 
 
-def _member(name: str, run: Run) -> Member:
+def _member(name: str, run: StoreRun) -> Member:
     if name not in run.members:
         raise no_such_member(name)
     return run.members[name]
@@ -72,7 +76,7 @@ def _stretches(member: Member, sample: int, length: int) -> list[tuple[int, int]
     return [(sample * length, len(store))]
 
 
-def steps_of(document: int, source: str | None, run: Run) -> list[int]:
+def steps_of(document: int, source: str | None, run: StoreRun) -> list[int]:
     """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document."""
     members = run.members
     if source is None:

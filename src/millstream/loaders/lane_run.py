@@ -12,6 +12,8 @@ import numpy.typing as npt
 from millstream.errors import LoaderError, UnknownLength
 from millstream.loaders import state as states
 from millstream.loaders.lane_steps import ENDLESS, Epochs, StepPhase, phase_at, resized, samples_of, span_of
+from millstream.loaders.origin import RowOrigin
+from millstream.loaders.runs.run import Locks
 from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.stream_explain import KEEP_A_LOG
 from millstream.loaders.stream_lanes import StreamLanes
@@ -24,9 +26,12 @@ class LaneRun(ABC):
 
     kind: str
     epochs: Epochs = ENDLESS
+    steps_back = True
+    is_known = True
 
     def __init__(self, settings: LoaderSettings, row_facts: dict[str, Any]) -> None:
         self.settings, self._row_facts = settings, row_facts
+        self.locks = Locks()
 
     @property
     @abstractmethod
@@ -45,6 +50,53 @@ class LaneRun(ABC):
     @abstractmethod
     def epoch(self) -> int:
         """The epoch of the next step."""
+
+    def wait_until_known(self) -> None:  # noqa: B027 - nothing to do is right
+        """An epoch is counted by samples."""
+
+    def in_epoch(self, epoch: int) -> bool:
+        """Whether the next step belongs to an epoch."""
+        return self.epoch == epoch
+
+    def end_epoch(self) -> None:  # noqa: B027 - nothing to do is right
+        """Lanes end epochs."""
+
+    def close(self) -> None:  # noqa: B027 - nothing to do is right
+        """The filler closes the files."""
+
+    @abstractmethod
+    def check_epochs(self) -> None:
+        """Raise UnknownLength where it is not known when the present epoch ends."""
+
+    @abstractmethod
+    def steps_in_epoch(self) -> int:
+        """Steps of an epoch at the loader's own batch size."""
+
+    @abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """Say what all ranks must have in common."""
+
+    @abstractmethod
+    def explain(self, step: int) -> list[RowOrigin]:
+        """Name the origin of each row of this rank at a step that was delivered."""
+
+    @abstractmethod
+    def steps_of(self, document: int, source: str | None) -> list[int]:
+        """Name the steps of the present epoch that use a document."""
+
+    @property
+    @abstractmethod
+    def losses(self) -> dict[str, int]:
+        """What this rank left out and changed since the run began or last went elsewhere, by reason."""
+
+    @property
+    def place(self) -> tuple[list[StepPhase], int, int]:
+        """Where the run stands: its phases, the next step and its first sample."""
+        return self.phases, self.step, self.sample
+
+    @place.setter
+    def place(self, place: tuple[list[StepPhase], int, int]) -> None:
+        self.phases, self.step, self.sample = place
 
     def restart(self) -> None:
         """Stand at the very beginning."""

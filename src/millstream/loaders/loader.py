@@ -1,22 +1,33 @@
-"""DataLoader: the face that every loader shows to a trainer."""
+"""DataLoader: what every loader does for a trainer, over a Run, a Filler and a Delivery."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from millstream.batches.engine import closed_error
+from millstream.errors import LoaderError
+from millstream.loaders.agreement import Agreement
+from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.origin import RowOrigin
+from millstream.loaders.runs.run import Filler, Finisher, Locks, Run, RunEnded
+from millstream.loaders.settings import LoaderSettings, positive
+from millstream.stages.statistics import History
+from millstream.stats import Profile
+from millstream.tensors import accept_as_torch_dataset, inside_torch_worker
 
 BatchT = TypeVar("BatchT")
 """What a loader gives: a `TrainingBatch`, or what fits its kind of data."""
+MadeT = TypeVar("MadeT")
 
 
-class DataLoader(ABC, Generic[BatchT]):
+class DataLoader(Generic[BatchT]):
     """An endless run through some data, cut into epochs and steps, that can be stopped, resumed and explained.
 
-    `next()` and `get_batch()` go on for ever; `get_iterator()` and `for` give the rest of the present epoch.
+    `next()` and `get_batch()` never end; `get_iterator()` and `for` give the rest of the present epoch.
 
     >>> from millstream.loaders.pretrain import example_loader
     >>> with example_loader(batch_size=2) as loader:
@@ -24,9 +35,63 @@ class DataLoader(ABC, Generic[BatchT]):
     ...     again = loader.next().metadata
     >>> rows, again["epoch"], again["step"]
     ([2, 2, 1], 1, 3)
+
+    `millstream.load` finds the loader for some data. A loader of your own derives from this class and has `get_batch`,
+    `get_iterator`, `get_num_batches` and `reset`; what needs a run says that there is none.
+
+    >>> class Counting(DataLoader[int]):
+    ...     def get_batch(self, batch_size=None):
+    ...         return 7
+    >>> with Counting() as loader:
+    ...     loader.next(), loader.losses
+    (7, {})
+    >>> Counting().state_dict()
+    Traceback (most recent call last):
+    millstream.errors.LoaderError: Counting has no run of its own, and does not say what state_dict() is
+      hint: override state_dict(), or build on one of Millstream's loaders
     """
 
-    @abstractmethod
+    settings: LoaderSettings
+    _run: Run | None = None
+    _closed = False
+    _untaken: tuple[int, int, Any, int] | None = None
+    """A batch that did not reach the trainer: its batch size, epoch, itself, and its rows."""
+
+    def __init__(
+        self,
+        run: Any,
+        filler: Filler[Any] | None = None,
+        delivery: Finisher[Any, BatchT] | None = None,
+        settings: LoaderSettings | None = None,
+        **unknown: Any,
+    ) -> None:
+        if filler is None or delivery is None or settings is None or unknown:
+            raise LoaderError(
+                "DataLoader is what all loaders have in common; it does not open data itself",
+                hint="use millstream.load(path, …), which finds the loader for your data, or one of them: "
+                "PretrainDataLoader, ConversationDataLoader, RolloutDataLoader, MixedDataLoader, SelfPlayDataLoader",
+            )
+        self.settings, self._run = settings, run
+        self._filler, self._delivery = filler, delivery
+        self._locks: Locks = run.locks
+        self._ledger = delivery.ledger
+        self._callbacks = Callbacks(settings.callbacks)
+        self._agreement = Agreement(settings.rank, settings.world_size)
+        self._profile, self._history = Profile(), History()
+        accept_as_torch_dataset(DataLoader)
+
+    def _having_run(self, what: str) -> Run:
+        """The run, or an error that names what a loader without one lacks."""
+        if self._run is None:
+            name = type(self).__name__
+            raise LoaderError(
+                f"{name} has no run of its own, and does not say what {what} is",
+                hint=f"override {what}, or build on one of Millstream's loaders",
+            )
+        return self._run
+
+    # Batches
+
     def get_batch(self, batch_size: int | None = None) -> BatchT:
         """Give the next `batch_size` rows of this rank, as one step of the run.
 
@@ -35,9 +100,14 @@ class DataLoader(ABC, Generic[BatchT]):
         ...     [loader.get_batch(size).metadata["rows"] for size in (1, 3)], loader.get_batch().metadata["step"]
         ([1, 3], 2)
         """
+        self._run or self._having_run("get_batch()")
+        batch = self._take(batch_size, self._delivery.finish)
+        while batch is None:  # an epoch has ended
+            batch = self._take(batch_size, self._delivery.finish)
+        return batch
 
     def next(self) -> BatchT:
-        """Give the next batch; behind the last one of an epoch comes the first one of the next.
+        """Give the next batch; after the last one of an epoch comes the first one of the next.
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
@@ -46,14 +116,108 @@ class DataLoader(ABC, Generic[BatchT]):
         """
         return self.get_batch()
 
-    @abstractmethod
+    def _take(self, batch_size: int | None, finish: Callable[[Any], tuple[MadeT, int]]) -> MadeT | None:
+        """Make the next step, hand it over and move on; None, and the next epoch begins, where one ends.
+
+        This runs for every batch: keep it lean.
+        """
+        began = time.perf_counter_ns()
+        locks = self._locks
+        with locks.asking:
+            run, filler = self._run, self._filler
+            assert run is not None
+            step, size = run.step, self.settings.batch_size if batch_size is None else batch_size
+            filled: Any = None
+            made: MadeT | None = None
+            epoch = rows = 0
+            try:
+                if self._closed:
+                    raise closed_error()
+                if not self._agreement.agreed:
+                    self._agreement.check(run.fingerprint)
+                if self._untaken is None:
+                    filled = filler.take(size)
+                    if filled is None:
+                        return self._end_epoch(run)
+                    made, rows = finish(filled)
+                    epoch = run.epoch if self._callbacks.any else 0
+                    with locks.moving:
+                        filler.taken(filled)
+                else:
+                    epoch, made, rows = self._again(size)
+                if self._callbacks.any:
+                    for batch in made if isinstance(made, list) else (made,):
+                        self._callbacks.delivered(epoch, batch)
+            except BaseException as error:
+                if self._untaken is None:
+                    if run.step == step or run.steps_back:
+                        with locks.moving:
+                            filler.give_back(error, filled)
+                    else:
+                        self._untaken = size, epoch, made, rows
+                self._failed(error)
+                raise
+            self._untaken = None
+            if self._ledger.pending:
+                self._ledger.settle()
+            self._profile.delivered(rows, time.perf_counter_ns() - began)
+            return made
+
+    def _again(self, batch_size: int) -> tuple[int, Any, int]:
+        """The batch of a step that the run has passed, and that did not reach the trainer: epoch, batch and rows."""
+        assert self._untaken is not None
+        asked, *made = self._untaken
+        if batch_size != asked:
+            raise LoaderError(
+                f"the batch of step {self.step} was made, but a listener failed: it has batch_size={asked}",
+                hint=f"ask once more for batch_size={asked}, or load a state",
+            )
+        return made[0], made[1], made[2]
+
+    def _failed(self, error: BaseException) -> None:
+        self._ledger.pending.clear()
+        if isinstance(error, Exception):
+            self._callbacks.error(error)
+
+    def _end_epoch(self, run: Run) -> None:
+        """The filler has no more of this epoch: begin the next."""
+        with self._locks.moving:
+            epoch = run.epoch
+            run.end_epoch()
+            self._callbacks.epoch_ended(epoch)
+
     def get_iterator(self) -> Iterator[BatchT]:
-        """Iterate over the rest of the present epoch; the next call gives the next epoch."""
+        """Iterate over the rest of the present epoch; the next call gives the next epoch.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2) as loader:
+        ...     [batch.metadata["rows"] for batch in loader.get_iterator()]
+        [2, 2, 1]
+        """
+        self._having_run("get_iterator()")
+        return self._rest_of_epoch(self._delivery.finish)
+
+    def _rest_of_epoch(self, finish: Callable[[Any], tuple[MadeT, int]]) -> Iterator[MadeT]:
+        if inside_torch_worker():
+            raise no_workers()
+        run = self._having_run("get_iterator()")
+        run.check_epochs()
+        first = present = self.epoch
+        while run.in_epoch(first):
+            try:
+                made = self._take(None, finish)
+            except RunEnded:
+                return
+            if made is not None:
+                yield made
+            now = self.epoch  # waits until it is known
+            if now != present:
+                self._callbacks.epoch_ended(present)
+                present = now
 
     def __iter__(self) -> Iterator[BatchT]:
         return self.get_iterator()
 
-    @abstractmethod
     def get_num_batches(self) -> int:
         """Say how many batches a whole epoch has at the loader's own batch size.
 
@@ -66,6 +230,7 @@ class DataLoader(ABC, Generic[BatchT]):
         ...     loader.get_num_batches()
         3
         """
+        return self._having_run("get_num_batches()").steps_in_epoch()
 
     def __len__(self) -> int:
         """The batches of an epoch, as schedulers and progress bars ask for it; see `get_num_batches`.
@@ -78,11 +243,38 @@ class DataLoader(ABC, Generic[BatchT]):
         return self.get_num_batches()
 
     def __bool__(self) -> bool:
-        return True  # also while nobody knows the length
+        return True  # also while the length is unknown
 
-    @abstractmethod
+    def prefetch(self, batches: int) -> None:
+        """Keep this many batches ready from now on, and start filling them.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2) as loader:
+        ...     loader.prefetch(4)
+        ...     loader.next().metadata["step"]
+        0
+        """
+        self._having_run("prefetch()")
+        self._filler.prefetch(positive("prefetch", batches))
+
+    # Where the run stands
+
+    @property
+    def step(self) -> int:
+        """The number of the next step."""
+        return self._having_run("step").step - (self._untaken is not None)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next step. While rows are still being made, this may wait for them."""
+        run = self._having_run("epoch")
+        if not run.is_known:
+            with self._locks.asking:
+                run.wait_until_known()
+        return run.epoch
+
     def reset(self) -> None:
-        """Go back to the very beginning of the run.
+        """Go back to the very beginning of the run; a run that cannot, to the last state that was committed or loaded.
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
@@ -91,8 +283,11 @@ class DataLoader(ABC, Generic[BatchT]):
         ...     loader.next().input_ids.tolist() == first
         True
         """
+        run = self._having_run("reset()")
+        with self._locks.asking, self._locks.moving:
+            run.restart()
+            self._jumped()
 
-    @abstractmethod
     def seek(self, step: int) -> None:
         """Go to a step of the run, in either direction, at no cost.
 
@@ -103,21 +298,15 @@ class DataLoader(ABC, Generic[BatchT]):
         >>> metadata["step"], metadata["epoch"]
         (3000000, 1000000)
         """
+        run = self._having_run("seek()")
+        with self._locks.asking, self._locks.moving:
+            run.seek(step)
+            self._jumped()
 
-    @abstractmethod
-    def prefetch(self, batches: int) -> None:
-        """Keep this many batches ready from now on, and start filling them.
-
-        >>> from millstream.loaders.pretrain import example_loader
-        >>> with example_loader(batch_size=2) as loader:
-        ...     loader.prefetch(4)
-        ...     loader.next().metadata["step"]
-        0
-        """
-
-    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """Describe where the run stands: readable JSON, equal on all ranks, loadable on any number of them.
+
+        It never waits for data: another thread may wait for the next batch meanwhile.
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
@@ -126,10 +315,17 @@ class DataLoader(ABC, Generic[BatchT]):
         >>> state["step"], state["epoch"], state["offset"], state["seed"]
         (1, 0, 2, 0)
         """
+        run = self._having_run("state_dict()")
+        with self._locks.moving:
+            if self._untaken is not None:
+                raise LoaderError(
+                    f"the run stands behind step {self.step}, of which a listener did not take the batch",
+                    hint="next() gives it once more; save the state then",
+                )
+            return run.state()
 
-    @abstractmethod
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where a state was saved, with this loader's own batch size and ranks.
+        """Resume where a state was saved, with this loader's own batch size, ranks, weights and sources.
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
@@ -140,10 +336,13 @@ class DataLoader(ABC, Generic[BatchT]):
         ...     [loader.next().input_ids[0].tolist() for _ in range(2)] == expected
         True
         """
+        run = self._having_run("load_state_dict()")
+        with self._locks.asking, self._locks.moving:
+            run.resume(state)
+            self._jumped()
 
-    @abstractmethod
     def commit(self, state: Mapping[str, Any]) -> None:
-        """Say that a state is safely saved: what lies before it will not be asked for again.
+        """Say that a state is safely saved: what only older states need is released.
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
@@ -151,16 +350,71 @@ class DataLoader(ABC, Generic[BatchT]):
         ...     state = loader.state_dict()
         ...     loader.commit(state)  # once the checkpoint that holds it is on disk
         """
+        run = self._having_run("commit()")
+        with self._locks.moving:
+            run.commit(state)
 
-    @abstractmethod
+    def _jumped(self) -> None:
+        """The run stands elsewhere: what was made and counted is not about the rows that come."""
+        self._filler.stop()
+        self._ledger.restart()
+        self._untaken = None
+        self._callbacks.jumped()
+
+    # Explaining
+
     def explain(self, step: int) -> list[RowOrigin]:
-        """Name the origin of each row of this rank's batch at any step, without replaying the run."""
+        """Name the origin of each row of this rank's batch at any step, without replaying the run.
 
-    @abstractmethod
-    def steps_of(self, document: int, source: str | None = None) -> list[int]:
-        """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document."""
+        A step of an earlier phase, that ran on another number of ranks, is explained whole.
 
-    @abstractmethod
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2, shuffle=False) as loader:
+        ...     [(span.document, span.start, span.stop) for span in loader.explain(0)[1].spans]
+        [(0, 4, 7), (1, 0, 1)]
+        """
+        return self._having_run("explain()").explain(step)
+
+    def steps_of(self, document: Any, source: str | None = None) -> list[int]:
+        """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2, shuffle=False) as loader:
+        ...     loader.steps_of(1)
+        [0, 1]
+        """
+        return self._having_run("steps_of()").steps_of(document, source)
+
+    def plan_fingerprint(self) -> dict[str, Any]:
+        """Say what all ranks must have in common, for a comparison without torch.distributed (MPI, jax).
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(seed=3) as one, example_loader(seed=4) as other:
+        ...     mine, theirs = one.plan_fingerprint(), other.plan_fingerprint()
+        >>> [key for key in mine if mine[key] != theirs[key]]
+        ['seed']
+        """
+        return self._having_run("plan_fingerprint()").fingerprint()
+
+    # Measuring
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """What is left out, and why.
+
+        `cut_tokens` were cut from the documents that this rank delivered since the run began, or last went elsewhere
+        (`reset`, `seek`, `load_state_dict`), and `kl_cut_tokens` from the prompts and answers of KTO that they were
+        joined of; `tail_tokens:source` and `dropped_rows` are what every epoch leaves out;
+        `left_out:source:reason` and `changed:source:reason` are what became of raw rows when the store was made (so
+        far, while it is being made): `changed:source:truncated` are the conversations that `truncation` shortened.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2, drop_last=True) as loader:  # five rows
+        ...     loader.losses
+        {'cut_tokens': 0, 'tail_tokens:data': 0, 'dropped_rows': 1}
+        """
+        return {} if self._run is None else {**self._ledger.counts, **self._run.losses}
+
     def enable_profiling(self) -> None:
         """Start measuring from here.
 
@@ -171,8 +425,9 @@ class DataLoader(ABC, Generic[BatchT]):
         ...     loader.get_profiling_results()["throughput_samples_per_sec"] > 0
         True
         """
+        self._having_run("enable_profiling()")
+        self._profile.start(self._filler.counters)
 
-    @abstractmethod
     def get_profiling_results(self) -> dict[str, Any]:
         """Say how fast batches were delivered, who waited for whom, and who holds which memory.
 
@@ -183,8 +438,51 @@ class DataLoader(ABC, Generic[BatchT]):
         >>> results["memory"]["batches"] > 0, 0 <= results["wait_fraction"] <= 1
         (True, True)
         """
+        self._having_run("get_profiling_results()")
+        filler = self._filler
+        results = self._profile.results(filler.counters)
+        results["memory"] = filler.memory
+        if filler.ready is not None:
+            results["ready_batches"] = filler.ready
+        results["losses"] = self.losses
+        return results
 
-    @abstractmethod
+    def counters(self) -> dict[str, Any]:
+        """What went through, as a pipeline of one stage would say it; `serve_metrics` of `millstream.stages` shows it.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2) as loader:
+        ...     _ = loader.next()
+        ...     stage = loader.counters()["stages"]["loader"]
+        >>> stage["in"], stage["out"], stage["drops"]["cut_tokens"]
+        (2, 1, 0)
+        """
+        found = self.get_profiling_results()
+        waits, memory = found["waits"], {f"{owner}_bytes": held for owner, held in found["memory"].items()}
+        gauges = {"wait_fraction": found["wait_fraction"], "trainer_wait_s": waits["trainer_on_batch"], **memory}
+        stage = {
+            "threads": self.settings.threads,
+            "in": found["samples"],
+            "out": found["batches"],
+            "busy_s": waits["threads_filling"],
+            "input_wait_s": 0.0,
+            "output_wait_s": waits["threads_on_trainer"],
+            "drops": found["losses"],
+            "gauges": gauges | ({"ready_batches": found["ready_batches"]} if "ready_batches" in found else {}),
+        }
+        return {"seconds": found["seconds"], "stages": {"loader": stage}, "queues": {}}
+
+    def statistics(self) -> dict[str, Any]:
+        """How fast things go: shares and rates of the last second and since the start; see the guide on pipelines."""
+        self._having_run("statistics()")
+        return self._history.statistics(self.counters())
+
+    # The end
+
+    def on_close(self, call: Callable[[], None]) -> None:
+        """Have something called when the loader is closed, once."""
+        self.__dict__.setdefault("_at_close", []).append((os.getpid(), call))
+
     def close(self) -> None:
         """Stop all threads; batches that were delivered stay valid.
 
@@ -195,6 +493,15 @@ class DataLoader(ABC, Generic[BatchT]):
         >>> batch.input_ids.shape
         (2, 4)
         """
+        self._closed = True
+        if self._run is not None:
+            self._run.close()
+            self._filler.close()
+        calls: list[tuple[int, Callable[[], None]]] = self.__dict__.get("_at_close", [])
+        while calls:
+            process, call = calls.pop()
+            if process == os.getpid():  # what a parent asked for is called there
+                call()
 
     def __enter__(self) -> Self:
         return self
@@ -203,3 +510,16 @@ class DataLoader(ABC, Generic[BatchT]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __getstate__(self) -> Any:
+        if self._run is not None:
+            raise no_workers()
+        return self.__dict__
+
+
+def no_workers() -> LoaderError:
+    """Say that a loader does not go to other processes: each would give all rows again."""
+    return LoaderError(
+        "a Millstream loader stays in the process of the trainer, and does not go to workers of torch's DataLoader",
+        hint="pass num_workers=0: Millstream's own threads do the work; elsewhere open the store and load_state_dict()",
+    )

@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+from millstream._core import order_version
+from millstream.errors import UnknownLength
 from millstream.loaders import mixed_state
 from millstream.loaders.lane_run import DEFAULT_PREFETCH, LaneRun
 from millstream.loaders.lane_steps import ENDLESS, Epochs, span_of
+from millstream.loaders.losses import named_losses, store_losses
+from millstream.loaders.origin import RowOrigin
 from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.store_order import StoreOrder
 from millstream.loaders.stream import Stream, check_ranks
@@ -17,6 +21,7 @@ from millstream.loaders.stream_run import warn_of_reading_again
 from millstream.loaders.stream_state import delivered
 from millstream.order.blends import Blend, Blends
 from millstream.order.lanes import Numbers
+from millstream.order.phase import steps_in
 
 
 class MixedStreamRun(LaneRun):
@@ -39,8 +44,10 @@ class MixedStreamRun(LaneRun):
         epochs: Epochs,
         row_facts: dict[str, Any],
         id_limits: Mapping[str, int | None],
+        plan_facts: Mapping[str, Any],
     ) -> None:
         super().__init__(settings, {**row_facts, "chunk_size": length})
+        self._plan_facts = plan_facts
         self.stores, self.quotas, self.length, self.epochs = stores, dict(quotas), length, epochs
         self._lanes = {
             name: StreamLanes(
@@ -133,6 +140,68 @@ class MixedStreamRun(LaneRun):
             lanes.resume(places[name])
             warn_of_reading_again(lanes)
         self.resize(self.settings.batch_size)
+
+    def check_epochs(self) -> None:
+        """Raise UnknownLength without an epoch_size."""
+        self._check_epochs("when an epoch ends")
+
+    def steps_in_epoch(self) -> int:
+        """Steps of an epoch at the loader's own batch size; raises UnknownLength without an epoch_size."""
+        self._check_epochs("how many batches an epoch has")
+        return steps_in(self.epochs.size, self.own_rows, drop_last=self.epochs.drop_last)
+
+    def _check_epochs(self, what: str) -> None:
+        if self.is_endless:
+            raise UnknownLength(
+                f"nobody knows {what}: how much a stream holds is known when it was read",
+                hint="pass epoch_size= (samples), or take batches with next() and count steps",
+            )
+
+    def explain(self, step: int) -> list[RowOrigin]:
+        """Name the origin of each row of this rank's batch: of rows of streams at a step that was delivered."""
+        from millstream.loaders import mixed_explain
+
+        return mixed_explain.origins_of(step, self)
+
+    def steps_of(self, document: int, source: str | None) -> list[int]:
+        """Name the steps of the present epoch whose rows hold tokens of a document, as `explain` numbers it."""
+        from millstream.loaders import mixed_explain
+
+        return mixed_explain.steps_of(document, source, self)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Say what all ranks must have in common."""
+        state = self.state()
+        shared = ("seed", "batch_size", "world_size", "labels", "drop_last", "pad_last")
+        return {
+            "loader": self.kind,
+            "order_version": order_version,
+            "sources": ", ".join(self.quotas),
+            **{f"data of {name!r}": state["data"][name]["fingerprint"] for name in self.quotas},
+            **{key: getattr(self.settings, key) for key in shared},
+            "chunk_size": self.length,
+            **self._plan_facts,
+            "step": self.step,
+            "sample": self.sample,
+            "lanes": self.blends.lanes,
+            "mixtures": state["blends"],
+        }
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """What this rank left out and changed since the run began or last went elsewhere, by source and reason; and, of
+        stores, what their making and every epoch leave out."""
+        found: dict[str, int] = {}
+        for name, store in self.stores.items():
+            member = store.member
+            if not member.shape.whole_documents:
+                found[f"tail_tokens:{name}"] = member.shape.tail_tokens(member.store, member.share.samples)
+            found |= store_losses(name, member.store)
+        for name, lanes in self.streams.items():
+            found |= named_losses(name, lanes.left_out, lanes.changed)
+        if self.epochs.drop_last:
+            found["dropped_rows"] = self.epochs.size % self.own_rows
+        return found
 
 
 def stream_taken(blends: Blends, name: str, sample: int, stream_lanes: int) -> Taken:

@@ -17,12 +17,10 @@ from millstream.loaders.rollout import RolloutDataLoader
 from millstream.loaders.rollout_feed import RolloutFeedDataLoader
 from millstream.loaders.rows import id_limit, padding_id, row_length
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
-from millstream.loaders.streaming import StreamDataLoader
 from millstream.order.mix import quotas
 from millstream.tokens.keep import describe_tokenizer, share_ids
 
-InStore: TypeAlias = PretrainDataLoader | ConversationDataLoader | RolloutDataLoader
-Mixable: TypeAlias = InStore | StreamDataLoader
+Mixable: TypeAlias = PretrainDataLoader | ConversationDataLoader | RolloutDataLoader
 
 
 @dataclass(frozen=True)
@@ -38,9 +36,13 @@ class Mixture:
     loss: LossMean | None
 
     @property
-    def streams(self) -> dict[str, StreamDataLoader]:
+    def streams(self) -> dict[str, PretrainDataLoader]:
         """The sources that are streams."""
-        return {name: each for name, each in self.loaders.items() if isinstance(each, StreamDataLoader)}
+        return {
+            name: each
+            for name, each in self.loaders.items()
+            if isinstance(each, PretrainDataLoader) and each.stream is not None
+        }
 
     @property
     def rollouts(self) -> MixedRollouts | None:
@@ -56,7 +58,7 @@ class Mixture:
         return {
             name: _member(each, self.quotas[name], self.settings)
             for name, each in self.loaders.items()
-            if not isinstance(each, StreamDataLoader)
+            if name not in self.streams
         }
 
 
@@ -94,7 +96,7 @@ def agreed(
     return Mixture(loaders, shares, shape, settings, size, _loss(loaders))
 
 
-def _member(loader: InStore, quota: int, settings: LoaderSettings) -> Member:
+def _member(loader: Mixable, quota: int, settings: LoaderSettings) -> Member:
     """A loader's own part, with its share; and ids within the stricter limit of the mixture's model and its own."""
     member = loader.member
     limits = (id_limit(loader.store, None, settings), member.id_limit)
@@ -129,7 +131,7 @@ def _check_tokenizers(loaders: Mapping[str, Mixable]) -> None:
 
 def _tokenizer_of(loader: Mixable) -> Mapping[str, Any] | None:
     """What is known of the tokenizer that a loader's ids are of."""
-    if isinstance(loader, StreamDataLoader):
+    if isinstance(loader, PretrainDataLoader) and loader.stream is not None:
         return describe_tokenizer(loader.stream.job.tokenizer)
     known: Mapping[str, Any] | None = loader.store.manifest.get("tokenizer")
     tokenizer = loader.member.tokenizer

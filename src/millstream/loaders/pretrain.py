@@ -5,29 +5,34 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
-from inspect import signature
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+from millstream.batches import TrainingBatch
 from millstream.errors import LoaderError, SourceError
-from millstream.loaders.losses import tell_losses
+from millstream.loaders.delivery import Delivery
+from millstream.loaders.fillers.lanes import LaneDelivery, LaneFiller
+from millstream.loaders.fillers.ring import RingFiller
+from millstream.loaders.lane_rows import LaneRows
+from millstream.loaders.loader import DataLoader
 from millstream.loaders.member import Documents, Member, RowShape
 from millstream.loaders.raw import RawSettings, ReadingKeywords, described, is_raw, prepared_store
 from millstream.loaders.rows import id_limit, padding_id, row_length
-from millstream.loaders.settings import SharedKeywords, check_choice, resolve
-from millstream.loaders.stores import StoreDataLoader
+from millstream.loaders.runs.store import StoreRun
+from millstream.loaders.settings import LoaderSettings, SharedKeywords, check_choice, resolve
 from millstream.loaders.stream import Stream
-from millstream.loaders.streaming import StreamDataLoader
+from millstream.loaders.stream_run import StreamRun
 from millstream.order import Share
 from millstream.parts.policy import OnBad
 from millstream.settings import local_path
 from millstream.store import TokenStore, TokenStoreWriter
-from millstream.tokens import load_tokenizer
+from millstream.tokens import Tokenizer, load_tokenizer
 from millstream.tokens.keep import check_tokenizer
 from millstream.tokens.load import is_learned
 
 
-class PretrainDataLoader(StoreDataLoader):
+class PretrainDataLoader(DataLoader[TrainingBatch]):
     """Windows of a token store, shuffled globally, resumable anywhere, on any number of ranks.
 
     Sample i is tokens [i * chunk_size, (i + 1) * chunk_size] of the store: its inputs, and one more as the last target.
@@ -55,7 +60,7 @@ class PretrainDataLoader(StoreDataLoader):
         dtype: Of a bare token file.
         name: Of the source; part of its key, so two sources of one seed have different orders.
         pad_id: What padding is filled with; by default the tokenizer's or the model's, else 0.
-        streaming: Tokenise raw files on the way instead of preparing them: a `StreamDataLoader` (docs/streaming.md).
+        streaming: Tokenise raw files on the way instead of preparing them (docs/streaming.md).
         recipe: Steps that clean and filter raw records, as `prepare` takes them.
         on_bad: What becomes of raw records that cannot be used: "error", "skip" or "quarantine".
         eos: The token that ends each raw document.
@@ -66,15 +71,8 @@ class PretrainDataLoader(StoreDataLoader):
     """
 
     kind = "pretrain"
-    one_source = True
-
-    def __new__(cls, *given: Any, streaming: bool = False, **named: Any) -> Any:
-        """Make a loader over a store, or over raw files, which takes the same arguments."""
-        if not streaming:
-            return super().__new__(cls)
-        asked = signature(cls.__init__).bind(cls, *given, **named)
-        asked.apply_defaults()
-        return _streaming(**asked.arguments)
+    stream: Stream | None = None
+    """The raw files, where they are tokenised on the way."""
 
     def __init__(
         self,
@@ -100,6 +98,12 @@ class PretrainDataLoader(StoreDataLoader):
         check_choice("documents", documents, ("attend", "isolate", "row"))
         check_choice("tail", tail, ("drop", "pad"))
         raw = RawSettings(recipe, on_bad, eos, reading or {})
+        if streaming:
+            loaded = _check_stream(path, tokenizer, documents, tail, dtype)
+            self.shape = RowShape(length, documents, tail, padding_id(pad_id, loaded, settings))
+            self.stream = Stream.open(path, loaded, raw, settings, name)
+            super().__init__(*_stream_parts(self.stream, self.shape, settings, shared.get("threads")), settings)
+            return
         if tokenizer is not None and dtype is None and is_raw(path):
             tokenizer = tokenizer if is_learned(tokenizer) else load_tokenizer(tokenizer)
             path, tokenizer = prepared_store(path, tokenizer, raw, settings.cache_dir), None
@@ -117,49 +121,61 @@ class PretrainDataLoader(StoreDataLoader):
         shape = RowShape(length, documents, tail, padding_id(pad_id, loaded, settings))
         share = Share(_samples(store, shape), settings.shuffle)
         member = Member(store, share, shape, id_limit(store, loaded, settings), loaded)
-        super().__init__({name: member}, shape, settings)
-        if settings.rank == 0:
-            tell_losses(store)
-
-    @property
-    def store(self) -> TokenStore:
-        """The store that rows come from."""
-        return next(iter(self._run.members.values())).store
+        run = StoreRun(self.kind, {name: member}, shape, settings, one_source=True)
+        delivery = Delivery.of_stores(run)
+        super().__init__(run, RingFiller(run, delivery.id_bytes), delivery, settings)
+        self.shape = shape
+        run.tell_losses()
 
     @property
     def member(self) -> Member:
         """This loader's part in a mixture."""
+        if not isinstance(self._run, StoreRun):
+            raise LoaderError("a stream of raw files has no store", hint="leave out streaming=True")
         return next(iter(self._run.members.values()))
 
+    @property
+    def store(self) -> TokenStore:
+        """The store that rows come from."""
+        return self.member.store
 
-PretrainDataLoader.register(StreamDataLoader)
+    def __repr__(self) -> str:
+        if self.stream is None:
+            facts = f"{next(iter(self._run.members))}: {len(self.store)} tokens"
+        else:
+            facts = f"{len(self.stream.found.files)} files, {self.stream.lanes} lanes"
+        return f"{type(self).__name__}({facts}; rows of {self.shape.length}, step {self.step})"
 
 
-def _streaming(
-    path: Any, tokenizer: Any, documents: Documents, tail: Literal["drop", "pad"], shared: SharedKeywords, **asked: Any
-) -> StreamDataLoader:
-    """Open a stream over raw files."""
-    settings = resolve(shared)
-    length = row_length(asked["chunk_size"], asked["seq_len"], settings)
+def _check_stream(path: Any, tokenizer: Any, documents: Documents, tail: str, dtype: str | None) -> Tokenizer:
+    """Check that raw files can be tokenised on the way; gives their tokenizer."""
     if tokenizer is None:
         raise LoaderError("a stream of raw files needs a tokenizer", hint="pass tokenizer='gpt2', a file or an object")
     if isinstance(path, str | os.PathLike):
         local_path(path, "a source", SourceError)
         if not os.path.lexists(path) and not glob.has_magic(os.fspath(path)):
             raise SourceError(f"{path}: there is no such file or folder", hint="check the name")
-    if asked["dtype"] is not None or not is_raw(path):
+    if dtype is not None or not is_raw(path):
         raise LoaderError(f"{described(path)}: these are tokens, not raw files", hint="leave out streaming=True")
-    check_choice("documents", documents, ("attend", "isolate", "row"))
     if documents == "row" or tail != "drop":
         raise LoaderError(
             'a stream has neither documents="row" nor a tail: its lanes go on into their next epoch',
             hint="leave it out, or leave out streaming=True",
         )
-    loaded = load_tokenizer(tokenizer)
-    shape = RowShape(length, documents, tail, padding_id(asked["pad_id"], loaded, settings))
-    raw = RawSettings(asked["recipe"], asked["on_bad"], asked["eos"], asked["reading"] or {})
-    stream = Stream.open(path, loaded, raw, settings, asked["name"])
-    return StreamDataLoader(stream, shape, settings, threads=shared.get("threads"))
+    return load_tokenizer(tokenizer)
+
+
+def _stream_parts(
+    stream: Stream, shape: RowShape, settings: LoaderSettings, threads: int | None
+) -> tuple[StreamRun, LaneFiller, LaneDelivery]:
+    """What a loader over one stream is made of."""
+    run = StreamRun(stream, settings, shape.length, {"documents": shape.documents})
+    delivery = Delivery(shape, settings, names_rows=False, whole_documents=False)
+    new_rows = partial(
+        LaneRows, [stream.name], {}, shape, settings, documents=shape.documents, id_bytes=delivery.id_bytes
+    )
+    filler = LaneFiller(run, new_rows, threads=threads)
+    return run, filler, LaneDelivery(delivery, filler, run)
 
 
 def _samples(store: TokenStore, shape: RowShape) -> int:

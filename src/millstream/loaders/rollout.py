@@ -18,7 +18,6 @@ from millstream.loaders.losses import named_losses
 from millstream.loaders.member import Member
 from millstream.loaders.mixed_rollouts import stored
 from millstream.loaders.origin import RowOrigin, Span
-from millstream.loaders.rollout_feed import RolloutFeedDataLoader
 from millstream.loaders.rollout_loader import Made, RolloutLoader
 from millstream.loaders.rollout_run import RolloutRun, StepSamples
 from millstream.loaders.rollout_set import read_set
@@ -261,6 +260,3 @@ class RolloutDataLoader(RolloutLoader):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({counted(len(self.rollouts.block), 'rollout')}, step {self._run.step})"
-
-
-RolloutDataLoader.register(RolloutFeedDataLoader)

@@ -12,10 +12,11 @@ from millstream.batches import TrainingBatch
 from millstream.batches.engine import Counters, closed_error
 from millstream.batches.rollouts import RolloutFormat, RowBuffers
 from millstream.errors import LoaderError
+from millstream.loaders.loader import no_workers
 from millstream.loaders.member import RowShape
 from millstream.loaders.rollout_steps import DealtStep, MicroBatches
 from millstream.loaders.rollout_task import RolloutTask
-from millstream.loaders.running import RunningLoader, no_workers
+from millstream.loaders.running import RunningLoader
 from millstream.loaders.settings import positive
 from millstream.loaders.transforms import PerRow, transform_batch
 from millstream.loaders.turn import Turn

@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from millstream.batches import TrainingBatch
-from millstream.errors import LoaderError
 from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
-from millstream.loaders.loader import DataLoader
+from millstream.loaders.loader import DataLoader, no_workers
 from millstream.loaders.member import RowShape
 from millstream.loaders.settings import LoaderSettings
 from millstream.stages.statistics import History
@@ -49,7 +48,7 @@ class Standing(Protocol):
 class RunningLoader(DataLoader[TrainingBatch]):
     """What the loaders over stores and over raw files have in common."""
 
-    _run: Standing
+    _run: Any
 
     def __init__(self, shape: RowShape, settings: LoaderSettings) -> None:
         self.settings, self.shape = settings, shape
@@ -147,11 +146,3 @@ class RunningLoader(DataLoader[TrainingBatch]):
 
     def __reduce__(self) -> Any:
         raise no_workers()
-
-
-def no_workers() -> LoaderError:
-    """Say that a loader does not go to other processes: each would give all rows again."""
-    return LoaderError(
-        "a Millstream loader stays in the process of the trainer, and does not go to workers of torch's DataLoader",
-        hint="pass num_workers=0: Millstream's own threads do the work; elsewhere open the store and load_state_dict()",
-    )

@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.errors import UnknownLength
+from millstream._core import order_version
+from millstream.errors import LoaderError, UnknownLength
 from millstream.loaders.lane_run import DEFAULT_PREFETCH, LaneRun
+from millstream.loaders.lane_steps import samples_of, step_of
+from millstream.loaders.losses import named_losses
+from millstream.loaders.origin import RowOrigin
 from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.stream import Stream
-from millstream.loaders.stream_explain import Explainer
+from millstream.loaders.stream_explain import Explainer, not_in_the_log
 from millstream.loaders.stream_lanes import StreamLanes
 from millstream.loaders.stream_state import delivered, read_state
 
@@ -71,8 +75,19 @@ class StreamRun(LaneRun):
         lanes, length = self.stream.lanes, self.length
         return max((-(-(epoch + 1) * n // length) - 1) * lanes + lane + 1 for lane, n in tokens.items())
 
-    def steps_of_epoch(self) -> int:
-        """Steps of the present epoch, at the loader's own batch size."""
+    def check_epochs(self) -> None:
+        """With several ranks the end must be known beforehand, or each of them would stop elsewhere."""
+        if self.settings.world_size > 1:
+            self.epoch_end(self.epoch)
+
+    def in_epoch(self, epoch: int) -> bool:
+        """Whether the next step belongs to an epoch, which ends when every lane was read to its end once more."""
+        if self.settings.world_size == 1:
+            return self.epoch == epoch
+        return self.sample < self.epoch_end(epoch)
+
+    def steps_in_epoch(self) -> int:
+        """Steps of the present epoch, at the loader's own batch size; unknown until every lane was read to its end."""
         epoch, rows = self.epoch, self.own_rows
         before = -(-self.epoch_end(epoch - 1) // rows) if epoch else 0
         return -(-self.epoch_end(epoch) // rows) - before
@@ -90,9 +105,42 @@ class StreamRun(LaneRun):
         self.resize(self.settings.batch_size)
         warn_of_reading_again(self.lanes)
 
-    def explainer(self) -> Explainer:
-        """What explains the rows of this run."""
+    def explain(self, step: int) -> list[RowOrigin]:
+        """Name the origin of each row of this rank at a step that was delivered."""
+        samples = samples_of(step, self.phases, self.settings.rank, self.settings.world_size)
+        return self._explainer().rows(samples)
+
+    def steps_of(self, document: int, source: str | None) -> list[int]:
+        """Name the steps of the present epoch whose rows held tokens of a document, as `explain` numbers it."""
+        if source not in (None, self.stream.name):
+            raise LoaderError(f"there is no source {source!r}", hint=f"there is {self.stream.name!r}")
+        found = self._explainer().samples_with(document, [self.epoch])
+        steps = {step_of(sample, self.phases) for sample in found} - {None}
+        if not steps:
+            raise not_in_the_log(document)
+        return sorted(step for step in steps if step is not None)
+
+    def _explainer(self) -> Explainer:
         return Explainer(self.stream, self.lanes.log, self.length)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Say what all ranks must have in common."""
+        shared = ("seed", "batch_size", "world_size", "labels")
+        return {
+            "loader": self.kind,
+            "order_version": order_version,
+            **{f"{key} of the stream": value for key, value in self.stream.data.items()},
+            **{key: getattr(self.settings, key) for key in shared},
+            "chunk_size": self.length,
+            "documents": self._row_facts["documents"],
+            "step": self.step,
+            "sample": self.sample,
+        }
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """What this rank left out and changed since the run began or last went elsewhere, by reason."""
+        return named_losses(self.stream.name, self.lanes.left_out, self.lanes.changed)
 
 
 def warn_of_reading_again(lanes: StreamLanes) -> None:

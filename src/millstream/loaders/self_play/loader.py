@@ -22,9 +22,8 @@ from millstream.live.tensor_maker import Output
 from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.last_wish import close_at_last
-from millstream.loaders.loader import DataLoader
+from millstream.loaders.loader import DataLoader, no_workers
 from millstream.loaders.origin import RowOrigin
-from millstream.loaders.running import no_workers
 from millstream.loaders.self_play.batch import batch_of
 from millstream.loaders.self_play.checks import check_keywords, checked_step
 from millstream.loaders.self_play.explain import origins_of, steps_of

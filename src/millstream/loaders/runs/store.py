@@ -1,19 +1,28 @@
-"""A run: what a loader goes over, and where it stands. No threads: moving it costs nothing, whatever the distance."""
+"""StoreRun: steps over stores of tokens, which may still be made. Moving it costs nothing, whatever the distance.
+
+While rows of a source are made, an epoch has an unknown number of them. Everything is counted as if it were `UNKNOWN`;
+when the last row was made the true number takes its place, and nothing else changes.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from millstream._core import Clock, Feed, order_version
 from millstream.batches.engine import feed_source
-from millstream.errors import LoaderError
+from millstream.errors import LoaderError, StoreError, UnknownLength
+from millstream.loaders import explain as explaining
 from millstream.loaders import state as states
 from millstream.loaders.loss import LossMean
+from millstream.loaders.losses import store_losses, tell_losses
 from millstream.loaders.member import Member, RowShape
+from millstream.loaders.origin import RowOrigin
 from millstream.loaders.phases import PhaseFiles, dump_run, load_run
-from millstream.loaders.settings import LoaderSettings
+from millstream.loaders.runs.growing import GrowingSource
+from millstream.loaders.runs.run import Locks
+from millstream.loaders.settings import LoaderSettings, positive
 from millstream.order import Phase, Recipe, Schedule
 from millstream.order.phase import UNKNOWN, settled, steps_in
 from millstream.order.windows import Windows
@@ -21,15 +30,29 @@ from millstream.order.windows import Windows
 MOST_BATCH_TOKENS = 2**31
 
 
-class Run:
-    """Stores, the rows that are cut from them, and a step of their schedule."""
+class StoreRun:
+    """Stores, the rows that are cut from them, and a step of their schedule.
 
+    Args:
+        kind: Names the loader in a state.
+        members: The stores by name.
+        shape: What a row is.
+        settings: Of the loader.
+        epoch_size: Samples of an epoch, if it is not one pass.
+        loss: What the loss is a mean of.
+        one_source: Whether the run keeps its only source; else sources may come and go between states.
+        growing: A source whose rows are still being made.
+    """
+
+    steps_back = True
     schedule: Schedule
     step: int
     phase: Phase
     clock: Clock
     samples: int
     """Samples of a step of this rank."""
+    known_step: int
+    """The first step that is not known yet, while a source grows."""
 
     def __init__(
         self,
@@ -37,15 +60,19 @@ class Run:
         members: Mapping[str, Member],
         shape: RowShape,
         settings: LoaderSettings,
-        epoch_size: int | None,
+        epoch_size: int | None = None,
         loss: LossMean | None = None,
         *,
         one_source: bool = False,
+        growing: GrowingSource | None = None,
     ) -> None:
         self.kind, self.members, self.shape, self.settings = kind, dict(members), shape, settings
         self.loss, self._one_source = loss, one_source
-        self._epoch_size = epoch_size
+        self.locks, self._epoch_size = Locks(), epoch_size
         self._files = PhaseFiles(settings.cache_dir)
+        self.growing = growing
+        self.changed: Callable[[], None] = lambda: None
+        """Called when a source has grown: what was made ahead does not know it."""
         self.restart()
 
     def restart(self) -> None:
@@ -60,14 +87,22 @@ class Run:
         self.clock = phase.clock(self.settings.rank)
         self.schedule, self.step, self.phase = schedule, step, phase
         self.samples = phase.global_rows // phase.ranks // self.shape.unit
+        if self.growing is not None:
+            self._measure(self.growing)
 
-    def grow(self, name: str, member: Member) -> None:
-        """Go on with a source of which more is known, perhaps all."""
-        self.members[name] = member
-        phases = self.schedule.phases
-        if member.share.samples != UNKNOWN:
-            phases = tuple(settled(phase, member.share.samples) for phase in phases)
-        self.stand(Schedule(self.schedule.seed, phases, self._windows), self.step)
+    def resize(self, batch_size: int) -> None:
+        """Take batches of another size from here on."""
+        if self.shape.max_tokens:
+            raise LoaderError(
+                f"{batch_size} rows were asked for, but batches have as many as fit {self.shape.max_tokens} tokens",
+                hint="call next(), or make the loader with batch_size= in the place of max_tokens=",
+            )
+        self.follow(positive("batch_size", batch_size), self.step)
+
+    def seek(self, step: int) -> None:
+        """Stand at a step; raises UnknownLength for one whose rows are still being made."""
+        self._check_known(step, f"where step {step} lies")
+        self.follow(self.settings.batch_size, step)
 
     def follow(self, batch_size: int, step: int, schedule: Schedule | None = None) -> None:
         """Go on at `step` with batches of this size; a new phase begins if that changes anything."""
@@ -108,10 +143,103 @@ class Run:
     def _windows(self) -> dict[str, Windows]:
         return {name: member.windows for name, member in self.members.items() if member.windows is not None}
 
+    # Sources that grow
+
+    def _measure(self, growing: GrowingSource) -> None:
+        """Work out which step is the first that is not known yet."""
+        windows = self.members[growing.name].windows
+        assert windows is not None
+        accumulation = 1 if self.loss is None else self.loss.accumulation
+        steps = (windows.samples - self.phase.offset) // self.phase.global_rows
+        self.known_step = self.phase.step + max(0, steps // accumulation * accumulation)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the next step is known, or its rows are still to be made."""
+        return self.growing is None or self.step < self.known_step
+
+    def wait_until_known(self) -> None:
+        """Wait until the next step is known."""
+        while not self.is_known:
+            self._take_more()
+
+    def finish(self) -> None:
+        """Wait until all rows are made."""
+        with self.locks.asking:
+            while self.growing is not None:
+                self._take_more()
+
+    def _take_more(self) -> None:
+        """Wait until more rows are made, and count with them."""
+        growing = self.growing
+        if growing is None:
+            return
+        self.changed()
+        member, complete = growing.more(self.members[growing.name].store.documents)
+        with self.locks.moving:
+            if complete:
+                self.growing = None
+            self.members[growing.name] = member
+            phases = self.schedule.phases
+            if member.share.samples != UNKNOWN:
+                phases = tuple(settled(phase, member.share.samples) for phase in phases)
+            self.stand(Schedule(self.schedule.seed, phases, self._windows), self.step)
+        self.tell_losses()
+
+    def tell_losses(self) -> None:
+        """Say, once everything is made, if rows were left out; one rank says it for all."""
+        if self._one_source and self.growing is None and self.settings.rank == 0:
+            tell_losses(next(iter(self.members.values())).store)
+
+    @property
+    def lost_files(self) -> bool:
+        """Whether the files of the growing source are not where they were: it was finished, or is made anew."""
+        growing = self.growing
+        return growing is not None and growing.lost(self.members[growing.name].store)
+
+    def forget_known(self) -> None:
+        """Look anew which steps are known."""
+        self.known_step = 0
+
+    def _look(self) -> None:
+        """Notice whether everything was made meanwhile."""
+        if self.growing is not None:
+            with self.locks.asking:
+                if self.growing is not None and self.growing.is_complete:
+                    self._take_more()
+
+    def _check_known(self, step: int, what: str) -> None:
+        self._look()
+        if self.growing is not None and step >= self.known_step:
+            raise self._unknown(self.growing, what)
+
+    def _check_complete(self, what: str) -> None:
+        self._look()
+        if self.growing is not None:
+            raise self._unknown(self.growing, what)
+
+    def _unknown(self, growing: GrowingSource, what: str) -> UnknownLength:
+        return UnknownLength(
+            f"{what} is not known yet: {self.members[growing.name].store.documents} rows are made so far",
+            hint="go on training, or call loader.wait() to wait until all rows are made",
+        )
+
+    # Epochs
+
     @property
     def epoch(self) -> int:
         """The epoch of the next step."""
         return self.phase.epoch + int(self.clock.step(self.step - self.phase.step)[0])
+
+    def in_epoch(self, epoch: int) -> bool:
+        """Whether the next step belongs to an epoch."""
+        return self.epoch == epoch
+
+    def check_epochs(self) -> None:
+        """An epoch of stores always ends."""
+
+    def end_epoch(self) -> None:
+        """The schedule ends epochs."""
 
     @property
     def own_rows(self) -> int:
@@ -120,6 +248,7 @@ class Run:
 
     def steps_in_epoch(self) -> int:
         """Steps of an epoch, at the loader's own batch size."""
+        self._check_complete("how many batches an epoch has")
         return steps_in(self.phase.size, self.own_rows, drop_last=self.settings.drop_last)
 
     def state(self) -> dict[str, Any]:
@@ -137,7 +266,9 @@ class Run:
         return dump_run(self.schedule, known, self._files, self._missing, header=header)
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Stand where a state was saved, or change nothing."""
+        """Stand where a state was saved, or change nothing. A state that knows the end of its epoch waits for it."""
+        if self.growing is not None and not (isinstance(state, Mapping) and state.get("unknown_length") is True):
+            self.finish()
         step = self.check(state)
         read = load_run(state, self._files, self.settings.seed)
         phases = read.phases
@@ -206,12 +337,40 @@ class Run:
             "earlier phases": hashlib.blake2b(past, digest_size=8).hexdigest(),
         }
 
-    def epoch_losses(self) -> dict[str, int]:
-        """Count what every epoch leaves out."""
+    # Explaining
+
+    def explain(self, step: int) -> list[RowOrigin]:
+        """Name the origin of each row of this rank at a step; of all ranks where their number was another one then."""
+        self._check_known(step, f"what step {step} holds")
+        try:
+            return explaining.origins_of(step, self)
+        except StoreError:
+            with self.locks.asking:
+                if not self.lost_files:
+                    raise
+                self._take_more()
+        return self.explain(step)
+
+    def steps_of(self, document: int, source: str | None) -> list[int]:
+        """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document."""
+        self._check_complete("which steps use a document")
+        return explaining.steps_of(document, source, self)
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """What every epoch leaves out, and what the making of the stores left out and changed."""
         found: dict[str, int] = {}
         for name, member in self.members.items():
             if not member.shape.whole_documents:
                 found[f"tail_tokens:{name}"] = member.shape.tail_tokens(member.store, member.share.samples)
         if self.settings.drop_last and self.phase.size < UNKNOWN // 2:
             found["dropped_rows"] = self.phase.size % self.own_rows
+        for name, member in self.members.items():
+            found |= store_losses(name, member.store)
         return found
+
+    def close(self) -> None:
+        """Make no more rows."""
+        growing = self.growing
+        if growing is not None:
+            growing.close()
