@@ -6,7 +6,6 @@ last row was made the true number takes its place, and nothing else changes.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +19,7 @@ from millstream.loaders.origin import RowOrigin
 from millstream.loaders.settings import LoaderSettings, positive
 from millstream.loaders.stores import StoreDataLoader
 from millstream.order import Schedule
+from millstream.stages.lifetime import close_on_exit
 from millstream.store import TokenStore
 
 MakeMember = Callable[[TokenStore, bool], Member]
@@ -48,7 +48,7 @@ class GrowingDataLoader(StoreDataLoader):
         self._growth, self._make_member, self._name = growth, member, name
         super().__init__({name: first}, shape, settings, loss=loss)
         if growth is not None:
-            weakref.finalize(self, growth.stop)  # its thread would keep it alive, and work on
+            close_on_exit(self, growth.stop, in_children=True)  # its thread would keep it alive, and work on
         self._known_step = 0
         self._measure()
         self._tell_losses()

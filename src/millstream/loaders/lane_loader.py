@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-import weakref
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -21,7 +19,7 @@ from millstream.loaders.lane_source import LaneSource
 from millstream.loaders.member import RowShape
 from millstream.loaders.running import RunningLoader
 from millstream.loaders.settings import LoaderSettings, positive
-from millstream.loaders.turn import Turn
+from millstream.stages.lifetime import ForkLock, HomeProcess, close_on_exit
 
 
 class LaneDataLoader(RunningLoader):
@@ -35,10 +33,10 @@ class LaneDataLoader(RunningLoader):
         super().__init__(shape, settings)
         self._run, self._delivery = run, delivery
         self._threads, self._prefetch = threads, settings.prefetch
-        self._lock = Turn()
+        self._lock = ForkLock()
         self._source: LaneSource | None = None
         self._rows = self._new_rows()
-        self._process = os.getpid()
+        self._process = HomeProcess()
         self._past = Counters()
         self._cut_tokens = 0
 
@@ -76,8 +74,8 @@ class LaneDataLoader(RunningLoader):
         """The source of tokens, reading from where the run stands."""
         if self._closed:
             raise closed_error()
-        if self._process != os.getpid():  # a forked child has none of its parent's threads
-            self._source, self._rows, self._process = None, self._new_rows(), os.getpid()
+        if self._process.left:  # a forked child has none of its parent's threads
+            self._source, self._rows, self._process = None, self._new_rows(), HomeProcess()
         if self._source is None:
             self._agreement.check(self.plan_fingerprint)
             run, settings = self._run, self.settings
@@ -88,7 +86,7 @@ class LaneDataLoader(RunningLoader):
                 threads=self._threads,
                 ahead=run.ahead(self._prefetch),
             )
-            self._last_wish = weakref.finalize(self, source.close)
+            self._closing = close_on_exit(self, source.close)
             self._source = source
         return self._source
 
@@ -138,9 +136,9 @@ class LaneDataLoader(RunningLoader):
 
     def _stop(self) -> None:
         source, self._source = self._source, None
-        if source is not None and self._process == os.getpid():
+        if source is not None and not self._process.left:
             self._past = self._past.plus(astuple(source.feed.counters))
-            self._last_wish.detach()
+            self._closing.cancel()
             source.close()
 
     # Measuring
@@ -170,5 +168,5 @@ class LaneDataLoader(RunningLoader):
         """Stop all threads; batches that were delivered stay valid."""
         super().close()
         source = self._source
-        if source is not None and self._process == os.getpid():
+        if source is not None and not self._process.left:
             source.close()  # whoever waits for a batch meanwhile hears of it
