@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,7 +17,6 @@ from loaders.test_rollout_feed import filled, ids, opened
 from millstream.admission import JournalReader
 from millstream.loaders.feed_frontier import JOURNAL
 from millstream.loaders.feed_intake import Intake
-from millstream.loaders.uninterrupted import uninterrupted
 
 MOST_LINES = 1600
 """About as many as are run until the first rollout batch is there."""
@@ -88,29 +86,3 @@ def test_a_step_that_was_interrupted_while_producers_were_told_comes_again(monke
             patch.setattr(feed, "tell", told)
             loader.next()
         assert sum(len(ids(batch)) for batch in loader) == 12
-
-
-def test_ctrl_c_waits_and_is_answered_as_it_would_have_been() -> None:
-    heard = list[int]()
-    before = signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
-    try:
-        with uninterrupted():
-            with uninterrupted():
-                signal.raise_signal(signal.SIGINT)
-            assert heard == []
-        assert heard == [signal.SIGINT]
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_threads_that_hear_no_ctrl_c_are_left_alone() -> None:
-    done = list[bool]()
-
-    def work() -> None:
-        with uninterrupted():
-            done.append(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert done == [True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forks import in_child
 from laws import make_store
 from millstream import CharTokenizer, LoaderError, MemoryFeed, MixedDataLoader, PretrainDataLoader, RolloutDataLoader
 from rollouts.samples import random_rollouts
@@ -80,6 +82,22 @@ def test_a_mixture_goes_on_from_its_state_on_other_ranks(ranks: int) -> None:
     assert names[2:] == rest
     for loader in loaders:
         loader.close()
+
+
+def test_a_child_that_forgets_a_mixture_takes_no_rollouts_from_its_parent() -> None:
+    """Without a cache they lie in a folder of their own, which goes with the mixture."""
+    loader = mixed()
+    folder = loader._run.members["rl"].store.path.parent
+
+    def forget() -> None:
+        nonlocal loader
+        del loader
+        gc.collect()
+
+    in_child(forget)()
+    assert folder.exists(), "the child has removed it"
+    forget()
+    assert not folder.exists()
 
 
 def test_rollouts_lie_beside_streams_of_raw_files(tmp_path: Path) -> None:

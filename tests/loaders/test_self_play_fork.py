@@ -252,7 +252,7 @@ def test_a_child_that_is_forked_while_another_thread_closes_the_run_is_told_so(g
 def test_a_step_that_never_ends_holds_up_no_fork_and_its_child_is_told(
     games: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.loaders.turn.FORK_S", 0.05)
+    monkeypatch.setattr("millstream.stages.lifetime.FORK_S", 0.05)
     inside, over = threading.Event(), threading.Event()
 
     def slow(batch: Any) -> Any:

@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -27,6 +24,7 @@ from millstream._core import (
     StoreFiles,
 )
 from millstream.errors import BudgetError, ClosedError, StoreError
+from millstream.stages.lifetime import after_fork, close_on_exit
 from millstream.store.layout import Layout
 
 Fill = Literal["best_fit", "alone", "by_length"]
@@ -114,7 +112,8 @@ class Engine:
         """What fills batches, while it does."""
         self._budget = self._new_budget()
         self._past = Counters()
-        _ENGINES.add(self)
+        after_fork(self.forget)
+        close_on_exit(self, self.stop, in_children=True)
 
     def forget(self) -> None:
         """Start afresh in a forked child: its threads are not there."""
@@ -202,24 +201,6 @@ class Engine:
                 hint=f"pass memory_budget={needed} or more, a smaller batch_size or a smaller chunk_size",
             )
         return min(wanted, (budget - scratch_bytes) // batch_bytes - 1)
-
-
-_ENGINES: weakref.WeakSet[Engine] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for engine in list(_ENGINES):
-        engine.forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)
-
-
-@atexit.register
-def _stop_all() -> None:
-    """Leave no thread at work when the interpreter goes: a script may end without closing its loader."""
-    for engine in list(_ENGINES):
-        engine.stop()
 
 
 def in_use_error(budget: Budget) -> BudgetError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from threading import Condition
 from typing import NamedTuple
 
 from millstream.errors import ClosedError, RecordError
+from millstream.stages.lifetime import after_fork
 
 _CHANGED = "write a new file under another name and rename it; do not write into one that is read"
 
@@ -53,7 +53,7 @@ class Descriptors:
         self._files: OrderedDict[tuple[str, FileIdentity], _Open] = OrderedDict()
         self._changed = Condition()
         self._closed = False
-        _ALL.add(self)
+        after_fork(self._forget)
 
     def _forget(self) -> None:
         """In a forked child: threads that are not here may hold the lock, or be about to open a file."""
@@ -154,14 +154,3 @@ class Descriptors:
         for key in unused:
             os.close(self._files.pop(key).descriptor or 0)
         return len(unused)
-
-
-_ALL: weakref.WeakSet[Descriptors] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for descriptors in list(_ALL):
-        descriptors._forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)

@@ -6,11 +6,11 @@ Ranks never talk while they load, so a rank with another seed or other data woul
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from millstream.errors import OrderError
+from millstream.stages.lifetime import HomeProcess
 from millstream.tensors.ranks import Ranks
 
 PlanFacts = Mapping[str, Any]
@@ -24,12 +24,11 @@ class Agreement:
     def __init__(self, rank: int, world_size: int) -> None:
         self._rank, self._world_size = rank, world_size
         self._comparison: int | None = None
-        self.agreed, self._process = world_size == 1, os.getpid()
+        self.agreed, self._process = world_size == 1, HomeProcess()
 
     def check(self, plan: Callable[[], PlanFacts]) -> None:
         """Compare, unless that was done."""
-        elsewhere = self._process != os.getpid()  # a forked child is none of the ranks
-        ranks = None if self.agreed or elsewhere else Ranks.started()
+        ranks = None if self.agreed or self._process.left else Ranks.started()  # a forked child is none of the ranks
         if ranks is not None and ranks.size == self._world_size:
             self._comparison = next(COMPARISONS) if self._comparison is None else self._comparison
             check_agreement(plan(), self._rank, self._comparison, ranks)

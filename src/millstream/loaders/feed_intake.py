@@ -18,9 +18,9 @@ from millstream.feeds import Control, Feed, MemoryFeed
 from millstream.feeds.feed import Cursor
 from millstream.loaders.feed_frontier import Frontier, Loaded
 from millstream.loaders.feed_line import FeedLine
-from millstream.loaders.uninterrupted import uninterrupted
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.faults import shown
+from millstream.stages.lifetime import defer_sigint
 
 log = logging.getLogger("millstream.loaders")
 PATIENCE_S = 0.5
@@ -64,7 +64,7 @@ class Intake:
     def _written(self, cut: Cut) -> Cut:
         if not self._is_written:
             self._keep_up()
-            with uninterrupted():
+            with defer_sigint():
                 self.frontier.write(cut, self._line.cursor)
                 self._is_written = True
         return cut
@@ -75,7 +75,7 @@ class Intake:
 
     def _begin(self) -> None:
         if not self._begun:
-            with uninterrupted():
+            with defer_sigint():
                 self.frontier.start()
                 self._begun = True
 
@@ -86,13 +86,13 @@ class Intake:
         began = time.monotonic()
         while not self.closed:
             now, ended = time.monotonic(), self._line.ended
-            with uninterrupted():
+            with defer_sigint():
                 cut = self.decide.cut(batch, policy_version, now, ended=ended)
                 self._cut, self._is_written = cut, False
             if cut is not None:
                 return cut
             if isinstance(self.decide, Admission) and ended:
-                with uninterrupted():
+                with defer_sigint():
                     self.frontier.end(batch, policy_version)
             if ended if isinstance(self.decide, Admission) else self.decide.ended:
                 raise FeedEnded(

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from millstream.feeds import Arrival, Feed
 from millstream.feeds.feed import Cursor
-from millstream.loaders.uninterrupted import uninterrupted
 from millstream.rollouts import RolloutBlock
+from millstream.stages.lifetime import defer_sigint
 
 
 class FeedLine:
@@ -39,6 +39,6 @@ class FeedLine:
 
     def let_in(self, arrive: Callable[[RolloutBlock], None]) -> None:
         """Let in what is first in line, whole or not at all. What is refused stays: the place is that before it."""
-        with uninterrupted():
+        with defer_sigint():
             arrive(self._waiting[0].block)
             self.cursor = self._waiting.popleft().cursor

@@ -22,8 +22,8 @@ from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, Rollo
 from millstream.loaders.phases import read_count
 from millstream.loaders.rollout_run import StepSamples
 from millstream.loaders.settings import LoaderSettings
-from millstream.loaders.uninterrupted import uninterrupted
 from millstream.rollouts import Id
+from millstream.stages.lifetime import defer_sigint
 
 logger = logging.getLogger("millstream.loaders")
 MOST_PHASES = 64
@@ -112,7 +112,7 @@ class FeedRun:
                 self.intake.tell(version)
             except MillstreamError as error:  # the step is delivered all the same
                 logger.warning("producers could not be told of version %d: %s", version, error.message)
-        with uninterrupted():
+        with defer_sigint():
             self.step, self.place, self.policy_version = self.step + 1, place, version
             if place.begins_batch:
                 self.present = None
@@ -165,7 +165,7 @@ class FeedRun:
             )
         loaded = self.frontier.load(state, time.monotonic())
         present = None if loaded.cut is None else self._make(loaded.cut)
-        with uninterrupted():
+        with defer_sigint():
             self.intake.resume(loaded, cursor)
             self._committed, self.present = dict(state), present
             self.step, self.place, self.phases = step, place, phases

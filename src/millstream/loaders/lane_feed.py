@@ -6,11 +6,8 @@ the lane, up to a number of tokens, until the trainer takes it.
 
 from __future__ import annotations
 
-import atexit
-import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from millstream.batches.engine import Counters, closed_error
 from millstream.loaders.lane import EpochEnd, LaneReader, Piece, part_bytes
+from millstream.stages.lifetime import after_fork, close_on_exit
 
 STOP_S = 0.5
 """How long closing waits for threads that are in the middle of a chunk; they end by themselves after it."""
@@ -62,7 +60,8 @@ class LaneFeed(Generic[Lane]):
         self._budget_bytes = budget_bytes
         self._changed = threading.Condition()
         self._stopped = False
-        _FEEDS.add(self)
+        after_fork(self._leave_behind)
+        close_on_exit(self, self.stop)
         count = min(threads, len(self._lanes))
         self._threads = [
             threading.Thread(target=_work, args=(self, number > 0), daemon=True) for number in range(count)
@@ -107,6 +106,10 @@ class LaneFeed(Generic[Lane]):
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(max(0.0, stop - time.monotonic()))
+
+    def _leave_behind(self) -> None:
+        """In a forked child: the threads are not here, and one of them may hold the lock."""
+        self._changed, self._threads = threading.Condition(), []
 
     def next_lane(self, *, at_leisure: bool) -> _Ahead | None:
         """The lane to read next, the one that is needed first or last; None when there is nothing to do."""
@@ -160,23 +163,3 @@ def _cost(piece: Piece | EpochEnd) -> int:
 
 def _bytes(piece: Piece | EpochEnd) -> int:
     return part_bytes(piece.part) if isinstance(piece, Piece) else 0
-
-
-_FEEDS: weakref.WeakSet[LaneFeed[Any]] = weakref.WeakSet()
-
-
-def _leave_all_behind() -> None:
-    """In a forked child: the threads are not here, and one of them may hold the lock."""
-    for feed in list(_FEEDS):
-        feed._changed, feed._threads = threading.Condition(), []
-    _FEEDS.clear()
-
-
-os.register_at_fork(after_in_child=_leave_all_behind)
-
-
-@atexit.register
-def _stop_all() -> None:
-    """Leave no thread at work when the interpreter goes: a script may end without closing its loader."""
-    for feed in list(_FEEDS):
-        feed.stop()

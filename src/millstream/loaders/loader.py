@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -15,6 +16,7 @@ from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.runs.run import Filler, Finisher, Locks, Run, RunEnded
 from millstream.loaders.settings import LoaderSettings, positive
+from millstream.stages.lifetime import close_on_exit
 from millstream.stages.statistics import History
 from millstream.stats import Profile
 from millstream.tensors import accept_as_torch_dataset, inside_torch_worker
@@ -79,6 +81,7 @@ class DataLoader(Generic[BatchT]):
         self._agreement = Agreement(settings.rank, settings.world_size)
         self._profile, self._history = Profile(), History()
         accept_as_torch_dataset(DataLoader)
+        close_on_exit(self, partial(_close, run, filler))
 
     def _having_run(self, what: str) -> Run:
         """The run, or an error that names what a loader without one lacks."""
@@ -495,8 +498,7 @@ class DataLoader(Generic[BatchT]):
         """
         self._closed = True
         if self._run is not None:
-            self._run.close()
-            self._filler.close()
+            _close(self._run, self._filler)
         calls: list[tuple[int, Callable[[], None]]] = self.__dict__.get("_at_close", [])
         while calls:
             process, call = calls.pop()
@@ -515,6 +517,12 @@ class DataLoader(Generic[BatchT]):
         if self._run is not None:
             raise no_workers()
         return self.__dict__
+
+
+def _close(run: Run, filler: Filler[Any]) -> None:
+    """Stop what makes rows, then what fills batches: either may be waited for."""
+    run.close()
+    filler.close()
 
 
 def no_workers() -> LoaderError:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-import weakref
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from millstream.batches.columns import Columns
 from millstream.batches.rollouts import RolloutFormat, RolloutRows
 from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.rollouts import RolloutBlock
+from millstream.stages.lifetime import close_on_exit
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.store.staging import staged
 from millstream.store.weights import WEIGHTED, WEIGHTS, codes_of
@@ -33,7 +34,7 @@ def stored(block: RolloutBlock, fingerprint: str, folder: Path | None) -> TokenS
         _write(block, path)
     store = TokenStore(path)
     if folder is None:
-        weakref.finalize(store, shutil.rmtree, path.parent, ignore_errors=True)
+        close_on_exit(store, partial(shutil.rmtree, path.parent, ignore_errors=True))
     return store
 
 

@@ -19,7 +19,7 @@ from millstream.loaders.rollout_task import RolloutTask
 from millstream.loaders.running import RunningLoader
 from millstream.loaders.settings import positive
 from millstream.loaders.transforms import PerRow, transform_batch
-from millstream.loaders.turn import Turn
+from millstream.stages.lifetime import ForkLock
 from millstream.tensors import inside_torch_worker
 
 Made = TypeVar("Made", TrainingBatch, MicroBatches)
@@ -46,7 +46,7 @@ class RolloutLoader(RunningLoader):
         )
         half = None if settings.memory_budget is None else settings.memory_budget // 2  # the other is for rollouts
         self._buffers = RowBuffers(half)
-        self._lock = Turn()
+        self._lock = ForkLock()
 
     @property
     def _turn(self) -> AbstractContextManager[Any]:

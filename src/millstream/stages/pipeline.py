@@ -7,7 +7,6 @@ import logging
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Self
 
@@ -15,6 +14,7 @@ from millstream.errors import ClosedError, LoaderError, QueueClosed, RecipeError
 from millstream.settings import nearest
 from millstream.stages.ending import left_behind
 from millstream.stages.graph import checked_outputs, named_queues
+from millstream.stages.lifetime import HomeProcess, close_on_exit
 from millstream.stages.patience import patiently
 from millstream.stages.stage import Stage
 from millstream.stages.statistics import History, filling
@@ -53,8 +53,7 @@ class Pipeline:
         self._history = History()
         self._began: float | None = None
         self._ended: float | None = None
-        # When it is forgotten without being closed, and when the interpreter goes.
-        weakref.finalize(self, run.close)
+        close_on_exit(self, run.close, in_children=True)
 
     @classmethod
     def from_recipe(cls, recipe: str | os.PathLike[str] | Mapping[str, Any]) -> Pipeline:
@@ -83,7 +82,7 @@ class Pipeline:
             raise ClosedError("this pipeline was closed", hint="make a new one")
         if self._began is not None:
             raise LoaderError("this pipeline was started before", hint="`with pipeline:` starts it, too")
-        self._began, self._run.process = time.monotonic(), os.getpid()
+        self._began, self._run.process = time.monotonic(), HomeProcess()
         with contextlib.suppress(Stopped):  # by one that has failed before others were started
             for stage in self._run.stages.values():
                 stage.start()
@@ -198,13 +197,13 @@ class _Run:
         self.error: StageError | None = None
         self.at_close: list[Callable[[], None]] = []
         self._lock = threading.Lock()
-        self.process: int | None = None
+        self.process: HomeProcess | None = None
         """Where its threads are, once they were started."""
 
     @property
     def elsewhere(self) -> bool:
         """Whether this process was forked from the one that has the threads."""
-        return self.process not in (None, os.getpid())
+        return self.process is not None and self.process.left
 
     def refuse_elsewhere(self) -> None:
         if self.elsewhere:

@@ -11,7 +11,6 @@ import contextlib
 import json
 import logging
 import math
-import os
 import socket
 import threading
 import time
@@ -21,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Protocol
 
 from millstream.errors import LoaderError
+from millstream.stages.lifetime import HomeProcess
 
 logger = logging.getLogger("millstream.stages")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -123,7 +123,7 @@ class MetricsServer:
     """Answers `/metrics` (text) and `/statistics` (JSON) on 127.0.0.1 until it or its pipeline is closed."""
 
     def __init__(self, pages: Mapping[str, tuple[str, Callable[[], str]]], port: int) -> None:
-        self._server, self._process = _listening(port, _handler(pages)), os.getpid()
+        self._server, self._process = _listening(port, _handler(pages)), HomeProcess()
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.05,), name="millstream-metrics", daemon=True
         )
@@ -141,7 +141,7 @@ class MetricsServer:
 
     def close(self) -> None:
         """Stop listening, and hang up on whoever is connected; again does no harm."""
-        if self._process != os.getpid():  # a forked child: those who are connected are the other one's
+        if self._process.left:  # a forked child: those who are connected are the other one's
             self._server.socket.close()
             return
         if threading.current_thread() is not self._thread:

@@ -7,7 +7,6 @@ nothing goes in, what is inside comes out, and then consumers are told that it i
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 import weakref
@@ -20,6 +19,7 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 from millstream.errors import BudgetError, LoaderError, QueueClosed, WaitTimeout
 from millstream.settings import at_least, byte_count
 from millstream.stages.ending import Ending
+from millstream.stages.lifetime import after_fork
 from millstream.stages.patience import at_stages
 from millstream.stages.producer import Producer
 from millstream.stages.waiting import Waits
@@ -86,7 +86,7 @@ class Queue(Generic[T]):
         self._putters, self._getters = Waits(), Waits()
         self._made = self._changed_at = time.perf_counter()
         self._item_seconds = 0.0
-        _QUEUES.add(self)
+        after_fork(self._forget)
 
     def _make_lock(self) -> None:
         # Reentrant, since a forgotten producer may be collected, and so closed, in the middle of anything.
@@ -348,14 +348,3 @@ class Queue(Generic[T]):
 
 def _nobody() -> None:
     return None
-
-
-_QUEUES: weakref.WeakSet[Queue[Any]] = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for queue in list(_QUEUES):
-        queue._forget()
-
-
-os.register_at_fork(after_in_child=_forget_all)

@@ -6,13 +6,10 @@ name, and stops its producers. `stop()` ends it in the middle of anything; that,
 
 from __future__ import annotations
 
-import atexit
-import os
 import re
 import reprlib
 import threading
 import time
-import weakref
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,13 +19,12 @@ from millstream.errors import ClosedError, LoaderError, MillstreamError, QueueCl
 from millstream.settings import at_least
 from millstream.stages.clock import INPUT, OUTPUT, Clocks
 from millstream.stages.ending import left_behind, stopped
+from millstream.stages.lifetime import after_fork, close_on_exit
 from millstream.stages.producer import Producer
 from millstream.stages.queue import Overflow, Queue
 
 T = TypeVar("T")
 Out = TypeVar("Out")
-AT_EXIT_S = 5.0
-"""How long the interpreter waits for threads that are in the middle of something."""
 
 
 class Stage(ABC, Generic[Out]):
@@ -160,7 +156,8 @@ class Stage(ABC, Generic[Out]):
             threading.Thread(target=self._run, args=(loop,), name=f"millstream-{self.name}", daemon=True)
             for loop in loops
         ]
-        _STARTED.add(self)
+        after_fork(self._leave_behind)
+        close_on_exit(self, self.stop, join=self.join)
         for worker in self._workers:
             worker.start()
 
@@ -322,26 +319,3 @@ def _named(stage: str, error: BaseException) -> StageError:
         named = StageError(stage, f"{type(error).__name__}: {error}", hint="the cause of this error has its traceback")
     named.__cause__ = error
     return named
-
-
-_STARTED: weakref.WeakSet[Stage[Any]] = weakref.WeakSet()
-
-
-def _leave_all_behind() -> None:
-    for stage in list(_STARTED):
-        stage._leave_behind()
-    _STARTED.clear()
-
-
-os.register_at_fork(after_in_child=_leave_all_behind)
-
-
-@atexit.register
-def _end_all() -> None:
-    """Leave no thread at work when the interpreter goes: it ends those that come back from native code, and then the
-    whole process is aborted."""
-    stages, deadline = list(_STARTED), time.monotonic() + AT_EXIT_S
-    for stage in stages:
-        stage.stop()
-    for stage in stages:
-        stage.join(max(0.0, deadline - time.monotonic()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from millstream.stages.lifetime import after_fork
+
 _HELD: set[int] = set()
 
 
@@ -25,4 +27,4 @@ def _forget() -> None:
         os.close(_HELD.pop())
 
 
-os.register_at_fork(after_in_child=_forget)
+after_fork(_forget)

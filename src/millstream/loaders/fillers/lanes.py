@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 
@@ -18,6 +16,7 @@ from millstream.loaders.lane_source import LaneSource
 from millstream.loaders.loss import LossMean
 from millstream.loaders.mixed_run import MixedStreamRun
 from millstream.loaders.settings import positive
+from millstream.stages.lifetime import HomeProcess, close_on_exit
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class LaneFiller:
         self._run, self._locks, self._new_rows, self._loss = run, run.locks, new_rows, loss
         self._threads, self._prefetch = threads, run.settings.prefetch
         self._source: LaneSource | None = None
-        self.rows, self._process = new_rows(), os.getpid()
+        self.rows, self._process = new_rows(), HomeProcess()
         self._past = Counters()
         self._weighed: tuple[object, StepWeight] = (None, NO_WEIGHT)
         self._before = run.place
@@ -63,13 +62,13 @@ class LaneFiller:
         """The source of tokens, reading from where the run stands."""
         if self._closed:
             raise closed_error()
-        if self._process != os.getpid():  # a forked child has none of its parent's threads
-            self._source, self.rows, self._process = None, self._new_rows(), os.getpid()
+        if self._process.left:  # a forked child has none of its parent's threads
+            self._source, self.rows, self._process = None, self._new_rows(), HomeProcess()
         if self._source is None:
             run = self._run
             ahead = run.ahead(self._prefetch)
             source = LaneSource(run.streams, run.settings, sample=run.sample, threads=self._threads, ahead=ahead)
-            self._at_last = weakref.finalize(self, source.close)
+            self._closing = close_on_exit(self, source.close)
             self._source = source
         return self._source
 
@@ -106,16 +105,16 @@ class LaneFiller:
     def stop(self) -> None:
         """Drop what was read."""
         source, self._source = self._source, None
-        if source is not None and self._process == os.getpid():
+        if source is not None and not self._process.left:
             self._past = self._past.plus(astuple(source.feed.counters))
-            self._at_last.detach()
+            self._closing.cancel()
             source.close()
 
     def close(self) -> None:
         """Stop all threads; a consumer that waits is told."""
         self._closed = True
         source = self._source
-        if source is not None and self._process == os.getpid():
+        if source is not None and not self._process.left:
             source.close()
 
     @property

@@ -4,15 +4,14 @@ them. A kind of data adds one of these, never a loader.
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from millstream.errors import ClosedError
 from millstream.loaders.origin import RowOrigin
+from millstream.stages.lifetime import after_fork
 from millstream.stats.ledger import Ledger
 from millstream.stats.profile import Counts
 
@@ -29,24 +28,13 @@ class Locks:
         self.moving = threading.RLock() if moving is None else moving
         """Guards the position of the run. It is never held while waiting for data, so a state never waits for any."""
         self._owns_moving = moving is None
-        _LOCKS.add(self)
+        after_fork(self.renew)
 
     def renew(self) -> None:
         """Have new locks, in a forked child."""
         self.asking = threading.RLock()
         if self._owns_moving:
             self.moving = threading.RLock()
-
-
-_LOCKS: weakref.WeakSet[Locks] = weakref.WeakSet()
-
-
-def _renew_all() -> None:
-    for locks in list(_LOCKS):
-        locks.renew()
-
-
-os.register_at_fork(after_in_child=_renew_all)
 
 
 class Run(Protocol):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from millstream.loaders.agreement import Agreement
+from millstream.stages.lifetime import HomeProcess
 
 
 class FoundFiles:
@@ -12,11 +11,11 @@ class FoundFiles:
 
     def __init__(self, rank: int, world_size: int) -> None:
         self._rank, self._world_size = rank, world_size
-        self._epoch, self._agreement, self._process = -1, Agreement(rank, world_size), os.getpid()
+        self._epoch, self._agreement, self._process = -1, Agreement(rank, world_size), HomeProcess()
 
     def check(self, epoch: int, found: str | None) -> None:
         """Compare, unless that was done in this epoch, or the first rank has said what there is: `found` is None."""
-        if found is None or self._process != os.getpid():  # a forked child is none of the ranks
+        if found is None or self._process.left:  # a forked child is none of the ranks
             return
         if epoch != self._epoch:
             self._epoch, self._agreement = epoch, Agreement(self._rank, self._world_size)

@@ -21,7 +21,6 @@ from millstream.live.positions import PositionSampling, PositionWeights
 from millstream.live.tensor_maker import Output
 from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
-from millstream.loaders.last_wish import close_at_last
 from millstream.loaders.loader import DataLoader, no_workers
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.self_play.batch import batch_of
@@ -35,8 +34,7 @@ from millstream.loaders.self_play.numbers import SelfPlayNumbers
 from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.loaders.settings import SharedKeywords, positive, resolve
 from millstream.loaders.transforms import transform_batch
-from millstream.loaders.turn import Turn
-from millstream.loaders.uninterrupted import uninterrupted
+from millstream.stages.lifetime import ForkLock, HomeProcess, close_on_exit, defer_sigint
 from millstream.stats import Profile
 from millstream.tensors import backend, inside_torch_worker
 
@@ -120,20 +118,20 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         self.settings, self.task = settings, shares.given_to(task)
         shared_out = replace(settings, memory_budget=shares.batches)
         self._run = SelfPlayRun(self.task, shared_out, replay=None if replay is None else Path(replay))
-        close_at_last(self, self._run.close)
+        close_on_exit(self, self._run.close)
         self._length = EpochLength(self._run)
         self._callbacks, self._profile = Callbacks(settings.callbacks), Profile()
         self._agreement = Agreement(settings.rank, settings.world_size)
         self._found = FoundFiles(settings.rank, settings.world_size)
         self._backend = backend(settings.framework)
-        self._asking, self._turn = Turn(), self._run.turn
+        self._asking, self._turn = ForkLock(), self._run.turn
         """Who has the first may wait for a batch, who has the second moves the run: a state waits for no game."""
         self._untaken: tuple[int, SelfPlayBatch] | None = None
         """A batch that did not reach the trainer, and the size that was asked for."""
         self._made: tuple[int, SelfPlayBatch] | None = None
         """A batch on its way to the trainer."""
         self._closed, self._at_close = False, list[Callable[[], None]]()
-        self._process = os.getpid()
+        self._process = HomeProcess()
 
     @property
     def step(self) -> int:
@@ -202,7 +200,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
             batch = batch_of(tensors, run.epoch, run.step, self._backend)
             for transform in self.settings.transforms:
                 batch = transform_batch(transform, batch)
-            with uninterrupted():
+            with defer_sigint():
                 run.delivered(tensors)
                 self._made = batch_size, batch
             return batch
@@ -306,7 +304,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
         """Stop all threads; batches that were delivered stay valid."""
         self._closed = True
         self._run.close()
-        while self._at_close and self._process == os.getpid():  # what was asked for in a parent is closed there
+        while self._at_close and not self._process.left:  # what was asked for in a parent is closed there
             self._at_close.pop()()
 
     def __repr__(self) -> str:

@@ -35,9 +35,8 @@ from millstream.loaders.self_play.stages import RunStages
 from millstream.loaders.self_play.task import Begin, SelfPlayGraph, SelfPlayTask
 from millstream.loaders.self_play.waiting import nothing_to_train_on, what_is_there
 from millstream.loaders.settings import LoaderSettings
-from millstream.loaders.turn import Turn
-from millstream.loaders.uninterrupted import uninterrupted
 from millstream.order.shuffle import source_key
+from millstream.stages.lifetime import ForkLock, defer_sigint
 from millstream.store.chained_log import Position
 
 logger = logging.getLogger("millstream.loaders")
@@ -69,7 +68,7 @@ class SelfPlayRun:
         self._committed: dict[str, Any] | None = None
         self._losses = RunLosses()
         self._gone, self._guard = set[str](), threading.Lock()
-        self.turn = Turn(whole=True, in_child=self._leave_behind)
+        self.turn = ForkLock(delays_fork=True, in_child=self._leave_behind)
         """Of whoever moves the run."""
         self._inheritance = Inheritance(led=led)
         self.step = 0
@@ -192,7 +191,7 @@ class SelfPlayRun:
     def _graph_from_here(self) -> SelfPlayGraph:
         """Stages that begin where the trainer stands."""
         self._inherit()
-        with uninterrupted():  # half open, they would stay locked
+        with defer_sigint():  # half open, they would stay locked
             self.files.open(self.step)
         losses = Losses([*self._inheritance.lost, *(self._replay or self.files.journal).losses(self.epoch)])
         window = self._window(self.epoch)

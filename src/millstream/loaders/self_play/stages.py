@@ -13,7 +13,7 @@ from millstream.batches.engine import closed_error
 from millstream.loaders.self_play.ahead import Ahead
 from millstream.loaders.self_play.task import SelfPlayGraph
 from millstream.loaders.settings import LoaderSettings
-from millstream.loaders.uninterrupted import uninterrupted
+from millstream.stages.lifetime import defer_sigint
 
 
 class RunStages:
@@ -55,7 +55,7 @@ class RunStages:
                 raise closed_error()
             if self.ahead is None:
                 graph = self._make()
-                with uninterrupted():  # stages of a start that was given up would write into the journal
+                with defer_sigint():  # stages of a start that was given up would write into the journal
                     self.graph = graph
                     graph.pipeline.start()
                     self.ahead = self._ahead_of(graph)
