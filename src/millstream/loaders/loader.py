@@ -132,13 +132,14 @@ class DataLoader(Generic[BatchT]):
             step, size = run.step, self.settings.batch_size if batch_size is None else batch_size
             filled: Any = None
             made: MadeT | None = None
-            epoch = rows = 0
+            epoch, rows, is_asked = 0, 0, False
             try:
                 if self._closed:
                     raise closed_error()
                 if not self._agreement.agreed:
                     self._agreement.check(run.fingerprint)
                 if self._untaken is None:
+                    is_asked = True
                     filled = filler.take(size)
                     if filled is None:
                         return self._end_epoch(run)
@@ -152,12 +153,11 @@ class DataLoader(Generic[BatchT]):
                     for batch in made if isinstance(made, list) else (made,):
                         self._callbacks.delivered(epoch, batch)
             except BaseException as error:
-                if self._untaken is None:
-                    if run.step == step or run.steps_back:
-                        with locks.moving:
-                            filler.give_back(error, filled)
-                    else:
-                        self._untaken = size, epoch, made, rows
+                if is_asked and (run.step == step or run.steps_back):
+                    with locks.moving:
+                        filler.give_back(error, filled)
+                elif is_asked:
+                    self._untaken = size, epoch, made, rows
                 self._failed(error)
                 raise
             self._untaken = None
