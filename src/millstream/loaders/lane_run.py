@@ -137,21 +137,42 @@ class LaneRun(ABC):
             raise LoaderError(f"step {step} is not known", hint="seek a step from 0 on; reset() goes to the beginning")
         was = self.step, self.sample
         self.step, self.sample = step, span_of(step, self.phases, self.epochs).start
-        unknown = next((lane for lanes in self.streams.values() if (lane := lanes.unknown_lane()) is not None), None)
-        if unknown is not None and (self.step, self.sample) != was:
-            self.step, self.sample = was
-            raise UnknownLength(
-                f"the log does not know where step {step} begins in lane {unknown}",
-                hint=f"a stream goes back to what it delivered, not forward; {KEEP_A_LOG}",
-            )
+        if (self.step, self.sample) != was:
+            try:
+                self._check_places(step)
+            except UnknownLength:
+                self.step, self.sample = was
+                raise
         self.phases = [each for each in self.phases if each.step <= step]
         for lanes in self.streams.values():
             lanes.jumped()
         self.resize(self.settings.batch_size)
 
+    def state(self, step: int) -> dict[str, Any]:
+        """Describe where the run stands before a step, with the places of this rank's lanes; those of others may lie
+        far behind."""
+        place = self.place
+        if step == self.step:
+            return self.present_state()
+        try:
+            phases = [phase for phase in self.phases if phase.step < step] or self.phases[:1]
+            self.place = phases, step, span_of(step, phases, self.epochs).start
+            self._check_places(step)
+            return self.present_state()
+        finally:
+            self.place = place
+
     @abstractmethod
-    def state(self) -> dict[str, Any]:
-        """Describe where the run stands, with the places of this rank's lanes; those of others may lie far behind."""
+    def present_state(self) -> dict[str, Any]:
+        """Describe where the run stands."""
+
+    def _check_places(self, step: int) -> None:
+        unknown = next((lane for lanes in self.streams.values() if (lane := lanes.unknown_lane()) is not None), None)
+        if unknown is not None:
+            raise UnknownLength(
+                f"the log does not know where step {step} begins in lane {unknown}",
+                hint=f"a stream goes back to what it delivered, not forward; {KEEP_A_LOG}",
+            )
 
     @abstractmethod
     def resume(self, state: Mapping[str, Any]) -> None:

@@ -9,6 +9,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+import numpy as np
+
 from millstream.batches.engine import closed_error
 from millstream.errors import LoaderError
 from millstream.loaders.agreement import Agreement
@@ -306,26 +308,40 @@ class DataLoader(Generic[BatchT]):
             run.seek(step)
             self._jumped()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, *, after: Any = None, before: Any = None) -> dict[str, Any]:
         """Describe where the run stands: readable JSON, equal on all ranks, loadable on any number of them.
 
-        It never waits for data: another thread may wait for the next batch meanwhile.
+        It never waits for data: another thread may wait for the next batch meanwhile. A trainer that has read ahead
+        says which batch it has trained on, or is about to: the state then stands after, or before, that one.
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
-        ...     _ = loader.next()
-        ...     state = loader.state_dict()
+        ...     trained, ahead = loader.next(), loader.next()
+        ...     state = loader.state_dict(after=trained)
         >>> state["step"], state["epoch"], state["offset"], state["seed"]
         (1, 0, 2, 0)
+
+        Args:
+            after: The last batch that was trained on, or its step number; by default the last that was delivered.
+            before: In the place of `after`: the first batch that was not trained on, or its step number.
         """
         run = self._having_run("state_dict()")
         with self._locks.moving:
-            if self._untaken is not None:
-                raise LoaderError(
-                    f"the run stands behind step {self.step}, of which a listener did not take the batch",
-                    hint="next() gives it once more; save the state then",
-                )
-            return run.state()
+            return run.state(self._place_of(after, before))
+
+    def _place_of(self, after: Any, before: Any) -> int:
+        """The step at which a state stands."""
+        if after is not None and before is not None:
+            raise LoaderError("a state stands after a batch or before one, not both", hint="pass one of them")
+        if after is None and before is None:
+            return self.step
+        step = _step_of(before) if after is None else _step_of(after) + 1
+        if not 0 <= step <= self.step:
+            raise LoaderError(
+                f"a state at step {step} was asked for, and the next step is {self.step}",
+                hint="pass a batch that this loader has delivered since its last reset(), seek() or load_state_dict()",
+            )
+        return step
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume where a state was saved, with this loader's own batch size, ranks, weights and sources.
@@ -523,6 +539,21 @@ def _close(run: Run, filler: Filler[Any]) -> None:
     """Stop what makes rows, then what fills batches: either may be waited for."""
     run.close()
     filler.close()
+
+
+def _step_of(batch: Any) -> int:
+    """The step of a batch, of micro-batches, or the number itself."""
+    if isinstance(batch, int | np.integer) and not isinstance(batch, bool):
+        return int(batch)
+    first = batch[0] if isinstance(batch, list) and batch else batch
+    metadata = getattr(first, "metadata", None)
+    step = metadata.get("step") if isinstance(metadata, Mapping) else None
+    if not isinstance(step, int):
+        raise LoaderError(
+            f"{type(batch).__name__} does not say which step it is",
+            hint="pass a batch of this loader, or its step number: batch.metadata['step']",
+        )
+    return step
 
 
 def no_workers() -> LoaderError:

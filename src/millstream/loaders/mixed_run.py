@@ -113,7 +113,7 @@ class MixedStreamRun(LaneRun):
         super().seek(step)
         self.blends = self.blends.change(self.sample, self.quotas)
 
-    def state(self) -> dict[str, Any]:
+    def present_state(self) -> dict[str, Any]:
         """Describe where the run stands, with the places of this rank's lanes; those of others may lie far behind."""
         data = {
             **{name: lanes.stream.data for name, lanes in self._lanes.items()},
@@ -171,7 +171,7 @@ class MixedStreamRun(LaneRun):
 
     def fingerprint(self) -> dict[str, Any]:
         """Say what all ranks must have in common."""
-        state = self.state()
+        state = self.present_state()
         shared = ("seed", "batch_size", "world_size", "labels", "drop_last", "pad_last")
         return {
             "loader": self.kind,

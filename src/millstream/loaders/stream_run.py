@@ -92,7 +92,7 @@ class StreamRun(LaneRun):
         before = -(-self.epoch_end(epoch - 1) // rows) if epoch else 0
         return -(-self.epoch_end(epoch) // rows) - before
 
-    def state(self) -> dict[str, Any]:
+    def present_state(self) -> dict[str, Any]:
         """Describe where the run stands, with the places of this rank's lanes; those of others may lie far behind."""
         return {**self._header(), "data": self.stream.data, **self.lanes.state()}
 

@@ -67,6 +67,11 @@ class Schedule:
             phase = next_phase(phase, recipe, step)
         return Schedule(self.seed, (*past, phase), self.windows)
 
+    def until(self, step: int) -> Schedule:
+        """The schedule as it was before a step."""
+        past = tuple(phase for phase in self.phases if phase.step < step)
+        return Schedule(self.seed, past or self.phases[:1], self.windows)
+
     def phase_at(self, step: int) -> Phase:
         """Give the phase that a step belongs to."""
         if not isinstance(step, SupportsIndex) or step < 0:

@@ -86,8 +86,9 @@ class Run(Protocol):
         """Stand at a step, or change nothing."""
         ...
 
-    def state(self) -> dict[str, Any]:
-        """Describe where the run stands."""
+    def state(self, step: int) -> dict[str, Any]:
+        """Describe where the run stands, or stood before a step that was delivered; raises LoaderError if that is
+        no longer known."""
         ...
 
     def resume(self, state: Mapping[str, Any]) -> None:

@@ -251,19 +251,20 @@ class StoreRun:
         self._check_complete("how many batches an epoch has")
         return steps_in(self.phase.size, self.own_rows, drop_last=self.settings.drop_last)
 
-    def state(self) -> dict[str, Any]:
-        """Describe where the run stands."""
-        place = self.schedule.place(self.step)
+    def state(self, step: int) -> dict[str, Any]:
+        """Describe where the run stands before a step."""
+        schedule = self.schedule if step == self.step else self.schedule.until(step)
+        place = schedule.place(step)
         data = {name: member.facts for name, member in self.members.items()}
         unknown = any(member.share.samples == UNKNOWN for member in self.members.values())
         header = {
-            **states.header(self.kind, self.step, self.settings.seed, self._row_facts),
+            **states.header(self.kind, step, self.settings.seed, self._row_facts),
             "epoch": place.epoch,
             "offset": place.offset,
             **({"unknown_length": True} if unknown else {}),
         }
         known = {**self._earlier_data, **data}
-        return dump_run(self.schedule, known, self._files, self._missing, header=header)
+        return dump_run(schedule, known, self._files, self._missing, header=header)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing. A state that knows the end of its epoch waits for it."""
