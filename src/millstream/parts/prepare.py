@@ -153,10 +153,10 @@ def prepare_store(
         workers = stack.enter_context(Threads(means.workers))
         run = _run(found, making, means, cache, workers)
         loaded = time.perf_counter()
-        ledger = _write(run, path, making, means, ahead)
+        ledger, manifest = _write(run, path, making, means, ahead)
         written = time.perf_counter()
         keep_tokenizer(run.job.tokenizer, path)
-        outcome = _outcome(run, ledger, path, output)
+        outcome = _outcome(run, ledger, manifest, path, output)
         began = started, loaded, written
         if report is not None:
             report(_timed(outcome, began, cpu), path)
@@ -165,9 +165,8 @@ def prepare_store(
     return _timed(outcome, began, cpu)
 
 
-def _outcome(run: Run, ledger: Ledger, path: Path, output: Path) -> Outcome:
+def _outcome(run: Run, ledger: Ledger, manifest: dict[str, Any], path: Path, output: Path) -> Outcome:
     """What a run counted; its store lies at `path`, and will lie at `output`."""
-    manifest = _manifest(path)
     aside = {name: output.parent / kept.path.name for name, kept in ledger.aside.items() if kept.records}
     return Outcome(
         manifest=manifest,
@@ -203,7 +202,8 @@ def _found_finished(
     found: Found, output: Path, making: Making, means: Means, cache: PartCache | None, started: float
 ) -> Outcome:
     """What is known of a finished store, if it is the one that would be made; else refuse it, and say what differs."""
-    manifest = _manifest(output)
+    with TokenStore(output) as store:
+        manifest = dict(store.manifest)
     with Threads(means.workers) as workers:
         sources = sources_of(found.files, list(digested(found.files, cache, workers)))
         if is_learned(making.tokenizer):
@@ -239,11 +239,6 @@ def _refuse(output: Path, differ: list[str]) -> None:
         )
 
 
-def _manifest(path: Path) -> dict[str, Any]:
-    with TokenStore(path) as store:
-        return dict(store.manifest)
-
-
 def _token_bytes(manifest: Mapping[str, Any]) -> int:
     return int(manifest["tokens"] * token_dtype(manifest["dtype"]).itemsize)
 
@@ -277,8 +272,11 @@ def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: b
     return job
 
 
-def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> Ledger:
-    """Take all parts in order and write the store at `path`, from where an earlier run stopped, if one did."""
+def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> tuple[Ledger, dict[str, Any]]:
+    """Take all parts in order and write the store at `path`, from where an earlier run stopped, if one did.
+
+    Gives what was counted, and the manifest of the store.
+    """
     folder, identity = path.parent, bookmark.identity_of(run.job, run.files, [making.compress, making.mixing])
     mark = bookmark.load_bookmark(folder, identity) or bookmark.Bookmark(identity or "")
     if not mark.parts:
@@ -304,9 +302,10 @@ def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> Le
             builder.finish_group()
             refuse_nothing(run, ledger)
             writer.describe(sources=sources_of(run.files, run.digests), recipe=_recipe(run, ledger, making.mixing))
-        with TokenStore(path) as store:
-            builder.origins.seal(origins_path(path, store.fingerprint))
-    return ledger
+        manifest = writer.manifest
+        assert manifest is not None
+        builder.origins.seal(origins_path(path, manifest["fingerprint"]))
+    return ledger, manifest
 
 
 def _clear(folder: Path) -> None:
