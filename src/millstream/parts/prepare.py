@@ -16,7 +16,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from millstream.chats.settings import ChatSettings
+from millstream.chats.settings import ChatSettings, DecidedChat
 from millstream.compression import LEVEL
 from millstream.errors import BudgetError, StoreError
 from millstream.parts import bookmark
@@ -69,7 +69,8 @@ class Making:
     compress: int | None = None
     before: Any = None
     after: Any = None
-    chat: ChatSettings | None = None
+    chat: ChatSettings | DecidedChat | None = None
+    """How conversations become tokens, as it was asked for; or decided, by a loader that had to know before."""
     mixing: Mixing | None = None
 
 
@@ -253,9 +254,10 @@ def _aside(output: Path, kind: str) -> Path | None:
 
 def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: bool) -> Job:
     chat = making.chat
+    if isinstance(chat, ChatSettings):
+        chat = DecidedChat.of(chat, found.files, making.reading, tokenizer)
     if chat is not None:
-        chat = chat.decided(found.files, making.reading)
-        tokenizer = chat.encoder(tokenizer).tokenizer  # it may have got control tokens
+        tokenizer = chat.encoder.tokenizer  # it may have got control tokens
     job = Job(
         making.reading,
         making.recipe,
