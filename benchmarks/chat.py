@@ -122,7 +122,7 @@ def prepared(path: Path, folder: Path, workers: int) -> tuple[int, int]:
         workers=workers,
         cache_dir=folder / "cache",
     )
-    return report.documents, report.details["trained_tokens"]
+    return report.documents, report.details["chat"]["trained_tokens"]
 
 
 def loader_over(path: Path, folder: Path) -> ConversationDataLoader:

@@ -283,7 +283,8 @@ def test_a_closed_writer_has_the_manifest_of_its_store(tmp_path: Path, form: str
         path, recipe={"steps": ("a", 1)}, sources=[{"path": "a", "bytes": 3, "blake2b": ""}]
     ) as first:
         first.append([1, 2, 3])
-        assert first.manifest is None
+        unsealed = first.manifest
+    assert unsealed is None
     assert first.manifest == dict(TokenStore(path).manifest)
 
     with TokenStoreWriter(path, resume=True) as finished:
