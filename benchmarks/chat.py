@@ -1,12 +1,13 @@
 """Conversations -> packed batches, against TRL's own preparation; the second epoch; and packing alone.
 
-    python benchmarks/chat.py [--rows 50000] [--rounds 3] [--lengths 1000000]
+    python benchmarks/chat.py [--rows 50000] [--rounds 3] [--lengths 1000000] [--alone]
 
-Needs requirements-chat.txt. Both sides read the same JSON lines (chatml, loss on the assistant's turns) with GPT-2's
-vocabulary and four control tokens, and deliver packed torch batches of (8, 2048): TRL by `apply_chat_template` with its
-assistant mask, `pack_dataset(strategy="bfd")` and its collator, with one and with two processes. Each measurement is a
-fresh process and has an empty cache. Rates are rows of the file per second of wall time, from opening the file to the
-last batch of the epoch; CPU seconds count all processes and threads.
+Needs requirements-chat.txt; with `--alone` only our side is measured, `prepare` too, and TRL is not needed. Both sides
+read the same JSON lines (chatml, loss on the assistant's turns) with GPT-2's vocabulary and four control tokens, and
+deliver packed torch batches of (8, 2048): TRL by `apply_chat_template` with its assistant mask,
+`pack_dataset(strategy="bfd")` and its collator, with one and with two processes. Each measurement is a fresh process
+and has an empty cache. Rates are rows of the file per second of wall time, from opening the file to the last batch of
+the epoch; CPU seconds count all processes and threads.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import numpy as np
 import torch
 
 import machine
-from millstream import PretrainDataLoader, _core, load_tokenizer
+from millstream import PretrainDataLoader, _core, load_tokenizer, prepare
 from millstream.loaders.conversation import ConversationDataLoader
 from prose import documents
 
@@ -105,6 +106,23 @@ def ours(path: Path, folder: Path, workers: int) -> tuple[int, int]:
     with loader_over(path, folder) as loader:
         trained = sum(batch.metadata["loss_tokens"] for batch in loader)
         return loader.store.documents, trained
+
+
+def prepared(path: Path, folder: Path, workers: int) -> tuple[int, int]:
+    """The same file into a store of its own, with an empty cache."""
+    report = prepare(
+        path,
+        folder / "store",
+        load_tokenizer(gpt2()),
+        kind="chat",
+        max_length=LENGTH,
+        chat_template="chatml",
+        truncation="keep_start",
+        untrained="drop",
+        workers=workers,
+        cache_dir=folder / "cache",
+    )
+    return report.documents, report.details["chat"]["trained_tokens"]
 
 
 def loader_over(path: Path, folder: Path) -> ConversationDataLoader:
@@ -230,6 +248,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--lengths", type=int, default=1_000_000)
+    parser.add_argument("--alone", action="store_true", help="only our side")
     given = parser.parse_args()
     print(machine.one_line(machine.facts(["torch", "tokenizers", "gigatoken", "trl", "transformers", "millstream"])))
     with tempfile.TemporaryDirectory() as folder:
@@ -237,6 +256,9 @@ def main() -> None:
         path.write_text("".join(json.dumps(chat) + "\n" for chat in conversations(given.rows)), "utf-8")
         megabytes = path.stat().st_size / 1e6
         print(f"\n{given.rows} conversations, {megabytes:.0f} MB")
+        if given.alone:
+            _alone(path, given.rounds)
+            return
         _roads(path, given.rounds)
         found = in_a_process(second_epoch, path, given.seconds)
         ratio = found["chats"] / found["windows"]
@@ -268,6 +290,15 @@ def _roads(path: Path, rounds: int) -> None:
                 print(f"  tokens trained differ: ours {own['trained']}, TRL {peer['trained']}")
     for processes, found in ratios.items():
         print(f"\nmedian ratio with {processes} process(es): {statistics.median(found):.1f}")
+
+
+def _alone(path: Path, rounds: int) -> None:
+    print("\n| road | seconds | CPU s |\n|---|---:|---:|")
+    for name, road in (("loader, one packed epoch", ours), ("prepare", prepared)):
+        found = [in_a_process(timed, road, path, 2) for _ in range(rounds)]
+        used = [each["cpu_s"] * each["seconds"] * each["rows_per_s"] / 1e4 for each in found]
+        seconds = statistics.median(each["seconds"] for each in found)
+        print(f"| {name} | {seconds:.2f} | {statistics.median(used):.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from chats.chatml import bpe
 from laws import examples
-from millstream.chats import ChatSettings
 from millstream.chats.explode import exploded
 from millstream.errors import RecipeError
 from millstream.loaders.chat_keywords import chat_settings
@@ -61,4 +60,4 @@ def test_exploding_needs_a_policy_that_trains_all_answers() -> None:
     chosen = chat_settings({"chat_template": "chatml", "history_reasoning": "explode", "train": "last"}, None, 512)
 
     with pytest.raises(RecipeError, match="explode"):
-        ChatSettings.decided(chosen, [], Reading())
+        chosen.decided([], chosen.formats(Reading()))

@@ -22,7 +22,6 @@ from millstream.cli.main import main
 from millstream.errors import MillstreamError, RecipeError, TokenizerError
 from millstream.loaders.chat_keywords import prepared_chat
 from millstream.loaders.raw import RawSettings
-from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.conversation import Conversation, Message, Stretch
 from millstream.records.chat.parser import RowParser
 from millstream.sources import Reading, format_named
@@ -340,11 +339,13 @@ def loaded(rows: list[dict[str, Any]], how: dict[str, Any]) -> EncodedBlock:
     reading = Reading(whole_rows=True)
     given = {name: value for name, value in how.items() if name not in ("tokenizer", "max_length")}
     (file,) = RawSettings().found(rows).files
-    decided = prepared_chat(given, how["tokenizer"], how["max_length"]).decided([file], reading)
+    asked = prepared_chat(given, how["tokenizer"], how["max_length"])
+    formats = asked.formats(reading)
+    decided = asked.decided([file], formats)
     (chunk,) = format_named(file.format).chunks(file, reading)
     return encode_block(
         format_named(file.format).read(chunk, file, reading).block,
-        RowParser(decided.format or format_of_rows(file, reading, decided.options), decided.options),
+        RowParser(formats.of(file), decided.options),
         decided.encoder(TOKENIZER),
         decided.limit,
         decided.kind or "chat",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import StoreError
 from millstream.store import TokenStore, TokenStoreWriter, discard, disk
+from millstream.store.weights import codes_of, weigh
 from store.samples import Documents, corpus, documents, read_back, shrink, snapshot, write_store
 
 
@@ -273,3 +274,55 @@ def test_a_store_that_an_earlier_run_finished_is_resumed_with_nothing_to_do(tmp_
         writer.checkpoint()
         writer.finish_shard()
     assert snapshot(path) == before
+
+
+@pytest.mark.parametrize("form", ["corpus", "one.bin"])
+def test_a_closed_writer_has_the_manifest_of_its_store(tmp_path: Path, form: str) -> None:
+    path = tmp_path / form
+    with TokenStoreWriter(
+        path, recipe={"steps": ("a", 1)}, sources=[{"path": "a", "bytes": 3, "blake2b": ""}]
+    ) as first:
+        first.append([1, 2, 3])
+        unsealed = first.manifest
+    assert unsealed is None
+    assert first.manifest == dict(TokenStore(path).manifest)
+
+    with TokenStoreWriter(path, resume=True) as finished:
+        pass
+    assert finished.manifest == first.manifest
+
+
+def test_a_version_has_its_own_manifest_and_one_without_documents_that_of_its_parent(tmp_path: Path) -> None:
+    with TokenStoreWriter(tmp_path / "s") as first:
+        first.append([1, 2, 3])
+    with TokenStoreWriter(tmp_path / "s", append=True) as nothing:
+        pass
+    assert nothing.manifest == first.manifest
+
+    with TokenStoreWriter(tmp_path / "s", append=True) as second:
+        second.append([4])
+    assert second.manifest == dict(TokenStore(tmp_path / "s").manifest) != first.manifest
+
+
+def test_tokens_that_hold_their_weights_are_written_as_they_are(tmp_path: Path) -> None:
+    ids, weights, ends = np.array([7, 8, (1 << 24) - 1]), [0.5, 0, 75], [1, 3]
+    with TokenStoreWriter(tmp_path / "apart", dtype="weighted") as writer:
+        writer.extend(ids, ends, weights=weights)
+    with TokenStoreWriter(tmp_path / "joined", dtype="weighted") as writer:
+        writer.extend_weighted(weigh(ids, codes_of(weights)), ends)
+
+    assert snapshot(tmp_path / "joined") == snapshot(tmp_path / "apart")
+
+
+def test_tokens_that_hold_their_weights_are_checked_like_others(tmp_path: Path) -> None:
+    known = {"name": "x", "fingerprint": "ab", "vocab_size": 8}
+    with TokenStoreWriter(tmp_path / "s", dtype="weighted", tokenizer=known) as writer:
+        writer.extend_weighted(weigh(np.array([7]), codes_of([75])), [1])
+        with pytest.raises(StoreError, match="document 2: id 8 is beyond the vocabulary of 8"):
+            writer.extend_weighted(weigh(np.array([7, 8]), codes_of([1, 1])), [1, 2])
+        with pytest.raises(StoreError, match="document ends must rise to 1"):
+            writer.extend_weighted(weigh(np.array([7]), codes_of([1])), [2])
+        with pytest.raises(StoreError, match="tokens of int64"):
+            writer.extend_weighted(np.array([7]), [1])
+    with TokenStoreWriter(tmp_path / "other", dtype="uint32") as writer, pytest.raises(StoreError, match="of uint32"):
+        writer.extend_weighted(weigh(np.array([7]), codes_of([1])), [1])

@@ -113,6 +113,15 @@ def test_a_variant_whose_added_tokens_the_library_numbers_anew_is_what_the_libra
     assert shared.token_id("<|im_end|>") == built.token_id("<|im_end|>") == 50258
 
 
+def test_the_same_variant_is_given_again_so_that_its_engine_is_proven_once(own: HuggingFaceTokenizer) -> None:
+    bare = {**own.head, "post_processor": None}
+
+    assert own.variant(bare) is own.variant(dict(bare))
+    others = [own.variant(bare, special_in_text="ids"), own.variant(bare, keep_names=True), own.variant(own.head)]
+    assert len({id(each) for each in (own.variant(bare), *others)}) == 3 + (bare != own.head)
+    assert not pickle.loads(pickle.dumps(own))._variants
+
+
 def test_a_variant_can_be_pickled(own: HuggingFaceTokenizer) -> None:
     variant = own.variant({**own.head, "post_processor": None}, special_in_text="ids")
     copy = pickle.loads(pickle.dumps(variant))
@@ -127,7 +136,8 @@ def test_what_the_users_object_becomes_later_changes_no_variant() -> None:
     before = own.variant(own.head).encode("the mill")
     given.model = models.BPE()
 
-    assert own.encode("the mill") == own.variant(own.head).encode("the mill") == before
+    anew = own._variant(own.head, None, keep_names=False)
+    assert own.encode("the mill") == anew.encode("the mill") == own.variant(own.head).encode("the mill") == before
 
 
 def test_the_fingerprint_is_that_of_all_that_decides_the_ids(own: HuggingFaceTokenizer) -> None:

@@ -9,7 +9,7 @@ from millstream.chats.encode import Encoder
 from millstream.chats.settings import ChatSettings
 from millstream.chats.shown import show_row
 from millstream.errors import RecordError, SourceError
-from millstream.records.chat.block import format_of_rows, parse_block
+from millstream.records.chat.block import parse_block
 from millstream.records.chat.conversation import ChatRow, Conversation
 from millstream.records.chat.parser import RowParser
 from millstream.records.chat.whole import wholes_of
@@ -21,7 +21,7 @@ from millstream.stats.styled import Shown, Styled
 def show_raw_row(found: Found, reading: Reading, number: int, encoder: Encoder, settings: ChatSettings) -> Shown:
     """Show row `number` of some files, counted from 0 through all of them, blank and bad ones too."""
     file, block = _row_at(found, reading, number)
-    parser = RowParser(settings.format or format_of_rows(file, reading, settings.options), settings.options)
+    parser = RowParser(settings.formats(reading).of(file), settings.options)
     parsed = parse_block(block, parser)
     for bad in parsed.bad:
         raise _fault(file, bad)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -15,11 +13,10 @@ from millstream.chats.media import Media, MediaTokens, check_media
 from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
 from millstream.errors import RecipeError
-from millstream.records.chat.block import format_of_rows
+from millstream.records.chat.block import RowFormats
 from millstream.records.chat.options import Options
 from millstream.sources import FoundFile, Reading
 from millstream.tokens import Tokenizer
-from millstream.tokens.tokenizer import fingerprint_of
 
 _VERSION = 3
 """Raise it when the same rows no longer give the same tokens: caches are keyed by it."""
@@ -87,12 +84,16 @@ class ChatSettings:
             "roles": dict(self.options.roles),
         }
 
-    def decided(self, files: Sequence[FoundFile], reading: Reading) -> ChatSettings:
+    def formats(self, reading: Reading) -> RowFormats:
+        """What tells the format of each file."""
+        return RowFormats(reading, self.options, self.format)
+
+    def decided(self, files: Sequence[FoundFile], formats: RowFormats) -> ChatSettings:
         """The settings with the kind of rows: that of `format`, or of the first row that can be used."""
         kind = self.kind
         if kind is None:
-            formats = iter([self.format]) if self.format else (format_of_rows(f, reading, self.options) for f in files)
-            kind = kind_of_format(next((name for name in formats if name), None))
+            found = iter([self.format]) if self.format else map(formats.of, files)
+            kind = kind_of_format(next((name for name in found if name), None))
         check_media(self.media, self.media_tokens)
         if self.explode and (kind, self.policy.train) != ("chat", "assistant"):
             raise RecipeError(
@@ -104,19 +105,7 @@ class ChatSettings:
         return replace(self, kind=kind)
 
     def encoder(self, tokenizer: Tokenizer) -> Encoder:
-        """Make what encodes rows, once; refuses a template that would train the tokenizer's model wrong."""
-        key = fingerprint_of([self.identity, tokenizer.fingerprint])
-        with _MAKING:
-            encoder = _ENCODERS.get(key)
-            if encoder is None:
-                encoder = self._encoder(tokenizer)
-                _ENCODERS[key] = encoder
-                _ENCODERS[fingerprint_of([self.identity, encoder.tokenizer.fingerprint])] = encoder
-                while len(_ENCODERS) > MOST_ENCODERS:
-                    _ENCODERS.popitem(last=False)
-            return encoder
-
-    def _encoder(self, tokenizer: Tokenizer) -> Encoder:
+        """Make what encodes rows; refuses a template that would train the tokenizer's model wrong."""
         # Where only the last turn of a row is trained, a template may render earlier ones as it likes.
         answers = self.kind not in (None, "chat")
         return Encoder(
@@ -132,7 +121,28 @@ class ChatSettings:
         )
 
 
-# A loader, the run that makes its store and each worker of it ask for the same one, and making it takes a second.
-MOST_ENCODERS = 8
-_ENCODERS: OrderedDict[str, Encoder] = OrderedDict()
-_MAKING = threading.Lock()
+@dataclass(frozen=True)
+class DecidedChat:
+    """What becomes of the rows of some files, decided once: their kind, the format of each file, and what encodes them.
+
+    A loader decides before anything is made, and hands it to the run that makes its store; threads share it. Making an
+    encoder takes up to a second: a process that this is sent to makes one of its own, when it arrives.
+    """
+
+    settings: ChatSettings
+    formats: RowFormats
+    encoder: Encoder
+
+    @classmethod
+    def of(cls, asked: ChatSettings, files: Sequence[FoundFile], reading: Reading, tokenizer: Tokenizer) -> DecidedChat:
+        """Decide; refuses settings that do not go with the rows, and a template that would train wrong."""
+        formats = asked.formats(reading)
+        return cls.arrived(asked.decided(files, formats), formats, tokenizer)
+
+    @classmethod
+    def arrived(cls, settings: ChatSettings, formats: RowFormats, tokenizer: Tokenizer) -> DecidedChat:
+        """What was decided already, with an encoder of this process."""
+        return cls(settings, formats, settings.encoder(tokenizer))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DecidedChat.arrived, (self.settings, self.formats, self.encoder.tokenizer)

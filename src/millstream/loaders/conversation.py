@@ -11,7 +11,7 @@ from typing import Any, Unpack, cast, get_args
 import numpy as np
 
 from millstream.batches import TrainingBatch, check_isolation
-from millstream.chats.settings import ChatSettings
+from millstream.chats.settings import ChatSettings, DecidedChat
 from millstream.errors import LoaderError
 from millstream.loaders.answers import answers_of, check_choices, check_length
 from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
@@ -263,19 +263,18 @@ def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings,
     loaded = load_tokenizer(tokenizer)
     mixing = Mixing(None if settings.shuffle == "none" else settings.seed)
     cached = cached_store(path, loaded, raw, settings.cache_dir, chat=chat, mixing=mixing)
-    assert cached.making.chat is not None
-    encoder = cached.making.chat.encoder(loaded)  # refuses a template that would train wrong, before anything is made
+    decided = cached.making.chat
+    assert isinstance(decided, DecidedChat)
+    own = decided.encoder.tokenizer
 
     def member(shape: RowShape, store: TokenStore, complete: bool) -> Member:  # noqa: FBT001 - as it was found
         following = Member.following(store, shape, settings.shuffle, cached.output.name, complete=complete)
-        limit = id_limit(store, encoder.tokenizer, settings)
-        return replace(following, id_limit=limit, tokenizer=encoder.tokenizer)
+        return replace(following, id_limit=id_limit(store, own, settings), tokenizer=own)
 
     growth = None if cached.output.exists() else Growth(cached.output, cached.make, cached.sources)
     store = TokenStore(cached.output) if growth is None else growth.wait(0)[0]
-    decided = cached.making.chat
-    media = media_of_files(cached.found.files, cached.making.reading, decided, encoder.media_ids())
-    return _Source(store, encoder.tokenizer, member, growth, answers_of(decided.kind), media)
+    media = media_of_files(cached.found.files, cached.making.reading, decided)
+    return _Source(store, own, member, growth, answers_of(decided.settings.kind), media)
 
 
 def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, settings: LoaderSettings) -> _Source:

@@ -38,6 +38,7 @@ class Growth:
         self._make = make
         self._error: BaseException | None = None
         self._closing = False
+        self._store: TokenStore | None = None  # as it was found last; opened again when there is news
         self._begin()
 
     def _begin(self) -> None:
@@ -63,12 +64,15 @@ class Growth:
     def look(self) -> tuple[TokenStore | None, bool]:
         """Give what is there so far, and whether that is all."""
         if self.output.exists():
-            return TokenStore(self.output), True
+            if self._store is None or self._store.path != self.output:
+                self._store = TokenStore(self.output)
+            return self._store, True
         error, self._error = self._error, None
         if error is not None:
             raise error  # once: the next call tries again, as a full disk may have room by then
         try:
-            return open_unfinished(self._unfinished, self._sources), False
+            self._store = open_unfinished(self._unfinished, self._sources, self._store)
+            return self._store, False
         except (StoreError, OSError):  # it was finished, and moved, while we looked
             return None, False
 
@@ -92,7 +96,10 @@ class Growth:
     def lost(self, store: TokenStore) -> bool:
         """Whether files of a store that was found are gone: it was finished and moved, or somebody makes it anew."""
         layout = store.layout
-        return self.output.exists() or not all(layout.path_of(shard).exists() for shard in range(len(layout.table)))
+        lost = self.output.exists() or not all(layout.path_of(shard).exists() for shard in range(len(layout.table)))
+        if lost and store is self._store:
+            self._store = None
+        return lost
 
     def stop(self) -> None:
         """Stop making soon; what was made stays, and the next loader goes on from there."""

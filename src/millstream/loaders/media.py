@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.chats.media import MediaTokens, control_strings
-from millstream.chats.settings import ChatSettings
+from millstream.chats.settings import DecidedChat
 from millstream.errors import LoaderError, SourceError
 from millstream.loaders.origin import RowOrigin
 from millstream.parts.raw import ReadRecord, origin_of, reader_of_files, reader_of_store
-from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.conversation import Media
 from millstream.records.chat.options import Options
 from millstream.records.chat.parser import RowParser
@@ -104,15 +103,14 @@ class MediaRows:
         return getattr(parsed, "media", ())
 
 
-def media_of_files(
-    files: Sequence[FoundFile], reading: Reading, chat: ChatSettings, tokens: Mapping[str, Sequence[int]]
-) -> MediaRows | None:
+def media_of_files(files: Sequence[FoundFile], reading: Reading, chat: DecidedChat) -> MediaRows | None:
     """What finds the media of rows that are at hand, if they are kept."""
-    if chat.media != "keep":
+    how = chat.settings
+    if how.media != "keep":
         return None
-    formats = {file.name: chat.format or format_of_rows(file, reading, chat.options) for file in files}
-    from_end = chat.limit.truncation == "keep_end"
-    return MediaRows(reader_of_files(files, reading), chat.options, formats, tokens, from_end=from_end)
+    formats = {file.name: chat.formats.of(file) for file in files}
+    tokens, from_end = chat.encoder.media_ids(), how.limit.truncation == "keep_end"
+    return MediaRows(reader_of_files(files, reading), how.options, formats, tokens, from_end=from_end)
 
 
 def media_of_store(store: TokenStore, recipe: Mapping[str, Any], tokenizer: Tokenizer | None) -> MediaRows | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from millstream.chats.kinds import documents_of
-from millstream.chats.settings import ChatSettings
+from millstream.chats.settings import ChatSettings, DecidedChat
 from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.loaders.settings import positive
 from millstream.parts.cache import default_cache_dir, key_of
@@ -144,16 +144,17 @@ def cached_store(
     """Say which store of the cache is that of a raw path."""
     found, recipe = raw.found(path), Recipe.of(raw.recipe)
     reading = replace(raw.how(), whole_rows=chat is not None)
-    if chat is not None:
-        chat = chat.decided(found.files, reading)
-        mixing = mixing and replace(mixing, unit=documents_of(chat.kind))
+    decided = None if chat is None else DecidedChat.of(chat, found.files, reading, tokenizer)
+    if decided is not None:
+        mixing = mixing and replace(mixing, unit=documents_of(decided.settings.kind))
     if recipe.digest() is None:
         raise LoaderError(
             f"what {', '.join(recipe.uncacheable())} does cannot be told from its source, so nothing can be cached",
             hint=_instead_of_the_cache(chat),
         )
     wanted = tokenizer if isinstance(tokenizer, str) else tokenizer.fingerprint
-    identity = [asdict(reading), recipe.digest(), wanted, raw.eos, raw.on_bad, chat and chat.identity, repr(mixing)]
+    rows = decided and decided.settings.identity
+    identity = [asdict(reading), recipe.digest(), wanted, raw.eos, raw.on_bad, rows, repr(mixing)]
     root = default_cache_dir() if cache_dir is None else cache_dir
     touches = [_touch(file) for file in found.files]
     if not all(touches):
@@ -161,7 +162,7 @@ def cached_store(
             f"what {described(path)} holds cannot be told without reading it, so nothing can be cached",
             hint=_instead_of_the_cache(chat),
         )
-    making = Making(reading, recipe, tokenizer, raw.eos, chat=chat, mixing=mixing)
+    making = Making(reading, recipe, tokenizer, raw.eos, chat=decided, mixing=mixing)
     means = Means(workers=cpus(), on_bad=raw.on_bad, resume=True, cache_dir=root / "parts")
     return CachedStore(found, root / "stores" / key_of("store", touches, identity), making, means)
 

@@ -59,7 +59,7 @@ def settings_of(run: Run, mixing: Mixing | None) -> dict[str, Any]:
     return {
         "eos_id": run.job.eos_id,
         **settings_before(run.files, run.job.reading, run.job.recipe, mixing),
-        **({} if run.job.chat is None else {"chat": run.job.chat.description}),
+        **({} if run.job.chat is None else {"chat": run.job.chat.settings.description}),
     }
 
 

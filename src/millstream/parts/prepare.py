@@ -16,7 +16,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from millstream.chats.settings import ChatSettings
+from millstream.chats.settings import ChatSettings, DecidedChat
 from millstream.compression import LEVEL
 from millstream.errors import BudgetError, StoreError
 from millstream.parts import bookmark
@@ -69,7 +69,8 @@ class Making:
     compress: int | None = None
     before: Any = None
     after: Any = None
-    chat: ChatSettings | None = None
+    chat: ChatSettings | DecidedChat | None = None
+    """How conversations become tokens, as it was asked for; or decided, by a loader that had to know before."""
     mixing: Mixing | None = None
 
 
@@ -153,10 +154,10 @@ def prepare_store(
         workers = stack.enter_context(Threads(means.workers))
         run = _run(found, making, means, cache, workers)
         loaded = time.perf_counter()
-        ledger = _write(run, path, making, means, ahead)
+        ledger, manifest = _write(run, path, making, means, ahead)
         written = time.perf_counter()
         keep_tokenizer(run.job.tokenizer, path)
-        outcome = _outcome(run, ledger, path, output)
+        outcome = _outcome(run, ledger, manifest, path, output)
         began = started, loaded, written
         if report is not None:
             report(_timed(outcome, began, cpu), path)
@@ -165,9 +166,8 @@ def prepare_store(
     return _timed(outcome, began, cpu)
 
 
-def _outcome(run: Run, ledger: Ledger, path: Path, output: Path) -> Outcome:
+def _outcome(run: Run, ledger: Ledger, manifest: dict[str, Any], path: Path, output: Path) -> Outcome:
     """What a run counted; its store lies at `path`, and will lie at `output`."""
-    manifest = _manifest(path)
     aside = {name: output.parent / kept.path.name for name, kept in ledger.aside.items() if kept.records}
     return Outcome(
         manifest=manifest,
@@ -203,7 +203,8 @@ def _found_finished(
     found: Found, output: Path, making: Making, means: Means, cache: PartCache | None, started: float
 ) -> Outcome:
     """What is known of a finished store, if it is the one that would be made; else refuse it, and say what differs."""
-    manifest = _manifest(output)
+    with TokenStore(output) as store:
+        manifest = dict(store.manifest)
     with Threads(means.workers) as workers:
         sources = sources_of(found.files, list(digested(found.files, cache, workers)))
         if is_learned(making.tokenizer):
@@ -239,11 +240,6 @@ def _refuse(output: Path, differ: list[str]) -> None:
         )
 
 
-def _manifest(path: Path) -> dict[str, Any]:
-    with TokenStore(path) as store:
-        return dict(store.manifest)
-
-
 def _token_bytes(manifest: Mapping[str, Any]) -> int:
     return int(manifest["tokens"] * token_dtype(manifest["dtype"]).itemsize)
 
@@ -258,9 +254,10 @@ def _aside(output: Path, kind: str) -> Path | None:
 
 def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: bool) -> Job:
     chat = making.chat
+    if isinstance(chat, ChatSettings):
+        chat = DecidedChat.of(chat, found.files, making.reading, tokenizer)
     if chat is not None:
-        chat = chat.decided(found.files, making.reading)
-        tokenizer = chat.encoder(tokenizer).tokenizer  # it may have got control tokens
+        tokenizer = chat.encoder.tokenizer  # it may have got control tokens
     job = Job(
         making.reading,
         making.recipe,
@@ -277,8 +274,11 @@ def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: b
     return job
 
 
-def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> Ledger:
-    """Take all parts in order and write the store at `path`, from where an earlier run stopped, if one did."""
+def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> tuple[Ledger, dict[str, Any]]:
+    """Take all parts in order and write the store at `path`, from where an earlier run stopped, if one did.
+
+    Gives what was counted, and the manifest of the store.
+    """
     folder, identity = path.parent, bookmark.identity_of(run.job, run.files, [making.compress, making.mixing])
     mark = bookmark.load_bookmark(folder, identity) or bookmark.Bookmark(identity or "")
     if not mark.parts:
@@ -304,9 +304,10 @@ def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> Le
             builder.finish_group()
             refuse_nothing(run, ledger)
             writer.describe(sources=sources_of(run.files, run.digests), recipe=_recipe(run, ledger, making.mixing))
-        with TokenStore(path) as store:
-            builder.origins.seal(origins_path(path, store.fingerprint))
-    return ledger
+        manifest = writer.manifest
+        assert manifest is not None
+        builder.origins.seal(origins_path(path, manifest["fingerprint"]))
+    return ledger, manifest
 
 
 def _clear(folder: Path) -> None:

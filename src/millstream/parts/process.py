@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 
 from millstream import _core
 from millstream.chats.block import encode_block
-from millstream.chats.encode import Encoder
-from millstream.chats.settings import ChatSettings
+from millstream.chats.settings import DecidedChat
 from millstream.errors import TokenizerError
 from millstream.parts.cache import key_of
 from millstream.parts.part import VERSION, Part, Rejected
 from millstream.records import Pipeline, PipelineResult, Recipe
-from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.parser import RowParser
 from millstream.sources import BadRecord, Chunk, FoundFile, Reading, RecordBlock, format_named
 from millstream.store.format import token_dtype
@@ -51,29 +49,13 @@ class Job:
     keep_rejected: bool = False
     before: Any = None
     after: Any = None
-    chat: ChatSettings | None = None
+    chat: DecidedChat | None = None
     """Where records are rows of conversations: how they become tokens with weights."""
-
-    @cached_property
-    def encoder(self) -> Encoder | None:
-        """What encodes conversations."""
-        return None if self.chat is None else self.chat.encoder(self.tokenizer)
 
     @property
     def engine(self) -> str | None:
         """Who encodes the texts, if that can be told."""
-        return getattr(self.tokenizer, "engine", None) if self.encoder is None else self.encoder.engine
-
-    def format_of_rows(self, file: FoundFile) -> str | None:
-        """The format of a file of conversations: that of its first row, wherever the file is cut."""
-        assert self.chat is not None
-        if file.name not in self._formats:
-            self._formats[file.name] = self.chat.format or format_of_rows(file, self.reading, self.chat.options)
-        return self._formats[file.name]
-
-    @cached_property
-    def _formats(self) -> dict[str, str | None]:
-        return {}
+        return getattr(self.tokenizer, "engine", None) if self.chat is None else self.chat.encoder.engine
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -87,7 +69,7 @@ class Job:
         if digest is None or self.before or self.after:
             return None
         settings = [self.eos_id, self.dtype, self.keep_rejected]
-        chat = [] if self.chat is None else [self.chat.identity]
+        chat = [] if self.chat is None else [self.chat.settings.identity]
         return [VERSION, asdict(self.reading), digest, self.tokenizer.fingerprint, *settings, *chat]
 
     def key(self, file: FoundFile, blake2b: str, chunk: int) -> str | None:
@@ -101,7 +83,7 @@ def make_part(job: Job, file: FoundFile, chunk: Chunk) -> Part:
     """Read a chunk, take its records through the recipe, and encode what remains."""
     read = format_named(file.format).read(chunk, file, job.reading)
     done = job.pipeline.run(read.block)
-    made = _encoded(job, done) if job.encoder is None else _conversations(job, done, file)
+    made = _encoded(job, done) if job.chat is None else _conversations(job.chat, done, file)
     rows, starts, stops = (column[made.places] for column in (done.block.rows, done.block.starts, done.block.stops))
     return Part(
         tokens=made.tokens,
@@ -132,19 +114,17 @@ class Documents:
     notes: Counter[str] = field(default_factory=Counter)
 
 
-def _conversations(job: Job, done: PipelineResult, file: FoundFile) -> Documents:
+def _conversations(chat: DecidedChat, done: PipelineResult, file: FoundFile) -> Documents:
     """The tokens of all conversations, each with its weight in the loss."""
-    assert job.chat is not None and job.encoder is not None
-    parser = RowParser(job.format_of_rows(file), job.chat.options)
-    chat = job.chat
+    how = chat.settings
     made = encode_block(
         done.block,
-        parser,
-        job.encoder,
-        chat.limit,
-        chat.kind or "chat",
-        explode=chat.explode,
-        media=chat.media,
+        RowParser(chat.formats.of(file), how.options),
+        chat.encoder,
+        how.limit,
+        how.kind or "chat",
+        explode=how.explode,
+        media=how.media,
     )
     codes = codes_of(made.weights)
     notes = made.notes + Counter({ROUNDED: rounded(made.weights, codes)})

@@ -12,7 +12,7 @@ import numpy as np
 
 from millstream.parts.part import Part, Rejected
 from millstream.sources import FoundFile
-from millstream.store.weights import weight_codes
+from millstream.store.weights import carries_loss
 
 MOST_EXAMPLES = 5
 MOST_SAMPLES = 200
@@ -104,7 +104,7 @@ class Statistics:
         bins = np.bincount(np.ceil(np.log2(lengths + 1)).astype(np.int64), minlength=LENGTH_BINS)
         self.lengths = (np.asarray(self.lengths) + bins[:LENGTH_BINS]).tolist()
         if self.weighted:
-            trained = weight_codes(part.tokens) > 0
+            trained = carries_loss(part.tokens)
             trained[(part.ends - lengths)[lengths > 0]] = False
             self.trained_tokens += int(np.count_nonzero(trained))
 

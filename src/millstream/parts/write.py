@@ -25,7 +25,7 @@ from millstream.stats.progress import OnProgress, Progress
 from millstream.store import TokenStoreWriter, disk
 from millstream.store.origin import OriginsWriter
 from millstream.store.unfinished import COUNTS, ORIGINS
-from millstream.store.weights import WEIGHTED, ids_of, weight_codes
+from millstream.store.weights import WEIGHTED
 from millstream.tokens.keep import describe_tokenizer
 
 MARK_BYTES = 64 << 20
@@ -151,10 +151,8 @@ class StoreBuilder:
         began = time.thread_time()
         if there < len(ends):
             rest, rest_ends = tokens[begin:], ends[there:] - begin
-            if self.writer.dtype == WEIGHTED:
-                self.writer.extend(ids_of(rest), rest_ends, weights=weight_codes(rest))
-            else:
-                self.writer.extend(rest, rest_ends)
+            extend = self.writer.extend_weighted if self.writer.dtype == WEIGHTED else self.writer.extend
+            extend(rest, rest_ends)
         self._ledger.statistics.writing_cpu_seconds += time.thread_time() - began
         self._surplus -= there
         self.origins.extend(origins)

@@ -50,7 +50,7 @@ def refuse_outside(ids: NDArray[Any], ends: NDArray[Any], *, first: int, dtype: 
         return
     if ids.dtype.kind == "u" and np.iinfo(ids.dtype).max < limit:
         return
-    if int(ids.max()) < limit and int(ids.min()) >= 0:
+    if int(ids.max()) < limit and (ids.dtype.kind == "u" or int(ids.min()) >= 0):
         return
     place = int(((ids < 0) | (ids >= limit)).argmax())
     document = first + int(np.searchsorted(ends, place, side="right"))

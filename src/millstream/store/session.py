@@ -102,20 +102,18 @@ class Session:
             disk.rename(self._places.part(number, suffix), self._places.final(number, suffix))
         disk.sync_directory(self._places.directory)
 
-    def seal(self) -> None:
-        """Finish: from the last rename on, the new version is the store."""
-        if self._places.single:
-            self._seal_file()
-        else:
-            self._seal_version()
+    def seal(self) -> dict[str, Any]:
+        """Finish: from the last rename on, the new version is the store. Gives its manifest."""
+        manifest = self._seal_file() if self._places.single else self._seal_version()
         disk.remove(self._places.journal)
         disk.sync_directory(self._places.directory)
+        return manifest
 
-    def _seal_version(self) -> None:
+    def _seal_version(self) -> dict[str, Any]:
         if self._shard is not None:
             self._seal_shard(self._shard)
         if self._parent is not None and not self._sealed:
-            return  # nothing was added: the newest version stays the newest
+            return dict(self._parent.manifest)  # nothing was added: the newest version stays the newest
         rows = self.rows()
         manifest = self._describe(rows)
         versions, name = self._places.path / "versions", manifest["fingerprint"]
@@ -124,8 +122,9 @@ class Session:
         disk.publish(versions / f"{name}.json", sealed(manifest))
         disk.publish(self._places.manifest, sealed(manifest))
         log.info("%s: version %s sealed, %d tokens", self._places.path, name, manifest["tokens"])
+        return manifest
 
-    def _seal_file(self) -> None:
+    def _seal_file(self) -> dict[str, Any]:
         row = self._open_shard().seal()
         self._shard = None
         self._rename(0, ".idx", ".sum")
@@ -133,6 +132,7 @@ class Session:
         disk.publish(self._places.manifest, sealed(manifest))
         self._rename(0, ".bin")
         log.info("%s: sealed, %d tokens", self._places.path, row.tokens)
+        return manifest
 
     def _describe(self, rows: Rows) -> dict[str, Any]:
         asked, parent = self._settings, self._parent.manifest if self._parent else None

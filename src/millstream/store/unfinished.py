@@ -71,10 +71,11 @@ def stamp_of(path: Path) -> tuple[int, ...] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def open_unfinished(path: Path, sources: Sequence[str] = ()) -> TokenStore | None:
+def open_unfinished(path: Path, sources: Sequence[str] = (), known: TokenStore | None = None) -> TokenStore | None:
     """Open the shards of a directory store that are whole, while its writer goes on; None: there are none yet.
 
-    `sources` are the files that it is made from, by their numbers.
+    `sources` are the files that it is made from, by their numbers. `known` is what was opened before, which is given
+    again if nothing was sealed since.
 
     >>> import tempfile
     >>> from millstream.store import TokenStoreWriter
@@ -92,6 +93,8 @@ def open_unfinished(path: Path, sources: Sequence[str] = ()) -> TokenStore | Non
     journal = load_journal(places.journal)
     if journal is None or not journal.sealed:
         return None
+    if known is not None and (len(known.layout.table), known.documents) == (journal.sealed, journal.documents):
+        return known
     rows = rows_of(sealed_rows(places, journal))
     packed = BLOCK_TOKENS if journal.compress else 0
     layout = Layout(str(path), "", journal.dtype, 64, rows, "ends", block_tokens=packed)

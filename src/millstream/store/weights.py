@@ -80,6 +80,15 @@ def weight_codes(tokens: NDArray[Any]) -> Codes:
     return (tokens >> np.uint32(ID_BITS)).astype(np.uint8)
 
 
+def carries_loss(tokens: NDArray[Any]) -> NDArray[np.bool_]:
+    """Tell which weighted tokens weigh more than nothing.
+
+    >>> carries_loss(weigh(np.array([7, 8]), codes_of([0.25, 0]))).tolist()
+    [True, False]
+    """
+    return tokens >= np.uint32(1 << ID_BITS)
+
+
 def weights_of(tokens: NDArray[Any]) -> NDArray[np.float32]:
     """Say what weighted tokens weigh.
 

@@ -25,7 +25,7 @@ from millstream.store.manifest import vocabulary
 from millstream.store.session import Session, totals
 from millstream.store.settings import checked_settings
 from millstream.store.start import Start, places_of, start
-from millstream.store.weights import WEIGHTED, WHOLE, codes_of, weigh
+from millstream.store.weights import WEIGHTED, WHOLE, codes_of, ids_of, weigh
 
 STAGE_BYTES = 1 << 20
 STAGE_DOCUMENTS = 1 << 16
@@ -86,6 +86,8 @@ class TokenStoreWriter:
     def _begin(self, begun: Start) -> None:
         rows = begun.base
         self.parent_documents = 0  # of the version that grows
+        self.manifest: dict[str, Any] | None = None
+        """What describes the store, once it is sealed."""
         self.packing = begun.packing
         if begun.journal is not None:
             self.dtype = begun.journal.dtype
@@ -94,6 +96,7 @@ class TokenStoreWriter:
             self._state, rows = "open", self._session.rows()
         elif begun.parent is not None:
             self.dtype, self._state = begun.parent.layout.dtype, "finished"
+            self.manifest = dict(begun.parent.manifest)
             self._release()
         self.documents, self.tokens = totals(rows)
         known = begun.parent.manifest["tokenizer"] if begun.parent else None
@@ -124,6 +127,22 @@ class TokenStoreWriter:
 
         `weights` are numbers, or their codes (store/weights.py) as an array of uint8.
         """
+        array, bounds = self._arrays(tokens, ends)
+        self._put(self._checked(array, bounds, weights), bounds)
+
+    def extend_weighted(self, tokens: NDArray[np.uint32], ends: ArrayLike) -> None:
+        """Add many documents of which each token holds its weight already (`store.weights.weigh`)."""
+        if self.dtype != WEIGHTED or tokens.dtype != self._dtype:
+            raise StoreError(
+                f"tokens of {tokens.dtype} that hold their weights do not belong into a store of {self.dtype}",
+                hint=f'write it with dtype="{WEIGHTED}", and join ids and weights with `weigh`',
+            )
+        array, bounds = self._arrays(tokens, ends)
+        refuse_outside(ids_of(array), bounds, first=self.documents, dtype=self.dtype, limit=self._limit)
+        self._put(array, bounds)
+
+    def _arrays(self, tokens: ArrayLike, ends: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Tokens of documents and where each ends; refuses ends that are not those of the tokens."""
         array = as_integers(tokens, self.documents)
         bounds = as_integers(ends, self.documents)
         last = int(bounds[-1]) if len(bounds) else 0
@@ -132,7 +151,9 @@ class TokenStoreWriter:
                 f"document ends must rise to {len(array)}, the number of tokens; they end at {last}",
                 hint="ends count tokens from the first of these documents; the last end is the number of tokens",
             )
-        array = self._checked(array, bounds, weights)
+        return array, bounds
+
+    def _put(self, array: NDArray[Any], bounds: NDArray[Any]) -> None:
         with self._at_work() as session:
             self._unstage(session)
             session.write(array.astype(self._dtype, copy=False), bounds.astype(np.int64))
@@ -206,7 +227,7 @@ class TokenStoreWriter:
             return
         with self._at_work() as session:
             self._unstage(session)
-            session.seal()
+            self.manifest = session.seal()
         self._state = "closed"
         self._release()
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from millstream.errors import MissingExtra, TokenizerError
 from millstream.tokens.definition import fingerprint_of_definition, join_definition, split_definition
 from millstream.tokens.engine import EngineTokenizer, FastEngine, How
-from millstream.tokens.tokenizer import HUGGINGFACE_FORMAT, Ids
+from millstream.tokens.tokenizer import HUGGINGFACE_FORMAT, Ids, fingerprint_of
 
 try:
     import tokenizers
@@ -60,6 +60,7 @@ class HuggingFaceTokenizer(EngineTokenizer):
         self._special = {
             token.content: id for id, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
         }
+        self._variants: dict[str, HuggingFaceTokenizer] = {}
         self.eos_id = self._pick(eos, EOS_NAMES)
         self.pad_id = self._pick(pad, PAD_NAMES)
 
@@ -141,8 +142,17 @@ class HuggingFaceTokenizer(EngineTokenizer):
     ) -> HuggingFaceTokenizer:
         """Another tokenizer by its definition; without a `model` it shares ours, which need not be read again.
 
-        `keep_names`: it ends documents and fills rows as this one does; else nothing does.
+        `keep_names`: it ends documents and fills rows as this one does; else nothing does. The same one is given
+        again: to prove its engine takes up to a second, and loaders of one tokenizer ask for the same.
         """
+        key = fingerprint_of([head, model, keep_names, dict(how)])
+        if key not in self._variants:
+            self._variants[key] = self._variant(head, model, keep_names=keep_names, **how)
+        return self._variants[key]
+
+    def _variant(
+        self, head: Mapping[str, Any], model: str | None, *, keep_names: bool, **how: Unpack[How]
+    ) -> HuggingFaceTokenizer:
         made = _around(self._tokenizer.model, head) if model is None else None
         if made is None:
             made = _read(join_definition(head, split_definition(self.definition)[1] if model is None else model))
@@ -181,7 +191,7 @@ class HuggingFaceTokenizer(EngineTokenizer):
 
     def __getstate__(self) -> dict[str, Any]:
         """The library's own pickles forget what special tokens in a text are."""
-        return {**super().__getstate__(), "definition": self.definition, "_tokenizer": None}
+        return {**super().__getstate__(), "definition": self.definition, "_tokenizer": None, "_variants": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -27,7 +27,7 @@ from millstream.chats.settings import ChatSettings
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
 from millstream.errors import RecordError
-from millstream.records.chat.block import LIKE, format_of_rows
+from millstream.records.chat.block import LIKE, RowFormats
 from millstream.records.chat.conversation import ChatRow, Conversation, Tokens
 from millstream.records.chat.options import FIELDS
 from millstream.records.chat.parser import RowParser
@@ -48,9 +48,10 @@ Where: TypeAlias = Callable[[int], str]
 def lint_files(found: Found, settings: ChatSettings, tokenizer: Tokenizer | None, progress: OnProgress) -> LintReport:
     """Look at every row of some files. Without a tokenizer only at what rows say."""
     check_gives_rows(found.files)
-    settings = settings.decided(found.files, Reading(whole_rows=True))
+    formats = settings.formats(Reading(whole_rows=True))
+    settings = settings.decided(found.files, formats)
     with tempfile.TemporaryDirectory(prefix="millstream-lint-") as folder:
-        linter = _Linter(settings, tokenizer, DuplicateFinder(Path(folder, "keys"), key_words=2))
+        linter = _Linter(settings, formats, tokenizer, DuplicateFinder(Path(folder, "keys"), key_words=2))
         before = 0
         for file in found.files:
             linter.begin(file)
@@ -65,10 +66,12 @@ def lint_files(found: Found, settings: ChatSettings, tokenizer: Tokenizer | None
 class _Linter:
     """What is known of the rows so far."""
 
-    def __init__(self, settings: ChatSettings, tokenizer: Tokenizer | None, duplicates: DuplicateFinder) -> None:
+    def __init__(
+        self, settings: ChatSettings, formats: RowFormats, tokenizer: Tokenizer | None, duplicates: DuplicateFinder
+    ) -> None:
         self.reading = Reading(whole_rows=True)
         self.lines = self.rows = self.usable = self.tokens = self.trained = self.longest = 0
-        self._settings, self._duplicates, self._tally = settings, duplicates, Tally()
+        self._settings, self._format_of, self._duplicates, self._tally = settings, formats.of, duplicates, Tally()
         self._problems = PROBLEMS | _severities(settings)
         self._formats: Counter[str] = Counter()
         self._lengths: Counter[int] = Counter()
@@ -76,7 +79,7 @@ class _Linter:
         self._encoder: Encoder | None = None
         if tokenizer is not None:
             self._loader = settings.encoder(tokenizer)
-            self._encoder = replace(settings, strict=False).encoder(tokenizer)
+            self._encoder = replace(settings, strict=False).encoder(tokenizer) if settings.strict else self._loader
             self._facts = TokenFacts(_is_control(self._encoder), settings.limit.max_length)
         self._controls = _pattern(self._encoder, settings)
 
@@ -88,8 +91,8 @@ class _Linter:
     def begin(self, file: FoundFile) -> None:
         """Go over to a file."""
         self._starts.append(self.lines)
-        options, asked = self._settings.options, self._settings.format
-        self._parser = RowParser(asked or format_of_rows(file, self.reading, options), options)
+        options = self._settings.options
+        self._parser = RowParser(self._format_of(file), options)
         self._known = FIELDS | {name for name in options.columns.values() if name is not None}
 
     def take(self, read: ChunkRead, file: FoundFile) -> None:

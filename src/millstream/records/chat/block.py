@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from millstream.errors import RecordError
 from millstream.records.chat.conversation import ChatRow
@@ -12,6 +15,8 @@ from millstream.sources import BadRecord, FoundFile, Reading, RecordBlock, forma
 from millstream.sources.chunk import KEPT_BYTES
 from millstream.sources.jsonl import object_in
 
+HEAD_BYTES = 1 << 16
+"""How much of a file is read at a time until a row can be used."""
 LIKE = '{"messages": [{"role": "user", "content": "…"}, …]}'
 """What a line looks like, in the words of errors."""
 
@@ -49,6 +54,7 @@ def parse_block(block: RecordBlock, parser: RowParser) -> ParsedBlock:
 
 def format_of_rows(file: FoundFile, reading: Reading, options: Options) -> str | None:
     """The format of the first row of a file that can be used: what its other rows are read as, wherever it is cut."""
+    reading = replace(reading, chunk_bytes=min(reading.chunk_bytes, HEAD_BYTES))
     for chunk in format_named(file.format).chunks(file, reading):
         parser = RowParser(options=options)
         for record in format_named(file.format).read(chunk, file, reading).block:
@@ -58,3 +64,33 @@ def format_of_rows(file: FoundFile, reading: Reading, options: Options) -> str |
                 continue
             return parser.format
     return None
+
+
+class RowFormats:
+    """The format of the rows of each file, by the names of the files: `format`, or what the file's head says.
+
+    Each file is looked at once, when it is asked for first; what is known already travels to other processes.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        options: Options,
+        format: str | None = None,
+        known: Mapping[str, str | None] | None = None,
+    ) -> None:
+        self._reading, self._options, self._format = reading, options, format
+        self._known = dict(known or {})
+        self._looking = threading.Lock()
+
+    def of(self, file: FoundFile) -> str | None:
+        """The format of a file; None: it has no row that can be used."""
+        if self._format is not None:
+            return self._format
+        with self._looking:
+            if file.name not in self._known:
+                self._known[file.name] = format_of_rows(file, self._reading, self._options)
+            return self._known[file.name]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowFormats, (self._reading, self._options, self._format, dict(self._known))
