@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Unpack, cast, get_args
@@ -26,7 +26,7 @@ from millstream.loaders.made_by import chat_recipe, longest_chat
 from millstream.loaders.media import MediaRows, media_of_files, media_of_store
 from millstream.loaders.member import Answers, Isolation, Member, RowShape
 from millstream.loaders.names_elsewhere import refuse_unknown
-from millstream.loaders.raw import RawSettings, ReadingKeywords, cached_store, described, is_raw
+from millstream.loaders.raw import RawSettings, ReadingKeywords, cached_store, is_raw
 from millstream.loaders.rows import id_limit, padding_id, row_length
 from millstream.loaders.runs.growing import GrowingSource
 from millstream.loaders.runs.store import StoreRun
@@ -116,50 +116,53 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
     ) -> None:
         chat, shared = _parted(keywords)
         settings = resolve(shared if max_tokens is None else one_group(shared))
-        length = row_length(made_for(path) if max_length is None else max_length, None, settings, "max_length")
+        store = None if is_raw(path) else path if isinstance(path, TokenStore) else TokenStore(path)
+        made_for = None if store is None else longest_chat(store)
+        length = row_length(made_for if max_length is None else max_length, None, settings, "max_length")
         check_choice("loss", loss, get_args(MeanOf))
         check_choice("isolation", isolation, get_args(Isolation))
         shape = RowShape(length, "packed", isolation=isolation) if packing else RowShape(length, "row")
         multiple = pad_multiple(pad_to or ("max_length" if packing else "longest"), pad_to_multiple_of, length)
         shape = grouped(replace(shape, pad_multiple=multiple), max_tokens, by_length=group_by_length)
         raw = RawSettings(recipe, on_bad, reading=dict(reading or {}))
-        if is_raw(path):
+        if store is None:
             source = _raw_source(path, tokenizer, raw, chat_settings(chat, tokenizer, length), settings)
         else:
             asked = [*chat, *([] if raw.untouched else ["recipe, on_bad, reading"])]
-            source = _store_source(path, tokenizer, asked, source_key(settings.seed, f"{name}\0packing"), settings)
+            source = _store_source(store, tokenizer, asked, source_key(settings.seed, f"{name}\0packing"), settings)
             check_length(source.store, source.answers, length)
-        if source.answers == "kto" and pad_to is None:
-            shape = replace(shape, pad_multiple=0)
-        if source.answers is not None:
-            check_choices(source.answers, shape, loss=loss, labels=shared.get("labels"))
-        padding = padding_id(pad_id, source.tokenizer, settings)
-        shape = replace(shape, pad_id=padding, answers=source.answers)
-        self.isolation = isolation if packing else None
-        self.tokenizer = source.tokenizer
-        """The tokenizer, with the control tokens that were added to it."""
-        self.loss = LossMean(loss, positive("accumulation", accumulation), alike=source.answers == "stepwise")
-        self._media = source.media
-        member, growing = partial(source.member, shape), None
-        if source.growth is None:
-            first, complete = member(source.store, True), True
-        else:
-            growing = GrowingSource(name, source.growth, member)
-            first, complete = growing.more(0)
-        run = StoreRun(
-            self.kind,
-            {name: first},
-            shape,
-            settings,
-            loss=self.loss,
-            one_source=True,
-            growing=None if complete else growing,
-        )
-        media = None if source.media is None else partial(_add_media, source.media, run)
-        delivery = Delivery.of_stores(run, complete=media)
-        super().__init__(run, RingFiller(run, delivery.id_bytes), delivery, settings)
-        self.shape = shape
-        run.tell_losses()
+        with source.stopped_on_error():
+            if source.answers == "kto" and pad_to is None:
+                shape = replace(shape, pad_multiple=0)
+            if source.answers is not None:
+                check_choices(source.answers, shape, loss=loss, labels=shared.get("labels"))
+            padding = padding_id(pad_id, source.tokenizer, settings)
+            shape = replace(shape, pad_id=padding, answers=source.answers)
+            self.isolation = isolation if packing else None
+            self.tokenizer = source.tokenizer
+            """The tokenizer, with the control tokens that were added to it."""
+            self.loss = LossMean(loss, positive("accumulation", accumulation), alike=source.answers == "stepwise")
+            self._media = source.media
+            member, growing = partial(source.member, shape), None
+            if source.growth is None:
+                first, complete = member(source.store, True), True
+            else:
+                growing = GrowingSource(name, source.growth, member)
+                first, complete = growing.more(0)
+            run = StoreRun(
+                self.kind,
+                {name: first},
+                shape,
+                settings,
+                loss=self.loss,
+                one_source=True,
+                growing=None if complete else growing,
+            )
+            media = None if source.media is None else partial(_add_media, source.media, run)
+            delivery = Delivery.of_stores(run, complete=media)
+            super().__init__(run, RingFiller(run, delivery.id_bytes), delivery, settings)
+            self.shape = shape
+            run.tell_losses()
 
     @property
     def member(self) -> Member:
@@ -244,16 +247,15 @@ class _Source:
     media: MediaRows | None = None
     """What finds pictures, films and sounds, if they are kept."""
 
-
-def made_for(path: Any) -> int | None:
-    """The most tokens of a row that a store of conversations was made for; None: there is no such store, or no limit.
-
-    >>> made_for([{"messages": []}])
-    """
-    if is_raw(path):
-        return None
-    with nullcontext(path) if isinstance(path, TokenStore) else TokenStore(path) as store:
-        return longest_chat(store)
+    @contextmanager
+    def stopped_on_error(self) -> Iterator[None]:
+        """Make no more rows if the loader does not come to be."""
+        try:
+            yield
+        except BaseException:
+            if self.growth is not None:
+                self.growth.close()
+            raise
 
 
 def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings) -> _Source:
@@ -277,9 +279,8 @@ def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings,
     return _Source(store, own, member, growth, answers_of(decided.settings.kind), media)
 
 
-def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, settings: LoaderSettings) -> _Source:
+def _store_source(store: TokenStore, tokenizer: Any, asked: list[str], key: int, settings: LoaderSettings) -> _Source:
     """Conversations of a store: how they became tokens was decided when it was made."""
-    store = path if isinstance(path, TokenStore) else TokenStore(path)
     if store.dtype != WEIGHTED:
         raise LoaderError(
             f"{store.path}: its tokens have no weights, so what is to be learned of them is not known",
@@ -287,7 +288,7 @@ def _store_source(path: Any, tokenizer: Any, asked: list[str], key: int, setting
         )
     if asked:
         raise LoaderError(
-            f"{described(path)}: {', '.join(asked)} are about raw conversations, and these are tokens",
+            f"{store.path}: {', '.join(asked)} are about raw conversations, and these are tokens",
             hint="leave them out, or pass the raw files and their tokenizer",
         )
     given = None if tokenizer is None else load_tokenizer(tokenizer)
