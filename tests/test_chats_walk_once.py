@@ -168,6 +168,15 @@ def test_a_store_that_grows_is_opened_when_there_is_news_and_once_when_it_is_who
     assert calls["store"] == 1
 
 
+def test_a_prepared_store_is_opened_once_by_its_loader(folder: Path, tmp_path: Path) -> None:
+    store = prepared(folder, tmp_path / "store")
+
+    with counted() as calls, ConversationDataLoader(store, framework="numpy") as loader:
+        assert loader.next().metadata["rows"]
+
+    assert calls["store"] == 1
+
+
 @pytest.mark.parametrize("kind", ["chat", "text"])
 def test_a_store_is_not_opened_by_its_maker(kind: str, folder: Path, tmp_path: Path) -> None:
     with counted() as calls:
