@@ -18,7 +18,7 @@ from millstream.errors import BusyError, LoaderError, StateError, StoreError
 from millstream.feeds import Control, Gather, SpoolFeed, SpoolSource, arrivals, discovery, spool
 from millstream.feeds.arrivals import ArrivalLog
 from millstream.feeds.discovery import Discovery
-from millstream.store import disk
+from millstream.storage import disk
 from store.crash import Crash, FailingDisk
 
 ONE = Gather(most_rollouts=1)

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from millstream import MixedDataLoader, PretrainDataLoader, TokenStore, TokenStoreWriter, TrainingBatch
 from millstream.loaders.stores import StoreDataLoader
-from millstream.store import disk, packed
+from millstream.storage import disk
+from millstream.store import packed
 
 LENGTH = 5
 APART = 100_000

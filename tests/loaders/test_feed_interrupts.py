@@ -22,7 +22,7 @@ from millstream.loaders.uninterrupted import uninterrupted
 
 MOST_LINES = 1600
 """About as many as are run until the first rollout batch is there."""
-READS = ("/admission/", "/loaders/feed_", "/store/chained_log.py")
+READS = ("/admission/", "/loaders/feed_", "/storage/log.py")
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from millstream.errors import StateError, StoreError
 from millstream.feeds.shards import is_producer, is_shard
-from millstream.store import disk
+from millstream.storage import disk
 
 COMPACT_AFTER = 1024
 """How many released arrivals the log keeps at most before it is written anew."""

@@ -17,8 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from millstream.errors import BusyError, LoaderError, StoreError
-from millstream.store import disk
-from millstream.store.journal import Lock
+from millstream.storage import Lock, disk
 
 SUFFIX = ".rollouts"
 END = "end"

@@ -24,8 +24,7 @@ from millstream.feeds.shards import DAMAGED, SESSION, SUFFIX, ProducerFolder
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import iter_blocks
 from millstream.settings import local_path
-from millstream.store import disk
-from millstream.store.journal import Lock
+from millstream.storage import Lock, disk
 
 MOST_BYTES = 64 << 20
 """How many bytes are received at once, at least one shard."""

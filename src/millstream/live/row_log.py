@@ -20,7 +20,7 @@ import numpy.typing as npt
 from millstream._core import xxh64
 from millstream.errors import ClosedError, LoaderError, StoreError
 from millstream.games import ORIGIN
-from millstream.store import disk
+from millstream.storage import disk
 
 logger = logging.getLogger("millstream.live")
 STEP = np.dtype([("end", "<u8"), ("hash", "<u8"), ("batch", "<u4"), ("epoch", "<u4"), ("check", "<u8")])

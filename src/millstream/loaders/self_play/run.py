@@ -38,7 +38,7 @@ from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.turn import Turn
 from millstream.loaders.uninterrupted import uninterrupted
 from millstream.order.shuffle import source_key
-from millstream.store.chained_log import Position
+from millstream.storage import Position
 
 logger = logging.getLogger("millstream.loaders")
 CATCH_UP = 256

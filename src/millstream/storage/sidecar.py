@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import StateError
-from millstream.store import disk
+from millstream.storage import disk
 
 NAME_BYTES = 16
 FREE_SPACE = "free some space: without its sidecar a state cannot be gone on from"

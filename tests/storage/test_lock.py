@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from millstream.store import presence
-from millstream.store.journal import Lock, is_held
-from millstream.store.presence import GONE_S, LOOK_S, Presence
+from millstream.storage import Lock, Presence, is_held, lock
+from millstream.storage.lock import GONE_S, LOOK_S
 
 
 class Clock:
@@ -22,7 +21,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(presence, "time", clock)
+    monkeypatch.setattr(lock, "time", clock)
     return clock
 
 

@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from millstream.errors import BusyError, StoreError
-from millstream.store import disk
-from millstream.store.locks import hold, let_go
+from millstream.storage import disk
+from millstream.storage.lock import hold, let_go
 
 COMPANIONS = (".idx", ".sum", ".json", ".org", ".tokenizer.json", ".report.json", ".report.html")
 """What lies beside a store that is one `.bin` file."""
 AGAIN = "free some space, then do it again: a loader goes on by itself, `prepare` with resume=True"
 
-log = logging.getLogger("millstream.store")
+log = logging.getLogger("millstream.storage")
 
 _REPLACED = ".replaced"
 _MARK = ".moved-out"

@@ -19,11 +19,10 @@ from typing import Any
 from uuid import uuid4
 
 from millstream.errors import LoaderError, OrderError, StateError, StoreError
-from millstream.store import disk
-from millstream.store.chained_log import FREE_SPACE, LogReader, Position, lock_path
-from millstream.store.journal import Lock
-from millstream.store.manifest import compact
-from millstream.store.presence import Presence
+from millstream.storage import disk
+from millstream.storage.checked_json import compact
+from millstream.storage.lock import Lock, Presence
+from millstream.storage.log import FREE_SPACE, LogReader, Position, lock_path
 
 ALIKE = "load the same state on all ranks, or reset all of them"
 GONE = "end all ranks together; after a crash start all of them again, and load the last state"

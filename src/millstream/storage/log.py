@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from millstream.errors import StateError, StoreError
-from millstream.store import disk
-from millstream.store.journal import Lock
-from millstream.store.manifest import compact
+from millstream.storage import disk
+from millstream.storage.checked_json import compact
+from millstream.storage.lock import Lock
 
-logger = logging.getLogger("millstream.store")
+logger = logging.getLogger("millstream.storage")
 CHAIN_BYTES = 16
 END = b',"chain":"%s"}\n'
 """How a line ends, with its hash."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from millstream import _core
 from millstream.errors import StoreError
 
 Bytes = bytes | memoryview
+COPY_AGAIN = "the store is damaged or was not copied whole; copy it again, or restore it"
 
 
 def create(path: Path) -> int:
@@ -26,6 +28,23 @@ def create(path: Path) -> int:
 def reopen(path: Path) -> int:
     """Open a file that is there, for reading and writing."""
     return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
+def open_regular(path: Path) -> int:
+    """Open a file for reading; anything but a regular file is refused (a pipe would hang us for ever)."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise StoreError(f"{path}: this file is missing", hint=COPY_AGAIN) from None
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"{path}: cannot be opened: {error}",
+            hint="look at the permissions, and at `ulimit -n` if too many files are open",
+        ) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise StoreError(f"{path}: this is not a regular file", hint="copy it into a file first")
+    return fd
 
 
 def write(fd: int, data: Bytes, offset: int) -> None:

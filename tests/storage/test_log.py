@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from forks import in_child
 from millstream.errors import BusyError, StateError, StoreError
-from millstream.store import disk
-from millstream.store.chained_log import ChainedLog, LogReader, Position
+from millstream.storage import ChainedLog, LogReader, Position, disk
 
 FORMAT = "test 1"
 START = Position.start(FORMAT)

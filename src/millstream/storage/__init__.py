@@ -1,0 +1,39 @@
+"""Bytes at rest, for everybody: durable writes, locks, logs, sidecars, staged folders, caches and zstd frames."""
+
+from millstream.storage.cache import FileCache, default_cache_dir, key_of
+from millstream.storage.checked_json import EDITED, compact, digest, read_json, sealed
+from millstream.storage.compression import LEVEL, ZstdReader, compress, decompress
+from millstream.storage.follow import FollowedLog, announce, announced, forget
+from millstream.storage.lock import Lock, Presence, is_held
+from millstream.storage.log import OTHER_RUN, ChainedLog, LogReader, Position, log_of
+from millstream.storage.staging import FinishedStore, staged, staging_folder
+
+__all__ = [
+    "EDITED",
+    "LEVEL",
+    "OTHER_RUN",
+    "ChainedLog",
+    "FileCache",
+    "FinishedStore",
+    "FollowedLog",
+    "Lock",
+    "LogReader",
+    "Position",
+    "Presence",
+    "ZstdReader",
+    "announce",
+    "announced",
+    "compact",
+    "compress",
+    "decompress",
+    "default_cache_dir",
+    "digest",
+    "forget",
+    "is_held",
+    "key_of",
+    "log_of",
+    "read_json",
+    "sealed",
+    "staged",
+    "staging_folder",
+]
