@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-from millstream.errors import BusyError, LoaderError, MillstreamError, StateError, StoreError
+from millstream.errors import LoaderError, MillstreamError, StateError, StoreError
 from millstream.feeds.arrivals import ArrivalLog, ArrivalWriter, Shard
 from millstream.feeds.discovery import Discovery
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
@@ -290,13 +290,11 @@ def is_spool(path: Path) -> bool:
 
 
 def _only_consumer(path: Path) -> Lock:
-    try:
-        return Lock(path)
-    except StoreError as error:
-        raise BusyError(
-            f"{path.parent}: another consumer takes from this spool",
-            hint="wait for it to end; other ranks of the same run pass follow=True",
-        ) from error
+    return Lock(
+        path,
+        busy=f"{path.parent}: another consumer takes from this spool",
+        hint="wait for it to end; other ranks of the same run pass follow=True",
+    )
 
 
 def _mapped(path: Path) -> mmap.mmap:

@@ -53,12 +53,8 @@ def forget(log: Path) -> None:
     """Say that no run has begun, unless somebody is writing one."""
     if not _beside(log).exists():
         return
-    with suppress(StoreError), disk.reported(log):
-        lock = Lock(lock_path(log))
-        try:
-            disk.remove(_beside(log))
-        finally:
-            lock.release()
+    with suppress(StoreError), disk.reported(log), Lock(lock_path(log)):
+        disk.remove(_beside(log))
 
 
 class FollowedLog(LogReader):

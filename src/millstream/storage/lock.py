@@ -1,7 +1,8 @@
-"""One writer at a time: a lock of a file or folder that ends with its process.
+"""One writer at a time: the lock of a file or a folder, which ends with its process.
 
-`Lock` is `flock` on a file beside what is written; `Presence` notices from outside that a writer has gone. A lock
-belongs to one process: a forked child closes the descriptors that it inherits, so it keeps no lock of a dead parent.
+`Lock` is an exclusive `flock`. The system releases it when its process dies, so no lock outlives its holder. `Presence`
+notices from outside that a holder is gone. A forked child closes the descriptors that it inherits: otherwise it would
+keep the lock of its parent.
 """
 
 from __future__ import annotations
@@ -10,72 +11,115 @@ import fcntl
 import os
 import time
 from pathlib import Path
+from typing import Self
 
 from millstream.errors import BusyError
+from millstream.storage import disk
 
 GONE_S = 30.0
-"""How long a writer may be away: it may be about to begin anew, and what it said last is still made use of."""
+"""How long a writer may be absent before it is missed: a writer that restarts is back within this time."""
 LOOK_S = 0.2
-"""Between two looks."""
+"""Time between two looks at a lock."""
 
 _HELD: set[int] = set()
-
-
-def hold(fd: int) -> int:
-    """Remember a descriptor that holds a lock."""
-    _HELD.add(fd)
-    return fd
-
-
-def let_go(fd: int) -> None:
-    """Close it, and give up the lock; in a forked child that was done long ago."""
-    if fd in _HELD:
-        _HELD.remove(fd)
-        os.close(fd)
-
-
-def _forget() -> None:
-    while _HELD:
-        os.close(_HELD.pop())
-
-
-os.register_at_fork(after_in_child=_forget)
+"""Descriptors of this process that hold a lock, or are about to."""
 
 
 class Lock:
-    """One writer at a time: flock on a file; a dead process holds nothing."""
+    """Holds a file or folder for this process alone; raises `BusyError` if another process holds it.
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._process = path, os.getpid()
+    A locked file is made if it is not there and removed on release. A locked folder is made if it is not there, and
+    stays.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "lock"
+    >>> with Lock(path):
+    ...     is_held(path)
+    True
+    >>> is_held(path)
+    False
+
+    Args:
+        path: The file or folder.
+        folder: Whether it is a folder.
+        busy: What the error says if another process holds it.
+        hint: What the error advises.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        folder: bool = False,
+        busy: str | None = None,
+        hint: str = "close() the other one, or wait for it to end",
+    ) -> None:
+        self._path, self._is_folder, self._process = path, folder, os.getpid()
+        self._busy, self._hint = busy or f"{path}: another writer is at work here", hint
         self._fd = -1
         while self._fd < 0:
             self._fd = self._try()
 
     def _try(self) -> int:
-        fd = hold(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        """Open and lock; -1 if the last holder removed it in between."""
+        fd = self._opened()
+        if fd < 0:
+            return -1
+        _HELD.add(fd)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._path.exists() and os.path.samestat(os.fstat(fd), self._path.stat()):
+                return fd
         except BlockingIOError:
-            let_go(fd)
-            raise BusyError(
-                f"{self._path}: another writer is at work here", hint="close() the other one, or wait for it to end"
-            ) from None
-        # The file may have been removed by its last holder between our open and our flock.
-        if self._path.exists() and os.path.samestat(os.fstat(fd), self._path.stat()):
-            return fd
-        let_go(fd)
+            _close(fd)
+            raise BusyError(self._busy, hint=self._hint) from None
+        except BaseException:
+            _close(fd)
+            raise
+        _close(fd)
         return -1
 
+    def _opened(self) -> int:
+        if not self._is_folder:
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        disk.make_directory(self._path)
+        try:
+            return os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return -1
+
     def release(self) -> None:
-        """Remove the file, then let go; a forked child has nothing to let go of."""
+        """Remove the file and release the lock; does nothing in a forked child, which holds no lock."""
         if self._fd >= 0 and self._process == os.getpid():
-            self._path.unlink(missing_ok=True)
-            let_go(self._fd)
+            if not self._is_folder:
+                self._path.unlink(missing_ok=True)
+            _close(self._fd)
             self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _close(fd: int) -> None:
+    """Close a descriptor of a lock; in a forked child it is closed already."""
+    if fd in _HELD:
+        _HELD.remove(fd)
+        os.close(fd)
+
+
+def _close_all() -> None:
+    while _HELD:
+        os.close(_HELD.pop())
+
+
+os.register_at_fork(after_in_child=_close_all)
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock of a file, as far as one can tell."""
+    """Whether a process holds the lock of a file or folder, as far as can be told from here."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -90,7 +134,8 @@ def is_held(path: Path) -> bool:
 
 
 class Presence:
-    """Notices that a writer has gone. Who was never seen is not missed: not every file system shows locks to others.
+    """Notices that the holder of a lock has gone. A holder that was never seen is not missed: some file systems do not
+    show locks to other machines.
 
     Args:
         lock: The file that a writer locks.
@@ -101,7 +146,7 @@ class Presence:
         self._look_at_s = self._away_s = 0.0
 
     def is_missed(self, *, silent: bool) -> bool:
-        """Whether the writer has been away for long; asked after each try to read, `silent` if nothing was there."""
+        """Whether the writer has been absent for `GONE_S`; called after each read, `silent` if nothing was read."""
         now_s = time.monotonic()
         if not silent:
             self._away_s = 0.0
