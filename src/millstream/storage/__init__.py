@@ -5,7 +5,7 @@ from millstream.storage.checked_json import EDITED, compact, digest, read_json, 
 from millstream.storage.compression import LEVEL, ZstdReader, compress, decompress
 from millstream.storage.follow import FollowedLog, announce, announced, forget
 from millstream.storage.lock import Lock, Presence, is_held
-from millstream.storage.log import OTHER_RUN, ChainedLog, LogReader, Position, log_of
+from millstream.storage.log import OTHER_RUN, ChainedLog, DamagedLine, LogReader, Position, holds, log_of
 from millstream.storage.staging import FinishedStore, staged, staging_folder
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "LEVEL",
     "OTHER_RUN",
     "ChainedLog",
+    "DamagedLine",
     "FileCache",
     "FinishedStore",
     "FollowedLog",
@@ -29,6 +30,7 @@ __all__ = [
     "default_cache_dir",
     "digest",
     "forget",
+    "holds",
     "is_held",
     "key_of",
     "log_of",
