@@ -6,6 +6,7 @@ from millstream.storage.compression import LEVEL, ZstdReader, compress, decompre
 from millstream.storage.follow import FollowedLog, announce, announced, forget
 from millstream.storage.lock import Lock, Presence, is_held
 from millstream.storage.log import OTHER_RUN, ChainedLog, DamagedLine, LogReader, Position, holds, log_of
+from millstream.storage.record_log import RecordLog, are_whole, record_type, records_of
 from millstream.storage.staging import FinishedStore, staged, staging_folder
 
 __all__ = [
@@ -21,9 +22,11 @@ __all__ = [
     "LogReader",
     "Position",
     "Presence",
+    "RecordLog",
     "ZstdReader",
     "announce",
     "announced",
+    "are_whole",
     "compact",
     "compress",
     "decompress",
@@ -35,6 +38,8 @@ __all__ = [
     "key_of",
     "log_of",
     "read_json",
+    "record_type",
+    "records_of",
     "sealed",
     "staged",
     "staging_folder",
