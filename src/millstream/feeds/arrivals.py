@@ -157,7 +157,7 @@ class ArrivalWriter(ArrivalLog):
             try:
                 self._position = self._log.write(entry)
             except StoreError:
-                self._log.cut()  # nobody reads a line that may not last
+                self._log.cut()  # so that no follower reads a line that may not last
                 raise
         self._understand(entry)
 

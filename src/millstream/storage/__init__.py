@@ -1,4 +1,4 @@
-"""Bytes at rest, for everybody: durable writes, locks, logs, sidecars, staged folders, caches and zstd frames."""
+"""Bytes at rest, for every folder above: durable files, locks, logs, sidecars, staged stores, caches, zstd frames."""
 
 from millstream.storage.cache import FileCache, default_cache_dir, key_of
 from millstream.storage.checked_json import EDITED, compact, digest, read_json, sealed

@@ -1,7 +1,7 @@
 """A folder of files, each under a name that says what it was made from: the cache, and the spool of a run.
 
-A name is a hash of everything that decides the bytes, so what is found is right, and what is not is made. Files are
-written beside and renamed, so a reader sees whole files only.
+A name is a hash of everything that decides the bytes, so a file that is found is right. Files are written beside and
+renamed, so a reader sees whole files only.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FileCache:
         self.write(self.path_of(key, ".json"), json.dumps(note, separators=(",", ":")).encode())
 
     def prune(self, most_bytes: int) -> int:
-        """Remove what was not used for longest until `most_bytes` are left; say how many bytes went."""
+        """Remove the least recently used files until `most_bytes` are left; gives how many bytes were removed."""
         files = [(stat.st_mtime, stat.st_size, path) for path in self.folder.rglob("*.*") if (stat := _stat(path))]
         left = sum(size for _, size, _ in files)
         removed = 0

@@ -1,6 +1,6 @@
-"""The few things the writer does to a disk, in one place: durable, and every failure named.
+"""The few operations that writers do on a disk, in one place: durable, and every failure named.
 
-Nothing else in the writer touches a file, so a test that breaks these functions one by one breaks every step.
+Writers touch files through these functions alone, so a test that breaks them one by one breaks every step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def reopen(path: Path) -> int:
 
 
 def open_regular(path: Path) -> int:
-    """Open a file for reading; anything but a regular file is refused (a pipe would hang us for ever)."""
+    """Open a file for reading; anything but a regular file is refused (reading a pipe could block without end)."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def write(fd: int, data: Bytes, offset: int) -> None:
 def write_synced(fd: int, parts: Sequence[Bytes]) -> None:
     """Write all of the parts end to end into a new file, and wait until they are on the disk: one call for many.
 
-    Other threads go on meanwhile; nobody has to wait for them in between.
+    Other threads run meanwhile: the whole call is without the GIL.
     """
     _core.write_synced(fd, [part for part in parts if len(part)])
 
@@ -98,7 +98,7 @@ def sync_directory(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and those above it, each with a name that lasts."""
+    """Make a directory and those above it, each with a durable name."""
     if path.is_dir():
         return
     make_directory(path.parent)
@@ -135,7 +135,7 @@ HINTS = {
 
 @contextmanager
 def reported(path: Path, *, full: str = RESUME) -> Iterator[None]:
-    """Turn the system's errors into ours; `full` is the hint for a full disk. Of two, the outer one has the word.
+    """Turn the system's errors into ours; `full` is the hint for a full disk. Of two nested ones, the outer decides.
 
     >>> with reported(Path("corpus")):
     ...     raise OSError(errno.ENOSPC, "No space left on device")
