@@ -20,11 +20,11 @@ import pyarrow.parquet
 import pytest
 
 from millstream.api import PrepareReport, prepare
-from millstream.compression import ZstdReader
 from millstream.errors import LoaderError, SourceError, StoreError, TokenizerError
 from millstream.parts.policy import OnBad
 from millstream.stats.progress import Progress
-from millstream.store import TokenStore, disk
+from millstream.storage import ZstdReader, disk
+from millstream.store import TokenStore
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
 from millstream.tokens.keep import find_tokenizer
 

@@ -21,9 +21,9 @@ import pytest
 import zstandard
 
 from millstream.api import PrepareReport, prepare
-from millstream.compression import ZstdReader
 from millstream.errors import SourceError
 from millstream.sources import discover
+from millstream.storage import ZstdReader
 from millstream.store import TokenStore
 from millstream.tokens import BPETokenizer
 

@@ -36,7 +36,7 @@ from millstream.parts import write
 from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.records import Recipe
 from millstream.sources import Reading, discover
-from millstream.store import disk
+from millstream.storage import disk
 from millstream.tokens import BPETokenizer, CharTokenizer
 from millstream.chats.settings import ChatSettings
 from millstream.chats.template import ChatTemplate
@@ -171,7 +171,7 @@ def test_resuming_with_nothing_to_resume_starts_afresh(tmp_path: Path) -> None:
 LAST_MOVES = """
 import os, signal, sys
 from millstream.cli.main import main
-from millstream.store import disk, staging
+from millstream.storage import disk, staging
 
 left, published = int(sys.argv[1]), staging._publish
 rename, remove_tree = disk.rename, disk.remove_tree

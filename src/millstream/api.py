@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any, Literal, Unpack
 
 from millstream.chats.settings import ChatSettings
-from millstream.compression import LEVEL
 from millstream.errors import LoaderError, RecipeError, SourceError, StoreError
 from millstream.loaders import ConversationDataLoader, PretrainDataLoader, RolloutDataLoader, SelfPlayDataLoader
 from millstream.loaders.chat_keywords import ChatKeywords, prepared_chat
 from millstream.loaders.raw import CuttingKeywords, RawSettings
 from millstream.loaders.settings import parse_bytes, positive
 from millstream.loaders.told import kind_of
-from millstream.parts.cache import default_cache_dir
 from millstream.parts.policy import OnBad
 from millstream.parts.pool import cpus
 from millstream.parts.prepare import Making, Means, prepare_store
@@ -29,6 +27,7 @@ from millstream.settings import local_path
 from millstream.sources import Found, Record
 from millstream.sources.discover import Where
 from millstream.stats.progress import OnProgress
+from millstream.storage import LEVEL, default_cache_dir
 from millstream.tokens import load_tokenizer
 
 _log = logging.getLogger("millstream.api")

@@ -82,7 +82,7 @@ class CompressionError(MillstreamError):
     """Compressed bytes that are damaged, cut or too many.
 
     >>> import io
-    >>> from millstream.compression import ZstdReader
+    >>> from millstream.storage import ZstdReader
     >>> ZstdReader(io.BytesIO(b"not zstd")).readall()
     Traceback (most recent call last):
     millstream.errors.CompressionError: zstd: ...
@@ -148,7 +148,7 @@ class BusyError(StoreError):
 
     >>> from pathlib import Path
     >>> from tempfile import mkdtemp
-    >>> from millstream.store.staging import staged
+    >>> from millstream.storage import staged
     >>> output = Path(mkdtemp(), "corpus")
     >>> with staged(output) as first, staged(output) as second:
     ...     pass

@@ -11,8 +11,7 @@ from admission.samples import assert_same_cut, group, row, rows, saved
 from millstream.admission import Admission, AdmissionRules, Cut, Journal, JournaledAdmission, JournalReader
 from millstream.admission.journal import Entry
 from millstream.errors import StateError, StoreError
-from millstream.store import disk
-from millstream.store.chained_log import Position
+from millstream.storage import Position, disk
 
 RULES = AdmissionRules(groups_per_batch=1, group_size=2, dynamic_sampling=True)
 

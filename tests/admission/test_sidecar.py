@@ -10,7 +10,7 @@ import pytest
 from admission.samples import assert_same_block, assert_same_cut, group, row, rows
 from millstream.admission import Admission, AdmissionRules, AdmissionState, ReplayRules, sidecar
 from millstream.errors import StateError, StoreError
-from millstream.store import disk
+from millstream.storage import disk
 
 RULES = AdmissionRules(groups_per_batch=2, group_size=2, replay=ReplayRules())
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import shutil
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from millstream.errors import BusyError, LoaderError, StateError, StoreError
 from millstream.feeds import Control, Gather, SpoolFeed, SpoolSource, arrivals, discovery, spool
 from millstream.feeds.arrivals import ArrivalLog
 from millstream.feeds.discovery import Discovery
-from millstream.store import disk
+from millstream.storage import LogReader, disk
 from store.crash import Crash, FailingDisk
 
 ONE = Gather(most_rollouts=1)
@@ -206,10 +208,88 @@ def test_the_order_stays_when_the_log_ends_in_garbage(tmp_path: Path) -> None:
     assert len(ArrivalLog(tmp_path / "arrivals.log").shards) == 6
 
 
+def old_line(entry: Any) -> bytes:
+    """A line of version 1."""
+    text = json.dumps(entry).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def as_it_was(path: Path) -> None:
+    """Write the log of a spool as version 1 did."""
+    found = ArrivalLog(path)
+    head = {"log": found.id, "first": found.first, "taken": {}}
+    lines = [head, *found.shards, {"released": found.released}]
+    path.write_bytes(b"".join(map(old_line, lines)))
+
+
+def test_a_spool_of_version_1_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spool, "MOST_BYTES", 1)  # a shard at a time
+    path = tmp_path / "arrivals.log"
+    filled(tmp_path, range(6))
+    feed = SpoolFeed(tmp_path)
+    came = [*feed.receive(timeout_s=0), *feed.receive(timeout_s=0), *feed.receive(timeout_s=0)]
+    feed.release(came[0].cursor)
+    feed.close()
+    as_it_was(path)
+    with path.open("ab") as file:
+        file.write(old_line(["torn", "000001-00000000"])[:-4])
+
+    follower = SpoolFeed(tmp_path, follow=True)  # reads it as it is
+    follower.seek(came[1].cursor)
+    assert numbers_of(receive_some(follower, 1)) == [2]
+    assert path.read_bytes()[8:9] == b" "
+    again = SpoolFeed(tmp_path)
+    again.seek(came[1].cursor)
+    assert path.read_bytes()[:1] == b"{"
+    assert numbers_of(receive_all(again)) == [2, 3, 4, 5]
+    assert numbers_of(receive_some(follower, 3)) == [3, 4, 5]
+    assert follower.cursor == again.cursor
+    assert not any("torn" in shard for shard in ArrivalLog(path).shards)
+    with pytest.raises(StateError, match="the state is at shard 0"):
+        again.seek({**again.cursor, "shards": 0})
+
+
+@pytest.mark.parametrize("power", ["stays", "fails"])
+def test_a_spool_of_version_1_survives_a_crash_while_its_log_is_rewritten(power: str, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    filled(first, range(4))
+    feed = SpoolFeed(first)
+    cursor = feed.receive(timeout_s=0)[1].cursor
+    feed.close()
+    as_it_was(first / "arrivals.log")
+
+    for path in dying(lambda path: SpoolFeed(path).close(), first, power):
+        again = SpoolFeed(path)
+        again.seek(cursor)
+        assert numbers_of(receive_all(again)) == [2, 3]
+        again.close()
+
+
+def test_a_damaged_line_ends_the_log_and_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "arrivals.log"
+    filled(tmp_path, range(2))
+    feed = SpoolFeed(tmp_path)
+    receive_all(feed)
+    feed.close()
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"000001-00000001", b"000001-00000007"))
+
+    SpoolFeed(tmp_path, follow=True)
+    assert not caplog.messages
+    again = SpoolFeed(tmp_path)
+    assert "entry 1" in caplog.messages[0]
+    assert "cut off" in caplog.messages[0]
+    assert numbers_of(receive_all(again)) == [0, 1]
+    assert path.read_bytes() == data
+
+
 def test_a_log_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     SpoolFeed(tmp_path / "spool").close()
-    with (tmp_path / "spool" / "arrivals.log").open("ab") as file:
-        file.write(arrivals._line(["..", "000001-00000000"]))
+    path = tmp_path / "spool" / "arrivals.log"
+    reader = LogReader(path, arrivals.START)
+    assert len(list(reader)) == 1
+    with path.open("ab") as file:
+        file.write(reader.position.after({"arrived": [["..", "000001-00000000"]]})[0])
     with pytest.raises(StoreError, match="nobody here wrote"):
         SpoolFeed(tmp_path / "spool")
     with pytest.raises(StoreError, match="nobody here wrote"):

@@ -20,7 +20,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from millstream import DataLoader, MixedDataLoader, PretrainDataLoader, TokenStore, TokenStoreWriter, TrainingBatch
-from millstream.store import disk, packed
+from millstream.storage import disk
+from millstream.store import packed
 
 LENGTH = 5
 APART = 100_000

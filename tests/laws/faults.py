@@ -9,7 +9,7 @@ from typing import Any
 from laws import Work, live_kinds, token_kinds
 from laws.case import Case, Kind, Team, digest
 from loaders.conversations import small
-from millstream.store import disk
+from millstream.storage import disk
 
 KINDS: list[Kind] = [*token_kinds.KINDS, *live_kinds.KINDS]
 WORK = Work(threads=2, prefetch=3, world_size=1)

@@ -10,6 +10,7 @@ import pytest
 from millstream.errors import ClosedError, LoaderError, StoreError
 from millstream.games import ORIGIN
 from millstream.live.row_log import REMEMBERED, STEP, RowLog, StepRows
+from millstream.live.same_rows import SameRows
 
 
 def step(number: int, rows: int = 3) -> StepRows:
@@ -131,3 +132,45 @@ def test_no_bit_of_the_index_can_flip_without_being_noticed(tmp_path: Path) -> N
         assert told.value.hint
         assert [(log[number].epoch, int(log[number].origins["chunk"][0])) for number in (0, 3)] == [(0, 0), (0, 3)]
         log.close()
+
+
+def test_the_index_is_written_as_ever(tmp_path: Path) -> None:
+    log = RowLog(tmp_path)
+    for number in range(3):
+        origins = np.zeros(number + 1, ORIGIN)
+        origins["chunk"] = number
+        log.append(StepRows(origins, batch_size=2, epoch=number // 2))
+    log.close()
+
+    assert (tmp_path / "rows.idx").read_bytes().hex() == (
+        "0100000000000000327c241615f709af0200000000000000a24899002b3bec85"
+        "03000000000000002540721b40d92dd80200000000000000e86c23257192e396"
+        "0600000000000000dafaeef5135b243c020000000100000054dea50803631ed4"
+    )
+
+
+def test_a_damaged_entry_of_the_first_rank_is_not_taken_for_other_rows(tmp_path: Path) -> None:
+    filled(tmp_path, 3).close()
+    index = tmp_path / "rows.idx"
+    data = bytearray(index.read_bytes())
+    data[STEP.itemsize + 9] ^= 1  # the hash of step 1
+    index.write_bytes(data)
+    same = SameRows(tmp_path)
+    for number in range(3):
+        same.check(number, step(number, 1 + number % 3).origins)
+
+    with pytest.raises(LoaderError, match="step 2 has other rows"):
+        SameRows(tmp_path).check(2, step(9).origins)
+
+
+def test_an_entry_that_is_still_being_written_is_compared_when_it_is_whole(tmp_path: Path) -> None:
+    filled(tmp_path, 2).close()
+    index = tmp_path / "rows.idx"
+    whole = index.read_bytes()
+    same = SameRows(tmp_path)
+    for size in (STEP.itemsize, STEP.itemsize + 24):
+        index.write_bytes(whole[:size].ljust(2 * STEP.itemsize, b"\0") if size % STEP.itemsize else whole[:size])
+        same.check(1, step(9).origins)
+    index.write_bytes(whole)
+    with pytest.raises(LoaderError, match="step 1 has other rows"):
+        same.check(1, step(9).origins)

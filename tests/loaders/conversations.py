@@ -30,7 +30,7 @@ from millstream.loaders.conversation import ConversationDataLoader
 from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.records.chat import parse_row
 from millstream.sources import Reading, discover
-from millstream.store import disk
+from millstream.storage import disk
 from millstream.store.unfinished import stamp_of
 
 LENGTH = 64

@@ -17,7 +17,7 @@ from typing import Any
 
 from millstream import RolloutDataLoader, TrainingBatch
 from millstream.feeds import Gather, open_feed, open_source
-from millstream.store import disk
+from millstream.storage import disk
 
 PHASES = ("opening", "training", "state", "checkpoint", "commit", "done")
 FLUSH_EVERY = 3

@@ -16,7 +16,7 @@ from typing import Any
 from chats.chatml import bpe
 from loaders.conversations import CHAT, CHUNK_BYTES, LENGTH, small
 from millstream.loaders.conversation import ConversationDataLoader
-from millstream.store import disk
+from millstream.storage import disk
 
 
 def main(source: str, cache: str, packing: str, rank: str, ranks: str, deadline: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from loaders.growing_games import live, rows_of
 from millstream.batches.self_play import SelfPlayBatch
 from millstream.errors import MillstreamError
-from millstream.store import disk, presence
+from millstream.storage import disk, lock
 
 LONGEST_S = 30.0
 """What takes longer than this hangs."""
@@ -110,7 +110,7 @@ def facts_of(batch: SelfPlayBatch) -> Rows:
 def _train(folder: Path, run: Path, trails: Path, batch_size: int, save_at: int, launched: dict[str, str]) -> None:
     """One rank: trains until it is killed, or cannot."""
     os.environ.update(launched)
-    presence.GONE_S = 0.6
+    lock.GONE_S = 0.6
     mine = trails / launched["RANK"]
     try:
         with live(folder, run, batch_size=batch_size) as loader, mine.with_suffix(".jsonl").open("w") as trail:

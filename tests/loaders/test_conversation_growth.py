@@ -31,7 +31,7 @@ from millstream.loaders.conversation import ConversationDataLoader
 from millstream.parts.mixing import Mixing
 from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.sources import Reading, discover
-from millstream.store import disk
+from millstream.storage import disk
 from store.crash import Crash, FailingDisk
 
 SIZES = tuple(number * 7 % 30 + 1 for number in range(90))

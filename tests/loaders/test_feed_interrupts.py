@@ -20,7 +20,7 @@ from millstream.loaders.feed_intake import Intake
 
 MOST_LINES = 1600
 """About as many as are run until the first rollout batch is there."""
-READS = ("/admission/", "/loaders/feed_", "/store/chained_log.py")
+READS = ("/admission/", "/loaders/feed_", "/storage/log.py")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from millstream.admission import JournalReader
 from millstream.feeds import SpoolFeed
 from millstream.loaders import feed_run, rollout_feed
 from millstream.loaders.feed_frontier import JOURNAL
-from millstream.store import disk
+from millstream.storage import disk
 
 
 @pytest.fixture

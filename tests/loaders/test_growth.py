@@ -13,8 +13,8 @@ import pytest
 
 from millstream.loaders import growth as following
 from millstream.loaders.growth import Growth
+from millstream.storage import staging_folder
 from millstream.store import TokenStoreWriter
-from millstream.store.staging import staging_folder
 from millstream.store.unfinished import open_unfinished
 
 

@@ -20,7 +20,7 @@ from loaders.killed import Plan, make_rollouts, opened, train, trained_on, write
 from loaders.kills import Outcome, Siege, judge, plan_over
 from millstream import ClosedError, StoreError
 from millstream.feeds import arrivals
-from millstream.store import disk
+from millstream.storage import disk
 from store.crash import Crash, FailingDisk
 
 multiprocessing.util.get_temp_dir()  # made now: the folder of this run's tests is gone before its last deeds

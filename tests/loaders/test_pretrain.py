@@ -28,7 +28,7 @@ from millstream import (
     load,
     prepare,
 )
-from millstream.store import disk
+from millstream.storage import disk
 from store.samples import write_store
 
 MEGATRON = Path(__file__).parents[1] / "store" / "golden" / "megatron"

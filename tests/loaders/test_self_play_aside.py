@@ -12,7 +12,7 @@ import pytest
 from loaders.growing_games import Row, live, loader, rows_of, three_archives
 from millstream.errors import LoaderError, StoreError
 from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.store import disk
+from millstream.storage import disk
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from millstream.errors import BusyError, ClosedError, LoaderError
 from millstream.games import Game
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.stages import serve_metrics
-from millstream.store import disk
+from millstream.storage import disk
 
 
 def two_or_more(game: Game) -> bool:

@@ -20,9 +20,10 @@ from millstream.errors import BudgetError, LoaderError, OrderError, RecipeError,
 from millstream.games.chunk_source import FRAME_BYTES
 from millstream.live.hanse import HanseSampling
 from millstream.live.positions import PositionSampling, PositionWeights
-from millstream.live.row_log import STEP, _entries
+from millstream.live.row_log import STEP
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.loaders.self_play.explain import RecordedSelfPlay
+from millstream.storage import records_of
 
 
 @pytest.fixture(scope="module")
@@ -321,7 +322,9 @@ def test_an_index_of_rows_that_does_not_fit_the_journal_is_told_as_damage(games:
     with loader(games, cache_dir=tmp_path) as run:
         origins = run.next().metadata
         said = np.fromfile(tmp_path / "rows.idx", STEP)[0]
-        elsewhere = _entries((int(said["end"]), int(said["hash"]), len(origins["ply"]), 5))  # no epoch that there was
+        elsewhere = records_of(
+            STEP, (int(said["end"]), int(said["hash"]), len(origins["ply"]), 5)
+        )  # no epoch that there was
         elsewhere.tofile(tmp_path / "rows.idx")
         with pytest.raises(StoreError, match="is of no source that entered") as told:
             run.explain(0)

@@ -24,8 +24,7 @@ from millstream.loaders.self_play.journal import START
 from millstream.loaders.self_play.reread import Reread
 from millstream.loaders.self_play.stages import RunStages
 from millstream.loaders.settings import resolve
-from millstream.store import disk
-from millstream.store.chained_log import LogReader, Position
+from millstream.storage import LogReader, Position, disk
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from millstream import (
     TokenStore,
     TokenStoreWriter,
 )
-from millstream.store import disk
+from millstream.storage import disk
 from store.samples import write_store
 
 State = dict[str, Any]

@@ -248,7 +248,35 @@ def test_a_log_on_disk_has_no_holes_whoever_writes_first(tmp_path: Path) -> None
 
     assert [LaneLog(tmp_path).find(0, 10 * number + 4) for number in range(6)] == entries
     (file,) = tmp_path.iterdir()
-    assert file.stat().st_size == len(entries) * 5 * 8
+    assert file.stat().st_size == len(entries) * 6 * 8  # five numbers and a check
+
+
+def test_a_log_on_disk_leaves_out_what_is_torn_or_damaged_and_goes_on(tmp_path: Path) -> None:
+    entries = [Entry(10 * number, 10 * number + 10, Place(0, number)) for number in range(5)]
+    log = LaneLog(tmp_path)
+    for entry in entries[:3]:
+        log.add(0, entry)
+    (file,) = tmp_path.iterdir()
+    data = bytearray(file.read_bytes()[:-7])
+    data[48] ^= 1
+    file.write_bytes(data)
+    again = LaneLog(tmp_path)
+    for entry in entries[3:]:
+        again.add(0, entry)
+
+    found = [LaneLog(tmp_path).find(0, 10 * number + 4) for number in range(5)]
+    assert found == [entries[0], None, None, *entries[3:]]
+
+
+def test_a_log_of_an_older_version_is_read(tmp_path: Path) -> None:
+    entries = [Entry(10 * number, 10 * number + 10, Place(0, number)) for number in range(3)]
+    np.array([(entry.start, entry.stop, *entry.place) for entry in entries[:2]], "<i8").tofile(tmp_path / "lane-00.log")
+    log = LaneLog(tmp_path)
+    for entry in entries:
+        log.add(0, entry)
+
+    assert [LaneLog(tmp_path).find(0, 10 * number + 4) for number in range(3)] == entries
+    assert (tmp_path / "lane-00.records").stat().st_size == 6 * 8
 
 
 def test_a_log_beside_the_checkpoint_finds_every_lane(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,10 +17,10 @@ import pyarrow
 import pytest
 
 from millstream import prepare
-from millstream.compression import compress
 from millstream.errors import RecipeError, SourceError
 from millstream.records import Reject
 from millstream.sources import Chunk, ChunkRead, FoundFile, Reading, Record, RecordFormat, register_format
+from millstream.storage import compress
 from millstream.tokens import BPETokenizer, CharTokenizer
 from oracles.asked import asked
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.parts.cache import PartCache
-from millstream.parts.part import DamagedPart, Part, Rejected, decode_part, encode_part
+from millstream.parts.part import DamagedPart, Part, PartCache, Rejected, decode_part, encode_part
 from millstream.sources.chunk import BadRecord
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from millstream.compression import ZstdReader
 from millstream.errors import SourceError, TokenizerError
 from millstream.parts.policy import LOUD, BadRecords, KeptAside
 from millstream.parts.process import UNFIT
 from millstream.sources import BadRecord
+from millstream.storage import ZstdReader
 
 BAD = [BadRecord("not JSON", 4, 90, 99, "Expecting value", "one object per line", b"bad \xff")]
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from millstream.store import disk
+from millstream.storage import disk
 from store.samples import shrink
 
 

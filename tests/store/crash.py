@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from millstream.store import disk
+from millstream.storage import disk
 
 
 class Crash(BaseException):

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import strategies as st
 
 from millstream.errors import StoreError
-from millstream.store import TokenStore, TokenStoreWriter, column, disk, growing, packed, session, writer
+from millstream.storage import disk, sealed
+from millstream.store import TokenStore, TokenStoreWriter, column, growing, packed, session, writer
 from millstream.store.format import Frame
-from millstream.store.manifest import describe, sealed
+from millstream.store.manifest import describe
 from millstream.store.table import Rows, encode_table
 from millstream.store.weights import WEIGHTED
 

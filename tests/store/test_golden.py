@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import xxhash
 
-from millstream.compression import decompress
+from millstream.storage import decompress
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.store.weights import WEIGHTS
 from store.samples import read_back, snapshot, write_store

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from millstream.errors import StoreError
-from millstream.store.manifest import describe, load_manifest, plain, sealed
+from millstream.storage import sealed
+from millstream.store.manifest import describe, load_manifest, plain
 from millstream.store.table import Row, rows_of
 
 GOOD = describe("uint16", rows_of([Row(5, 2, tag=9, bound=3, file=0)]), tokenizer={"vocab_size": 3})

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millstream.storage import sealed
 from millstream.store import TokenStore
 from millstream.store.format import Frame, xxh64
-from millstream.store.manifest import describe, sealed
+from millstream.store.manifest import describe
 from millstream.store.table import Row, rows_of
 from store.samples import corpus, shrink, write_store
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import StoreError
-from millstream.store import TokenStore, TokenStoreWriter, discard, disk
+from millstream.storage import disk
+from millstream.store import TokenStore, TokenStoreWriter, discard
 from millstream.store.weights import codes_of, weigh
 from store.samples import Documents, corpus, documents, read_back, shrink, snapshot, write_store
 

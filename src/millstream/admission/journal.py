@@ -14,8 +14,7 @@ from millstream.admission.cut import Cut
 from millstream.admission.identity import Drop, Name, drop_from_json, drop_to_json, name_from_json, name_to_json
 from millstream.errors import StoreError
 from millstream.rollouts import Id
-from millstream.store.chained_log import OTHER_RUN, ChainedLog, LogReader, Position
-from millstream.store.followed_log import FollowedLog
+from millstream.storage import OTHER_RUN, ChainedLog, FollowedLog, LogReader, Position
 
 FORMAT = "millstream admissions 1"
 

@@ -11,8 +11,7 @@ from typing import Any
 from millstream.admission.memory import AdmissionState
 from millstream.errors import StateError
 from millstream.rollouts.codec import decode_all, encode_parts
-from millstream.store import sidecars
-from millstream.store.manifest import compact
+from millstream.storage import compact, sidecar
 
 MAGIC = b"MLSADMIT"
 ALIGN = 64
@@ -21,7 +20,7 @@ KIND = "admission"
 
 def save(folder: str | os.PathLike[str], state: AdmissionState) -> dict[str, Any]:
     """Write a state into a folder; gives what the checkpoint says of it. The same state is the same file."""
-    return sidecars.save(folder, KIND, _parts(state))
+    return sidecar.save(folder, KIND, _parts(state))
 
 
 def _parts(state: AdmissionState) -> Iterable[bytes | memoryview]:
@@ -34,17 +33,17 @@ def _parts(state: AdmissionState) -> Iterable[bytes | memoryview]:
 
 def load(folder: str | os.PathLike[str], named: Mapping[str, Any]) -> AdmissionState:
     """Read the state that a checkpoint names."""
-    data = sidecars.load([folder], KIND, named)
+    data = sidecar.load([folder], KIND, named)
     where = Path(folder, str(named["file"]))
     if not data.startswith(MAGIC):
-        raise StateError(f"{where}: the sidecar of the state is damaged", hint=sidecars.ELSEWHERE)
+        raise StateError(f"{where}: the sidecar of the state is damaged", hint=sidecar.ELSEWHERE)
     stop = 16 + int.from_bytes(data[8:16], "little")
     found = decode_all(memoryview(data)[stop + -stop % ALIGN :])
     if found.torn is not None:
-        raise StateError(f"{where}: {found.torn}", hint=sidecars.ELSEWHERE)
+        raise StateError(f"{where}: {found.torn}", hint=sidecar.ELSEWHERE)
     return AdmissionState(json.loads(data[16:stop]), found.blocks)
 
 
 def release(folder: str | os.PathLike[str], keep: Iterable[Mapping[str, Any]]) -> int:
     """Remove the sidecars that none of the named states needs; gives how many these were."""
-    return sidecars.release(folder, KIND, keep)
+    return sidecar.release(folder, KIND, keep)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.cli import chats, show
 from millstream.cli.progress import shown_progress
-from millstream.compression import LEVEL
 from millstream.sources.chunk import CHUNK_BYTES, MAX_DOCUMENT_BYTES, MAX_EXPANSION
+from millstream.storage import LEVEL
 
 if TYPE_CHECKING:
     from millstream.api import PrepareReport

@@ -1,30 +1,38 @@
 """The arrivals of a spool: in which order its consumer took the shards of all producers.
 
-    arrivals.log     a line each: a checksum, and JSON
-        {"log": id, "first": n, "taken": {producer: shard}}    the head: arrivals before n are gone
-        ["producer", "000001-00000000"]                        the next arrival
+    arrivals.log     a chained log (`storage/log.py`), a line each
+        {"first": n, "log": id, "taken": {producer: shard}}    the head: arrivals before n are gone
+        {"arrived": [["producer", "000001-00000000"], ...]}    the next arrivals
         {"released": n}                                        shards of arrivals before n may be gone
 
-The order is durable before anybody is given what it names: after a crash it is read, not found again. A release is
-written before the first shard is removed, so a crash in between leaves shards that the next consumer removes.
+The order is durable before the consumer delivers a shard, so after a crash the order is read back. A release is written
+before the first shard is removed: a crash in between leaves shards that the next consumer removes. The first broken
+line ends the log: it was being written when its consumer died, and nothing it names was delivered.
+
+Version 1 had a CRC-32 before each line, and an arrival a line. A consumer that finds such a log rewrites it.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import logging
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from uuid import uuid4
 
 from millstream.errors import StateError, StoreError
 from millstream.feeds.shards import is_producer, is_shard
-from millstream.store import disk
+from millstream.storage import ChainedLog, DamagedLine, LogReader, Position, disk, holds
 
 COMPACT_AFTER = 1024
-"""How many released arrivals the log keeps at most before it is written anew."""
+"""How many released arrivals the log keeps at most before it is rewritten."""
+FORMAT = "millstream arrivals 2"
+START = Position.start(FORMAT)
+
+log = logging.getLogger("millstream.feeds")
 
 
 class Shard(NamedTuple):
@@ -44,7 +52,8 @@ class ArrivalLog:
         self.shards: list[Shard] = []
         self.taken: dict[str, str] = {}
         """The last shard of each producer; always this same dict."""
-        self._inode, self._offset = -1, 0
+        self._position = START
+        self._is_old = False
         self.refresh()
 
     @property
@@ -65,35 +74,35 @@ class ArrivalLog:
         return self.shards[self.released - self.first :]
 
     def refresh(self) -> None:
-        """Read what was written since."""
+        """Read what was written since; a log that was rewritten is read from its start."""
+        with suppress(FileNotFoundError), self.path.open("rb") as file:
+            if not holds(file.fileno(), self._position):
+                self._position = START
+            if not self._position.offset:
+                self._is_old, self.shards = _is_old(file), []
+            for entry in _old_lines(file) if self._is_old else self._lines(file):
+                self._understand(entry)
+
+    def _lines(self, file: BinaryIO) -> Iterator[dict[str, Any]]:
+        reader = LogReader(self.path, self._position)
         try:
-            with self.path.open("rb") as file:
-                inode = os.fstat(file.fileno()).st_ino
-                if inode != self._inode:
-                    self._forget(inode)
-                file.seek(self._offset)
-                self._read(file.read())
-        except FileNotFoundError:
-            return
+            for entry in reader.lines_in(file):
+                self._position = reader.position
+                yield entry
+        except DamagedLine as error:
+            self._broken(error)
 
-    def _forget(self, inode: int) -> None:
-        self._inode, self._offset, self.shards = inode, 0, []
-
-    def _read(self, data: bytes) -> None:
-        """Understand whole lines; the first that is none ends it: it is being written, or was when the power failed."""
-        for line in data.splitlines(keepends=True):
-            if (entry := _parsed(line)) is None:
-                return
-            self._offset += len(line)
-            self._understand(entry)
+    def _broken(self, error: DamagedLine) -> None:
+        """A line is broken; a reader may be reading it while it is written."""
 
     def _understand(self, entry: Any) -> None:
         match entry:
-            case [str(producer), str(name)] if is_producer(producer) and is_shard(name):
-                self.shards.append(Shard(producer, name))
-                self.taken[producer] = name
-            case {"log": str(log), "first": int(first), "taken": dict(taken)}:
-                self.id, self.first = log, first
+            case {"arrived": list(shards)} if all(map(_is_arrival, shards)):
+                for producer, name in shards:
+                    self.shards.append(Shard(producer, name))
+                    self.taken[producer] = name
+            case {"log": str(log_id), "first": int(first), "taken": dict(taken)}:
+                self.id, self.first = log_id, first
                 self.taken.update(taken)
                 self.released = max(self.released, first)
             case {"released": int(released)}:
@@ -107,21 +116,25 @@ class ArrivalWriter(ArrivalLog):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        with disk.reported(path, full="free some space, then go on from the last state"):
-            if not self.id:  # none is there, or it broke in its first line: nobody was given anything
-                self.id = uuid4().hex
-                self._publish()
-            self._fd = disk.reopen(path)
-            disk.truncate(self._fd, self._offset)
+        self._log = ChainedLog(path, FORMAT, self._position)
+        try:
+            if self._is_old or not self.id:  # without a head nothing was delivered
+                self.id = self.id or uuid4().hex
+                self._rewrite()
+            else:
+                self._log.cut()
+        except BaseException:
+            self._log.close()
+            raise
 
     def append(self, shards: Iterable[Shard]) -> None:
         """Take shards; durable when this returns."""
-        self._write(list(shards))
+        self._write({"arrived": [list(shard) for shard in shards]})
 
     def release(self, upto: int) -> None:
         """Note that shards of arrivals before this one may be removed; durable when this returns."""
         if upto > self.released:
-            self._write([{"released": upto}])
+            self._write({"released": upto})
 
     def compact(self) -> None:
         """Forget released arrivals, when there are many. Their shards must be gone."""
@@ -130,50 +143,52 @@ class ArrivalWriter(ArrivalLog):
         del self.shards[: self.released - self.first]
         self.first = self.released
         with disk.reported(self.path, full="free some space; nothing of the log is lost"):
-            try:
-                self._publish()
-            finally:
-                self._reopen()
+            self._rewrite()
 
     def close(self) -> None:
         """Close the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._log.close()
 
-    def _write(self, entries: list[Any]) -> None:
-        lines = b"".join(map(_line, entries))
+    def _broken(self, error: DamagedLine) -> None:
+        log.warning("%s; the log ends before it, and what lies there is cut off", error.message)
+
+    def _write(self, entry: dict[str, Any]) -> None:
         with disk.reported(self.path, full="free some space: nothing was taken that is not in the log"):
             try:
-                disk.write(self._fd, lines, self._offset)
-                disk.sync(self._fd)
-            except OSError:
-                disk.truncate(self._fd, self._offset)
+                self._position = self._log.write(entry)
+            except StoreError:
+                self._log.cut()  # so that no follower reads a line that may not last
                 raise
-        self._offset += len(lines)
-        for entry in entries:
-            self._understand(list(entry) if isinstance(entry, Shard) else entry)
+        self._understand(entry)
 
-    def _publish(self) -> None:
-        data = b"".join(map(_line, [{"log": self.id, "first": self.first, "taken": self.taken}, *self.shards]))
-        disk.publish(self.path, data)
-        self._inode, self._offset = self.path.stat().st_ino, len(data)
-
-    def _reopen(self) -> None:
-        """Go on in the file that is there now: publishing may have failed before or after its rename."""
-        os.close(self._fd)
-        self._fd = disk.reopen(self.path)
-        found = os.fstat(self._fd)
-        if found.st_ino != self._inode:
-            self._inode, self._offset = found.st_ino, found.st_size
+    def _rewrite(self) -> None:
+        head = {"log": self.id, "first": self.first, "taken": self.taken}
+        arrived = [{"arrived": [list(shard) for shard in self.shards]}] if self.shards else []
+        released = [{"released": self.released}] if self.released > self.first else []
+        try:
+            self._log.replace(head, *arrived, *released)
+        finally:
+            self._position, self._is_old = self._log.position, False
 
 
-def _line(entry: Any) -> bytes:
-    text = json.dumps(entry).encode()
-    return b"%08x %s\n" % (zlib.crc32(text), text)
+def _is_arrival(entry: Any) -> bool:
+    match entry:
+        case [str(producer), str(name)]:
+            return is_producer(producer) and is_shard(name)
+    return False
 
 
-def _parsed(line: bytes) -> Any:
-    if line[8:9] != b" " or line[-1:] != b"\n" or line[:8] != b"%08x" % zlib.crc32(line[9:-1]):
-        return None
-    return json.loads(line[9:-1])
+def _is_old(file: BinaryIO) -> bool:
+    """Whether this is a log of version 1: its lines begin with a checksum, ours with a brace."""
+    file.seek(0)
+    return file.read(9)[8:] == b" "
+
+
+def _old_lines(file: BinaryIO) -> Iterator[dict[str, Any]]:
+    """The lines of a log of version 1, as version 2 writes them; the first that is broken ends it."""
+    file.seek(0)
+    for line in file.read().splitlines(keepends=True):
+        if line[8:9] != b" " or line[-1:] != b"\n" or line[:8] != b"%08x" % zlib.crc32(line[9:-1]):
+            return
+        entry = json.loads(line[9:-1])
+        yield {"arrived": [entry]} if isinstance(entry, list) else entry

@@ -14,7 +14,7 @@ from millstream.feeds.shards import ProducerFolder, shard_name
 from millstream.rollouts.codec import encode_parts, iter_blocks
 from millstream.rollouts.parse import block_of
 from millstream.sources.jsonl import wording
-from millstream.store import disk
+from millstream.storage import disk
 
 JSON = ("application/json",)
 JSON_LINES = ("application/jsonl", "application/x-jsonl", "application/jsonlines", "application/x-ndjson")

@@ -17,8 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from millstream.errors import BusyError, LoaderError, StoreError
-from millstream.store import disk
-from millstream.store.journal import Lock
+from millstream.storage import Lock, disk
 
 SUFFIX = ".rollouts"
 END = "end"
@@ -80,7 +79,11 @@ class ProducerFolder:
         self.session = self.next_number = 0
         with disk.reported(self.path, full=_FULL):
             disk.make_directory(self.path)
-            self._lock = self._locked()
+            self._lock = Lock(
+                self.path / "lock",
+                busy=f"{self.path}: another producer of this name is at work",
+                hint="give each producer its own name",
+            )
             try:
                 self._begin(session)
             except BaseException:
@@ -122,14 +125,6 @@ class ProducerFolder:
     def close(self) -> None:
         """Let others write here."""
         self._lock.release()
-
-    def _locked(self) -> Lock:
-        try:
-            return Lock(self.path / "lock")
-        except StoreError as error:
-            raise BusyError(
-                f"{self.path}: another producer of this name is at work", hint="give each producer its own name"
-            ) from error
 
     def _begin(self, session: int | None) -> None:
         for left in self.path.glob("*.tmp"):

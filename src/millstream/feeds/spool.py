@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-from millstream.errors import BusyError, LoaderError, MillstreamError, StateError, StoreError
+from millstream.errors import LoaderError, MillstreamError, StateError, StoreError
 from millstream.feeds.arrivals import ArrivalLog, ArrivalWriter, Shard
 from millstream.feeds.discovery import Discovery
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
@@ -24,8 +24,7 @@ from millstream.feeds.shards import DAMAGED, SESSION, SUFFIX, ProducerFolder
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import iter_blocks
 from millstream.settings import local_path
-from millstream.store import disk
-from millstream.store.journal import Lock
+from millstream.storage import Lock, disk
 
 MOST_BYTES = 64 << 20
 """How many bytes are received at once, at least one shard."""
@@ -291,13 +290,11 @@ def is_spool(path: Path) -> bool:
 
 
 def _only_consumer(path: Path) -> Lock:
-    try:
-        return Lock(path)
-    except StoreError as error:
-        raise BusyError(
-            f"{path.parent}: another consumer takes from this spool",
-            hint="wait for it to end; other ranks of the same run pass follow=True",
-        ) from error
+    return Lock(
+        path,
+        busy=f"{path.parent}: another consumer takes from this spool",
+        hint="wait for it to end; other ranks of the same run pass follow=True",
+    )
 
 
 def _mapped(path: Path) -> mmap.mmap:

@@ -1,8 +1,8 @@
 """Which position each row of each step was: 16 bytes a row, so that any step can be explained later.
 
 rows.bin      the origins of all rows (`ORIGIN`), step by step
-rows.idx      for each step the number of rows up to its end, a hash of its origins, what batch and epoch it was, and a
-              check of all this (`STEP`)
+rows.idx      a record log (`storage/record_log.py`): for each step the number of rows up to its end, a hash of its
+              origins, its batch size and its epoch (`STEP`)
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ import numpy.typing as npt
 from millstream._core import xxh64
 from millstream.errors import ClosedError, LoaderError, StoreError
 from millstream.games import ORIGIN
-from millstream.store import disk
+from millstream.storage import RecordLog, are_whole, disk, record_type, records_of
 
 logger = logging.getLogger("millstream.live")
-STEP = np.dtype([("end", "<u8"), ("hash", "<u8"), ("batch", "<u4"), ("epoch", "<u4"), ("check", "<u8")])
-_SALT, _ODD = np.uint64(0x6D696C6C73747265), np.uint64(0x9E3779B97F4A7C15)
+STEP = record_type(("end", "<u8"), ("hash", "<u8"), ("batch", "<u4"), ("epoch", "<u4"))
 REMEMBERED = 256
 """Steps that are remembered where there is no folder."""
 OTHERS = "other steps may still be whole"
@@ -51,30 +50,6 @@ def hash_of(origins: npt.NDArray[np.void]) -> int:
     return xxh64(np.ascontiguousarray(origins).view(np.uint8))
 
 
-def _entries(*told: tuple[int, int, int, int]) -> npt.NDArray[np.void]:
-    """Entries of steps, each with its check."""
-    entries = np.array([(*each, 0) for each in told], STEP)
-    entries["check"] = _checks(entries)
-    return entries
-
-
-def _checks(entries: npt.NDArray[np.void]) -> npt.NDArray[np.uint64]:
-    """What tells entries from damaged ones: a change of one word always shows, others but for 1 in 2**64.
-
-    Of all entries at once: those of a long run are looked at whenever it goes on.
-    """
-    words = np.ascontiguousarray(entries).view("<u8").reshape(-1, STEP.itemsize // 8)
-    mixed = np.full(len(words), _SALT, np.uint64)
-    for word in words[:, :-1].T:
-        mixed = (mixed ^ word) * _ODD
-        mixed ^= mixed >> np.uint64(29)
-    return mixed
-
-
-def _is_whole(entry: np.void) -> bool:
-    return bool(entry["check"] == _checks(np.atleast_1d(entry))[0])
-
-
 class RowLog:
     """Remembers the rows of steps, in a folder or the last ones in memory.
 
@@ -93,49 +68,49 @@ class RowLog:
     def __init__(self, folder: Path | None, steps: int = 0) -> None:
         self._recent: OrderedDict[int, StepRows] = OrderedDict()
         self.first = self._steps = steps
-        self._rows, self._files = 0, list[int]()
+        self._rows, self._bin = 0, -1
+        self._index: RecordLog | None = None
         self._folder, self._guard = folder, threading.Lock()
         if folder is None:
             return
         with disk.reported(folder, full=FREE_SPACE):
             disk.make_directory(folder)
-            for name in self.NAMES:
-                path = folder / name
-                self._files.append(disk.reopen(path) if path.exists() else disk.create(path))
-            self._rows = self._kept(steps)
-            disk.truncate(self._files[0], self._rows * ORIGIN.itemsize)
-            disk.truncate(self._files[1], steps * STEP.itemsize)
+            path, index = (folder / name for name in self.NAMES)
+            self._bin = disk.reopen(path) if path.exists() else disk.create(path)
+            self._index = RecordLog(index, STEP)
+            self._rows = self._kept(steps, self._index)
+            disk.truncate(self._bin, self._rows * ORIGIN.itemsize)
+            self._index.cut(steps)
 
     @classmethod
     def recorded(cls, folder: Path) -> RowLog:
-        """What a run remembers in a folder, for whoever only looks; the run may go on meanwhile."""
+        """What a run remembers in a folder, to be read only; the run may write at the same time."""
         rows = cls(None)
         with disk.reported(folder, full=FREE_SPACE):
-            rows._files = [os.open(folder / name, os.O_RDONLY) for name in cls.NAMES]
-        rows._folder, rows._steps = folder, os.fstat(rows._files[1]).st_size // STEP.itemsize
+            rows._bin = os.open(folder / cls.NAMES[0], os.O_RDONLY | os.O_CLOEXEC)
+            rows._index = RecordLog(folder / cls.NAMES[1], STEP, writes=False)
+        rows._folder, rows._steps = folder, len(rows._index)
         return rows
 
     @property
     def _room(self) -> int:
         """Rows that there are."""
-        return os.fstat(self._files[0]).st_size // ORIGIN.itemsize
+        return os.fstat(self._bin).st_size // ORIGIN.itemsize
 
     def _data(self, begin: int, end: int) -> bytes:
-        return os.pread(self._files[0], (end - begin) * ORIGIN.itemsize, begin * ORIGIN.itemsize)
+        return os.pread(self._bin, (end - begin) * ORIGIN.itemsize, begin * ORIGIN.itemsize)
 
-    def _kept(self, steps: int) -> int:
-        """How many rows the first steps have; the places of those at the end whose rows are not there become empty."""
+    def _kept(self, steps: int, index: RecordLog) -> int:
+        """How many rows the first steps have; steps at the end whose rows are missing become empty."""
         room = self._room
-        found = os.pread(self._files[1], steps * STEP.itemsize, 0)
-        entries = np.frombuffer(found, STEP, len(found) // STEP.itemsize)
+        entries = index.read(0, steps)
         ends = entries["end"].astype(np.int64)
-        there = np.where((ends <= room) & (entries["check"] == _checks(entries)), ends, -1)
+        there = np.where((ends <= room) & are_whole(entries), ends, -1)
         whole = (there >= 0) & (there == np.maximum.accumulate(there))
         kept = int(np.flatnonzero(whole)[-1]) + 1 if whole.any() else 0
         rows = int(ends[kept - 1]) if kept else 0
         if kept < steps:
-            empty = _entries(*[(rows, 0, 0, 0)] * (steps - kept))
-            disk.write(self._files[1], empty.tobytes(), kept * STEP.itemsize)
+            index.write(kept, records_of(STEP, *[(rows, 0, 0, 0)] * (steps - kept)))
         if missing := steps - int(whole.sum()):
             name = self.NAMES[0 if (ends[kept:] > room).any() else 1]
             logger.warning(
@@ -178,12 +153,12 @@ class RowLog:
                 self._recent.popitem(last=False)
         else:
             end = self._rows + len(step.origins)
-            entry = _entries((end, hash_of(step.origins), step.batch_size, step.epoch))
+            entry = records_of(STEP, (end, hash_of(step.origins), step.batch_size, step.epoch))
             with self._guard, disk.reported(self._folder, full=FREE_SPACE):
-                if not self._files:
+                if self._index is None:
                     raise ClosedError("the rows of the run were closed", hint="make another loader")
-                disk.write(self._files[0], step.origins.tobytes(), self._rows * ORIGIN.itemsize)
-                disk.write(self._files[1], entry.tobytes(), self._steps * STEP.itemsize)
+                disk.write(self._bin, step.origins.tobytes(), self._rows * ORIGIN.itemsize)
+                self._index.write(self._steps, entry)
             self._rows = end
         self._steps += 1
 
@@ -197,13 +172,13 @@ class RowLog:
                     hint="pass cache_dir=, a folder beside the checkpoints",
                 )
             return self._recent[step]
-        entry, before = self._entry(step), self._entry(step - 1) if step else None
-        if entry is None or (_is_whole(entry) and not entry["batch"]):
+        before, entry, is_whole = self._entry(step)
+        if entry is None or (is_whole and not entry["batch"]):
             raise LoaderError(
                 f"step {step} is forgotten: its rows are not in {self._folder}", hint="keep cache_dir whole"
             )
-        end, begin = int(entry["end"]), 0 if before is None else int(before["end"])
-        if not _is_whole(entry) or end < begin or end > self._room:
+        begin, end = before, int(entry["end"])
+        if not is_whole or end < begin or end > self._room:
             where = self._folder / "rows.idx"
             raise StoreError(f"{where}: the entry of step {step} is damaged", hint=OTHERS)
         data = self._data(begin, end)
@@ -214,17 +189,24 @@ class RowLog:
 
     def sync(self) -> None:
         """Wait until it is on the disk: a state is saved."""
-        if self._folder is not None:
+        if self._folder is not None and self._index is not None:
             with disk.reported(self._folder, full=FREE_SPACE):
-                for file in self._files:
-                    disk.sync(file)
+                disk.sync(self._bin)
+                self._index.sync()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         with self._guard:
-            while self._files:
-                os.close(self._files.pop())
+            if self._index is not None:
+                self._index.close()
+                os.close(self._bin)
+                self._index = None
 
-    def _entry(self, step: int) -> np.void | None:
-        found = os.pread(self._files[1], STEP.itemsize, step * STEP.itemsize)
-        return np.frombuffer(found, STEP)[0] if len(found) == STEP.itemsize else None
+    def _entry(self, step: int) -> tuple[int, np.void | None, bool]:
+        """The rows before a step, its entry if it is there, and whether that is whole."""
+        if self._index is None:
+            raise ClosedError("the rows of the run were closed", hint="make another loader")
+        found = self._index.read(max(0, step - 1), min(2, step + 1))
+        if len(found) < min(2, step + 1):
+            return 0, None, False
+        return int(found[0]["end"]) if step else 0, found[-1], bool(are_whole(found)[-1])

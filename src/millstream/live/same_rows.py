@@ -5,7 +5,6 @@ Whatever sets them apart, such as a file that one of them could still read and a
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from millstream.errors import LoaderError
 from millstream.live.row_log import STEP, RowLog, hash_of
+from millstream.storage import RecordLog, are_whole
 
 MOST = 4096
 """Steps that the first rank may lie behind and are compared when it has made them."""
@@ -39,18 +39,16 @@ class SameRows:
         """This rank is about to deliver a step, given by the rows of all ranks."""
         if not self._made or self._made[-1][0] != step:
             self._made.append((step, hash_of(origins)))
-        with suppress(FileNotFoundError):
-            index = os.open(self._index, os.O_RDONLY)
-            try:
-                while self._made and self._agrees(index, *self._made[0]):
-                    self._made.popleft()
-            finally:
-                os.close(index)
+        with suppress(FileNotFoundError), RecordLog(self._index, STEP, writes=False) as index:
+            while self._made and self._agrees(index, *self._made[0]):
+                self._made.popleft()
 
-    def _agrees(self, index: int, step: int, mine: int) -> bool:
+    def _agrees(self, index: RecordLog, step: int, mine: int) -> bool:
         """Whether the first rank has made a step, and in the same way."""
-        found = np.frombuffer(os.pread(index, STEP.itemsize, step * STEP.itemsize), np.uint8)
-        if len(found) < STEP.itemsize or not (entry := found.view(STEP)[0])["batch"]:
+        found = index.read(step, 1)
+        if len(found) and not are_whole(found)[0]:  # still being written, or damaged: then there is nothing to compare
+            return len(index) > step + 1
+        if not len(found) or not (entry := found[0])["batch"]:
             return False
         if int(entry["hash"]) != mine:
             raise LoaderError(

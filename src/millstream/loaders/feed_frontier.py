@@ -26,9 +26,7 @@ from millstream.admission.journal import START, FollowedJournal
 from millstream.errors import LoaderError, LossWarning, StateError
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import SUFFIX, encode
-from millstream.store import disk
-from millstream.store.chained_log import Position
-from millstream.store.followed_log import FollowedLog, announce, announced, forget
+from millstream.storage import FollowedLog, Position, announce, announced, disk, forget
 
 JOURNAL = "admissions.jsonl"
 SIDECARS = "sidecars"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from millstream.errors import BusyError, ClosedError, StoreError
 from millstream.stats.progress import OnProgress, Progress
+from millstream.storage import staging_folder
 from millstream.store import TokenStore
-from millstream.store.staging import staging_folder
 from millstream.store.unfinished import open_unfinished, stamp_of
 
 _LOOK_S = 0.02

@@ -2,7 +2,8 @@
 
 An entry depends on the data alone, not on the run, the rank or the batch size, so all ranks, and all runs over the same
 data, may write into one folder, in any order. In memory some thousand entries of each lane are kept, and of those on
-disk where each begins.
+disk where each begins. On disk an entry has a check (`storage/record_log.py`), and a torn or damaged one is left out.
+Older versions wrote entries without a check into `lane-NN.log`: these are read, too.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.loaders.lane import Place
+from millstream.storage import RecordLog, are_whole, record_type, records_of
 
 KEPT_ENTRIES = 4096
+_KIND = record_type(*((name, "<i8") for name in ("start", "stop", "epoch", "range", "chunk")))
 _FIELDS = 5
 
 
@@ -85,19 +88,28 @@ class LaneLog:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:  # one small write: several processes may write at once
-            os.write(handle, np.array([entry.start, entry.stop, *entry.place], "<i8").tobytes())
+            if torn := os.fstat(handle).st_size % _KIND.itemsize:
+                os.write(handle, bytes(_KIND.itemsize - torn))
+            os.write(handle, records_of(_KIND, (entry.start, entry.stop, *entry.place)).tobytes())
         finally:
             os.close(handle)
 
     def _rows(self, lane: int) -> npt.NDArray[Any]:
-        if self._folder is None or not self._path(lane).exists():
+        if self._folder is None:
             return np.empty((0, _FIELDS), np.int64)
-        words = np.fromfile(self._path(lane), "<i8")
-        return words[: len(words) // _FIELDS * _FIELDS].reshape(-1, _FIELDS)
+        path, rows = self._path(lane), [np.empty((0, _FIELDS), np.int64)]
+        if path.exists():
+            with RecordLog(path, _KIND, writes=False) as log:
+                found = log.read()
+            rows.append(found[are_whole(found)].view("<i8").reshape(-1, _FIELDS + 1)[:, :_FIELDS])
+        if (old := path.with_suffix(".log")).exists():
+            words = np.fromfile(old, "<i8")
+            rows.append(words[: len(words) // _FIELDS * _FIELDS].reshape(-1, _FIELDS))
+        return np.concatenate(rows)
 
     def _path(self, lane: int) -> Path:
         assert self._folder is not None
-        return self._folder / f"lane-{lane:02d}.log"
+        return self._folder / f"lane-{lane:02d}.records"
 
 
 def _entry(row: npt.NDArray[Any]) -> Entry:

@@ -19,8 +19,8 @@ from millstream.batches.rollouts import RolloutFormat, RolloutRows
 from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.rollouts import RolloutBlock
 from millstream.stages.lifetime import close_on_exit
+from millstream.storage import staged
 from millstream.store import TokenStore, TokenStoreWriter
-from millstream.store.staging import staged
 from millstream.store.weights import WEIGHTED, WEIGHTS, codes_of
 from millstream.tensors import backend
 

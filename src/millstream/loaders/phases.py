@@ -27,7 +27,7 @@ from millstream.order import Phase, Schedule
 from millstream.order.mix import MOST_PLACES
 from millstream.order.phase import LONGEST_RUN, Standing, resized
 from millstream.order.shuffle import Shuffle
-from millstream.store import disk, sidecars
+from millstream.storage import disk, sidecar
 
 logger = logging.getLogger("millstream.loaders")
 MOST_BYTES = 4095
@@ -139,10 +139,10 @@ class PhaseFiles:
     def save(self, text: bytes, step: int) -> dict[str, Any]:
         """Write the phases of the state of a step; gives what the state says of the file."""
         assert self.folder is not None
-        name = sidecars.file_of(KIND, text)
+        name = sidecar.file_of(KIND, text)
         with self._lock:
             if name not in self._steps or not (self.folder / name).is_file():
-                sidecars.save(self.folder, KIND, [text], writer=os.urandom(8).hex())  # peers have the same rank
+                sidecar.save(self.folder, KIND, [text], writer=os.urandom(8).hex())  # peers have the same rank
             self._steps[name] = max(step, self._steps.get(name, step))
         return {"file": name, "bytes": len(text)}
 
@@ -157,7 +157,7 @@ class PhaseFiles:
                 )
             logger.warning("%s is not here: the run resumes, but its past cannot be explained", name)
             return None
-        text = _read_old(path) if path.suffix == OLD else sidecars.load([path.parent], KIND, {"file": name})
+        text = _read_old(path) if path.suffix == OLD else sidecar.load([path.parent], KIND, {"file": name})
         try:
             whole = json.loads(text)
         except ValueError:

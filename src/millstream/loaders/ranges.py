@@ -16,14 +16,14 @@ import numpy as np
 
 from millstream.order import SampleOrder
 from millstream.order.shuffle import Shuffle
-from millstream.parts.cache import key_of
-from millstream.parts.identity import identify_object
 from millstream.sources import Chunk, FoundFile, Reading, format_named
 from millstream.sources.decompress import SUFFIXES as COMPRESSED
 from millstream.sources.failure import FileFailure
 from millstream.sources.found import opened, read_at
+from millstream.sources.identity import identify_object
 from millstream.sources.separated import overlaps_itself, plain_chunk
 from millstream.sources.stream import layout_of
+from millstream.storage import key_of
 
 MOST_LANES = 64
 RANGE_BYTES = 256 << 10

@@ -15,8 +15,6 @@ from millstream.chats.kinds import documents_of
 from millstream.chats.settings import ChatSettings, DecidedChat
 from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.loaders.settings import positive
-from millstream.parts.cache import default_cache_dir, key_of
-from millstream.parts.identity import identify_object, touch_of
 from millstream.parts.mixing import Mixing
 from millstream.parts.policy import OnBad, check_on_bad
 from millstream.parts.pool import cpus
@@ -24,7 +22,9 @@ from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.parts.report import reporting
 from millstream.records import Recipe
 from millstream.sources import Found, FoundFile, Reading, discover, format_of
+from millstream.sources.identity import identify_object, touch_of
 from millstream.stats.progress import OnProgress
+from millstream.storage import default_cache_dir, key_of
 from millstream.store import TokenStore
 from millstream.store.format import MAGIC
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.rollouts import RolloutBlock
-from millstream.store import disk
+from millstream.storage import disk
 
 MOST_BYTES = 1 << 30
 """Of rollouts in memory, where no budget was given."""

@@ -13,11 +13,11 @@ from millstream.loaders.ranges import LaneOrder, Ranges, cut_for_lanes, fingerpr
 from millstream.loaders.raw import RawSettings, check_streamable
 from millstream.loaders.settings import LoaderSettings
 from millstream.order.shuffle import Shuffle
-from millstream.parts.cache import key_of
 from millstream.parts.policy import OnBad
 from millstream.parts.process import Job
 from millstream.records import Recipe
 from millstream.sources import Found
+from millstream.storage import key_of
 from millstream.tokens import Tokenizer, resolve_eos
 from millstream.tokens.keep import smallest_dtype
 

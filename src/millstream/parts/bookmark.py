@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from millstream.parts.cache import key_of
 from millstream.parts.process import Job
 from millstream.sources import FoundFile
-from millstream.store import disk
+from millstream.storage import disk, key_of
 
 log = logging.getLogger("millstream.parts")
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
-from millstream.parts.cache import PartCache
-from millstream.parts.part import Part, Rejected
+from millstream.parts.part import Part, PartCache, Rejected
 from millstream.parts.pool import in_order
 from millstream.parts.process import without
 from millstream.parts.run import Run

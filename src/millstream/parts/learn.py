@@ -6,12 +6,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from millstream.parts.cache import PartCache, key_of
-from millstream.parts.identity import digesting
+from millstream.parts.part import PartCache
 from millstream.records import Recipe
 from millstream.sources import BadRecord, Found, Reading, format_named
 from millstream.sources.failure import FLEETING
+from millstream.sources.identity import digesting
 from millstream.stats.progress import OnProgress, Progress
+from millstream.storage import key_of
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, learn_tokenizer, load_tokenizer
 from millstream.tokens.load import is_learned
 

@@ -7,17 +7,22 @@ again and what a cluster sends back. A part that was damaged is not a part: it i
 from __future__ import annotations
 
 import json
+import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.compression import LEVEL, compress, decompress
 from millstream.errors import CompressionError, MillstreamError
 from millstream.sources.chunk import BadRecord
 from millstream.sources.failure import FLEETING
+from millstream.storage import LEVEL, FileCache, compress, decompress
+
+log = logging.getLogger("millstream.parts")
 
 MAGIC = b"\x89MLSP\r\n\x1a"
 VERSION = 1
@@ -173,3 +178,35 @@ def _columns(data: bytes) -> dict[str, NDArray[Any]]:
 
 def _compact(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+class PartCache(FileCache):
+    """Parts by name, packed; a file that does not read as a part is removed and counts as absent."""
+
+    def __init__(self, folder: Path, *, level: int | None = LEVEL) -> None:
+        super().__init__(folder)
+        self.level = level
+
+    def get(self, key: str) -> Part | None:
+        """Find a part, or None."""
+        path = self.path_of(key, ".part")
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            part = decode_part(data)
+        except DamagedPart as error:
+            log.warning("%s: %s; it is made again", path, error.message)
+            path.unlink(missing_ok=True)
+            return None
+        os.utime(path)  # what was used last is pruned last
+        return part
+
+    def has(self, key: str | None) -> bool:
+        """Whether a part is here (it may still turn out to be damaged)."""
+        return key is not None and self.path_of(key, ".part").exists()
+
+    def put(self, key: str, part: Part) -> None:
+        """Keep a part."""
+        self.bytes_written += self.write(self.path_of(key, ".part"), encode_part(part, self.level))

@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import IO, Literal, Self, get_args
 
 from millstream.chats.encode import UNRENDERED
-from millstream.compression import LEVEL, compress
 from millstream.errors import MillstreamError, RecordError, SourceError, TemplateError, TokenizerError
 from millstream.parts.process import UNFIT
 from millstream.sources import BadRecord
+from millstream.storage import LEVEL, compress
 
 LOUD = 5
 OnBad = Literal["error", "skip", "quarantine"]

@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from millstream.chats.settings import ChatSettings, DecidedChat
-from millstream.compression import LEVEL
 from millstream.errors import BudgetError, StoreError
 from millstream.parts import bookmark
-from millstream.parts.cache import PartCache
 from millstream.parts.deduplicate import Deduplication
 from millstream.parts.finished import (
     differences,
@@ -31,6 +29,7 @@ from millstream.parts.finished import (
 )
 from millstream.parts.learn import learned_or_loaded
 from millstream.parts.mixing import Mixing
+from millstream.parts.part import PartCache
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
 from millstream.parts.pool import Threads
 from millstream.parts.process import Job, make_part
@@ -41,10 +40,10 @@ from millstream.records import Recipe
 from millstream.sources import Found, Reading
 from millstream.sources.formats import check_gives_rows
 from millstream.stats.progress import OnProgress
-from millstream.store import TokenStore, disk
+from millstream.storage import LEVEL, FinishedStore, disk, staged
+from millstream.store import TokenStore
 from millstream.store.format import token_dtype
 from millstream.store.origin import origins_path
-from millstream.store.staging import FinishedStore, staged
 from millstream.store.weights import WEIGHTED
 from millstream.tokens import Tokenizer, resolve_eos
 from millstream.tokens.keep import keep_tokenizer, smallest_dtype

@@ -17,11 +17,11 @@ from millstream import _core
 from millstream.chats.block import encode_block
 from millstream.chats.settings import DecidedChat
 from millstream.errors import TokenizerError
-from millstream.parts.cache import key_of
 from millstream.parts.part import VERSION, Part, Rejected
 from millstream.records import Pipeline, PipelineResult, Recipe
 from millstream.records.chat.parser import RowParser
 from millstream.sources import BadRecord, Chunk, FoundFile, Reading, RecordBlock, format_named
+from millstream.storage import key_of
 from millstream.store.format import token_dtype
 from millstream.store.weights import codes_of, rounded, weigh
 from millstream.tokens import Tokenizer

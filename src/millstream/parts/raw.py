@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from millstream.errors import SourceError, StoreError
-from millstream.parts.identity import digest_of
 from millstream.parts.report import read_report
 from millstream.sources import FoundFile, Reading
 from millstream.sources import raw_record as read_again
 from millstream.sources.huggingface import HuggingFaceFormat
+from millstream.sources.identity import digest_of
 from millstream.sources.record import NO_BYTES
 from millstream.sources.rows import RowsFormat
 from millstream.store import TokenStore

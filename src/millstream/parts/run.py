@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from millstream.errors import SourceError
-from millstream.parts.cache import PartCache, key_of
-from millstream.parts.identity import digesting
-from millstream.parts.part import Part
+from millstream.parts.part import Part, PartCache
 from millstream.parts.pool import Workers, in_order
 from millstream.parts.process import Job, make_part
 from millstream.sources import Chunk, FoundFile, format_named
+from millstream.sources.identity import digesting
+from millstream.storage import key_of
 
 Make = Callable[[Job, FoundFile, Chunk], Part]
 

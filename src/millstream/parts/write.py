@@ -22,7 +22,8 @@ from millstream.parts.statistics import Statistics
 from millstream.sources import FoundFile
 from millstream.stats.figures import counted
 from millstream.stats.progress import OnProgress, Progress
-from millstream.store import TokenStoreWriter, disk
+from millstream.storage import disk
+from millstream.store import TokenStoreWriter
 from millstream.store.origin import OriginsWriter
 from millstream.store.unfinished import COUNTS, ORIGINS
 from millstream.store.weights import WEIGHTED

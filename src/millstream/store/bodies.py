@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
-from millstream.store.format import Words, hash_blocks, open_regular, token_dtype
+from millstream.storage import disk
+from millstream.store.format import Words, hash_blocks, token_dtype
 from millstream.store.numbers import SHRUNK
 from millstream.store.weights import ids_in
 
@@ -130,7 +131,7 @@ def scan(body: Body, offset: int) -> Iterator[int]:
     """Read a file from `offset` to its end and check it; yields the bytes of each run."""
     run = max(RUN_BYTES, body.block_bytes)
     buffer = np.empty(run, np.uint8)
-    fd = open_regular(body.path)
+    fd = disk.open_regular(body.path)
     try:
         end, block = os.fstat(fd).st_size, 0
         while offset < end:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
-from millstream.store import disk
+from millstream.storage import disk
 from millstream.store.format import BLOCK_BYTES, FRAME_BYTES, Frame, Words, hash_blocks
 
 BUFFER_BLOCKS = 4

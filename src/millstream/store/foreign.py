@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from millstream.errors import StoreError
-from millstream.store.format import open_regular, token_dtype
+from millstream.storage import disk
+from millstream.store.format import token_dtype
 from millstream.store.index import MegatronIndex
 from millstream.store.layout import Layout
 from millstream.store.numbers import Numbers
@@ -56,7 +57,7 @@ def whole_tokens(path: Path, dtype: str) -> int:
 
 def file_bytes(path: Path) -> int:
     """Size of a regular file."""
-    fd = open_regular(path)
+    fd = disk.open_regular(path)
     try:
         return os.fstat(fd).st_size
     finally:
@@ -81,7 +82,7 @@ def refuse_headers(path: Path, size: int) -> None:
 def is_megatron_index(path: Path) -> bool:
     """Tell whether a file starts with Megatron's magic number."""
     try:
-        fd = open_regular(path)
+        fd = disk.open_regular(path)
     except StoreError:
         return False
     try:
@@ -146,9 +147,9 @@ def megatron_arrays(layout: Layout) -> tuple[Numbers, Numbers, Numbers]:
     """Open lengths, pointers and boundaries."""
     path = Path(layout.index_file)
     return (
-        Numbers(path, open_regular(path), np.dtype("<i4"), MEGATRON_HEADER, layout.sequences),
-        Numbers(path, open_regular(path), np.dtype("<i8"), layout.pointers_offset, layout.sequences),
-        Numbers(path, open_regular(path), np.dtype("<i8"), layout.boundaries_offset, layout.boundaries),
+        Numbers(path, disk.open_regular(path), np.dtype("<i4"), MEGATRON_HEADER, layout.sequences),
+        Numbers(path, disk.open_regular(path), np.dtype("<i8"), layout.pointers_offset, layout.sequences),
+        Numbers(path, disk.open_regular(path), np.dtype("<i8"), layout.boundaries_offset, layout.boundaries),
     )
 
 
@@ -179,7 +180,7 @@ def megatron_index(layout: Layout, tokens: int) -> MegatronIndex:
 
 def sample(path: Path) -> Iterator[bytes]:
     """Read 64 evenly spaced blocks of 64 KiB, or the whole of a file that has no more."""
-    fd = open_regular(path)
+    fd = disk.open_regular(path)
     try:
         size = os.fstat(fd).st_size
         if size <= SAMPLES * SAMPLE_BYTES:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,14 @@ from numpy.typing import NDArray
 
 from millstream import _core
 from millstream.errors import StoreError
+from millstream.storage import disk
 from millstream.store.weights import ID_BITS, WEIGHTED
 
 FRAME_BYTES = 64
 BLOCK_BYTES = 1 << 20
 MAGIC = b"\x89MLS"
+COPY_AGAIN = disk.COPY_AGAIN
 DTYPES = {"uint16": 1, "uint32": 2, "int32": 3, "weighted": 4}
-COPY_AGAIN = "the store is damaged or was not copied whole; copy it again, or restore it"
 
 Tokens = NDArray[Any]
 Words = NDArray[np.uint64]
@@ -140,26 +140,9 @@ def parse_frame(path: Path, first_bytes: bytes, file_bytes: int, kind: str) -> F
     return Frame(found, count, bound, tag, documents, dtype, block)
 
 
-def open_regular(path: Path) -> int:
-    """Open a file for reading; anything but a regular file is refused (a pipe would hang us for ever)."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        raise StoreError(f"{path}: this file is missing", hint=COPY_AGAIN) from None
-    except (OSError, ValueError) as error:
-        raise StoreError(
-            f"{path}: cannot be opened: {error}",
-            hint="look at the permissions, and at `ulimit -n` if too many files are open",
-        ) from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise StoreError(f"{path}: this is not a regular file", hint="copy it into a file first")
-    return fd
-
-
 def read_frame(path: Path, kind: str) -> Frame:
     """Read and check the frame of a file."""
-    fd = open_regular(path)
+    fd = disk.open_regular(path)
     try:
         return parse_frame(path, os.pread(fd, FRAME_BYTES, 0), os.fstat(fd).st_size, kind)
     finally:

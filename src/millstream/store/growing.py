@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from millstream import _core
 from millstream.errors import StoreError
-from millstream.store import disk
+from millstream.storage import disk
 from millstream.store.column import START_AGAIN, Column
 from millstream.store.format import (
     BLOCK_BYTES,

@@ -1,20 +1,17 @@
-"""The writer's journal (`writing.json`) and its lock: how far a writer came, and that there is only one."""
+"""The writer's journal (`writing.json`): how far a writer came."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from millstream.errors import BusyError, StoreError
-from millstream.store import disk
+from millstream.errors import StoreError
+from millstream.storage import disk, read_json, sealed
 from millstream.store.column import START_AGAIN
 from millstream.store.format import DTYPES, index_kind, read_frame
 from millstream.store.growing import Places
-from millstream.store.locks import hold, let_go
-from millstream.store.manifest import check_keys, is_count, is_fingerprint, read_json, sealed
+from millstream.store.manifest import check_keys, is_count, is_fingerprint
 from millstream.store.table import Row
 
 FORMAT = "millstream writing"
@@ -103,50 +100,3 @@ def sealed_rows(places: Places, journal: Journal) -> list[Row]:
     if (sum(r.tokens for r in rows), sum(r.documents for r in rows)) != (journal.tokens, journal.documents):
         raise StoreError(f"{places.journal}: the sealed shards are not those of the last checkpoint", hint=START_AGAIN)
     return rows
-
-
-class Lock:
-    """One writer at a time: flock on a file; a dead process holds nothing."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._process = path, os.getpid()
-        self._fd = -1
-        while self._fd < 0:
-            self._fd = self._try()
-
-    def _try(self) -> int:
-        fd = hold(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            let_go(fd)
-            raise BusyError(
-                f"{self._path}: another writer is at work here", hint="close() the other one, or wait for it to end"
-            ) from None
-        # The file may have been removed by its last holder between our open and our flock.
-        if self._path.exists() and os.path.samestat(os.fstat(fd), self._path.stat()):
-            return fd
-        let_go(fd)
-        return -1
-
-    def release(self) -> None:
-        """Remove the file, then let go; a forked child has nothing to let go of."""
-        if self._fd >= 0 and self._process == os.getpid():
-            self._path.unlink(missing_ok=True)
-            let_go(self._fd)
-            self._fd = -1
-
-
-def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock of a file, as far as one can tell."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        return not isinstance(error, FileNotFoundError)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
+from millstream.storage import disk
 from millstream.store.foreign import megatron_index, whole_tokens
-from millstream.store.format import FRAME_BYTES, Frame, index_kind, open_regular, read_frame, token_dtype
+from millstream.store.format import FRAME_BYTES, Frame, index_kind, read_frame, token_dtype
 from millstream.store.index import VERIFY, Ends, Index, OneDocument
 from millstream.store.layout import Layout
 from millstream.store.numbers import SHRUNK, EverySecond, Numbers, open_body, open_framed
@@ -108,7 +109,7 @@ def open_bare_tokens(path: Path, layout: Layout) -> Numbers:
     count = int(layout.table[0, TOKENS])
     if count and whole_tokens(path, layout.dtype) != count:
         raise StoreError(f"{path}: the file changed its size after it was opened", hint=SHRUNK)
-    return Numbers(path, open_regular(path), token_dtype(layout.dtype), 0, count)
+    return Numbers(path, disk.open_regular(path), token_dtype(layout.dtype), 0, count)
 
 
 def check_shard(layout: Layout, shard: int) -> Frame:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
-from millstream.store.format import FRAME_BYTES, Frame, open_regular, parse_frame
+from millstream.storage import disk
+from millstream.store.format import FRAME_BYTES, Frame, parse_frame
 
 RUN = 1 << 18  # numbers that are read at once where more than one run is needed
 SHRUNK = "replace a store by renaming, never by writing into its files; copy this one again"
@@ -30,7 +31,7 @@ class Numbers:
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp(), "ids")
     >>> np.arange(9, dtype="<u2").tofile(path)
-    >>> numbers = Numbers(path, open_regular(path), np.dtype("<u2"), offset=4, count=7)
+    >>> numbers = Numbers(path, disk.open_regular(path), np.dtype("<u2"), offset=4, count=7)
     >>> numbers.read(range(1, 6, 2)).tolist(), numbers.view()[-1], numbers.at(0)
     ([3, 5, 7], np.uint16(8), 2)
     """
@@ -139,7 +140,7 @@ class EverySecond:
 
 def open_framed(path: Path, kind: str) -> tuple[Frame, int]:
     """Open one of our files, and check its frame."""
-    fd = open_regular(path)
+    fd = disk.open_regular(path)
     try:
         return parse_frame(path, os.pread(fd, FRAME_BYTES, 0), os.fstat(fd).st_size, kind), fd
     except BaseException:

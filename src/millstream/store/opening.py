@@ -18,14 +18,14 @@ from millstream.records.chat.options import Options
 from millstream.rollouts.fields import holds_rollouts
 from millstream.sources import Reading, discover
 from millstream.sources.formats import first_row, format_of
+from millstream.storage import disk, staging_folder
 from millstream.store.foreign import is_megatron_index, open_bare, open_megatron
-from millstream.store.format import COPY_AGAIN, MAGIC, open_regular, read_frame
+from millstream.store.format import COPY_AGAIN, MAGIC, read_frame
 from millstream.store.layout import Layout
 from millstream.store.manifest import check_agreement, describe, load_manifest
 from millstream.store.mapped import check_shard
 from millstream.store.origin import Origins
 from millstream.store.packed import BLOCK_TOKENS
-from millstream.store.staging import staging_folder
 from millstream.store.table import DOCUMENTS, Row, load_table, rows_of
 from millstream.store.versions import manifest_path, table_path
 
@@ -79,7 +79,7 @@ RESUME = "go on with TokenStoreWriter(path, resume=True)"
 
 def open_file(path: Path, dtype: str | None) -> Opened:
     """Open one token file, ours or foreign."""
-    with os.fdopen(open_regular(path), "rb") as file:
+    with os.fdopen(disk.open_regular(path), "rb") as file:
         start = file.read(len(MAGIC))
     if start == MAGIC:
         return open_single(path)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
-from millstream.store import disk
+from millstream.storage import disk
 from millstream.store.column import Column
 from millstream.store.format import COPY_AGAIN, Frame, xxh64
 from millstream.store.numbers import open_body

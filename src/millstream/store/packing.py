@@ -16,7 +16,8 @@ import numpy as np
 
 from millstream import _core
 from millstream.errors import StoreError
-from millstream.store import disk, packed
+from millstream.storage import disk
+from millstream.store import packed
 from millstream.store.column import START_AGAIN, Column
 from millstream.store.format import FRAME_BYTES, Frame, Words
 

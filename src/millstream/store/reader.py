@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.settings import local_path
+from millstream.storage import disk
 from millstream.store.bodies import Report
-from millstream.store.disk import reported
 from millstream.store.foreign import foreign_fingerprint
 from millstream.store.format import Tokens, Words, id_limit, token_dtype
 from millstream.store.index import VERIFY
@@ -52,7 +52,7 @@ class TokenStore:
         if dtype is not None:
             token_dtype(dtype)
         place = local_path(path, "a store", StoreError)
-        with reported(place):
+        with disk.reported(place):
             self._take(place, open_store(place, dtype, version))
 
     @classmethod

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.store import disk
+from millstream.storage import disk, sealed
 from millstream.store.format import token_dtype
 from millstream.store.growing import GrowingShard, Places
 from millstream.store.journal import Journal
-from millstream.store.manifest import describe, sealed
+from millstream.store.manifest import describe
 from millstream.store.settings import Settings
 from millstream.store.start import Start
 from millstream.store.table import DOCUMENTS, TOKENS, Row, Rows, encode_table, rows_of, total

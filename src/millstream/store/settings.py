@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from millstream.compression import LEVEL
 from millstream.errors import StoreError
+from millstream.storage import LEVEL, digest
 from millstream.store.format import token_dtype
-from millstream.store.manifest import digest, is_sources, plain
+from millstream.store.manifest import is_sources, plain
 
 MOST_LEVEL = 19
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from millstream.errors import StoreError
-from millstream.store import disk
+from millstream.storage import Lock, disk
 from millstream.store.column import START_AGAIN
 from millstream.store.growing import GrowingShard, Places
-from millstream.store.journal import Journal, Lock, load_journal, sealed_rows
+from millstream.store.journal import Journal, load_journal, sealed_rows
 from millstream.store.opening import Opened, open_store
 from millstream.store.packing import Packing
 from millstream.store.settings import Settings

@@ -17,10 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from millstream.errors import StoreError
 from millstream.settings import local_path
-from millstream.store import disk
+from millstream.storage import Lock, disk
 from millstream.store.format import id_limit, token_dtype
 from millstream.store.ids import as_integers, refuse_outside
-from millstream.store.journal import Lock
 from millstream.store.manifest import vocabulary
 from millstream.store.session import Session, totals
 from millstream.store.settings import checked_settings

@@ -17,7 +17,7 @@ from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.self_play.checks import checked_game
 from millstream.loaders.self_play.journal import JOURNAL
 from millstream.loaders.self_play.run import SelfPlayRun
-from millstream.store.chained_log import LogReader, Position
+from millstream.storage import LogReader, Position
 
 
 def origins_of(step: int, run: SelfPlayRun) -> list[RowOrigin]:

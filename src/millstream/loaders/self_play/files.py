@@ -27,8 +27,7 @@ from millstream.live.row_log import RowLog, StepRows
 from millstream.live.same_rows import SameRows
 from millstream.live.window import Arrays
 from millstream.loaders.self_play.journal import JOURNAL, Facts, Part, RunJournal
-from millstream.store import sidecars
-from millstream.store.chained_log import Position
+from millstream.storage import Position, sidecar
 
 SIDECAR, SIDECARS = "window", "sidecars"
 BESIDE = (*RowLog.NAMES, SIDECARS)
@@ -121,7 +120,7 @@ class RunFiles:
         if self.rows is not None:
             self.rows.sync()
         journal = self.journal.saved()
-        named = sidecars.save(self.folder / SIDECARS, SIDECAR, [_packed(facts, arrays)], writer=self._part.rank)
+        named = sidecar.save(self.folder / SIDECARS, SIDECAR, [_packed(facts, arrays)], writer=self._part.rank)
         self._saved.append((step, named))
         return {"sidecar": named, "journal": journal.to_json()}
 
@@ -131,7 +130,7 @@ class RunFiles:
             self.refuse_parents()
             raise LoaderError("the state names files beside it", hint="pass the cache_dir= it was saved with")
         folders = [self.folder / SIDECARS, *sorted(self.folder.glob(f"{SIDECARS}.[0-9]*"))]
-        return _unpacked(sidecars.load(folders, SIDECAR, state["sidecar"]))
+        return _unpacked(sidecar.load(folders, SIDECAR, state["sidecar"]))
 
     def release(self, state: Mapping[str, Any]) -> None:
         """Let go of the windows of all states before this one."""
@@ -139,7 +138,7 @@ class RunFiles:
             self._saved.popleft()
         if self.folder is not None and self._part.writes and isinstance(state.get("sidecar"), Mapping):
             needed = [state["sidecar"], *(named for _, named in self._saved)]
-            sidecars.release(self.folder / SIDECARS, SIDECAR, needed)
+            sidecar.release(self.folder / SIDECARS, SIDECAR, needed)
 
     def close(self) -> None:
         """Let go of the files."""

@@ -21,8 +21,7 @@ from millstream.live.events import CHANGES, FORMAT, Event, entered
 from millstream.live.losses import Loss, is_loss, read_loss
 from millstream.live.place import Place
 from millstream.live.window import Entry
-from millstream.store.chained_log import OTHER_RUN, ChainedLog, LogReader, Position, log_of
-from millstream.store.followed_log import FollowedLog, announce, forget
+from millstream.storage import OTHER_RUN, ChainedLog, FollowedLog, LogReader, Position, announce, forget, log_of
 
 JOURNAL = "admissions.jsonl"
 START = Position.start(FORMAT)

@@ -13,7 +13,7 @@ from millstream.live.entrance import AsWritten
 from millstream.live.events import Event
 from millstream.live.losses import Loss, is_loss
 from millstream.loaders.self_play.journal import JOURNAL, START, Facts, read_losses, said_of
-from millstream.store.chained_log import LogReader
+from millstream.storage import LogReader
 
 
 class Replay:

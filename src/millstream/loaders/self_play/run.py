@@ -37,7 +37,7 @@ from millstream.loaders.self_play.waiting import nothing_to_train_on, what_is_th
 from millstream.loaders.settings import LoaderSettings
 from millstream.order.shuffle import source_key
 from millstream.stages.lifetime import ForkLock, defer_sigint
-from millstream.store.chained_log import Position
+from millstream.storage import Position
 
 logger = logging.getLogger("millstream.loaders")
 CATCH_UP = 256

@@ -1,6 +1,6 @@
-"""Files beside a checkpoint that its state names: what does not fit into a state, named by its content.
+"""Sidecars: files beside a checkpoint that hold what does not fit into a state, named by their content.
 
-A state that is committed names its sidecar, so the file is written before, and removed only when no state needs it.
+The file is written and synced before the state that names it. `commit` releases it when no later state needs it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import StateError
-from millstream.store import disk
+from millstream.storage import disk
 
 NAME_BYTES = 16
 FREE_SPACE = "free some space: without its sidecar a state cannot be gone on from"
@@ -29,7 +29,7 @@ def save(
 ) -> dict[str, Any]:
     """Write parts into a file of a folder; gives what the state says of it. The same content is the same file.
 
-    Writers with different names, as ranks have, may do so at the same time.
+    Writers with different names, such as ranks, may save at the same time.
     """
     folder = Path(folder)
     beside, digest, size = (
@@ -73,7 +73,7 @@ def load(folders: Sequence[str | os.PathLike[str]], kind: str, named: Mapping[st
 
 
 def release(folder: str | os.PathLike[str], kind: str, keep: Iterable[Mapping[str, Any]]) -> int:
-    """Remove the sidecars that none of the named states needs; gives how many these were."""
+    """Remove the sidecars that no named state needs; gives how many were removed."""
     needed = {named.get("file") for named in keep}
     gone = [path for path in Path(folder).glob(f"{kind}-*.bin") if path.name not in needed]
     with disk.reported(Path(folder), full="free some space, then commit the state again"):

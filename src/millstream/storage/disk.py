@@ -1,6 +1,6 @@
-"""The few things the writer does to a disk, in one place: durable, and every failure named.
+"""The few operations that writers do on a disk, in one place: durable, and every failure named.
 
-Nothing else in the writer touches a file, so a test that breaks these functions one by one breaks every step.
+Writers touch files through these functions alone, so a test that breaks them one by one breaks every step.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from millstream import _core
 from millstream.errors import StoreError
 
 Bytes = bytes | memoryview
+COPY_AGAIN = "the store is damaged or was not copied whole; copy it again, or restore it"
 
 
 def create(path: Path) -> int:
@@ -26,6 +28,23 @@ def create(path: Path) -> int:
 def reopen(path: Path) -> int:
     """Open a file that is there, for reading and writing."""
     return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
+def open_regular(path: Path) -> int:
+    """Open a file for reading; anything but a regular file is refused (reading a pipe could block without end)."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise StoreError(f"{path}: this file is missing", hint=COPY_AGAIN) from None
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            f"{path}: cannot be opened: {error}",
+            hint="look at the permissions, and at `ulimit -n` if too many files are open",
+        ) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise StoreError(f"{path}: this is not a regular file", hint="copy it into a file first")
+    return fd
 
 
 def write(fd: int, data: Bytes, offset: int) -> None:
@@ -39,7 +58,7 @@ def write(fd: int, data: Bytes, offset: int) -> None:
 def write_synced(fd: int, parts: Sequence[Bytes]) -> None:
     """Write all of the parts end to end into a new file, and wait until they are on the disk: one call for many.
 
-    Other threads go on meanwhile; nobody has to wait for them in between.
+    Other threads run meanwhile: the whole call is without the GIL.
     """
     _core.write_synced(fd, [part for part in parts if len(part)])
 
@@ -79,7 +98,7 @@ def sync_directory(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and those above it, each with a name that lasts."""
+    """Make a directory and those above it, each with a durable name."""
     if path.is_dir():
         return
     make_directory(path.parent)
@@ -116,7 +135,7 @@ HINTS = {
 
 @contextmanager
 def reported(path: Path, *, full: str = RESUME) -> Iterator[None]:
-    """Turn the system's errors into ours; `full` is the hint for a full disk. Of two, the outer one has the word.
+    """Turn the system's errors into ours; `full` is the hint for a full disk. Of two nested ones, the outer decides.
 
     >>> with reported(Path("corpus")):
     ...     raise OSError(errno.ENOSPC, "No space left on device")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from millstream.parts.cache import PartCache, key_of
 from millstream.sources import FoundFile
 from millstream.sources.rows import is_rows, written_row
+from millstream.storage import FileCache, key_of
 
 SEGMENT_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
@@ -81,7 +81,7 @@ def digest_of(path: Path, size: int) -> str:
 
 
 def digesting(
-    file: FoundFile, cache: PartCache | None, begin: Callable[..., Callable[[], bytes]] = partial
+    file: FoundFile, cache: FileCache | None, begin: Callable[..., Callable[[], bytes]] = partial
 ) -> Callable[[], str]:
     """Begin to hash a file, unless its digest is known; the call that is given waits for it, and remembers it.
 

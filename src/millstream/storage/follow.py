@@ -1,11 +1,10 @@
-"""A chained log that other processes read while it is written: whose run it is stands beside it.
+"""A chained log that other processes follow while it is written.
 
-    admissions.jsonl.run    an id that no other beginning has, where in the log that run begins, and what all who follow
-                            must have in common with who writes
+    admissions.jsonl.run    a unique id of the run, where in the log it begins, and the facts that writer and followers
+                            must share
 
-Who writes says so when a run begins, behind what was cut off; who follows asks before it reads a line and again behind
-that, so neither a log that lies there from a run that was killed, nor one that begins anew meanwhile, is taken for the
-run that is followed.
+The writer publishes a run id after truncating the log. A follower checks that id before and after each read, so it
+never mistakes a stale log, or one that restarts meanwhile, for the current run.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ from typing import Any
 from uuid import uuid4
 
 from millstream.errors import LoaderError, OrderError, StateError, StoreError
-from millstream.store import disk
-from millstream.store.chained_log import FREE_SPACE, LogReader, Position, lock_path
-from millstream.store.journal import Lock
-from millstream.store.manifest import compact
-from millstream.store.presence import Presence
+from millstream.storage import disk
+from millstream.storage.checked_json import compact
+from millstream.storage.lock import Lock, Presence
+from millstream.storage.log import FREE_SPACE, LogReader, Position, lock_path
 
 ALIKE = "load the same state on all ranks, or reset all of them"
 GONE = "end all ranks together; after a crash start all of them again, and load the last state"
@@ -31,9 +29,9 @@ GONE = "end all ranks together; after a crash start all of them again, and load 
 
 @contextmanager
 def announced(log: Path, position: Position, facts: Mapping[str, Any] | None = None) -> Iterator[None]:
-    """Say that a run begins at a position, when what has to be done before is done.
+    """Publish that a run begins at a position, after the block has ended well.
 
-    A disk that is full says so before that.
+    The file is written before the block, so a full disk raises before anything changes.
     """
     prepared = log.with_name(log.name + ".run.next")
     said = {"run": uuid4().hex, "position": position.to_json(), "facts": dict(facts or {})}
@@ -45,21 +43,17 @@ def announced(log: Path, position: Position, facts: Mapping[str, Any] | None = N
 
 
 def announce(log: Path, position: Position, facts: Mapping[str, Any] | None = None) -> None:
-    """Say that a run begins at a position of the log, and what all who follow must have in common with it."""
+    """Publish that a run begins at a position of the log, and the facts that its followers must share."""
     with announced(log, position, facts):
         pass
 
 
 def forget(log: Path) -> None:
-    """Say that no run has begun, unless somebody is writing one."""
+    """Withdraw the run id, unless a process is writing the run."""
     if not _beside(log).exists():
         return
-    with suppress(StoreError), disk.reported(log):
-        lock = Lock(lock_path(log))
-        try:
-            disk.remove(_beside(log))
-        finally:
-            lock.release()
+    with suppress(StoreError), disk.reported(log), Lock(lock_path(log)):
+        disk.remove(_beside(log))
 
 
 class FollowedLog(LogReader):
@@ -67,9 +61,9 @@ class FollowedLog(LogReader):
 
     Args:
         path: The log.
-        position: Where this reader stands, and the run begins.
-        over: A run that is not meant: it was followed before, and all began anew.
-        facts: What must be the same for who writes.
+        position: Where the run begins, and reading starts.
+        over: The id of a run that is over: it was followed before, and all ranks began anew.
+        facts: What the writer must have in common with this reader.
     """
 
     def __init__(
@@ -85,14 +79,14 @@ class FollowedLog(LogReader):
         self._first, self._before, self._over = position, position, over
         self._writer = Presence(lock_path(self.path))
         self.run: str | None = None
-        """The run that is followed, as soon as there is one."""
+        """The id of the run that is followed, as soon as there is one."""
 
     def anew(self, position: Position) -> FollowedLog:
-        """Follow from a position on, and another run than before."""
+        """Follow another run than before, from a position on."""
         return FollowedLog(self.path, position, over=self.run or self._over, facts=self._facts)
 
     def read(self) -> dict[str, Any] | None:
-        """What the next line of the run says, or None as long as there is none."""
+        """The next line of the run, or None as long as there is none."""
         self._before = self.position
         if not self.has_begun():
             return None
@@ -113,7 +107,7 @@ class FollowedLog(LogReader):
         return iter(self.read, None)
 
     def takes_back(self) -> bool:
-        """Whether the line that was read last is none of the run's, and is unread: another one has begun meanwhile."""
+        """Unread the last line if another run has begun meanwhile; gives whether that is so."""
         followed, last = self.run, self.position
         self.position = self._before
         if not self.has_begun() or self.run != followed:
@@ -122,7 +116,7 @@ class FollowedLog(LogReader):
         return False
 
     def has_begun(self) -> bool:
-        """Whether there is a run to follow: who has read nothing yet takes the last one that began where it stands."""
+        """Whether there is a run to follow; before the first line it is the newest that began at this position."""
         try:
             said = json.loads(_beside(self.path).read_bytes())
             run, begins, facts = str(said["run"]), Position.from_json(dict(said["position"])), dict(said["facts"])

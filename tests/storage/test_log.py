@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from forks import in_child
 from millstream.errors import BusyError, StateError, StoreError
-from millstream.store import disk
-from millstream.store.chained_log import ChainedLog, LogReader, Position
+from millstream.storage import ChainedLog, LogReader, Position, disk
 
 FORMAT = "test 1"
 START = Position.start(FORMAT)
@@ -132,3 +131,41 @@ def test_a_forked_child_takes_no_lock_away(tmp_path: Path) -> None:
         with pytest.raises(BusyError):
             ChainedLog(tmp_path / "log", FORMAT)
         log.write({"a": 1})
+
+
+def test_a_line_that_could_not_be_synced_is_cut_off_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.jsonl"
+    with ChainedLog(path, FORMAT) as log:
+        log.write({"n": 0})
+        with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space"):
+            patch.setattr(disk, "sync", refusing)
+            log.write({"a line that is longer than the next one": "x" * 100})
+        log.write({"n": 1})
+
+    assert list(LogReader(path, START)) == [{"n": 0}, {"n": 1}]
+
+
+@pytest.mark.parametrize("step", [None, "create", "write", "sync", "rename", "sync_directory"])
+def test_a_log_is_replaced_whole_or_not_at_all_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str | None
+) -> None:
+    path = tmp_path / "log.jsonl"
+    with ChainedLog(path, FORMAT) as log:
+        log.write({"n": 0}, {"n": 1})
+        if step is None:
+            log.replace({"n": 10})
+        else:
+            with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space"):
+                patch.setattr(disk, step, refusing)
+                log.replace({"n": 10})
+        is_new = step in (None, "sync_directory")  # it had its name already
+        log.write({"n": 2})
+
+        assert log.position.entries == (2 if is_new else 3)
+    assert list(LogReader(path, START)) == [*([{"n": 10}] if is_new else [{"n": 0}, {"n": 1}]), {"n": 2}]
+
+
+def refusing(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")

@@ -1,28 +1,26 @@
 """A store appears whole or not at all: it is built in a hidden folder beside its place, then moved there.
 
-Moving takes several renames: the old files go out, a mark says that they are out, the new ones go in. A run that is
-killed before the mark is undone by the next one, a run that is killed behind it is finished. The store's own name
-(`corpus`, `data.bin`) goes out first and comes in last, so what lies in between opens as nothing.
+Moving takes several renames: the old files are moved out, a mark records that they are out, the new ones are moved in.
+The next run undoes a move that was killed before the mark, and finishes one that was killed after it. The store's own
+name (`corpus`, `data.bin`) is moved out first and in last, so no half of it opens as a store.
 """
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from millstream.errors import BusyError, StoreError
-from millstream.store import disk
-from millstream.store.locks import hold, let_go
+from millstream.errors import StoreError
+from millstream.storage import disk
+from millstream.storage.lock import Lock
 
 COMPANIONS = (".idx", ".sum", ".json", ".org", ".tokenizer.json", ".report.json", ".report.html")
 """What lies beside a store that is one `.bin` file."""
 AGAIN = "free some space, then do it again: a loader goes on by itself, `prepare` with resume=True"
 
-log = logging.getLogger("millstream.store")
+log = logging.getLogger("millstream.storage")
 
 _REPLACED = ".replaced"
 _MARK = ".moved-out"
@@ -51,7 +49,8 @@ def staged(
     ['manifest.json']
     """
     folder = staging_folder(output)
-    with disk.reported(output, full=AGAIN), _locked(folder, output):
+    busy = f"{output}: another process is preparing this store"
+    with disk.reported(output, full=AGAIN), Lock(folder, folder=True, busy=busy, hint="wait for it to end"):
         if _settle(folder, output):
             _sweep(folder)
         is_unfinished = bookmark is not None and (folder / bookmark).exists()
@@ -100,24 +99,6 @@ def _companions(output: Path) -> list[Path]:
     """The files beside a one-file store that are there."""
     beside = [output.with_suffix(suffix) for suffix in COMPANIONS] if output.suffix == ".bin" else []
     return [path for path in beside if path.exists()]
-
-
-@contextmanager
-def _locked(folder: Path, output: Path) -> Iterator[None]:
-    """Hold the folder for this process alone; a dead process holds nothing."""
-    disk.make_directory(folder)
-    handle = hold(os.open(folder, os.O_RDONLY))
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            same = folder.exists() and folder.stat().st_ino == os.fstat(handle).st_ino
-        except BlockingIOError:
-            same = False
-        if not same:  # taken, or removed by the process that has just finished with it
-            raise BusyError(f"{output}: another process is preparing this store", hint="wait for it to end")
-        yield
-    finally:
-        let_go(handle)
 
 
 def _publish(folder: Path, output: Path) -> None:

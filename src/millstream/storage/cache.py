@@ -1,25 +1,20 @@
-"""A folder of parts, each under a name that says what it was made from: the cache, and the spool of a run.
+"""A folder of files, each under a name that says what it was made from: the cache, and the spool of a run.
 
-A name is a hash of everything that decides the bytes, so what is found is right, and what is not is made. Files are
-written beside and renamed; a file that does not read as a part is removed and counts as absent.
+A name is a hash of everything that decides the bytes, so a file that is found is right. Files are written beside and
+renamed, so a reader sees whole files only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from millstream.compression import LEVEL
 from millstream.errors import LoaderError
-from millstream.parts.part import DamagedPart, Part, decode_part, encode_part
 from millstream.settings import local_path
-
-log = logging.getLogger("millstream.parts")
 
 
 def default_cache_dir() -> Path:
@@ -39,55 +34,31 @@ def key_of(*made_from: object) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-class PartCache:
-    """Parts by name, and small JSON notes by name.
+class FileCache:
+    """Files by name, and small JSON notes by name.
 
-    >>> cache = PartCache(Path(tempfile.mkdtemp()))
+    >>> cache = FileCache(Path(tempfile.mkdtemp()))
     >>> cache.put_note("0" * 32, {"chunks": 3}), cache.note("0" * 32), cache.note("1" * 32)
     (None, {'chunks': 3}, None)
     """
 
-    def __init__(self, folder: Path, *, level: int | None = LEVEL) -> None:
-        self.folder, self.level = folder, level
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.bytes_written = 0
-
-    def get(self, key: str) -> Part | None:
-        """Find a part, or None."""
-        path = self._path(key, ".part")
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return None
-        try:
-            part = decode_part(data)
-        except DamagedPart as error:
-            log.warning("%s: %s; it is made again", path, error.message)
-            path.unlink(missing_ok=True)
-            return None
-        os.utime(path)  # what was used last is pruned last
-        return part
-
-    def has(self, key: str | None) -> bool:
-        """Whether a part is here (it may still turn out to be damaged)."""
-        return key is not None and self._path(key, ".part").exists()
-
-    def put(self, key: str, part: Part) -> None:
-        """Keep a part."""
-        self.bytes_written += self._write(self._path(key, ".part"), encode_part(part, self.level))
 
     def note(self, key: str) -> Any:
         """Find a note, or None."""
         try:
-            return json.loads(self._path(key, ".json").read_bytes())
+            return json.loads(self.path_of(key, ".json").read_bytes())
         except (FileNotFoundError, ValueError):
             return None
 
     def put_note(self, key: str, note: object) -> None:
         """Keep a note."""
-        self._write(self._path(key, ".json"), json.dumps(note, separators=(",", ":")).encode())
+        self.write(self.path_of(key, ".json"), json.dumps(note, separators=(",", ":")).encode())
 
     def prune(self, most_bytes: int) -> int:
-        """Remove what was not used for longest until `most_bytes` are left; say how many bytes went."""
+        """Remove the least recently used files until `most_bytes` are left; gives how many bytes were removed."""
         files = [(stat.st_mtime, stat.st_size, path) for path in self.folder.rglob("*.*") if (stat := _stat(path))]
         left = sum(size for _, size, _ in files)
         removed = 0
@@ -98,10 +69,12 @@ class PartCache:
             left, removed = left - size, removed + size
         return removed
 
-    def _path(self, key: str, suffix: str) -> Path:
+    def path_of(self, key: str, suffix: str) -> Path:
+        """Where the file of a name lies."""
         return self.folder / key[:2] / (key + suffix)
 
-    def _write(self, path: Path, data: bytes) -> int:
+    def write(self, path: Path, data: bytes) -> int:
+        """Put a file in its place, whole; gives its bytes."""
         path.parent.mkdir(parents=True, exist_ok=True)
         fd, beside = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
         try:

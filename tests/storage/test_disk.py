@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laws import examples
-from millstream.store import disk
+from millstream.storage import disk
 
 
 @given(parts=st.lists(st.binary(max_size=9), max_size=20))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import StoreError
-from millstream.store import TokenStore, disk
-from millstream.store.staging import staged
+from millstream.storage import disk, staged
+from millstream.store import TokenStore
 from store.crash import Crash, FailingDisk
 from store.samples import corpus, read_back, shrink, snapshot, write_store
 

@@ -1,7 +1,7 @@
-"""A log of readable lines, each of which ends with a hash of itself and of all before it.
+"""A log of JSON lines, each of which ends with a hash of itself and of all lines before it.
 
-So damage is found, and a line that was being written when the power went is not read. One process writes; others may
-read behind it.
+The chain of hashes shows damage, and a line that was being written when the power failed is not read. One process
+writes; others may read at the same time.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from millstream.errors import StateError, StoreError
-from millstream.store import disk
-from millstream.store.journal import Lock
-from millstream.store.manifest import compact
+from millstream.storage import disk
+from millstream.storage.checked_json import compact
+from millstream.storage.lock import Lock
 
-logger = logging.getLogger("millstream.store")
+logger = logging.getLogger("millstream.storage")
 CHAIN_BYTES = 16
 END = b',"chain":"%s"}\n'
 """How a line ends, with its hash."""
@@ -31,6 +31,10 @@ OTHER_RUN = (
     "it belongs to another run, or was damaged; those that were put aside lie beside it with .1, .2, … at their end"
 )
 FREE_SPACE = "free some space, then go on from the last state"
+
+
+class DamagedLine(StoreError):  # noqa: N818 - reads as a claim
+    """A line of a log, or one before it, is not as it was written."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Position:
         return cls(0, 0, hashlib.blake2b(format_name.encode(), digest_size=CHAIN_BYTES).hexdigest())
 
     def after(self, *said: Mapping[str, Any]) -> tuple[bytes, Position]:
-        """The lines that say this here, and the place behind them."""
+        """The lines that say this here, and the place after them."""
         lines, chain = list[bytes](), self.chain
         for each in said:
             line, chain = _ended(compact(dict(each)), chain)
@@ -69,22 +73,22 @@ class Position:
 
 
 def _ended(body: bytes, before: str) -> tuple[bytes, str]:
-    """A line that says `body`, and its hash, which goes on from the one before."""
+    """A line that says `body`, and its hash, which continues the hash of the line before."""
     chain = hashlib.blake2b(before.encode("ascii") + body, digest_size=CHAIN_BYTES).hexdigest()
     return body[:-1] + END % chain.encode("ascii"), chain
 
 
-def _holds(log: int, position: Position) -> bool:
-    """Whether a position is one of a log: the line before it ends with its hash."""
+def holds(log: int, position: Position) -> bool:
+    """Whether an open log contains a position: the line before it ends with its hash."""
     end = os.pread(log, END_BYTES, max(0, position.offset - END_BYTES))
     return not position.offset or end == END % position.chain.encode()
 
 
 def log_of(position: Position, path: Path) -> Path:
-    """The log that a position is one of: this one, or one that was put aside; if there is none, this one."""
+    """The log that contains a position: this one, or one that was put aside; if there is none, this one."""
     for log in (path, *(aside for _, aside in _numbered(path))):
         with suppress(FileNotFoundError), log.open("rb") as file:
-            if _holds(file.fileno(), position):
+            if holds(file.fileno(), position):
                 return log
     return path
 
@@ -101,7 +105,7 @@ def _numbered(path: Path) -> list[tuple[int, Path]]:
 
 
 def lock_path(log: Path) -> Path:
-    """What the one who writes a log holds."""
+    """The file that the writer of a log locks."""
     return log.with_name(log.name + ".lock")
 
 
@@ -112,7 +116,7 @@ def _alike(first: bytes, second: bytes) -> int:
 
 
 class LogReader:
-    """Reads lines one by one, those that are still to be written too."""
+    """Reads lines one by one, also lines that are written after it was made."""
 
     def __init__(self, path: str | os.PathLike[str], position: Position) -> None:
         self.path, self.position = Path(path), position
@@ -131,23 +135,27 @@ class LogReader:
         return self.lines(lambda line: any(key in line for key in wanted))
 
     def lines(self, is_wanted: Callable[[bytes], bool] = lambda _: True) -> Iterator[dict[str, Any]]:
-        """All lines that are there, but for those that are not wanted: they are checked, and not looked into."""
+        """All lines that are there, but for those that are not wanted: they are checked, and not parsed."""
         if not self.path.exists():
             return
         with disk.reported(self.path), self.path.open("rb") as file:
-            file.seek(self.position.offset)
-            while (line := file.readline()).endswith(b"\n"):
-                if is_wanted(line):
-                    yield self._read(line)
-                else:
-                    self._pass(line)
+            yield from self.lines_in(file, is_wanted)
+
+    def lines_in(self, file: BinaryIO, is_wanted: Callable[[bytes], bool] = lambda _: True) -> Iterator[dict[str, Any]]:
+        """The same of a log that is open."""
+        file.seek(self.position.offset)
+        while (line := file.readline()).endswith(b"\n"):
+            if is_wanted(line):
+                yield self._read(line)
+            else:
+                self._pass(line)
 
     def _pass(self, line: bytes) -> bytes:
-        """Go behind a line that is as it was written; gives what it says."""
+        """Move past a line that is as it was written; gives what it says."""
         body = line[:-END_BYTES] + b"}"
         expected, chain = _ended(body, self.position.chain)
         if line != expected:
-            raise StoreError(f"{self.where}: the line or one before it is damaged", hint=OTHER_RUN)
+            raise DamagedLine(f"{self.where}: the line or one before it is damaged", hint=OTHER_RUN)
         self.position = Position(self.position.offset + len(line), self.position.entries + 1, chain)
         return body
 
@@ -156,7 +164,7 @@ class LogReader:
         try:
             return dict(json.loads(body))
         except ValueError as error:
-            raise StoreError(f"{where}: this is not JSON: {error}", hint=OTHER_RUN) from None
+            raise DamagedLine(f"{where}: this is not JSON: {error}", hint=OTHER_RUN) from None
 
     @property
     def where(self) -> str:
@@ -170,9 +178,9 @@ class ChainedLog:
     Args:
         path: The log's file; it is made if it is not there.
         format_name: What its lines are; a log of another format is taken for a damaged one.
-        position: Go on here; None: behind the last whole line. What was written behind it is expected to be said
-            again: it stays as long as that is so, and from the first line that differs on it is cut off.
-        anew: A run begins: a log that is there is another run's, and is put aside.
+        position: Where to resume; None: after the last whole line. Lines after it stay as long as the writer writes the
+            same lines again; from the first line that differs on they are cut off.
+        anew: A run begins: a log that is there belongs to another run, and is put aside.
         beside: Names of files and folders beside it that belong to the same run: they are put aside and brought back
             together with it.
     """
@@ -202,7 +210,7 @@ class ChainedLog:
                 raise
 
     def _put_aside(self) -> None:
-        """The log goes last: what has a number that no log has belongs to the log that is here."""
+        """The log is renamed last: files with a number that no log has belong to the log that is here."""
         if not self.path.exists() or not self.path.stat().st_size:
             return
         whole = (*self._beside, self.path)
@@ -214,21 +222,21 @@ class ChainedLog:
         logger.warning("%s: an earlier run was put aside as %s; loading a state of it brings it back", self.path, aside)
 
     def _end_moves(self) -> None:
-        """What the power went in the middle of."""
+        """Finish moves that a crash interrupted."""
         for each in self._beside:
             for number, aside in _numbered(each):
                 if not _aside(self.path, number).exists() and not each.exists():
                     disk.rename(aside, each)
 
     def _open(self) -> None:
-        """Go on with the file that has the name now."""
+        """Open the file that has the name now."""
         before, self._fd = self._fd, disk.reopen(self.path) if self.path.exists() else disk.create(self.path)
         if before >= 0:
             os.close(before)
         disk.sync_directory(self.path.parent)
 
     def put_aside(self) -> None:
-        """Go on with an empty log, and leave what is there beside it."""
+        """Put the log aside and continue with an empty one."""
         with disk.reported(self.path, full=FREE_SPACE):
             self._put_aside()
             self._open()
@@ -240,23 +248,26 @@ class ChainedLog:
         return reader.position
 
     def go_back(self, position: Position) -> None:
-        """Stand at a position of this log, or of one that was put aside. What lies behind it stays, until it is said
-        otherwise or cut off: if it is said again, nothing is written."""
+        """Move to a position of this log, or of one that was put aside.
+
+        Lines after it stay until other lines are written or they are cut off; writing the same lines again writes
+        nothing.
+        """
         with disk.reported(self.path, full=FREE_SPACE):
-            if not _holds(self._fd, position):
+            if not holds(self._fd, position):
                 self._bring_back(position)
         self.position = position if position.offset else Position.start(self._format)
         self._behind = os.fstat(self._fd).st_size > self.position.offset
 
     def cut(self) -> None:
-        """What lies behind the position will not be said again."""
+        """Remove everything after the position."""
         with disk.reported(self.path, full=FREE_SPACE):
             disk.truncate(self._fd, self.position.offset)
             disk.sync(self._fd)
         self._behind = False
 
     def _bring_back(self, position: Position) -> None:
-        """Go on with the log of a position, which a run that began without its state has put aside."""
+        """Bring back the log of a position, which a run that began without its state has put aside."""
         aside = log_of(position, self.path)
         if aside == self.path:
             raise StateError(f"{self.path}: this is not the journal of the state, nor is one beside it", hint=OTHER_RUN)
@@ -267,7 +278,7 @@ class ChainedLog:
         logger.warning("%s: the run of the state was brought back from %s", self.path, aside.name)
 
     def write(self, *said: Mapping[str, Any], sync: bool = True) -> Position:
-        """Write lines down; they are on the disk when this returns, unless nobody waits for that."""
+        """Append lines; with `sync` they are on the disk when this returns."""
         offset = self.position.offset
         written, position = self.position.after(*said)
         with disk.reported(self.path, full=FREE_SPACE):
@@ -276,13 +287,27 @@ class ChainedLog:
                 same = _alike(written, there)
                 if self._behind:
                     disk.truncate(self._fd, offset + same)
-                self._behind = True  # if it cannot be written whole
+                self._behind = True  # if it cannot be written whole, or not synced
                 disk.write(self._fd, written[same:], offset + same)
-                self._behind = False
             if sync:
                 disk.sync(self._fd)
+            if there != written:
+                self._behind = False
         self.position = position
         return position
+
+    def replace(self, *said: Mapping[str, Any]) -> Position:
+        """Replace the whole log by these lines: a reader sees the old log or the new one."""
+        written, position = Position.start(self._format).after(*said)
+        with disk.reported(self.path, full=FREE_SPACE):
+            try:
+                disk.publish(self.path, written)
+            finally:  # publishing may fail before or after its rename
+                before, self._fd = self._fd, disk.reopen(self.path)
+                os.close(before)
+                if holds(self._fd, position):
+                    self.position, self._behind = position, False
+        return self.position
 
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
@@ -290,7 +315,7 @@ class ChainedLog:
             disk.sync(self._fd)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file and release the lock."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

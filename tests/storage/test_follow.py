@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from millstream.errors import OrderError, StateError, StoreError
-from millstream.store import disk
-from millstream.store.chained_log import ChainedLog, LogReader, Position
-from millstream.store.followed_log import FollowedLog, announce, announced, forget
-from store.test_chained_log import FORMAT, START, written
+from millstream.storage import ChainedLog, FollowedLog, LogReader, Position, announce, announced, disk, forget
+from storage.test_log import FORMAT, START, written
 
 
 @pytest.fixture

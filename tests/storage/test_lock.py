@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
 
 import pytest
 
-from millstream.store import presence
-from millstream.store.journal import Lock, is_held
-from millstream.store.presence import GONE_S, LOOK_S, Presence
+from millstream.errors import BusyError
+from millstream.storage import Lock, Presence, is_held, lock, staged, staging_folder
+from millstream.storage.lock import GONE_S, LOOK_S
 
 
 class Clock:
@@ -22,7 +23,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(presence, "time", clock)
+    monkeypatch.setattr(lock, "time", clock)
     return clock
 
 
@@ -88,3 +89,52 @@ def test_who_comes_later_is_seen_when_it_says_something(tmp_path: Path, clock: C
     assert not writer.is_missed(silent=False)
     lock.release()
     assert silent_for(writer, clock, GONE_S + 1)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_a_lock_whose_last_holder_removes_it_in_between_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    path, flock, removed = tmp_path / kind, fcntl.flock, list[Path]()
+
+    def removing(fd: int, operation: int) -> None:
+        if not removed:
+            removed.append(path)
+            path.rmdir() if path.is_dir() else path.unlink()
+        flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removing)
+    held = Lock(path, folder=kind == "folder")
+
+    assert removed == [path]
+    assert is_held(path)
+    held.release()
+    assert not is_held(path)
+
+
+def test_a_store_is_prepared_where_another_process_has_just_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, flock, removed = staging_folder(tmp_path / "corpus"), fcntl.flock, list[Path]()
+
+    def finishing(fd: int, operation: int) -> None:
+        if not removed:
+            removed.append(folder)
+            folder.rmdir()
+        flock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", finishing)
+    with staged(tmp_path / "corpus") as path:
+        path.mkdir()
+
+    assert removed == [folder]
+    assert (tmp_path / "corpus").is_dir()
+
+
+def test_a_folder_stays_when_its_lock_is_released_and_tells_who_comes_meanwhile(tmp_path: Path) -> None:
+    held = Lock(tmp_path / "folder", folder=True)
+    with pytest.raises(BusyError, match="somebody prepares it"):
+        Lock(tmp_path / "folder", folder=True, busy="somebody prepares it")
+    held.release()
+    assert (tmp_path / "folder").is_dir()
+    Lock(tmp_path / "folder", folder=True).release()

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laws import examples
-from millstream.compression import ZstdReader, compress, decompress
 from millstream.errors import CompressionError
+from millstream.storage import ZstdReader, compress, decompress
 from mutations import mutated
 
 HEADER = 4 + 1 + 2  # bytes of a frame: magic number, descriptor and the size of 256 bytes and more
