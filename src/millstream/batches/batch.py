@@ -190,10 +190,25 @@ class TrainingBatch(AnswerFields, MaskFields, MappedBatch):
 
     def _inputs(self) -> Iterator[str]:
         """With labels="same" they are what models of Hugging Face take, which shift by themselves."""
-        return (name for name in MODEL_FIELDS if name in self)
+        masked = self.cu_seqlens is None or self.dense_mask or "attention_mask" in self._given  # and none is made here
+        there = {name: getattr(self, name) is not None for name in COLUMNS} | {"attention_mask": masked}
+        return (name for name in MODEL_FIELDS if there[name] and self.input_ids is not None)
 
     def _first(self) -> Any:
         return self._tensor("input_ids")
+
+    def pop(self, name: str) -> Any:
+        """Take labels or positions out of what a model takes, as trainers do that compute the loss themselves.
+
+        >>> batch = TrainingBatch.empty(1, 2)
+        >>> batch.pop("labels").tolist(), list(batch)
+        ([[-100, -100]], ['input_ids', 'attention_mask'])
+        """
+        if name not in ("labels", "position_ids"):
+            raise BatchError(f"{name!r} cannot be taken out of a batch", hint="take it out of dict(batch)")
+        taken = self._tensor(name)
+        setattr(self, name, None)
+        return taken
 
     def __repr__(self) -> str:
         shown = [key for key in ("epoch", "step", "rows", "sequence_length") if key in self.metadata]

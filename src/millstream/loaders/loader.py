@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from millstream.loaders.origin import RowOrigin
+from millstream.tensors.ranks import refuse_to_be_dealt_again
 
 BatchT = TypeVar("BatchT")
 """What a loader gives: a `TrainingBatch`, or what fits its kind of data."""
@@ -51,6 +52,7 @@ class DataLoader(ABC, Generic[BatchT]):
         """Iterate over the rest of the present epoch; the next call gives the next epoch."""
 
     def __iter__(self) -> Iterator[BatchT]:
+        refuse_to_be_dealt_again(self, getattr(getattr(self, "settings", None), "world_size", 1))
         return self.get_iterator()
 
     @abstractmethod
