@@ -80,7 +80,7 @@ def refuse_to_be_dealt_again(loader: Any, world_size: int) -> None:
     if isinstance(running, accelerate.DataLoaderDispatcher):
         deals = running.dataset is loader and running.state.num_processes > 1
     else:
-        shard = getattr(running, "dataset", None)
+        shard: Any = getattr(running, "dataset", None)
         ours = isinstance(shard, accelerate.IterableDatasetShard) and shard.dataset is loader
         deals = ours and shard.num_processes > 1
     if deals:
