@@ -327,7 +327,8 @@ def test_a_batch_reads_like_a_dict_of_its_fields() -> None:
         with pytest.raises(KeyError):
             batch[name]
         assert name not in batch
-    assert 5 not in batch
+    nothing: Any = 5
+    assert nothing not in batch
 
 
 def test_an_empty_batch_has_no_loss() -> None:

@@ -40,7 +40,7 @@ class SelfPlayBatch(MappedBatch):
     """
 
     __slots__ = ("framework", "metadata", "planes", "policy", "values")
-    values: Any  # type: ignore[assignment] - the tensor has the name of a mapping's method: items() give all of them
+    values: Any  # a tensor has the name of a mapping's method
     unit: ClassVar[int] = 1
     """Rows that stay together."""
 
