@@ -327,7 +327,8 @@ def test_a_batch_reads_like_a_dict_of_its_fields() -> None:
         with pytest.raises(KeyError):
             batch[name]
         assert name not in batch
-    assert 5 not in batch
+    nothing: Any = 5
+    assert nothing not in batch
 
 
 def test_an_empty_batch_has_no_loss() -> None:
@@ -584,8 +585,7 @@ def test_tensors_are_asked_for_by_name() -> None:
     batch: Any = TrainingBatch.empty(2, 3)
     with pytest.raises(BatchError, match="its tensors have names"):
         batch[0]
-    with pytest.raises(BatchError, match="its tensors have names"):
-        list(batch)
+    assert list(batch) == ["input_ids", "attention_mask", "labels"]
 
 
 @pytest.mark.parametrize("device", ["cuda", "mps", "cuda:3", "nope"])

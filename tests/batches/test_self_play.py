@@ -62,7 +62,8 @@ def test_each_position_goes_to_one_data_rank_and_to_all_of_its_peers(rows: int, 
     whole = SelfPlayBatch.merge(pieces[::2])
     places = [list(zip(each.metadata["chunk"], each.metadata["ply"], strict=True)) for each in (batch, whole)]
     again = SelfPlayBatch.merge([whole.rows_between(row, row + 1) for row in map(places[1].index, places[0])])
-    assert same(again, batch) and max(map(len, pieces)) - min(map(len, pieces)) <= 1 + (balance == "rows")
+    sizes = [piece.metadata["rows"] for piece in pieces]
+    assert same(again, batch) and max(sizes) - min(sizes) <= 1 + (balance == "rows")
     assert all(piece.metadata["step"] == batch.metadata["step"] for piece in pieces)
 
 

@@ -159,7 +159,7 @@ def _count_losses() -> list[Loss]:
 def record(step: int, batch: SelfPlayBatch, lost: int = 0) -> bytes:
     """What is written of a step: a hash of all that was in the batch, where its rows are from, and how much was said
     to be lost before."""
-    origins = np.zeros(len(batch), ORIGIN)
+    origins = np.zeros(batch.metadata["rows"], ORIGIN)
     digest = hashlib.blake2b(digest_size=16)
     for name in ("planes", "policy", "values"):
         digest.update(batch[name].tobytes())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from millstream.errors import BatchError
-from millstream.tensors import backend
 
 if TYPE_CHECKING:
     from millstream.batches.batch import TrainingBatch
@@ -56,7 +55,7 @@ class AnswerFields:
         Of preference rows all better answers, then all worse ones; KTO rows have `label` and `KL_` fields besides.
         """
         batch, kind = cast("TrainingBatch", self), self.metadata.get("answers")
-        rows = np.arange(len(batch._numpy("input_ids")))
+        rows = np.arange(int(batch._tensor("input_ids").shape[0]))
         if kind == "preference":
             return _inputs(batch, rows.reshape(-1, 2).T.ravel())
         if kind == "kto" and batch.kl is not None:
@@ -68,7 +67,7 @@ class AnswerFields:
         """`label`, or a field of one side or of the mismatched rows: `chosen_input_ids`, `kl_labels`."""
         batch, (prefix, _, field) = cast("TrainingBatch", self), name.partition("_")
         if name == "label" and name in self.metadata:
-            return backend(batch.framework).from_numpy(np.array(self.metadata[name], np.bool_))
+            return batch._beside(np.array(self.metadata[name], np.bool_))
         if prefix in _SIDES and self.unit == 2:
             return _side(batch, prefix)[field]
         if prefix == "kl" and batch.kl is not None:
@@ -109,5 +108,4 @@ def _inputs(batch: TrainingBatch, rows: np.ndarray[Any, Any]) -> dict[str, Any]:
         "attention_mask": batch._attention(),
         "completion_mask": answer,
     }
-    make = backend(batch.framework).from_numpy
-    return {name: make(column[rows]) for name, column in columns.items()}
+    return {name: batch._beside(column[rows]) for name, column in columns.items()}

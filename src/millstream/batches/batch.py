@@ -16,10 +16,12 @@ import numpy.typing as npt
 
 from millstream._core import Batch
 from millstream.batches.answers import AnswerFields
-from millstream.batches.columns import NO_COLUMNS, ROW_FACTS, Columns
+from millstream.batches.columns import NO_COLUMNS, ROW_FACTS, SUMS, Columns
+from millstream.batches.mapped import MappedBatch
 from millstream.batches.masks import MASKS, NO_LOSS, MaskFields, check
+from millstream.batches.remade import GIVEN_FIELDS, fields_of
 from millstream.errors import BatchError
-from millstream.tensors import backend, framework_for, framework_of
+from millstream.tensors import backend, framework_of
 
 COLUMNS = ("input_ids", "labels", "position_ids")
 ALWAYS = frozenset(("epoch", "step", "rows", "sequence_length", "tokens"))
@@ -29,15 +31,15 @@ REPLACED = (
     "metadata", "columns", "kl", "masks",
 )  # fmt: skip
 """What `dataclasses.replace` hands on. The framework, and masks that were made, follow from the tensors."""
-_SUMS = ("rows", "tokens", "pairs", "loss_tokens")
 MODEL_FIELDS = ("input_ids", "attention_mask", "labels", "position_ids")
-FIELDS = (*COLUMNS, *MASKS, "loss_weights", "cu_seqlens", "max_seqlen", "seq_idx")
+FIELDS = (*GIVEN_FIELDS, "seq_idx")
 
 
-class TrainingBatch(AnswerFields, MaskFields):
-    """Rows that are ready to train on.
+class TrainingBatch(AnswerFields, MaskFields, MappedBatch):
+    """Rows that are ready to train on: a mapping of what a model takes, so that `model(**batch)` works.
 
-    `dataclasses.replace(batch, labels=…)` and `copy.copy(batch)` give another one that shares its tensors.
+    `dataclasses.replace(batch, labels=…)` and `copy.copy(batch)` give another one that shares its tensors; a pickle
+    holds a copy of them.
 
     >>> batch = TrainingBatch(np.array([[5, 6, 7]]), np.array([[6, 7, -100]]))
     >>> batch["loss_mask"].tolist(), batch.attention_mask.tolist()
@@ -49,8 +51,15 @@ class TrainingBatch(AnswerFields, MaskFields):
     >>> masked.lengths.tolist(), masked.metadata["tokens"], masked.metadata["mine"]
     ([2], 2, 7)
 
+    Trainers make a batch anew of its items. What is no input of a model, metadata too, comes along:
+
+    >>> list(masked), len(masked)
+    (['input_ids', 'attention_mask', 'labels'], 3)
+    >>> TrainingBatch({name: tensor.copy() for name, tensor in masked.items()}).metadata["mine"]
+    7
+
     Args:
-        input_ids: (rows, length), of any framework; all tensors of a batch are of one.
+        input_ids: (rows, length), of any framework; all tensors of a batch are of one. Or a mapping of all of them.
         labels: The target of each position; -100 where there is none.
         attention_mask: 1 for real tokens, 0 for padding; by default made when it is asked for, of `lengths`.
         loss_mask: Where labels count; by default where they are not -100.
@@ -74,7 +83,7 @@ class TrainingBatch(AnswerFields, MaskFields):
     def __init__(
         self,
         input_ids: Any,
-        labels: Any,
+        labels: Any = None,
         *,
         attention_mask: Any = None,
         loss_mask: Any = None,
@@ -91,6 +100,13 @@ class TrainingBatch(AnswerFields, MaskFields):
         masks: Mapping[str, Any] | None = None,
         native: Batch | None = None,
     ) -> None:
+        if native is None and isinstance(input_ids, Mapping):
+            beside = (labels, attention_mask, loss_mask, lengths, position_ids, cu_seqlens, loss_weights, kl, masks)
+            fields, made = fields_of(TrainingBatch, input_ids, metadata, alone=all(each is None for each in beside))
+            TrainingBatch.__init__(self, **fields)
+            for name, mask in made.items():
+                setattr(self, f"_{name}", mask)
+            return
         self.framework = _framework(input_ids, labels) if framework is None else framework
         self.input_ids, self.labels = input_ids, labels
         self._lengths, self._native = lengths, native
@@ -141,6 +157,10 @@ class TrainingBatch(AnswerFields, MaskFields):
     def __copy__(self) -> TrainingBatch:
         return replace(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        whole = self.copy()  # of a view, torch would pickle everything that it is a view of
+        return _unpickled, ({name: getattr(whole, name) for name in (*REPLACED, "framework")},)
+
     @classmethod
     def empty(cls, rows: int, length: int, *, framework: str = "numpy") -> TrainingBatch:
         """Make a batch of zeros without loss, to be written into."""
@@ -168,23 +188,33 @@ class TrainingBatch(AnswerFields, MaskFields):
         except KeyError:
             return False
 
-    def keys(self) -> Iterator[str]:
-        """Names of what a model takes, as far as it is there: `model(**batch)` works (with labels="same" for models
-        of Hugging Face, which shift by themselves)."""
-        return (name for name in MODEL_FIELDS if name in self)
+    def _inputs(self) -> Iterator[str]:
+        """With labels="same" they are what models of Hugging Face take, which shift by themselves."""
+        masked = self.cu_seqlens is None or self.dense_mask or "attention_mask" in self._given  # and none is made here
+        there = {name: getattr(self, name) is not None for name in COLUMNS} | {"attention_mask": masked}
+        return (name for name in MODEL_FIELDS if there[name] and self.input_ids is not None)
+
+    def _first(self) -> Any:
+        return self._tensor("input_ids")
+
+    def pop(self, name: str) -> Any:
+        """Take labels or positions out of what a model takes, as trainers do that compute the loss themselves.
+
+        >>> batch = TrainingBatch.empty(1, 2)
+        >>> batch.pop("labels").tolist(), list(batch)
+        ([[-100, -100]], ['input_ids', 'attention_mask'])
+        """
+        if name not in ("labels", "position_ids"):
+            raise BatchError(f"{name!r} cannot be taken out of a batch", hint="take it out of dict(batch)")
+        taken = self._tensor(name)
+        setattr(self, name, None)
+        return taken
 
     def __repr__(self) -> str:
         shown = [key for key in ("epoch", "step", "rows", "sequence_length") if key in self.metadata]
         place = [f"{key}={self.metadata[key]}" for key in shown]
         released = ["released"] if self.input_ids is None else []
         return f"TrainingBatch({', '.join([self.framework, *place, *released])})"
-
-    def copy(self) -> TrainingBatch:
-        """Copy everything into memory of its own, so that the loader may reuse its buffer."""
-        make = backend(self.framework).from_numpy
-        copied = self._with(lambda name: make(self._numpy(name).copy()), self.framework)
-        copied.kl = self.kl and self.kl.copy()
-        return copied
 
     def split(self, parts: int) -> list[TrainingBatch]:
         """Cut the rows into `parts` neighbouring batches that differ by at most one row (or pair); tensors are views.
@@ -214,13 +244,12 @@ class TrainingBatch(AnswerFields, MaskFields):
                 f"batches to merge differ in framework, row length or fields: {sorted(map(str, kinds))}",
                 hint="merge batches of one loader, or pad them to one length",
             )
-        make = backend(parts[0].framework).from_numpy
         some_short = any(part.lengths is not None for part in parts)
         lengths = np.concatenate([part._real_lengths() for part in parts]) if some_short else None
-        merged = parts[0]._with(lambda name: make(_joined(name, parts)), parts[0].framework, lengths)
+        merged = parts[0]._with(lambda name: _joined(name, parts), parts[0].framework, lengths)
         if merged.max_seqlen is not None:
             merged.max_seqlen = max(part.max_seqlen or 0 for part in parts)
-        sums = {key: sum(part.metadata[key] for part in parts) for key in _SUMS if key in parts[0].metadata}
+        sums = {key: sum(part.metadata[key] for part in parts) for key in SUMS if key in parts[0].metadata}
         merged.metadata.update(sums)
         if mismatched := [part.kl for part in parts if part.kl is not None]:
             merged.kl = TrainingBatch.merge(mismatched)
@@ -245,23 +274,10 @@ class TrainingBatch(AnswerFields, MaskFields):
         if self.kl is not None:
             self.kl.release()
 
-    def to(self, target: Any) -> TrainingBatch:
-        """Convert to another framework ("numpy", "torch", "jax", "mlx"), or move to a device ("cuda:0").
-
-        A device or a sharding may also be an object of its framework, as `torch.device` and jax's `NamedSharding` are.
-        """
-        framework = framework_for(target) or self.framework
-        if framework != self.framework:
-            make = backend(framework).from_numpy
-            moved = self._with(lambda name: make(self._numpy(name)), framework)
-            moved.kl = self.kl and self.kl.to(framework)
-            return moved if target == framework else moved.to(target)
-        if target == framework:
-            return self
-        move = backend(framework).to_device
-        moved = self._with(lambda name: move(self._tensor(name), target), framework)
-        moved.kl = self.kl and self.kl.to(target)
-        return moved
+    def _each(self, field: Callable[[Any, str], Any], framework: str) -> TrainingBatch:
+        made = self._with(lambda name: field(self, name), framework)
+        made.kl = self.kl and self.kl._each(field, framework)
+        return made
 
     def _with(
         self, field: Callable[[str], Any], framework: str, lengths: npt.NDArray[np.int32] | None = None
@@ -295,7 +311,7 @@ class TrainingBatch(AnswerFields, MaskFields):
             every = self._numpy("cu_seqlens")
             inside = every[(every >= start * length) & (every <= stop * length)] - np.int32(start * length)
             longest = int(np.diff(inside).max(initial=0))
-            starts = backend(self.framework).from_numpy(inside)
+            starts = self._beside(inside)
         lengths = None if self.lengths is None else self.lengths[start:stop]
         facts = self.columns.cut(self.metadata, start, stop)
         tokens = (stop - start) * length if lengths is None else int(lengths.sum())
@@ -325,15 +341,10 @@ class TrainingBatch(AnswerFields, MaskFields):
         part.kl = self.kl and self.kl.rows_between(start, stop)
         return part
 
-    def _numpy(self, name: str) -> npt.NDArray[Any]:
-        array: npt.NDArray[Any] = backend(self.framework).to_numpy(self._tensor(name))
-        return array
-
     def _tensor(self, name: str) -> Any:
-        tensor = self.metadata[name] if name in self.columns.tokens else getattr(self, name)
-        if tensor is None:
-            raise BatchError("this batch was released", hint="use it before release(), or keep a batch.copy() of it")
-        return tensor
+        if name in self.columns.tokens and self.metadata[name] is not None:
+            return self.metadata[name]
+        return super()._tensor(name if name not in self.columns.tokens else "input_ids")
 
     def _kind(self) -> tuple[object, ...]:
         """What batches must have in common to be merged."""
@@ -367,10 +378,15 @@ def _no_metadata(found: object) -> BatchError:
     return BatchError(f"metadata is {found!r}, not facts by their names", hint='pass a dict: metadata={"mine": 7}')
 
 
-def _joined(name: str, parts: list[TrainingBatch]) -> npt.NDArray[Any]:
+def _joined(name: str, parts: list[TrainingBatch]) -> Any:
     arrays = [part._numpy(name) for part in parts]
-    if name != "cu_seqlens":
-        return np.concatenate(arrays)
-    shifts = np.cumsum([0, *(array[-1] for array in arrays)])
-    shifted = [array[:-1] + shift for array, shift in zip(arrays, shifts, strict=False)]
-    return np.concatenate([*shifted, shifts[-1:]]).astype(np.int32)
+    if name == "cu_seqlens":
+        shifts = np.cumsum([0, *(array[-1] for array in arrays)])
+        shifted = [array[:-1] + shift for array, shift in zip(arrays, shifts, strict=False)]
+        return parts[0]._beside(np.concatenate([*shifted, shifts[-1:]]).astype(np.int32))
+    first = parts[0]._tensor(name)
+    return backend(parts[0].framework).to_device(parts[0]._beside(np.concatenate(arrays)), None, first.dtype)
+
+
+def _unpickled(fields: dict[str, Any]) -> TrainingBatch:
+    return TrainingBatch(**fields)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+SUMS = ("rows", "tokens", "pairs", "loss_tokens")
+"""Entries that add up when batches are joined."""
 ROW_FACTS = ("source", "filler", "cut_tokens", "label", "kl_document", "media", "segments")
 """Entries that hold one value per row."""
 

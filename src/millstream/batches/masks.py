@@ -42,8 +42,7 @@ class MaskFields:
         if isolated and not batch.dense_mask and "attention_mask" not in self._given:
             return None
         if self._attention_mask is None:
-            make = backend(batch.framework).from_numpy
-            self._attention_mask = self.dense_attention_mask() if isolated else make(self._attention())
+            self._attention_mask = self.dense_attention_mask() if isolated else batch._beside(self._attention())
         return self._attention_mask
 
     @property
@@ -51,8 +50,7 @@ class MaskFields:
         """1.0 where a label counts, 0.0 where it is -100."""
         if self._loss_mask is None:
             batch = cast("TrainingBatch", self)
-            counts = batch._numpy("labels") != NO_LOSS
-            self._loss_mask = backend(batch.framework).from_numpy(counts.astype(np.float32))
+            self._loss_mask = backend(batch.framework).floats(batch._tensor("labels") != NO_LOSS)
         return self._loss_mask
 
     @property
@@ -62,12 +60,12 @@ class MaskFields:
         if batch.cu_seqlens is None:
             return None
         segments = self._segments()
-        return backend(batch.framework).from_numpy((segments - segments[:, :1]).astype(np.int32))
+        return batch._beside((segments - segments[:, :1]).astype(np.int32))
 
     def _segments(self) -> npt.NDArray[np.int64]:
         """The number of each position's segment in the batch."""
         batch = cast("TrainingBatch", self)
-        rows, length = batch._numpy("input_ids").shape
+        rows, length = batch._tensor("input_ids").shape
         starts = np.zeros(rows * length + 1, np.int64)
         starts[batch._numpy("cu_seqlens")] = 1
         return np.cumsum(starts[:-1]).reshape(rows, length)
@@ -83,24 +81,25 @@ class MaskFields:
         [[[[True, False], [False, True]]]]
         """
         batch = cast("TrainingBatch", self)
-        length = batch._numpy("input_ids").shape[1]
+        length = int(batch._tensor("input_ids").shape[1])
         causal = np.tri(length, dtype=bool)
         if batch.cu_seqlens is None:
             mask = causal & (self._attention().astype(bool)[:, None, :] | np.eye(length, dtype=bool))
         else:
             segment = self._segments()
             mask = causal & (segment[:, :, None] == segment[:, None, :])
-        return backend(batch.framework).from_numpy(mask[:, None])
+        return batch._beside(mask[:, None])
 
     def _attention(self) -> npt.NDArray[Any]:
         """Which tokens are real: as a mask says that was given, or those at the front of each row."""
         batch = cast("TrainingBatch", self)
-        ids = batch._numpy("input_ids")
+        ids = batch._tensor("input_ids")
         if "attention_mask" in self._given and len(self._attention_mask.shape) == 2:
             return batch._numpy("attention_mask")
+        dtype = np.dtype(str(ids.dtype).rpartition(".")[2])  # "torch.int64"
         if batch.lengths is None:
-            return np.ones_like(ids)
-        return (np.arange(ids.shape[1]) < batch.lengths[:, None]).astype(ids.dtype)
+            return np.ones(tuple(ids.shape), dtype)
+        return (np.arange(ids.shape[1]) < batch.lengths[:, None]).astype(dtype)
 
     def _check_fit(self) -> None:
         """Check shapes and kinds of numbers against the ids; no tensor is read for that."""

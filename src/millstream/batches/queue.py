@@ -172,7 +172,7 @@ def _buffers(held: object) -> Iterator[tuple[int, int]]:
     elif isinstance(held, Batch):  # all its columns lie in one buffer, which begins with the first
         yield held.inputs_and_labels[0].ctypes.data, held.nbytes
     elif isinstance(held, TrainingBatch | SelfPlayBatch):
-        for name in type(held).__slots__:
+        for name in (SelfPlayBatch if isinstance(held, SelfPlayBatch) else TrainingBatch).__slots__:
             yield from _buffers(getattr(held, name))
     elif isinstance(held, Mapping):
         yield from _buffers(list(held.values()))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from millstream.batches.mapped import MappedBatch
+from millstream.batches.remade import checked_names, lost_rows, origin_of
 from millstream.errors import BatchError
-from millstream.tensors import backend, framework_for
+from millstream.tensors import backend, framework_of
 
 TENSORS = ("planes", "policy", "values")
 VALUES = ("result", "best", "played", "orig", "root", "st")
@@ -18,42 +20,68 @@ VALUES = ("result", "best", "played", "orig", "root", "st")
 search as a whole, and the average of the next moves. Their columns are q, d and the plies that are left."""
 
 
-class SelfPlayBatch:
-    """Positions that are ready to train on.
+class SelfPlayBatch(MappedBatch):
+    """Positions that are ready to train on: a mapping of its three tensors, which trainers make anew of its items.
 
     >>> batch = SelfPlayBatch(*(np.zeros((2, *shape), np.float32) for shape in ((112, 8, 8), (1858,), (6, 3))))
     >>> batch["planes"].shape, batch.metadata["rows"], batch.wdl("best").tolist()
     ((2, 112, 8, 8), 2, [[0.5, 0.0, 0.5], [0.5, 0.0, 0.5]])
+    >>> batch.metadata["mine"] = 7
+    >>> SelfPlayBatch({name: tensor.copy() for name, tensor in batch.items()}).metadata["mine"]
+    7
 
     Args:
-        planes: What the network sees: (rows, 112, 8, 8).
+        planes: What the network sees: (rows, 112, 8, 8). Or a mapping of all three tensors.
         policy: The share of visits of each move, -1 for illegal ones: (rows, 1858).
         values: Six estimates of the outcome (`VALUES`), each as q, d and plies left: (rows, 6, 3). NaN where the engine
             did not know it (`orig`) or there is none (the plies left of `st`); 0 where an older frame lacks it.
-        framework: Of the tensors.
+        framework: Of the tensors; by default that of `planes`.
         metadata: `epoch`, `step`, `rows`, and of each row its `chunk` (the game's number), `ply` and `use`.
     """
 
     __slots__ = ("framework", "metadata", "planes", "policy", "values")
+    values: Any  # a tensor has the name of a mapping's method
     unit: ClassVar[int] = 1
     """Rows that stay together."""
 
     def __init__(
-        self, planes: Any, policy: Any, values: Any, *, framework: str = "numpy", metadata: dict[str, Any] | None = None
+        self,
+        planes: Any,
+        policy: Any = None,
+        values: Any = None,
+        *,
+        framework: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        self.planes, self.policy, self.values, self.framework = planes, policy, values, framework
+        if isinstance(planes, Mapping):
+            checked_names(planes, TENSORS, TENSORS)
+            facts, framework = _facts_of(planes)
+            metadata = {**facts, **(metadata or {})}
+            planes, policy, values = (planes[name] for name in TENSORS)
+        self.planes, self.policy, self.values = planes, policy, values
+        self.framework = framework or framework_of(planes) or "numpy"
         self.metadata = {"epoch": 0, "step": 0, "rows": int(planes.shape[0]), **(metadata or {})}
+
+    def __copy__(self) -> SelfPlayBatch:
+        return self._with(lambda name: getattr(self, name), self.framework)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        whole = self.copy()  # of a view, torch would pickle everything that it is a view of
+        return _unpickled, (*(getattr(whole, name) for name in TENSORS), whole.framework, whole.metadata)
 
     def __getitem__(self, name: str) -> Any:
         if name not in TENSORS:
             raise KeyError(name)
         return getattr(self, name)
 
-    def keys(self) -> Iterator[str]:
-        """The names of its tensors."""
-        return iter(TENSORS)
+    def _inputs(self) -> Iterable[str]:
+        return TENSORS if self.planes is not None else ()
 
-    def __len__(self) -> int:
+    def _first(self) -> Any:
+        return self._tensor("planes")
+
+    @property
+    def _rows(self) -> int:
         return int(self.metadata["rows"])
 
     def __repr__(self) -> str:
@@ -74,18 +102,13 @@ class SelfPlayBatch:
             raise BatchError(f"there is no value {source!r}", hint=f"use one of {', '.join(VALUES)}")
         values = self._numpy("values")[:, VALUES.index(source)]
         q, d = values[:, 0], values[:, 1]
-        return backend(self.framework).from_numpy(np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], axis=1))
-
-    def copy(self) -> SelfPlayBatch:
-        """Copy everything into memory of its own, so that the loader may reuse its buffer."""
-        make = backend(self.framework).from_numpy
-        return self._with(lambda name: make(self._numpy(name).copy()), self.framework)
+        return self._beside(np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], axis=1))
 
     def split(self, parts: int) -> list[SelfPlayBatch]:
         """Cut the rows into `parts` neighbouring batches that differ by at most one row; tensors are views."""
         if parts < 1:
             raise BatchError(f"a batch is split into at least 1 part, not {parts}", hint="pass parts=1 or more")
-        bounds = [part * (len(self) // parts) + min(part, len(self) % parts) for part in range(parts + 1)]
+        bounds = [part * (self._rows // parts) + min(part, self._rows % parts) for part in range(parts + 1)]
         return [self.rows_between(start, stop) for start, stop in pairwise(bounds)]
 
     @classmethod
@@ -96,7 +119,7 @@ class SelfPlayBatch:
         >>> with example_loader() as loader:
         ...     batch = loader.next()
         >>> merged = SelfPlayBatch.merge(batch.split(3))
-        >>> len(merged), bool((merged.planes == batch.planes).all())
+        >>> merged.metadata["rows"], bool((merged.planes == batch.planes).all())
         (8, True)
         """
         parts = list(batches)
@@ -108,16 +131,16 @@ class SelfPlayBatch:
             raise BatchError(
                 f"batches to merge differ in framework or tensors: {found}", hint="merge those of one loader"
             )
-        first, make = parts[0], backend(parts[0].framework).from_numpy
-        merged = first._with(lambda name: make(np.concatenate([each._numpy(name) for each in parts])), first.framework)
+        first = parts[0]
+        merged = first._with(lambda name: _joined(name, parts), first.framework)
         columns = [key for key, each in first.metadata.items() if isinstance(each, np.ndarray)]
         merged.metadata |= {key: np.concatenate([each.metadata[key] for each in parts]) for key in columns}
-        merged.metadata["rows"] = sum(map(len, parts))
+        merged.metadata["rows"] = sum(part._rows for part in parts)
         return merged
 
     def _real_lengths(self) -> npt.NDArray[np.int32]:
         """What a row costs: every position as much as the others."""
-        return np.ones(len(self), np.int32)
+        return np.ones(self._rows, np.int32)
 
     def rows_between(self, start: int, stop: int) -> SelfPlayBatch:
         """Give the rows [start, stop); tensors are views."""
@@ -125,21 +148,6 @@ class SelfPlayBatch:
         columns = {key: each[start:stop] for key, each in self.metadata.items() if isinstance(each, np.ndarray)}
         part.metadata.update(columns, rows=stop - start)
         return part
-
-    def to(self, target: Any) -> SelfPlayBatch:
-        """Convert to another framework ("numpy", "torch", "jax", "mlx"), or move to a device ("cuda:0").
-
-        A device or a sharding may also be an object of its framework, as `torch.device` and jax's `NamedSharding` are.
-        """
-        framework = framework_for(target) or self.framework
-        if framework != self.framework:
-            make = backend(framework).from_numpy
-            moved = self._with(lambda name: make(self._numpy(name)), framework)
-            return moved if target == framework else moved.to(target)
-        if target == framework:
-            return self
-        move = backend(framework).to_device
-        return self._with(lambda name: move(self._tensor(name), target), framework)
 
     def release(self) -> None:
         """Let go of the tensors; the buffer returns to the pool when no other tensor looks at it."""
@@ -149,12 +157,24 @@ class SelfPlayBatch:
         tensors = [field(name) for name in TENSORS]
         return SelfPlayBatch(*tensors, framework=framework, metadata=dict(self.metadata))
 
-    def _numpy(self, name: str) -> npt.NDArray[Any]:
-        array: npt.NDArray[Any] = backend(self.framework).to_numpy(self._tensor(name))
-        return array
 
-    def _tensor(self, name: str) -> Any:
-        tensor = getattr(self, name)
-        if tensor is None:
-            raise BatchError("this batch was released", hint="use it before release(), or keep a batch.copy() of it")
-        return tensor
+def _joined(name: str, parts: list[SelfPlayBatch]) -> Any:
+    tensor = parts[0]._beside(np.concatenate([each._numpy(name) for each in parts]))
+    return backend(parts[0].framework).to_device(tensor, None, parts[0]._tensor(name).dtype)
+
+
+def _unpickled(planes: Any, policy: Any, values: Any, framework: str, metadata: dict[str, Any]) -> SelfPlayBatch:
+    return SelfPlayBatch(planes, policy, values, framework=framework, metadata=metadata)
+
+
+def _facts_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """What is known of the rows in a mapping, from the batch whose items it was made of; and their framework."""
+    framework = framework_of(given["planes"])
+    origin = origin_of(SelfPlayBatch, given, given["planes"])
+    if origin is None:
+        return {}, framework
+    batch = origin.batch
+    if not origin.same_rows and (losing := [key for key, each in batch.metadata.items() if hasattr(each, "__len__")]):
+        raise lost_rows(given["planes"], batch, losing)
+    facts = batch.metadata if origin.same_rows else {**batch.metadata, "rows": int(given["planes"].shape[0])}
+    return facts, framework or batch.framework

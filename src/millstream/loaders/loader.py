@@ -22,6 +22,7 @@ from millstream.stages.lifetime import close_on_exit
 from millstream.stages.statistics import History
 from millstream.stats import Profile
 from millstream.tensors import accept_as_torch_dataset, inside_torch_worker
+from millstream.tensors.ranks import refuse_to_be_dealt_again
 
 BatchT = TypeVar("BatchT")
 """What a loader gives: a `TrainingBatch`, or what fits its kind of data."""
@@ -221,6 +222,7 @@ class DataLoader(Generic[BatchT]):
                 present = now
 
     def __iter__(self) -> Iterator[BatchT]:
+        refuse_to_be_dealt_again(self, getattr(getattr(self, "settings", None), "world_size", 1))
         return self.get_iterator()
 
     def get_num_batches(self) -> int:

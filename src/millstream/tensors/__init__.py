@@ -1,8 +1,9 @@
 """Arrays of a batch -> tensors of a framework. One file per framework, imported when asked for.
 
-A backend is a module with five functions: `share` (a batch's own memory, without a copy where the framework allows),
-`from_numpy` (any array), `to_numpy`, `to_device` and `buffers` (address and bytes of the memory that a tensor keeps);
-and `ID_BYTES`, the width of ids that the framework likes best.
+A backend is a module with a few functions: `share` (a batch's own memory, without a copy where the framework allows),
+`from_numpy` (any array), `to_numpy`, `to_device`, `place` (on the device of another tensor), `copied`, `floats` (of a
+mask) and `buffers` (address and bytes of the memory that a tensor keeps); and `ID_BYTES`, the width of ids that the
+framework likes best.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib.util
 import sys
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +49,23 @@ def framework_of(thing: object) -> str | None:
         return "numpy"
     package = type(thing).__module__.partition(".")[0].removesuffix("lib")  # jax keeps its arrays in jaxlib
     return package if package in FRAMEWORKS and hasattr(thing, "nbytes") and hasattr(thing, "shape") else None
+
+
+def first_row(part: Any, whole: Any) -> int | None:
+    """The row of a tensor at which another one begins that is a view of some of its rows; None if it is none.
+
+    >>> rows = np.zeros((5, 2))
+    >>> first_row(rows[2:4], rows), first_row(rows[2:4].copy(), rows), first_row(rows[:, :1], rows)
+    (2, None, None)
+    """
+    kind = framework_of(whole)
+    if kind not in ("numpy", "torch") or framework_of(part) != kind or part.shape[1:] != whole.shape[1:]:
+        return None
+    if part.shape[0] == 0:
+        return 0
+    (here, step, row), (there, base_step, _) = backend(kind).layout(part), backend(kind).layout(whole)
+    start, rest = divmod(here - there, row) if row and step == base_step == row and here and there else (-1, 0)
+    return start if rest == 0 and 0 <= start <= whole.shape[0] - part.shape[0] else None
 
 
 def framework_for(target: object) -> str | None:

@@ -35,9 +35,14 @@ def to_numpy(tensor: jax.Array) -> npt.NDArray[Any]:
     return np.asarray(tensor)
 
 
-def to_device(tensor: jax.Array, device: Any) -> Any:
+def to_device(tensor: jax.Array, device: Any, dtype: Any = None, *, non_blocking: bool = True) -> Any:
     """Move an array to the first device of a platform ("gpu") or to a numbered one ("gpu:1"); or to a device or
     sharding of jax. An array of one dimension belongs to all rows: every device of a mesh gets it whole."""
+    del non_blocking  # jax never waits
+    if dtype is not None and jax.numpy.issubdtype(tensor.dtype, jax.numpy.floating):
+        tensor = tensor.astype(dtype)
+    if device is None:
+        return tensor
     try:
         return jax.device_put(tensor, _placed(device, tensor.ndim))
     except (ValueError, TypeError, IndexError, RuntimeError) as error:
@@ -57,6 +62,23 @@ def _placed(device: Any, dimensions: int) -> Any:
         whole: Any = jax.sharding.PartitionSpec
         return jax.sharding.NamedSharding(device.mesh, whole())
     return device
+
+
+def place(array: Any, like: jax.Array) -> Any:
+    """Put an array onto the devices of another one."""
+    return jax.device_put(
+        from_numpy(array) if isinstance(array, np.ndarray) else array, _placed(like.sharding, array.ndim)
+    )
+
+
+def copied(tensor: jax.Array) -> Any:
+    """Copy into memory of its own."""
+    return jax.numpy.array(tensor, copy=True)
+
+
+def floats(mask: jax.Array) -> Any:
+    """1.0 where it is true."""
+    return mask.astype(np.float32)
 
 
 def buffers(tensor: jax.Array) -> list[tuple[int, int]]:

@@ -29,11 +29,28 @@ def to_numpy(tensor: mx.array) -> npt.NDArray[Any]:
     return np.asarray(tensor)
 
 
-def to_device(tensor: mx.array, device: Any) -> mx.array:
+def to_device(tensor: mx.array, device: Any, dtype: Any = None, *, non_blocking: bool = True) -> mx.array:
     """Mlx shares one memory between its devices."""
-    if device not in ("cpu", "gpu") and not isinstance(device, mx.Device):
+    del non_blocking
+    if device not in (None, "cpu", "gpu") and not isinstance(device, mx.Device):
         raise unknown_device("mlx", device, "mlx knows 'cpu' and 'gpu', and shares memory")
-    return tensor
+    return tensor if dtype is None or not mx.issubdtype(tensor.dtype, mx.floating) else tensor.astype(dtype)
+
+
+def place(array: Any, like: mx.array) -> mx.array:
+    """Hand an array on: all of them are in one memory."""
+    del like
+    return mx.array(array)
+
+
+def copied(tensor: mx.array) -> mx.array:
+    """Copy into memory of its own."""
+    return mx.array(to_numpy(tensor))
+
+
+def floats(mask: mx.array) -> mx.array:
+    """1.0 where it is true."""
+    return mask.astype(mx.float32)
 
 
 def buffers(tensor: mx.array) -> list[tuple[int, int]]:

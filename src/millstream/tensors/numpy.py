@@ -28,11 +28,35 @@ def to_numpy(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.asarray(tensor)
 
 
-def to_device(tensor: npt.NDArray[Any], device: Any) -> npt.NDArray[Any]:
+def to_device(
+    tensor: npt.NDArray[Any], device: Any, dtype: Any = None, *, non_blocking: bool = True
+) -> npt.NDArray[Any]:
     """Numpy knows one device."""
-    if device != "cpu":
+    del non_blocking
+    if device not in (None, "cpu"):
         raise unknown_device("numpy", device, "ask the loader for framework='torch' or 'jax'")
-    return tensor
+    return tensor if dtype is None or tensor.dtype.kind != "f" else tensor.astype(dtype)
+
+
+def place(array: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Hand the array on: all of them are in one memory."""
+    del like
+    return array
+
+
+def copied(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Copy into memory of its own."""
+    return tensor.copy()
+
+
+def floats(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
+    """1.0 where it is true."""
+    return mask.astype(np.float32)
+
+
+def layout(tensor: npt.NDArray[Any]) -> tuple[int, int, int]:
+    """Where the first row begins, the bytes from there to the next one, and the bytes of a row."""
+    return tensor.ctypes.data, tensor.strides[0], tensor.nbytes // max(1, tensor.shape[0])
 
 
 def buffers(tensor: npt.NDArray[Any]) -> list[tuple[int, int]]:

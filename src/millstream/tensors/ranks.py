@@ -65,3 +65,28 @@ class Ranks:
             nap = min(0.1, 2 * nap)
         value: bytes = self.store.get(key)
         return value
+
+
+def refuse_to_be_dealt_again(loader: Any, world_size: int) -> None:
+    """Say what to do where Accelerate is about to deal out over its processes what a loader has dealt out already.
+
+    Of torch's iterable data sets it reads those of rank 0 alone, or takes every so many of a rank's: the rest of the
+    rows would never be used. Every rank is told, before any of them waits for another.
+    """
+    accelerate = sys.modules.get("accelerate.data_loader")
+    if accelerate is None or world_size == 1:
+        return
+    running = accelerate.GradientState().active_dataloader
+    if isinstance(running, accelerate.DataLoaderDispatcher):
+        deals = running.dataset is loader and running.state.num_processes > 1
+    else:
+        shard: Any = getattr(running, "dataset", None)
+        ours = isinstance(shard, accelerate.IterableDatasetShard) and shard.dataset is loader
+        deals = ours and shard.num_processes > 1
+    if deals:
+        raise LoaderError(
+            f"Accelerate would deal out once more what this loader deals out to its {world_size} ranks, and leave the "
+            "other rows unused",
+            hint="drop torch's DataLoader: `for batch in loader: batch = batch.to(accelerator.device)` gives each rank "
+            "its rows; or pass rank=0, world_size=1 to the loader, and Accelerate deals them out",
+        )

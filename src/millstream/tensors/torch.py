@@ -27,19 +27,51 @@ def share(array: npt.NDArray[Any]) -> torch.Tensor:
 
 
 def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
-    """Look at a tensor as an array; one on a device is copied."""
-    return np.asarray(tensor.detach().cpu().numpy())
+    """Look at a tensor as an array; one on a device is copied, and numbers that numpy does not know become float32."""
+    tensor = tensor.detach().cpu()
+    return np.asarray((tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy())
 
 
-def to_device(tensor: torch.Tensor, device: Any) -> torch.Tensor:
-    """Move a tensor, without waiting where the device allows it."""
+def to_device(
+    tensor: torch.Tensor, device: Any, dtype: torch.dtype | None = None, *, non_blocking: bool | None = None
+) -> torch.Tensor:
+    """Move a tensor, without waiting where that is safe; one of floating-point numbers becomes of type `dtype`."""
     try:
-        return tensor.to(torch.device(device), non_blocking=True)
+        place = tensor.device if device is None else torch.device(device)
+        wanted = dtype if tensor.is_floating_point() else None
+        return tensor.to(place, wanted, non_blocking=place.type != "cpu" if non_blocking is None else non_blocking)
     except torch.OutOfMemoryError:
         raise  # trainers catch it by its name
     except (RuntimeError, TypeError, AssertionError) as error:  # a build without CUDA asserts
         told = str(error).partition("\n")[0]
         raise unknown_device("torch", device, f"torch says: {told}") from error
+
+
+def place(array: Any, like: torch.Tensor) -> torch.Tensor:
+    """Put an array or a tensor onto the device of another one."""
+    tensor = from_numpy(array) if isinstance(array, np.ndarray) else array
+    return tensor.to(like.device, non_blocking=like.device.type != "cpu")
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy into memory of its own, on its device."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+
+def pin(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
+    """Copy into pinned memory."""
+    return tensor.pin_memory() if device is None else tensor.pin_memory(device)
+
+
+def floats(mask: torch.Tensor) -> torch.Tensor:
+    """1.0 where it is true."""
+    return mask.to(torch.float32)
+
+
+def layout(tensor: torch.Tensor) -> tuple[int, int, int]:
+    """Where the first row begins, the bytes from there to the next one, and the bytes of a row."""
+    row = tensor.nbytes // max(1, tensor.shape[0])
+    return tensor.data_ptr(), tensor.stride(0) * tensor.element_size(), row
 
 
 def buffers(tensor: torch.Tensor) -> list[tuple[int, int]]:
@@ -60,7 +92,7 @@ def logits(model: torch.nn.Module, batch: Any) -> tuple[npt.NDArray[np.float32],
     model.eval()
     try:
         with torch.no_grad():
-            said = model(**{name: batch[name].to(device) for name in batch.keys()})  # noqa: SIM118 - it is no dict
+            said = model(**{name: tensor.to(device) for name, tensor in batch.items()})
     finally:
         model.train(training)
     found = getattr(said, "logits", said)

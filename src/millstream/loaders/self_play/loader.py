@@ -172,7 +172,7 @@ class SelfPlayDataLoader(SelfPlayNumbers, DataLoader[SelfPlayBatch]):
                 batch = self._coming(size) if self._untaken is None else self._again(size, *self._untaken)
                 if batch is not None:
                     self._hand_over(batch, size)
-                    self._profile.delivered(len(batch), time.perf_counter_ns() - began)
+                    self._profile.delivered(batch.metadata["rows"], time.perf_counter_ns() - began)
             except BaseException as error:
                 if self._made is not None:
                     self._untaken = self._made

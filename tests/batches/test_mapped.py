@@ -1,0 +1,226 @@
+"""A batch as trainers treat it: a mapping that they move, take apart, put together and send to other processes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader as TorchDataLoader
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from loaders.kinds import KINDS
+from loaders.samples import counting_loader
+from millstream import BatchError, BatchPool, BatchQueue, SelfPlayBatch, TrainingBatch
+from millstream.batches.batch import REPLACED
+from millstream.batches.columns import Columns
+from millstream.tensors import FRAMEWORKS, backend
+from millstream.tensors import torch as torch_backend
+
+AnyBatch = TrainingBatch | SelfPlayBatch
+
+
+def plain(value: Any) -> Any:
+    """Anything that a batch holds, as numbers and lists that can be compared."""
+    if isinstance(value, TrainingBatch):
+        return {name: plain(getattr(value, name)) for name in (*REPLACED, "attention_mask", "loss_mask", "seq_idx")}
+    if isinstance(value, SelfPlayBatch):
+        return plain([value.planes, value.policy, value.values, value.metadata])
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if hasattr(value, "shape"):
+        return str(value.dtype), repr(np.asarray(value).tolist())  # NaN equals NaN
+    return value
+
+
+def remade(batch: Any, change: Any = copy.copy) -> Any:
+    """As Accelerate and the Trainer of Hugging Face rebuild a mapping."""
+    return type(batch)({name: change(tensor) for name, tensor in batch.items()})
+
+
+def rich(framework: str = "torch", rows: int = 3) -> TrainingBatch:
+    """A batch with everything that is not an input of a model."""
+    ids = np.arange(rows * 4, dtype=np.int64).reshape(rows, 4)
+    return TrainingBatch(
+        ids,
+        ids + 1,
+        lengths=np.array([4, 2, 3][:rows], np.int32),
+        loss_weights=np.linspace(0, 1, rows * 4, dtype=np.float32).reshape(rows, 4),
+        metadata={"step": 7, "source": [f"s{row}" for row in range(rows)], "advantages": (ids / 8).astype(np.float32)},
+        columns=Columns(tokens=("advantages",)),
+        kl=TrainingBatch(ids + 2, ids + 3, metadata={"step": 7}),
+    ).to(framework)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_that_is_put_together_anew_knows_what_it_knew(kind: str) -> None:
+    with KINDS[kind](batch_size=4) as loader:
+        batch = loader.next().to("torch")
+        again = remade(remade(batch, torch.clone))
+        assert type(again) is type(batch)
+        assert plain(again) == plain(batch)
+        assert type(batch)(batch).metadata["step"] == batch.metadata["step"]
+        stop = int(batch._first().shape[0])
+        start = stop // 4 * 2  # pairs stay together
+        assert plain(remade(batch, lambda tensor: tensor[start:stop])) == plain(batch.rows_between(start, stop))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_mapping_has_as_many_items_as_it_says(framework: str) -> None:
+    batch = rich(framework)
+    assert isinstance(batch, Mapping)
+    assert [*batch] == [*batch.keys()] == [*dict(batch)] == ["input_ids", "attention_mask", "labels"]
+    assert len(batch) == len(batch.items()) == len([*batch.values()]) == 3
+    assert all(type(name) is str for name in batch)
+    assert (batch.get("labels") is batch.labels, batch.get("nothing", 5)) == (True, 5)
+    assert plain(remade(batch)) == plain(batch)
+    released = batch.copy()
+    released.release()
+    assert (len(released), bool(released), bool(batch)) == (0, True, True)
+
+
+def test_a_batch_equals_itself_alone_and_can_be_a_key() -> None:
+    one, other = rich(), rich()
+    assert one == one and one != other
+    assert {one: 1, other: 2}[other] == 2
+
+
+def devices(batch: TrainingBatch) -> set[str]:
+    named = ["input_ids", "labels", "loss_weights", "attention_mask", "loss_mask", "advantages"]
+    tensors = [batch[name] for name in named] + [batch["kl_input_ids"], batch["kl_attention_mask"]]
+    return {tensor.device.type for tensor in tensors}
+
+
+def test_all_tensors_go_to_the_device_and_masks_are_made_there() -> None:
+    batch = rich()
+    assert devices(batch) == {"cpu"}
+    for moved in (
+        batch.to("meta"),
+        batch.to(torch.device("meta"), non_blocking=True),
+        batch.to(device="meta", dtype=torch.float16),
+        remade(batch, lambda tensor: tensor.to("meta")),
+    ):
+        assert devices(moved) == {"meta"}
+        assert (moved.metadata["step"], moved.metadata["source"]) == (7, ["s0", "s1", "s2"])
+        assert devices(moved.copy()) == {"meta"}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_dtype_is_that_of_floating_point_numbers_alone(framework: str) -> None:
+    whole = rich(framework)
+    float16 = {"torch": torch.float16, "mlx": backend("mlx").mx.float16}
+    half = whole.to(dtype=float16.get(framework, np.float16))
+    assert half.input_ids.dtype == whole.input_ids.dtype
+    assert str(half.loss_weights.dtype).endswith("float16") and str(half.metadata["advantages"].dtype).endswith(
+        "float16"
+    )
+    merged = TrainingBatch.merge(half.split(2))
+    assert merged.loss_weights.dtype == half.loss_weights.dtype
+    assert plain(merged.loss_weights) == plain(half.loss_weights)
+
+
+def test_numbers_that_numpy_does_not_know_are_copied_and_merged_as_they_are() -> None:
+    half = rich().to(torch.bfloat16)
+    for same in (half.copy(), TrainingBatch.merge(half.split(3)), pickle.loads(pickle.dumps(half))):
+        assert same.loss_weights.dtype == torch.bfloat16
+        assert torch.equal(same.loss_weights, half.loss_weights)
+
+
+def test_tensors_of_rows_that_nothing_names_leave_nothing_behind_in_silence() -> None:
+    def twice(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.cat([tensor, tensor])
+
+    with pytest.raises(BatchError, match=r"shape \(6, 4\) .* loss_weights, kl, source, advantages cannot go") as caught:
+        remade(rich(), twice)
+    assert "batch.split(n)" in str(caught.value.hint)
+    simple = TrainingBatch(*torch.arange(16).reshape(2, 2, 4), metadata={"step": 7})
+    joined = remade(simple, twice)
+    assert (joined.metadata["step"], joined.metadata["rows"], joined.metadata["tokens"]) == (7, 4, 16)
+
+
+def test_a_mapping_of_ones_own_becomes_a_batch_or_is_told_what_it_lacks() -> None:
+    ids = np.arange(6).reshape(2, 3)
+    mask = np.array([[1, 1, 0], [1, 1, 1]])
+    batch = TrainingBatch({"input_ids": ids, "labels": ids, "attention_mask": mask}, metadata={"mine": 7})
+    assert batch.lengths is not None and batch.lengths.tolist() == [2, 3]
+    assert (batch.metadata["mine"], batch.metadata["tokens"]) == (7, 5)
+    for given, told in [
+        ({"input_ids": ids}, "there is no 'labels'"),
+        ({"input_ids": ids, "labels": ids, "pixels": ids}, "a batch has no 'pixels'"),
+        ({"input_ids": [1], "labels": ids}, "input_ids are of list"),
+        ({**batch, "pixels": ids}, "a batch has no 'pixels'"),
+    ]:
+        with pytest.raises(BatchError, match=told):
+            TrainingBatch(given)
+    with pytest.raises(BatchError, match="in a mapping and beside it"):
+        TrainingBatch({"input_ids": ids, "labels": ids}, ids)
+
+
+def test_torchs_collation_is_told_that_batches_are_whole(tmp_path: Path) -> None:
+    with counting_loader(tmp_path, framework="torch") as loader:
+        wrapped: Any = TorchDataLoader(loader)  # type: ignore[arg-type]
+        with pytest.raises(BatchError, match="batch_size=None"):
+            next(iter(wrapped))
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("how", [lambda batch: pickle.loads(pickle.dumps(batch)), copy.deepcopy])
+def test_a_pickle_holds_everything_and_nothing_else(framework: str, how: Any) -> None:
+    batch = rich(framework)
+    again = how(batch)
+    assert plain(again) == plain(batch)
+    assert again.framework == framework
+    again.metadata["source"][0] = "changed"
+    assert batch.metadata["source"][0] == "s0"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_of_every_loader_are_pickled_without_their_buffer(kind: str) -> None:
+    with KINDS[kind](batch_size=4) as loader:
+        batch = loader.next()
+        expected, texts = plain(batch), [pickle.dumps(batch), pickle.dumps(batch.to("torch"))]
+        batch.release()
+        loader.next()
+    assert [plain(pickle.loads(text).to("numpy")) for text in texts] == [expected, expected]
+
+
+def test_a_pickle_of_a_view_holds_its_rows_alone_and_one_of_a_pool_leaves_the_pool() -> None:
+    pool = BatchPool(capacity=1, framework="torch")
+    batch = pool.allocate(512, 64)
+    text = pickle.dumps(batch.rows_between(3, 5))
+    assert len(text) < 20_000
+    pool.release(batch)
+    again = pickle.loads(text)
+    assert type(again) is TrainingBatch and again.metadata["rows"] == 2
+    assert pool.try_allocate(1, 1) is not None
+
+
+def test_pinned_batches_keep_what_they_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_backend, "pin", lambda tensor, device: tensor.clone())  # needs no accelerator
+    batch = rich()
+    pinned: Any = pin_memory(batch)  # type: ignore[no-untyped-call]
+    assert plain(pinned) == plain(batch)
+    assert pinned.loss_weights is not batch.loss_weights
+    assert rich("numpy").pin_memory().framework == "numpy"
+
+
+def test_labels_that_are_taken_out_are_no_input_any_more() -> None:
+    batch = rich()
+    labels = batch.labels
+    assert batch.pop("labels") is labels
+    assert [*batch] == ["input_ids", "attention_mask"]
+    with pytest.raises(BatchError, match="cannot be taken out"):
+        batch.pop("input_ids")
+
+
+def test_a_queue_counts_the_bytes_of_a_pools_batches() -> None:
+    queue = BatchQueue(capacity=2)
+    queue.enqueue(BatchPool(capacity=1).allocate(4, 8))
+    assert queue.stats().bytes == 2 * 4 * 8 * 8
