@@ -32,7 +32,6 @@ from millstream.parts.finished import (
 from millstream.parts.learn import learned_or_loaded
 from millstream.parts.mixing import Mixing
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
-from millstream.parts.pool import Threads
 from millstream.parts.process import Job, make_part
 from millstream.parts.run import Make, Run, digested
 from millstream.parts.statistics import FileCounts, Statistics
@@ -40,6 +39,7 @@ from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, plac
 from millstream.records import Recipe
 from millstream.sources import Found, Reading
 from millstream.sources.formats import check_gives_rows
+from millstream.stages.ordered import Threads
 from millstream.stats.progress import OnProgress
 from millstream.store import TokenStore, disk
 from millstream.store.format import token_dtype
@@ -150,7 +150,7 @@ def prepare_store(
             return _found_finished(found, output, making, means, cache, started)
         if cache is None and making.recipe.pipeline().global_steps:
             cache = PartCache(path.parent / SPOOL, level=means.level)  # the parts are needed twice
-        workers = stack.enter_context(Threads(means.workers))
+        workers = stack.enter_context(Threads(means.workers, "millstream-part"))
         run = _run(found, making, means, cache, workers)
         loaded = time.perf_counter()
         ledger = _write(run, path, making, means, ahead)
@@ -204,7 +204,7 @@ def _found_finished(
 ) -> Outcome:
     """What is known of a finished store, if it is the one that would be made; else refuse it, and say what differs."""
     manifest = _manifest(output)
-    with Threads(means.workers) as workers:
+    with Threads(means.workers, "millstream-part") as workers:
         sources = sources_of(found.files, list(digested(found.files, cache, workers)))
         if is_learned(making.tokenizer):
             known = settings_before(found.files, making.reading, making.recipe, making.mixing)
