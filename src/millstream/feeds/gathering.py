@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from millstream.errors import ClosedError, MillstreamError
+from millstream.errors import ClosedError, MillstreamError, WaitWarning
 from millstream.feeds.feed import Puttable, RolloutSource
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import Part, encode_parts
@@ -132,8 +132,8 @@ class GatheringSource(RolloutSource):
                 return  # sent meanwhile
             try:
                 self.flush()
-            except MillstreamError as error:  # whoever puts, flushes or closes next hears of it, if it lasts
-                log.warning("gathered rollouts wait: %s", error.message)
+            except (MillstreamError, WaitWarning) as error:  # whoever puts, flushes or closes next hears, if it lasts
+                log.warning("gathered rollouts wait: %s", error)
                 self._send_later()
 
 
