@@ -16,7 +16,6 @@ from millstream.loaders.raw import CuttingKeywords, RawSettings
 from millstream.loaders.settings import parse_bytes, positive
 from millstream.loaders.told import kind_of
 from millstream.parts.policy import OnBad
-from millstream.parts.pool import cpus
 from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.parts.process import make_part
 from millstream.parts.ray import RayCluster
@@ -26,6 +25,7 @@ from millstream.records import Recipe
 from millstream.settings import local_path
 from millstream.sources import Found, Record
 from millstream.sources.discover import Where
+from millstream.stages.ordered import cpus
 from millstream.stats.progress import OnProgress
 from millstream.storage import LEVEL, default_cache_dir
 from millstream.tokens import load_tokenizer

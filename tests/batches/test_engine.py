@@ -205,7 +205,7 @@ def test_buffers_return_to_the_pool_and_memory_stays_flat(tmp_path: Path) -> Non
         for _ in range(10_000):
             loader.next()
 
-        assert loader._engine.used_bytes < (16 + 4) * 14_000  # a batch of 2 columns of 8 x 100 ids, and a little
+        assert loader._filler.engine.used_bytes < (16 + 4) * 14_000  # a batch of 2 columns of 8 x 100 ids, and a little
         assert resident_bytes() - resident < 8 << 20
 
 
@@ -240,7 +240,7 @@ def test_close_leaves_no_thread_behind(tmp_path: Path, situation: str) -> None:
     loader = counting_loader(tmp_path, threads=3, memory_budget=budget)
     kept = [] if situation == "never asked" else [loader.next()]
     if situation == "full":
-        assert eventually(lambda: loader._engine.ready >= 4)
+        assert eventually(lambda: loader._filler.engine.ready >= 4)
     if situation == "starved":
         with pytest.raises(BudgetError):
             while True:
@@ -315,7 +315,7 @@ def test_close_from_another_thread_ends_a_waiting_next(tmp_path: Path) -> None:
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    assert eventually(lambda: loader._engine.running)
+    assert eventually(lambda: loader._filler.engine.ring)
     loader.close()
     waiting.join(PATIENCE_S)
 

@@ -175,7 +175,7 @@ def test_the_recipe_for_self_play_is_watched(run: Run, tmp_path: Path, monkeypat
 @pytest.mark.filterwarnings("ignore:waiting for:UserWarning")  # its reservoir takes seconds on a busy machine
 def test_the_recipe_for_self_play_runs_as_it_stands_in_a_clone(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(Path(__file__).parents[2])
-    monkeypatch.setattr("millstream.stages.patience.WORTH_SAYING_S", 600.0)  # a slow machine is no error
+    monkeypatch.setattr("millstream.stages.wait.WORTH_SAYING_S", 600.0)  # a slow machine is no error
     code, out, _ = run("watch", "examples/lc0.yaml", "--batches", "1", "--json")
 
     assert code == 0

@@ -25,6 +25,12 @@ from millstream.feeds import open_feed, open_source
 HERE = Path(__file__).parent
 
 
+@pytest.fixture(autouse=True)
+def _slow_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may take long to come back where much else is at work, and a warning of that is an error here."""
+    monkeypatch.setattr("millstream.stages.wait.WORTH_SAYING_S", 600.0)
+
+
 class Nursery:
     """Starts processes and kills them."""
 

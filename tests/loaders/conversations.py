@@ -159,7 +159,7 @@ class Tap:
             return stamp_of(path)
 
         def await_turn(made: growth.Growth, progress: Any) -> None:
-            while self.used >= self.allowed and not made._closing:
+            while self.used >= self.allowed and not made._stopping.is_set():
                 time.sleep(0.0005)
             self.used += 1
             report(made, progress)

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,12 @@ import pytest
 
 from loaders.growing_games import LENGTHS, add, live, loader, three_archives
 from millstream.errors import ClosedError, LoaderError, WaitWarning
-from millstream.loaders.background import Background
 from millstream.loaders.self_play import SelfPlayDataLoader
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.stages.patience.WORTH_SAYING_S", 0.5)
+    monkeypatch.setattr("millstream.stages.wait.WORTH_SAYING_S", 0.5)
 
 
 @pytest.fixture
@@ -161,32 +159,3 @@ def _passes(run: SelfPlayDataLoader) -> float:
 def test_an_epoch_without_a_batch_says_why(games: Path, how: dict[str, Any], why: str) -> None:
     with loader(games, **how) as run, pytest.raises(LoaderError, match=why):
         run.next()
-
-
-def test_calls_in_the_background_are_made_in_order_and_cancelled_when_it_is_closed() -> None:
-    calls: Background[int] = Background("calls")
-    begun, go = threading.Event(), threading.Event()
-
-    def first() -> int:
-        begun.set()
-        go.wait()
-        return 1
-
-    results = [calls.submit(first), calls.submit(lambda: 2)]
-    assert begun.wait(5)
-    closer = threading.Thread(target=calls.close)
-    closer.start()
-    with pytest.raises(CancelledError):
-        results[1].result(5)
-    go.set()
-    closer.join()
-    assert results[0].result(0) == 1
-
-
-def test_a_failing_call_in_the_background_fails_where_it_is_asked_for() -> None:
-    calls: Background[float] = Background("calls")
-    results = [calls.submit(lambda: 1 / 0), calls.submit(lambda: 1.0)]
-    with pytest.raises(ZeroDivisionError):
-        results[0].result(5)
-    assert results[1].result(5) == 1
-    calls.close()

@@ -387,7 +387,7 @@ def test_whoever_asks_several_outputs_for_an_item_is_told_their_names() -> None:
 
 
 def test_who_waits_long_is_told_how_far_the_stages_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.stages.patience.WORTH_SAYING_S", 0.05)
+    monkeypatch.setattr("millstream.stages.wait.WORTH_SAYING_S", 0.05)
     numbers: Queue[int] = Queue()
     doubled = FunctionStage(numbers, function=lambda item: [2 * item])
     with Pipeline({"doubled": doubled}) as pipeline, numbers.producer() as producer:

@@ -254,7 +254,7 @@ def test_who_waits_for_stages_that_were_not_started_is_told_so() -> None:
 def test_who_waits_without_a_limit_for_a_stage_that_is_started_late_is_warned_and_gets_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("millstream.stages.patience.WORTH_SAYING_S", 0.0)
+    monkeypatch.setattr("millstream.stages.wait.WORTH_SAYING_S", 0.0)
     stage, warned = IterableStage([1], name="late"), list[str]()
 
     def warn(said: str, kind: type[Warning], **_: object) -> None:

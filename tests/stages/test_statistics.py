@@ -187,7 +187,7 @@ class Basin(MapStage[int, int]):
 
 
 def test_who_waits_for_a_stage_that_is_being_filled_hears_how_full_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millstream.stages.patience.WORTH_SAYING_S", 0.2)
+    monkeypatch.setattr("millstream.stages.wait.WORTH_SAYING_S", 0.2)
     queue: Queue[int] = Queue(capacity=1000)
     producer = queue.producer()
     producer.put_many(range(531))

@@ -6,18 +6,19 @@ import logging
 import threading
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
 
 import numpy as np
 
-from millstream.errors import ClosedError, MillstreamError
+from millstream.errors import ClosedError, MillstreamError, WaitWarning
 from millstream.feeds.feed import Puttable, RolloutSource
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import Part, encode_parts
 from millstream.rollouts.parse import block_of
+from millstream.stages.ordered import Threads
 
 Encoded: TypeAlias = list[Part]
 """A block as bytes, in parts that lie end to end."""
@@ -42,7 +43,7 @@ class GatheringSource(RolloutSource):
         self._lock = threading.RLock()
         self._waiting: list[RolloutBlock] = []
         self._rollouts = self._bytes = 0
-        self._sender = ThreadPoolExecutor(1, "millstream-put")
+        self._sender = Threads(1, "millstream-put", finish_on_exit=True)
         self._sending: tuple[Future[None], list[Encoded]] | None = None
         self._timer: threading.Timer | None = None
         self._closed = False
@@ -85,7 +86,7 @@ class GatheringSource(RolloutSource):
             if not self._closed:
                 self.flush()
                 self._end()
-                self._sender.shutdown()
+                self._sender.close()
                 self._closed = True
 
     def _add(self, block: RolloutBlock) -> None:
@@ -131,8 +132,8 @@ class GatheringSource(RolloutSource):
                 return  # sent meanwhile
             try:
                 self.flush()
-            except MillstreamError as error:  # whoever puts, flushes or closes next hears of it, if it lasts
-                log.warning("gathered rollouts wait: %s", error.message)
+            except (MillstreamError, WaitWarning) as error:  # whoever puts, flushes or closes next hears, if it lasts
+                log.warning("gathered rollouts wait: %s", error)
                 self._send_later()
 
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 from millstream.errors import BusyError, LoaderError
 from millstream.feeds.feed import Control
 from millstream.feeds.gathering import Encoded, Gather, GatheringSource
-from millstream.feeds.patience import Patience
+from millstream.stages.wait import Reconnect
 
 BLOCKS = "application/x-millstream-rollouts"
 """What encoded blocks are called on the wire."""
@@ -63,7 +63,7 @@ class HttpSource(GatheringSource):
             raise LoaderError("the token holds what no header can", hint="strip the line end of what was read")
         self.url, self._token = url, token
         self.producer = producer or uuid4().hex
-        self._patience = Patience(f"the feed at {parts.netloc}", patience_s, (_AwayError,))
+        self._server = Reconnect(f"the feed at {parts.netloc}", patience_s, (_AwayError,))
         self._control = Control()
         self._sent = 0
         self._session = self._ask("open", {})["session"]
@@ -86,7 +86,7 @@ class HttpSource(GatheringSource):
 
     def _ask(self, verb: str, numbers: Mapping[str, int], body: bytes = b"") -> Any:
         query = urlencode({"producer": self.producer, **numbers})
-        return self._patience.until_done(lambda: self._request("POST", f"/{verb}?{query}", body))
+        return self._server.ask(lambda: self._request("POST", f"/{verb}?{query}", body))
 
     def _request(self, method: str, target: str, body: bytes) -> Any:
         parts = urlsplit(self.url)

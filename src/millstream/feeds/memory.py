@@ -17,6 +17,7 @@ from millstream.feeds.feed import Arrival, Control, Cursor, Puttable, RolloutSou
 from millstream.feeds.gathering import log, pieces
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.parse import block_of
+from millstream.stages.wait import checked_timeout
 
 
 class MemoryFeed:
@@ -38,7 +39,7 @@ class MemoryFeed:
     def __init__(
         self, *, most_rollouts: int = 65_536, most_bytes: int = 1 << 30, timeout_s: float | None = None
     ) -> None:
-        self.most_rollouts, self.most_bytes, self.timeout_s = most_rollouts, most_bytes, timeout_s
+        self.most_rollouts, self.most_bytes, self.timeout_s = most_rollouts, most_bytes, checked_timeout(timeout_s)
         self._id = uuid4().hex
         self._changed = threading.Condition()
         self._waiting: deque[RolloutBlock] = deque()
@@ -70,8 +71,9 @@ class MemoryFeed:
 
     def receive(self, timeout_s: float) -> list[Arrival]:
         """Give what was put; behind the last of it the error of a source that failed, if one did."""
+        limit_s = checked_timeout(timeout_s)
         with self._changed:
-            self._changed.wait_for(self._has_news, timeout_s)
+            self._changed.wait_for(self._has_news, None if limit_s is None else min(limit_s, threading.TIMEOUT_MAX))
             if not self._waiting and self._error is not None:
                 self._fail(self._error)
             arrivals = []

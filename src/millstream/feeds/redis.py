@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from uuid import uuid4
 
@@ -10,6 +9,7 @@ from millstream.errors import WaitTimeout
 from millstream.feeds.feed import Control
 from millstream.feeds.gathering import Encoded, Gather, GatheringSource
 from millstream.feeds.redis_stream import AWAY, RedisStream
+from millstream.stages.wait import Deadline, checked_timeout, poll
 
 _ROOM_PAUSES_S = (0.005, 0.25)
 
@@ -40,7 +40,7 @@ class RedisSource(GatheringSource):
     ) -> None:
         super().__init__(gather)
         self.producer = producer or uuid4().hex
-        self.most_entries, self.timeout_s = most_entries, timeout_s
+        self.most_entries, self.timeout_s = most_entries, checked_timeout(timeout_s)
         self._stream = RedisStream(url, patience_s)
         self._session, self._sent = uuid4().hex[:12], 0
         self._control = Control()
@@ -74,15 +74,18 @@ class RedisSource(GatheringSource):
         pipeline.execute()
 
     def _wait_for_room(self) -> None:
-        began, pause_s = time.monotonic(), _ROOM_PAUSES_S[0]
-        while (waiting := self._stream.ask(self._unreceived)) >= self.most_entries:
-            if self.timeout_s is not None and time.monotonic() - began > self.timeout_s:
-                raise WaitTimeout(
-                    f"waited {self.timeout_s} s for room: {waiting} entries are in the stream",
-                    hint="the trainer is slower than its producers: follow `control()`, or pass a longer timeout_s",
-                )
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, _ROOM_PAUSES_S[1])
+        waiting = 0
+
+        def has_room() -> bool | None:
+            nonlocal waiting
+            waiting = self._stream.ask(self._unreceived)
+            return waiting < self.most_entries or None
+
+        if poll(has_room, Deadline(self.timeout_s), pauses_s=_ROOM_PAUSES_S) is None:
+            raise WaitTimeout(
+                f"waited {self.timeout_s} s for room: {waiting} entries are in the stream",
+                hint="the trainer is slower than its producers: follow `control()`, or pass a longer timeout_s",
+            )
 
     def _unreceived(self) -> int:
         pipeline = self._stream.commands()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections import deque
 from typing import Any, Literal, TypeAlias
 from uuid import uuid4
@@ -13,6 +13,7 @@ from millstream.feeds.gathering import log
 from millstream.feeds.redis_stream import RedisStream
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import iter_blocks
+from millstream.stages.wait import Deadline, poll
 
 Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
 BEGIN = "0-0"
@@ -45,6 +46,7 @@ class RedisFeed:
         self._stream = RedisStream(url, patience_s, consumes=not follow)
         self._follow, self._on_bad = follow, on_bad
         self._is_only = follow
+        self._closing = threading.Event()
         self._id: str | None = None
         self._untold: Control | None = None
         self._last, self._blocks = BEGIN, 0
@@ -57,22 +59,22 @@ class RedisFeed:
     def cursor(self) -> Cursor:
         """The last entry that was received, and of which stream."""
         if self._id is None:
-            self._stream.ask_until(time.monotonic(), self._start)
+            self._stream.ask_until(Deadline(0), self._start)
         return self._cursor(self._last, self._blocks)
 
     @property
     def ended(self) -> bool:
         """Whether every producer has said that nothing more comes, and all of it was received."""
-        return self._stream.ask_until(time.monotonic(), self._is_ended) or False
+        return self._stream.ask_until(Deadline(0), self._is_ended) or False
 
     def receive(self, timeout_s: float) -> list[Arrival]:
         """Give the next rollouts of the stream; waits so long for something, then gives nothing."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         while True:
-            entries = self._stream.ask_until(deadline, lambda: self._read(deadline - time.monotonic()))
+            entries = self._stream.ask_until(deadline, lambda: self._read(deadline.left_s))
             if entries and (arrivals := self._told_others(entries)):
                 return arrivals
-            if time.monotonic() >= deadline or (not entries and self.ended):
+            if deadline.is_over or self._closing.is_set() or (not entries and self.ended):
                 return []
 
     def seek(self, cursor: Cursor) -> None:
@@ -101,7 +103,7 @@ class RedisFeed:
         """Tell producers what is wanted; while the server is away, when it is back."""
         if not self._follow:
             self._untold = control
-            self._stream.ask_until(time.monotonic(), self._tell)
+            self._stream.ask_until(Deadline(0), self._tell)
 
     @property
     def away(self) -> str | None:
@@ -119,8 +121,9 @@ class RedisFeed:
         return {**self._counts, "reconnected": self._stream.reconnected}
 
     def close(self) -> None:
-        """Close the connection."""
-        self._stream.client.close()
+        """Close the connection; who waits in `receive` gets nothing."""
+        self._closing.set()
+        self._stream.close()
 
     def _cursor(self, entry: str, blocks: int = 0) -> Cursor:
         return {"stream": self._id, "entry": entry, "blocks": blocks}
@@ -161,7 +164,7 @@ class RedisFeed:
     def _up_to(self, received: str, timeout_s: float) -> Entries:
         """The entries that the consumer which is followed has received; waits a little where there are none."""
         if _order(received) <= _order(self._last):
-            time.sleep(max(0.0, min(timeout_s, _FOLLOW_S)))
+            self._closing.wait(min(timeout_s, _FOLLOW_S))
             return []
         entries: Entries = self._stream.client.xrange(
             self._stream.name, min=f"({self._last}", max=received, count=self._at_once
@@ -191,15 +194,16 @@ class RedisFeed:
 
     def _be_only(self) -> None:
         """Refuse to take what somebody else takes, too; who has just ended may take a moment to be gone."""
-        deadline = time.monotonic() + _GONE_S
-        while not self._is_only and self._stream.has_other_consumer():
-            if time.monotonic() >= deadline:
-                self.close()  # of two that come at once, one may go on
-                raise BusyError(
-                    f"Redis: {self._stream.name}: another consumer takes from this stream",
-                    hint="wait for it to end, or close it; other ranks of the same run pass follow=True",
-                )
-            time.sleep(_FOLLOW_S)
+        if self._is_only:
+            return
+        pauses_s = (_FOLLOW_S, _FOLLOW_S)
+        alone = poll(lambda: not self._stream.has_other_consumer() or None, Deadline(_GONE_S), pauses_s=pauses_s)
+        if alone is None:
+            self._stream.client.close()  # of two that come at once, one may go on
+            raise BusyError(
+                f"Redis: {self._stream.name}: another consumer takes from this stream",
+                hint="wait for it to end, or close it; other ranks of the same run pass follow=True",
+            )
         self._is_only = True
 
     def _start(self) -> None:

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from uuid import uuid4
 
 from millstream.errors import LoaderError, MissingExtra, StoreError
-from millstream.feeds.patience import Patience
+from millstream.stages.wait import Deadline, Reconnect
 
 try:
     import redis
@@ -79,7 +79,7 @@ class RedisStream:
             protocol=2,
             redis_connect_func=self._introduced if consumes else None,
         )
-        self._patience = Patience(f"Redis at {address}", patience_s, AWAY)
+        self._server = Reconnect(f"Redis at {address}", patience_s, AWAY)
 
     def _introduced(self, connection: Any) -> None:
         """Say who is connected; a server that does not let us will not tell of others either."""
@@ -100,12 +100,12 @@ class RedisStream:
     @property
     def reconnected(self) -> int:
         """How often the server came back."""
-        return self._patience.reconnected
+        return self._server.reconnected
 
     @property
     def away(self) -> str | None:
         """What is said of the server while it is away."""
-        return self._patience.away
+        return self._server.away
 
     def key(self, of: str) -> str:
         """The name of what is kept beside the stream."""
@@ -117,11 +117,16 @@ class RedisStream:
 
     def ask(self, act: Callable[[], Value]) -> Value:
         """Ask the server, as long as patience lasts."""
-        return self._patience.until_done(lambda: self._understood(act))
+        return self._server.ask(lambda: self._understood(act))
 
-    def ask_until(self, deadline: float, act: Callable[[], Value]) -> Value | None:
-        """Ask the server until a time of the monotonic clock; None: it is away, and patience still lasts."""
-        return self._patience.attempt(lambda: self._understood(act), deadline)
+    def ask_until(self, deadline: Deadline, act: Callable[[], Value]) -> Value | None:
+        """Ask the server until a deadline; None: it is away, and patience still lasts."""
+        return self._server.ask_until(deadline, lambda: self._understood(act))
+
+    def close(self) -> None:
+        """Close the connection, and wait no longer for a server that is away."""
+        self._server.stop()
+        self.client.close()
 
     def _understood(self, act: Callable[[], Value]) -> Value:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import mmap
 import os
-import time
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
@@ -24,12 +24,12 @@ from millstream.feeds.shards import DAMAGED, SESSION, SUFFIX, ProducerFolder
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import iter_blocks
 from millstream.settings import local_path
+from millstream.stages.wait import POLL_S, Deadline, poll
 from millstream.storage import Lock, disk
 
 MOST_BYTES = 64 << 20
 """How many bytes are received at once, at least one shard."""
 FREE_SPACE = "free some space, then do it again"
-_PAUSES_S = (0.001, 0.2)
 _CONTROL = "control.json"
 _ARRIVALS = "arrivals.log"
 
@@ -113,7 +113,7 @@ class SpoolFeed:
         self.directory = local_path(directory, "a spool", LoaderError)
         self._keep, self._on_bad = keep, on_bad
         self._counts = {"received": 0, "shards": 0, "damaged": 0}
-        self._warned = False
+        self._warned, self._closing = False, threading.Event()
         self._control = SpoolControl(self.directory)
         path = self.directory / _ARRIVALS
         with ExitStack() as opened, disk.reported(self.directory, full=FREE_SPACE):
@@ -148,18 +148,17 @@ class SpoolFeed:
 
     def receive(self, timeout_s: float) -> list[Arrival]:
         """Give the next rollouts of the spool; waits so long for something, then gives nothing."""
-        deadline, pause_s = time.monotonic() + timeout_s, _PAUSES_S[0]
-        while True:
+        deadline = Deadline(timeout_s)
+
+        def look() -> list[Arrival] | None:
             if self._place >= self._log.end:
                 self._take()
             while self._place < self._log.end:
                 if arrivals := self._received():
                     return arrivals
-            left_s = deadline - time.monotonic()
-            if left_s <= 0 or (timeout_s > pause_s and self.ended):
-                return []
-            time.sleep(min(pause_s, left_s))
-            pause_s = min(2 * pause_s, _PAUSES_S[1])
+            return [] if deadline.left_s > POLL_S[0] and self.ended else None
+
+        return poll(look, deadline, stopping=self._closing) or []
 
     def seek(self, cursor: Cursor) -> None:
         """Go on behind a place at which a state was saved."""
@@ -196,7 +195,8 @@ class SpoolFeed:
         return self._log.taken.get(producer, "")
 
     def close(self) -> None:
-        """Let another consumer go on; what was not released stays."""
+        """Let another consumer go on; what was not released stays. Who waits in `receive` gets nothing."""
+        self._closing.set()
         self._opened.close()
 
     def _warn_of_old_ends(self) -> None:

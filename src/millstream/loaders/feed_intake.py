@@ -21,6 +21,7 @@ from millstream.loaders.feed_line import FeedLine
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.faults import shown
 from millstream.stages.lifetime import defer_sigint
+from millstream.stages.wait import checked_timeout
 
 log = logging.getLogger("millstream.loaders")
 PATIENCE_S = 0.5
@@ -41,7 +42,7 @@ class Intake:
     """
 
     def __init__(self, feed: Feed, frontier: Frontier, timeout_s: float | None) -> None:
-        self.feed, self.frontier, self._timeout_s = feed, frontier, timeout_s
+        self.feed, self.frontier, self._timeout_s = feed, frontier, checked_timeout(timeout_s)
         self._begun = self.closed = False
         self._first = dict(feed.cursor)
         self._stand(frontier.begin(), feed.cursor)

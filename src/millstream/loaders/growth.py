@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from millstream.errors import BusyError, ClosedError, StoreError
+from millstream.stages.lifetime import after_fork
 from millstream.stats.progress import OnProgress, Progress
 from millstream.storage import staging_folder
 from millstream.store import TokenStore
@@ -37,9 +38,16 @@ class Growth:
         self._unfinished = staging_folder(output) / output.name
         self._make = make
         self._error: BaseException | None = None
-        self._closing = False
         self._store: TokenStore | None = None  # as it was found last; opened again when there is news
+        self._stopping = threading.Event()
+        after_fork(self._forget)
         self._begin()
+
+    def _forget(self) -> None:
+        """In a forked child: a thread that is not here may hold the lock of the event."""
+        stopped, self._stopping = self._stopping.is_set(), threading.Event()
+        if stopped:
+            self._stopping.set()
 
     def _begin(self) -> None:
         self._thread = threading.Thread(target=self._work, name="millstream-maker", daemon=True)
@@ -47,18 +55,18 @@ class Growth:
 
     def _work(self) -> None:
         try:
-            while not self.output.exists() and not self._closing:
+            while not self.output.exists() and not self._stopping.is_set():
                 try:
                     self._make(self._report)
                 except BusyError:
-                    time.sleep(_BUSY_S)
+                    self._stopping.wait(_BUSY_S)
         except _Stopped:
             _log.info("%s: is left unfinished; the next loader goes on", self.output)
         except BaseException as error:
             self._error = error
 
     def _report(self, progress: Progress) -> None:
-        if self._closing:
+        if self._stopping.is_set():
             raise _Stopped
 
     def look(self) -> tuple[TokenStore | None, bool]:
@@ -87,11 +95,11 @@ class Growth:
                 store, complete = self.look()
                 if store is not None and (complete or store.documents > documents):
                     return store, complete
-            if self._closing:
+            if self._stopping.is_set():
                 raise ClosedError("this loader was closed while it waited for its rows", hint="make a new one")
             if not self._thread.is_alive() and not self.output.exists() and self._error is None:
                 self._begin()  # in a forked child: its parent may end before all is made
-            time.sleep(_LOOK_S)
+            self._stopping.wait(_LOOK_S)
 
     def lost(self, store: TokenStore) -> bool:
         """Whether files of a store that was found are gone: it was finished and moved, or somebody makes it anew."""
@@ -103,7 +111,7 @@ class Growth:
 
     def stop(self) -> None:
         """Stop making soon; what was made stays, and the next loader goes on from there."""
-        self._closing = True
+        self._stopping.set()
 
     def close(self) -> None:
         """Stop making."""

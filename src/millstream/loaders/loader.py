@@ -57,7 +57,7 @@ class DataLoader(Generic[BatchT]):
     """
 
     settings: LoaderSettings
-    _run: Run | None = None
+    _run: Any = None
     _closed = False
     _untaken: tuple[int, int, Any, int] | None = None
     """A batch that did not reach the trainer: its batch size, epoch, itself, and its rows."""
@@ -77,7 +77,8 @@ class DataLoader(Generic[BatchT]):
                 "PretrainDataLoader, ConversationDataLoader, RolloutDataLoader, MixedDataLoader, SelfPlayDataLoader",
             )
         self.settings, self._run = settings, run
-        self._filler, self._delivery = filler, delivery
+        self._filler: Any = filler
+        self._delivery: Any = delivery
         self._locks: Locks = run.locks
         self._ledger = delivery.ledger
         self._callbacks = Callbacks(settings.callbacks)
@@ -88,13 +89,13 @@ class DataLoader(Generic[BatchT]):
 
     def _having_run(self, what: str) -> Run:
         """The run, or an error that names what a loader without one lacks."""
-        if self._run is None:
-            name = type(self).__name__
+        run: Run | None = self._run
+        if run is None:
             raise LoaderError(
-                f"{name} has no run of its own, and does not say what {what} is",
+                f"{type(self).__name__} has no run of its own, and does not say what {what} is",
                 hint=f"override {what}, or build on one of Millstream's loaders",
             )
-        return self._run
+        return run
 
     # Batches
 
@@ -130,8 +131,8 @@ class DataLoader(Generic[BatchT]):
         began = time.perf_counter_ns()
         locks = self._locks
         with locks.asking:
-            run, filler = self._run, self._filler
-            assert run is not None
+            run: Run = self._run
+            filler: Filler[Any] = self._filler
             step, size = run.step, self.settings.batch_size if batch_size is None else batch_size
             filled: Any = None
             made: MadeT | None = None

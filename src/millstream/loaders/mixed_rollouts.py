@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,32 +19,36 @@ from millstream.batches.rollouts import RolloutFormat, RolloutRows
 from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.rollouts import RolloutBlock
 from millstream.stages.lifetime import close_on_exit
+from millstream.stages.wait import poll
 from millstream.storage import staged
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.store.weights import WEIGHTED, WEIGHTS, codes_of
 from millstream.tensors import backend
 
-_WAIT_S = 0.01
-
 
 def stored(block: RolloutBlock, fingerprint: str, folder: Path | None) -> TokenStore:
     """The tokens of rollouts with their weights in the loss, as a store: in the cache, or for as long as it is open."""
     path = Path(folder or tempfile.mkdtemp(prefix="millstream-rollouts-"), f"rollouts-{fingerprint}")
-    while not path.exists():
-        _write(block, path)
+    poll(lambda: _is_written(block, path) or None)
     store = TokenStore(path)
     if folder is None:
         close_on_exit(store, partial(shutil.rmtree, path.parent, ignore_errors=True))
     return store
 
 
+def _is_written(block: RolloutBlock, path: Path) -> bool:
+    """Make the store whole or not at all; another rank may do so at the same time: whether it is there now."""
+    if path.exists():
+        return True
+    with suppress(BusyError):
+        _write(block, path)
+    return path.exists()
+
+
 def _write(block: RolloutBlock, path: Path) -> None:
-    """Make the store whole or not at all; another rank may do so at the same time."""
     try:
         with staged(path) as building, TokenStoreWriter(building, dtype=WEIGHTED) as writer:
             writer.extend(block["token_ids"], block.ends, weights=_codes(block))
-    except BusyError:
-        time.sleep(_WAIT_S)
     except StoreError:
         if not path.exists():
             raise

@@ -41,7 +41,7 @@ class Mixture:
         return {
             name: each
             for name, each in self.loaders.items()
-            if isinstance(each, PretrainDataLoader) and each.stream is not None
+            if isinstance(each, PretrainDataLoader) and each.is_stream
         }
 
     @property
@@ -131,7 +131,7 @@ def _check_tokenizers(loaders: Mapping[str, Mixable]) -> None:
 
 def _tokenizer_of(loader: Mixable) -> Mapping[str, Any] | None:
     """What is known of the tokenizer that a loader's ids are of."""
-    if isinstance(loader, PretrainDataLoader) and loader.stream is not None:
+    if isinstance(loader, PretrainDataLoader) and loader.is_stream:
         return describe_tokenizer(loader.stream.job.tokenizer)
     known: Mapping[str, Any] | None = loader.store.manifest.get("tokenizer")
     tokenizer = loader.member.tokenizer

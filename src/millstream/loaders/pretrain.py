@@ -71,8 +71,7 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
     """
 
     kind = "pretrain"
-    stream: Stream | None = None
-    """The raw files, where they are tokenised on the way."""
+    _stream: Stream | None = None
 
     def __init__(
         self,
@@ -99,10 +98,10 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
         check_choice("tail", tail, ("drop", "pad"))
         raw = RawSettings(recipe, on_bad, eos, reading or {})
         if streaming:
-            loaded = _check_stream(path, tokenizer, documents, tail, dtype)
-            self.shape = RowShape(length, documents, tail, padding_id(pad_id, loaded, settings))
-            self.stream = Stream.open(path, loaded, raw, settings, name)
-            super().__init__(*_stream_parts(self.stream, self.shape, settings, shared.get("threads")), settings)
+            streamed = _check_stream(path, tokenizer, documents, tail, dtype)
+            self.shape = RowShape(length, documents, tail, padding_id(pad_id, streamed, settings))
+            self._stream = Stream.open(path, streamed, raw, settings, name)
+            super().__init__(*_stream_parts(self._stream, self.shape, settings, shared.get("threads")), settings)
             return
         if tokenizer is not None and dtype is None and is_raw(path):
             tokenizer = tokenizer if is_learned(tokenizer) else load_tokenizer(tokenizer)
@@ -130,20 +129,33 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
     @property
     def member(self) -> Member:
         """This loader's part in a mixture."""
-        if not isinstance(self._run, StoreRun):
+        if self.is_stream:
             raise LoaderError("a stream of raw files has no store", hint="leave out streaming=True")
-        return next(iter(self._run.members.values()))
+        member: Member = next(iter(self._run.members.values()))
+        return member
 
     @property
     def store(self) -> TokenStore:
         """The store that rows come from."""
         return self.member.store
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether raw files are tokenised on the way."""
+        return self._stream is not None
+
+    @property
+    def stream(self) -> Stream:
+        """The raw files that are tokenised on the way."""
+        if self._stream is None:
+            raise LoaderError("this loader reads a store", hint="pass streaming=True")
+        return self._stream
+
     def __repr__(self) -> str:
-        if self.stream is None:
+        if self._stream is None:
             facts = f"{next(iter(self._run.members))}: {len(self.store)} tokens"
         else:
-            facts = f"{len(self.stream.found.files)} files, {self.stream.lanes} lanes"
+            facts = f"{len(self._stream.found.files)} files, {self._stream.lanes} lanes"
         return f"{type(self).__name__}({facts}; rows of {self.shape.length}, step {self.step})"
 
 

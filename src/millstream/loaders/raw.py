@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from glob import has_magic
 from pathlib import Path
@@ -17,12 +17,13 @@ from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.loaders.settings import positive
 from millstream.parts.mixing import Mixing
 from millstream.parts.policy import OnBad, check_on_bad
-from millstream.parts.pool import cpus
 from millstream.parts.prepare import Making, Means, prepare_store
 from millstream.parts.report import reporting
 from millstream.records import Recipe
 from millstream.sources import Found, FoundFile, Reading, discover, format_of
 from millstream.sources.identity import identify_object, touch_of
+from millstream.stages.ordered import cpus
+from millstream.stages.wait import poll
 from millstream.stats.progress import OnProgress
 from millstream.storage import default_cache_dir, key_of
 from millstream.store import TokenStore
@@ -177,11 +178,14 @@ def _instead_of_the_cache(chat: ChatSettings | None) -> str:
 def prepared_store(path: Any, tokenizer: Any, raw: RawSettings, cache_dir: Path | None) -> Path:
     """Prepare a raw path into the cache, unless that was done before; gives the path of the store."""
     cached = cached_store(path, tokenizer, raw, cache_dir)
-    while not cached.output.exists():
-        try:
-            cached.make()
-        except BusyError:
-            time.sleep(_WAIT_S)  # another rank prepares it
+
+    def is_made() -> bool | None:
+        with suppress(BusyError):  # another rank prepares it
+            if not cached.output.exists():
+                cached.make()
+        return cached.output.exists() or None
+
+    poll(is_made, pauses_s=(_WAIT_S, _WAIT_S))
     return cached.output
 
 

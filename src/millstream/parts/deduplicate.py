@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.parts.part import Part, PartCache, Rejected
-from millstream.parts.pool import in_order
 from millstream.parts.process import without
 from millstream.parts.run import Run
 from millstream.parts.write import Ledger, Placed, keep
 from millstream.records import DuplicateFinder, Duplicates
 from millstream.records.processor import label_of
+from millstream.stages.ordered import in_order
 from millstream.store.weights import ids_in
 
 DEDUP_BYTES = 256 << 20

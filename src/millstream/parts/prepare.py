@@ -31,7 +31,6 @@ from millstream.parts.learn import learned_or_loaded
 from millstream.parts.mixing import Mixing
 from millstream.parts.part import PartCache
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
-from millstream.parts.pool import Threads
 from millstream.parts.process import Job, make_part
 from millstream.parts.run import Make, Run, digested
 from millstream.parts.statistics import FileCounts, Statistics
@@ -39,6 +38,7 @@ from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, plac
 from millstream.records import Recipe
 from millstream.sources import Found, Reading
 from millstream.sources.formats import check_gives_rows
+from millstream.stages.ordered import Threads
 from millstream.stats.progress import OnProgress
 from millstream.storage import LEVEL, FinishedStore, disk, staged
 from millstream.store import TokenStore
@@ -150,7 +150,7 @@ def prepare_store(
             return _found_finished(found, output, making, means, cache, started)
         if cache is None and making.recipe.pipeline().global_steps:
             cache = PartCache(path.parent / SPOOL, level=means.level)  # the parts are needed twice
-        workers = stack.enter_context(Threads(means.workers))
+        workers = stack.enter_context(Threads(means.workers, "millstream-part"))
         run = _run(found, making, means, cache, workers)
         loaded = time.perf_counter()
         ledger, manifest = _write(run, path, making, means, ahead)
@@ -204,7 +204,7 @@ def _found_finished(
     """What is known of a finished store, if it is the one that would be made; else refuse it, and say what differs."""
     with TokenStore(output) as store:
         manifest = dict(store.manifest)
-    with Threads(means.workers) as workers:
+    with Threads(means.workers, "millstream-part") as workers:
         sources = sources_of(found.files, list(digested(found.files, cache, workers)))
         if is_learned(making.tokenizer):
             known = settings_before(found.files, making.reading, making.recipe, making.mixing)

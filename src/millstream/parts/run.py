@@ -10,10 +10,10 @@ from itertools import islice
 
 from millstream.errors import SourceError
 from millstream.parts.part import Part, PartCache
-from millstream.parts.pool import Workers, in_order
 from millstream.parts.process import Job, make_part
 from millstream.sources import Chunk, FoundFile, format_named
 from millstream.sources.identity import digesting
+from millstream.stages.ordered import Threads, in_order
 from millstream.storage import key_of
 
 Make = Callable[[Job, FoundFile, Chunk], Part]
@@ -40,7 +40,7 @@ class Run:
     """One pass over all files. `digests` holds the hash of each file that was begun."""
 
     def __init__(
-        self, job: Job, files: Sequence[FoundFile], cache: PartCache | None, workers: Workers, make: Make = make_part
+        self, job: Job, files: Sequence[FoundFile], cache: PartCache | None, workers: Threads, make: Make = make_part
     ) -> None:
         self.job, self.files, self.cache, self.workers, self.make = job, files, cache, workers, make
         self.digests: list[str] = []
@@ -98,7 +98,7 @@ class Run:
         self.cache.put_note(key, cut)
 
 
-def digested(files: Sequence[FoundFile], cache: PartCache | None, workers: Workers) -> Iterator[str]:
+def digested(files: Sequence[FoundFile], cache: PartCache | None, workers: Threads) -> Iterator[str]:
     """The digest of each file, in order; files that come next are hashed meanwhile."""
 
     def begun(call: Callable[..., bytes], *arguments: object) -> Callable[[], bytes]:

@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from millstream.errors import LoaderError
@@ -100,7 +101,7 @@ def _close_all() -> None:
     for each in due:
         _called(each.close)
     for each in due:
-        _called(lambda each=each: each.join(max(0.0, deadline - time.monotonic())))
+        _called(partial(each.join, max(0.0, deadline - time.monotonic())))
 
 
 def _called(call: Callable[[], object]) -> None:
@@ -115,7 +116,11 @@ def _held(call: Callable[..., object], owner: object) -> Callable[[], Callable[.
     """How to come by a call: a method of the owner is gone with it."""
     if getattr(call, "__self__", None) is owner:
         return weakref.WeakMethod(call)
-    return lambda: call
+
+    def strongly() -> Callable[..., object]:
+        return call
+
+    return strongly
 
 
 # A forked child

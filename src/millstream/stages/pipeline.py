@@ -15,9 +15,9 @@ from millstream.settings import nearest
 from millstream.stages.ending import left_behind
 from millstream.stages.graph import checked_outputs, named_queues
 from millstream.stages.lifetime import HomeProcess, close_on_exit
-from millstream.stages.patience import patiently
 from millstream.stages.stage import Stage
 from millstream.stages.statistics import History, filling
+from millstream.stages.wait import Deadline, wait_for
 
 CLOSE_S = 0.9
 """How long closing waits for threads that are in the middle of something."""
@@ -103,7 +103,7 @@ class Pipeline:
             if self.error is not None:
                 self._raise_why()
             if timeout_s is None and warn:
-                return patiently(queue.get, f"an item of {name!r}", self._how_far)
+                return wait_for(queue.get, f"an item of {name!r}", self._how_far)
             return queue.get(timeout_s)
         except Stopped:
             self._raise_why()
@@ -231,11 +231,8 @@ class _Run:
             self.at_close.pop()()
 
     def join(self, timeout_s: float | None) -> bool:
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        return all(
-            stage.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
-            for stage in self.stages.values()
-        )
+        deadline = Deadline(timeout_s)
+        return all(stage.join(deadline.left_s) for stage in self.stages.values())
 
     def at_work(self) -> list[str]:
         return [name for name, stage in self.stages.items() if not stage.join(0)]

@@ -20,9 +20,8 @@ from millstream.errors import BudgetError, LoaderError, QueueClosed, WaitTimeout
 from millstream.settings import at_least, byte_count
 from millstream.stages.ending import Ending
 from millstream.stages.lifetime import after_fork
-from millstream.stages.patience import at_stages
 from millstream.stages.producer import Producer
-from millstream.stages.waiting import Waits
+from millstream.stages.wait import Waits, wait_at_stages
 
 T = TypeVar("T")
 Overflow = Literal["block", "drop_new", "keep_newest"]
@@ -127,7 +126,7 @@ class Queue(Generic[T]):
         with self._lock:
             if not self._gives():
                 wait = partial(self._getters.until, self._gives, self._not_empty, wanted=f"an item of {self}")
-                at_stages(wait, timeout_s, self.maker)
+                wait_at_stages(wait, timeout_s, self.maker)
             return self._take(most)
 
     def get_now(self, most: int) -> list[T]:

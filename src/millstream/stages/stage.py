@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import reprlib
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from millstream.stages.ending import left_behind, stopped
 from millstream.stages.lifetime import after_fork, close_on_exit
 from millstream.stages.producer import Producer
 from millstream.stages.queue import Overflow, Queue
+from millstream.stages.wait import Deadline
 
 T = TypeVar("T")
 Out = TypeVar("Out")
@@ -174,11 +174,10 @@ class Stage(ABC, Generic[Out]):
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait for the threads; False if some are still at work after `timeout_s`."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = Deadline(timeout_s)
         for worker in self._workers:
-            if worker is threading.current_thread():
-                continue
-            worker.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            if worker is not threading.current_thread():
+                worker.join(min(deadline.left_s, threading.TIMEOUT_MAX))
         return not any(worker.is_alive() for worker in self._workers)
 
     def count(self, reason: str, n: int = 1) -> None:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from millstream.errors import LoaderError
+from millstream.stages.wait import Deadline, poll
 
 logger = logging.getLogger("millstream.tensors")
 PATIENCE_S = 1800.0
 WORTH_SAYING_S = 30.0
+PAUSES_S = (0.001, 0.1)
 
 Judge = Callable[[Sequence[Mapping[str, Any]]], list[str]]
 
@@ -50,19 +51,18 @@ class Ranks:
         return found
 
     def _wait_for(self, key: str, who: str) -> bytes:
-        start, nap, silent = time.monotonic(), 0.001, True
-        while not self.store.check([key]):
-            waited = time.monotonic() - start
-            if waited > PATIENCE_S:
-                raise LoaderError(
-                    f"{who} has not asked for its first batch after {waited:.0f} seconds",
-                    hint="every rank must use its loader; a loader of one process alone takes rank=0, world_size=1",
-                )
-            if silent and waited > WORTH_SAYING_S:
-                logger.warning("waiting for %s to ask for its first batch", who)
-                silent = False
-            time.sleep(nap)
-            nap = min(0.1, 2 * nap)
+        def there() -> bool | None:
+            return self.store.check([key]) or None
+
+        deadline = Deadline(PATIENCE_S)
+        if poll(there, Deadline(min(WORTH_SAYING_S, PATIENCE_S)), pauses_s=PAUSES_S) is None and not deadline.is_over:
+            logger.warning("waiting for %s to ask for its first batch", who)
+            poll(there, deadline, pauses_s=PAUSES_S)
+        if not there():
+            raise LoaderError(
+                f"{who} has not asked for its first batch after {PATIENCE_S:.0f} seconds",
+                hint="every rank must use its loader; a loader of one process alone takes rank=0, world_size=1",
+            )
         value: bytes = self.store.get(key)
         return value
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 
 from millstream._core import Budget
 from millstream.batches.engine import closed_error
-from millstream.errors import BudgetError, QueueClosed
+from millstream.errors import BudgetError, ClosedError, QueueClosed
 from millstream.live.frame_shuffler import Shuffled
 from millstream.live.tensor_maker import Output, TensorMaker, Tensors, take_rows
-from millstream.loaders.background import Background
-from millstream.stages.patience import patiently, result_of
+from millstream.stages.ordered import Ordered, Threads
+from millstream.stages.wait import wait_for
 
 HELD_S = 2.0
 """How long the trainer waits for a buffer that only itself can give back."""
@@ -51,11 +51,11 @@ class Ahead:
         self._receive, self._rank, self._ranks, self._budget = receive, rank, world_size, budget
         self._output: Output = output
         self.depth = depth
-        self._background: Background[Tensors | None] = Background("millstream-tensors")
-        self._made: deque[Future[Tensors | None]] = deque()
+        self._thread = Threads(1, "millstream-tensors")
+        self._made = Ordered[Tensors | None](self._thread, "batches ahead")
         self._waiting: list[Shuffled] = []
         self._ended = False
-        self._stopping, self._guard = threading.Event(), threading.Lock()
+        self._stopping = threading.Event()
         self._maker: TensorMaker | None = None
         self._asked_s: float | None = None
         """Since when somebody waits for a batch."""
@@ -68,23 +68,18 @@ class Ahead:
         if self._maker is None or self._maker.batch_size != batch_size:
             self._take_back()
             self._maker = TensorMaker(batch_size, self._rank, self._budget, self._stopped, self._output)
-        made = self._made  # as it is now: who closes this in the middle takes it away
-        while len(made) < 1 + self.depth:
+        while len(self._made) < 1 + self.depth:
             self._submit(self._maker)
         self._asked_s = time.monotonic()
         try:
-            return self._result(made[0])
-        except BaseException:
-            if made[0].done() and (made[0].cancelled() or made[0].exception() is not None):
-                made.popleft()  # it failed, and its positions wait again; what was only interrupted is still there
-            raise
+            return self._result(0)  # where it fails, its positions wait again
         finally:
             self._asked_s = None
 
     def taken(self) -> None:
         """The batch is the trainer's: the one behind it is the next."""
         if self._maker is not None:  # else it is closed
-            self._made.popleft()
+            self._made.drop()
             self._submit(self._maker)
 
     def skip(self, rows: int) -> list[Shuffled]:
@@ -95,22 +90,28 @@ class Ahead:
 
     def close(self) -> None:
         """Make no more; whoever feeds it must have stopped."""
-        with self._guard:
-            self._stopping.set()
-        self._background.close()
-        self._maker, self._made = None, deque()  # they know this one, which would wait for the collector
+        self._stopping.set()
+        self._made.close()
+        self._thread.close()
+        self._maker = None  # it knows this one, which would wait for the collector
 
     def _submit(self, maker: TensorMaker) -> None:
-        with self._guard:
-            if self._stopping.is_set():
-                raise closed_error()
-            self._made.append(self._background.submit(lambda: self._make(maker)))
+        with self._closing():
+            self._made.submit(self._make, maker)
 
-    def _result(self, made: Future[Tensors | None]) -> Tensors | None:
+    def _result(self, place: int) -> Tensors | None:
+        with self._closing():
+            return wait_for(partial(self._made.result, place), "a batch", self._what_for)
+
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Say that it is the loader that was closed."""
         try:
-            return patiently(result_of(made), "a batch", self._what_for)
-        except CancelledError:
-            raise closed_error() from None
+            yield
+        except ClosedError:
+            if self._stopping.is_set():
+                raise closed_error() from None
+            raise
 
     def _make(self, maker: TensorMaker) -> Tensors | None:
         """On the thread: collect the rows of a step, and make the tensors of this rank."""
@@ -126,7 +127,7 @@ class Ahead:
     def _stopped(self, seconds: float) -> bool:
         """Wait for a buffer; who waits for the batch that it is for may have them all."""
         asked_s = self._asked_s
-        if asked_s is not None and time.monotonic() - asked_s > HELD_S and not self._made[0].done():
+        if asked_s is not None and time.monotonic() - asked_s > HELD_S and not self._made.is_ready:
             raise BudgetError(
                 "every buffer of the memory budget is in your hands",
                 hint="let go of batches (release(), del), copy() what you keep, or raise memory_budget",
@@ -147,8 +148,8 @@ class Ahead:
     def _take_back(self) -> None:
         """Let what was made ahead be positions again."""
         pieces: list[Shuffled] = []
-        for made in self._made:
-            tensors = self._result(made)
+        for place in range(len(self._made)):
+            tensors = self._result(place)
             pieces += [] if tensors is None else tensors.pieces
         self._made.clear()
         self._waiting[:0] = pieces

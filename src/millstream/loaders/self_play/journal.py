@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from millstream.live.events import CHANGES, FORMAT, Event, entered
 from millstream.live.losses import Loss, is_loss, read_loss
 from millstream.live.place import Place
 from millstream.live.window import Entry
+from millstream.stages.wait import retry
 from millstream.storage import OTHER_RUN, ChainedLog, FollowedLog, LogReader, Position, announce, forget, log_of
 
 JOURNAL = "admissions.jsonl"
@@ -119,14 +119,11 @@ class RunJournal:
 
     def _opened(self, path: Path) -> ChainedLog:
         anew = self._first == START
-        deadline = time.monotonic() + (PATIENCE_S if self._part.led else 0)
-        while True:
-            try:
-                return ChainedLog(path, FORMAT, None if anew else self._first, anew=anew, beside=self._beside)
-            except BusyError:
-                if time.monotonic() >= deadline:
-                    raise
-            time.sleep(0.01)
+
+        def opened() -> ChainedLog:
+            return ChainedLog(path, FORMAT, None if anew else self._first, anew=anew, beside=self._beside)
+
+        return retry(opened, BusyError, PATIENCE_S if self._part.led else 0, pauses_s=(0.01, 0.01))
 
     def leave_behind(self) -> None:
         """In a forked child: it is the other process that writes, and a thread that is not here may hold the lock."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +23,7 @@ from millstream.live.losses import Losses, LostSlots
 from millstream.live.mirror import Mirror
 from millstream.live.window import Entry
 from millstream.loaders.self_play.task import SelfPlayTask
+from millstream.stages.ordered import Threads, in_order
 
 AT_ONCE = 64
 """Games that are in memory at the same time."""
@@ -93,8 +93,8 @@ class Reread:
 
     def _games(self, by_game: npt.NDArray[np.void], spans: list[tuple[int, int]]) -> Iterator[FrameBlock | None]:
         places = [self._place(by_game[start]) for start, _ in spans]
-        with ThreadPoolExecutor(self._task.threads) as pool:
-            yield from pool.map(self._game, places)
+        with Threads(self._task.threads, "millstream-reread") as threads:
+            yield from in_order(threads, self._game, ((place,) for place in places), ahead=len(places))
 
     def _place(self, origin: np.void) -> Place | None:
         chunk = int(origin["chunk"])
