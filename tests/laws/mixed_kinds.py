@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -99,7 +99,8 @@ class Mixed(Tokens):
         with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
             for name, (loader, _) in self.parts(Path(place), batch_size=1).items():
                 stack.callback(loader.close)
-                check_lanes(rows, name, lanes, lambda: rows_of(loader.next())[0].name)  # noqa: B023 - called at once
+                own = [(number, row.name) for number, row in enumerate(rows) if row.source == name]
+                mixtures.check_lanes(own, lanes, lambda count: alone(loader, count))  # noqa: B023 - called at once
 
     def documents(self, loader: Any) -> list[Any]:
         with TokenStore(_stored(corpus(RAW), self.beside == "chats")) as store:
@@ -117,17 +118,15 @@ class Mixed(Tokens):
         return [(span.document, origin.source) for span in origin.spans]
 
 
+def alone(loader: Any, rows: int) -> list[Any]:
+    """The first rows of a loader with batches of one row."""
+    return [rows_of(loader.next())[0].name for _ in range(rows)]
+
+
 def check_blocks(rows: Sequence[Row], weights: Mapping[str, float], block: int) -> None:
     """Insist on exact proportions in every block of a run."""
     for at in range(0, len(rows) - block + 1, block):
         assert Counter(row.source for row in rows[at : at + block]) == quotas(weights, block)
-
-
-def check_lanes(rows: Sequence[Row], name: str, lanes: int, give: Callable[[], Any]) -> None:
-    """Insist that a source gave, in each lane, its own rows of that lane, one after another."""
-    by_lane = [[row.name for row in rows[lane::lanes] if row.source == name] for lane in range(lanes)]
-    alone = [give() for _ in range(lanes * max(map(len, by_lane)))]
-    assert by_lane == [alone[lane::lanes][: len(found)] for lane, found in enumerate(by_lane)]
 
 
 RECORDS = random_rollouts(groups=5, size=4, mean_length=8)
@@ -193,9 +192,8 @@ class MixedStreams(Tokens):
         rows = [row for epoch in epochs for row in epoch]
         assert self.size is None or [len(epoch) for epoch in epochs] == [self.size] * len(epochs)
         check_blocks(rows, {name: source.weight for name, source in self.sources.items()}, mixtures.BLOCK)
-        for name, source in self.sources.items():
-            with source.open(name=name, seed=3, batch_size=1) as loader:
-                check_lanes(rows, name, self.lanes, lambda: rows_of(loader.next())[0].name)
+        found = [mixtures.MixedRow(number, row.source, row.name, ()) for number, row in enumerate(rows)]
+        mixtures.check_sources(found, self.sources, self.lanes)
 
     def check_origin(self, loader: Any, origin: RowOrigin, row: Row) -> list[Any]:
         assert origin.source == row.source
