@@ -292,7 +292,7 @@ def _archives(count: int, damaged: int) -> Path:
 KINDS = [
     Kind("rollouts", rollout_lists, lambda: RolloutList(random_rollouts(groups=25, size=4, mean_length=5)), cases=8),
     Kind(
-        "rollout feed", st.builds(RolloutFeed, st.sampled_from([6, 12]), st.sampled_from([1, 2])), RolloutFeed, cases=3
+        "rollout feed", st.builds(RolloutFeed, st.sampled_from([24, 30]), st.sampled_from([1, 2])), RolloutFeed, cases=3
     ),
     Kind(
         "self-play",
