@@ -128,7 +128,7 @@ def test_every_flag_is_named(verb: str) -> None:
 
 
 def test_every_law_names_tests_that_exist() -> None:
-    files = [ROOT / "tests/loaders" / name for name in ("test_laws.py", "test_changes.py")]
+    files = [ROOT / "tests" / name for name in ("laws/test_laws.py", "loaders/test_changes.py")]
     tests = "".join(file.read_text("utf-8") for file in files)
     named = re.findall(r"`(test_\w+)`", page("laws.md"))
 

@@ -315,7 +315,7 @@ def test_close_from_another_thread_ends_a_waiting_next(tmp_path: Path) -> None:
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    assert eventually(lambda: loader._filler.engine.ring)
+    assert eventually(lambda: loader._filler.engine.ring is not None)
     loader.close()
     waiting.join(PATIENCE_S)
 

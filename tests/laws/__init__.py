@@ -93,7 +93,6 @@ def mixtures(draw: st.DrawFn) -> Data:
 
 ONE = stores().map(lambda store: Data({"data": store}))
 SEVERAL = mixtures()
-every_loader = pytest.mark.parametrize("over", [ONE, SEVERAL], ids=["pretrain", "mixed"])
 
 
 @dataclass(frozen=True)
@@ -105,8 +104,6 @@ class Work:
     world_size: int
 
 
-works = st.builds(Work, threads=st.integers(1, 4), prefetch=st.integers(1, 9), world_size=st.integers(1, 4))
-rows_of_a_step = st.sampled_from([12, 24, 36])  # what 1 to 4 ranks divide
 row_kinds = st.fixed_dictionaries(
     {
         "shuffle": st.sampled_from(["global", "local", False]),

@@ -53,8 +53,28 @@ class Data(ABC):
     """Whether it has one only where there is one rank."""
     runs_on = True
     """Whether the next epoch begins behind it."""
-    steps = 6
+    epochs = 2
+    """How many of them show that one is complete."""
+    steps = 7
     """Steps that a run has at the least, however large."""
+    most_steps = 4
+    """Between two stops."""
+    unit = 1
+    """Rows of a sample."""
+    reference_rows = 1
+    """Rows of a step of the run that others are compared with."""
+    knows_ahead = True
+    """Whether every step of an epoch can be explained before it comes, at the latest when all rows are made."""
+    grows = False
+    """Whether rows are made while they are trained on."""
+    seeks = True
+    """Whether a run can go to any step that is known."""
+    drops = True
+    """Whether `drop_last` leaves something out."""
+    names_budget = True
+    """Whether an error says which budget is enough."""
+    first_is_enough = False
+    """Whether the state of the first rank alone will do, though those of all of them together say more."""
     most_state_bytes: int | None = 4096
     """Of a state as JSON."""
     shared_cache = True
@@ -82,8 +102,35 @@ class Data(ABC):
         return first
 
     @abstractmethod
-    def check_complete(self, epochs: Sequence[list[Row]]) -> None:
-        """Insist that epochs hold every sample exactly as often as they should."""
+    def check_complete(self, run: Team, epochs: Sequence[list[Row]]) -> None:
+        """Insist that the epochs of a run hold every sample exactly as often as they should."""
+
+    def check_length(self, loader: Any, epochs: int) -> None:
+        """Insist that a loader knows how long the epochs were that it gave."""
+        assert loader.get_num_batches() * epochs == loader.step
+
+    def settle(self, loader: Any) -> None:  # noqa: B027 - most have nothing
+        """Wait until all rows are made."""
+
+    def in_order(self) -> Data:
+        """The same data by a run whose rows have one order, however they are cut into steps."""
+        return self
+
+    def documents(self, loader: Any) -> list[Any]:
+        """All (document, source) that `steps_of` can be asked for before they come."""
+        return []
+
+    def counts_steps(self, run: Team) -> bool:
+        """Whether `steps_of` knows all steps of the present epoch that were delivered."""
+        return True
+
+    def check_origins(self, loader: Any, origins: Sequence[RowOrigin], rows: Sequence[Row]) -> list[Any]:
+        """Insist that the origins of a batch name what its rows hold; gives their documents."""
+        assert [origin.row for origin in origins] == list(range(len(rows)))
+        found = []
+        for origin, row in zip(origins, rows, strict=True):
+            found += self.check_origin(loader, origin, row)
+        return found
 
     @abstractmethod
     def check_origin(self, loader: Any, origin: RowOrigin, row: Row) -> list[Any]:
@@ -119,6 +166,9 @@ class Data(ABC):
         """How much of it the ranks say that they left out."""
         raise AssertionError("nothing of this can be lost")
 
+    def check_losses(self, rows: Sequence[Row], losses: Sequence[Mapping[str, int]]) -> None:  # noqa: B027
+        """Insist that what the rows of an epoch leave out of their samples is counted."""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -153,8 +203,8 @@ class Kind:
 @st.composite
 def cases(draw: st.DrawFn, data: Data) -> Case:
     """Any way to run over some data."""
-    work = Work(draw(st.integers(1, 3)), draw(st.integers(1, 6)), draw(st.sampled_from(data.ranks)))
-    return Case(data, work, draw(st.sampled_from(data.step_rows)), draw(st.integers(0, 4)))
+    work = Work(draw(st.integers(1, 4)), draw(st.integers(1, 9)), draw(st.sampled_from(data.ranks)))
+    return Case(data, work, draw(st.sampled_from(data.step_rows)), draw(st.integers(0, data.most_steps)))
 
 
 class Team:
@@ -199,8 +249,10 @@ class Team:
         """Take several steps."""
         return [row for _ in range(steps) for row in self.step()]
 
-    def epoch(self) -> list[Row]:
-        """Take the rest of the present epoch, as `for` gives it: as many batches on every rank."""
+    def epoch(self, *, iterated: bool = True) -> list[Row]:
+        """Take the rest of the present epoch, as `for` gives it (as many batches on every rank) or step by step."""
+        if not iterated:
+            return self._stepped()
         of_ranks = self.each(lambda loader: [self.data.rows(batch) for batch in loader.get_iterator()])
         assert len({len(batches) for batches in of_ranks}) == 1
         rows: list[Row] = []
@@ -210,13 +262,18 @@ class Team:
             rows += found
         return rows
 
-    def state(self) -> State:
-        """The state of the run, as a checkpoint holds it."""
+    def _stepped(self) -> list[Row]:
+        rows = self.run(self.loaders[0].get_num_batches())
+        assert len({row.epoch for row in rows}) == 1
+        return rows
+
+    def state(self, *, of_first: bool = False) -> State:
+        """The state of the run, as a checkpoint holds it; or that of its first rank."""
         states = [json.loads(json.dumps(loader.state_dict())) for loader in self.loaders]
         for state in states:
             most = self.data.most_state_bytes
             assert most is None or len(json.dumps(state)) < most
-        return self.data.joined(states)
+        return states[0] if of_first else self.data.joined(states)
 
     def load(self, state: State, start: int) -> None:
         """Let every rank go on from a state, with so many rows before it."""
@@ -245,8 +302,3 @@ def digest(rows: Sequence[Row]) -> str:
     import hashlib
 
     return hashlib.blake2b(repr(rows).encode(), digest_size=8).hexdigest()
-
-
-def tokens_at(spans: Sequence[Any], texts: Mapping[Any, Sequence[int]]) -> list[int]:
-    """The tokens that spans name, from the tokens of each (source, document)."""
-    return [token for span in spans for token in texts[span.source, span.document][span.start : span.stop]]

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from laws import Work, live_kinds, token_kinds
+from laws import Work, chat_kinds, live_kinds, mixed_kinds, token_kinds
 from laws.case import Case, Kind, Team, digest
 from loaders.conversations import small
 from millstream.storage import disk
 
-KINDS: list[Kind] = [*token_kinds.KINDS, *live_kinds.KINDS]
+KINDS: list[Kind] = [*token_kinds.KINDS, *chat_kinds.KINDS, *mixed_kinds.KINDS, *live_kinds.KINDS]
 WORK = Work(threads=2, prefetch=3, world_size=1)
 STEPS = 12
 

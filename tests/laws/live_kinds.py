@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from games.archives import varied_game
-from laws.case import Data, Kind, Row, State
+from laws.case import Data, Kind, Row, State, Team
 from loaders.growing_games import LENGTHS, add
 from millstream import RolloutDataLoader, RowOrigin, SelfPlayDataLoader, TrainingBatch
 from millstream.batches.self_play import SelfPlayBatch
@@ -46,11 +46,36 @@ class RolloutList(RolloutRows):
     records: Sequence[Mapping[str, Any]]
     how: Mapping[str, Any] = field(default_factory=dict)
     spoils = True
+    names_budget = False
+
+    @property
+    def reference_rows(self) -> int:  # type: ignore[override]
+        """Groups that stay whole are not cut into rows."""
+        return 12 if self.how.get("keep_groups") else 1
+
+    @property
+    def seeks(self) -> bool:  # type: ignore[override]
+        return not self.how.get("keep_groups")
+
+    @property
+    def drops(self) -> bool:  # type: ignore[override]
+        return not self.how.get("keep_groups")
+
+    def merged(self, start: int, of_ranks: Sequence[list[Row]]) -> list[Row]:
+        """A balanced step holds the same rows on any ranks, but not in the same order."""
+        rows = super().merged(start, of_ranks)
+        return sorted(rows) if self.how.get("balance") else rows
+
+    def in_order(self) -> RolloutList:
+        return replace(self, how={**self.how, "balance": None})
+
+    def documents(self, loader: Any) -> list[Any]:
+        return [(number, None) for number in range(len(self.records))]
 
     def open(self, folder: Path, **how: Any) -> Any:
         return RolloutDataLoader(list(self.records), framework="numpy", cache_dir=folder, **self.how, **how)
 
-    def check_complete(self, epochs: Sequence[list[Row]]) -> None:
+    def check_complete(self, run: Team, epochs: Sequence[list[Row]]) -> None:
         names = Counter(record["rollout_id"] for record in self.records)
         for number, epoch in enumerate(epochs):
             assert Counter(row.name for row in epoch) == names
@@ -75,10 +100,15 @@ class RolloutList(RolloutRows):
 rollout_lists = st.builds(
     lambda seed, groups, size, how: RolloutList(random_rollouts(seed, groups=groups, size=size, mean_length=5), how),
     st.integers(0, 99),
-    st.integers(3, 8),
+    st.integers(1, 8),
     st.integers(2, 4),
     st.fixed_dictionaries(
-        {"shuffle": st.sampled_from(["global", "local", False]), "keep_groups": st.just(value=False)}
+        {
+            "shuffle": st.sampled_from(["global", "local", False]),
+            "balance": st.sampled_from([None, "karmarkar_karp"]),
+            "keep_groups": st.booleans(),
+            "labels": st.sampled_from(["next", "same"]),
+        }
     ),
 )
 
@@ -96,6 +126,12 @@ class RolloutFeed(RolloutRows):
     most_state_bytes = None
     ranks = (1, 2, 4)
     step_rows = (4, 8)
+    steps = 6
+    reference_rows = 4
+    knows_ahead = False
+    seeks = False
+    drops = False
+    names_budget = False
     spoils = True
 
     def make(self, folder: Path) -> None:
@@ -113,7 +149,7 @@ class RolloutFeed(RolloutRows):
     def names(self) -> list[str]:
         return [record["rollout_id"] for record in random_rollouts(groups=self.groups, size=4)]
 
-    def check_complete(self, epochs: Sequence[list[Row]]) -> None:
+    def check_complete(self, run: Team, epochs: Sequence[list[Row]]) -> None:
         """Over all rollout batches, which all lie in what `for` gives until the feed ends."""
         rows = [row for epoch in epochs for row in epoch]
         assert Counter(row.name for row in rows) == dict.fromkeys(self.names, self.passes)
@@ -163,6 +199,9 @@ class Games(Data):
     damaged: int = 0
     step_rows = (12, 24)
     most_state_bytes = None
+    knows_ahead = False
+    seeks = False
+    drops = False
 
     @property
     def at_once(self) -> bool:  # type: ignore[override]
@@ -205,7 +244,7 @@ class Games(Data):
         """Positions of each game, by its number."""
         return [*LENGTHS] * self.archives
 
-    def check_complete(self, epochs: Sequence[list[Row]]) -> None:
+    def check_complete(self, run: Team, epochs: Sequence[list[Row]]) -> None:
         """Every position once in each epoch; of a window, no position of a use twice."""
         if self.watch:
             rows = [row.name for epoch in epochs for row in epoch]
@@ -253,7 +292,7 @@ def _archives(count: int, damaged: int) -> Path:
 KINDS = [
     Kind("rollouts", rollout_lists, lambda: RolloutList(random_rollouts(groups=25, size=4, mean_length=5)), cases=8),
     Kind(
-        "rollout feed", st.builds(RolloutFeed, st.sampled_from([6, 12]), st.sampled_from([1, 2])), RolloutFeed, cases=3
+        "rollout feed", st.builds(RolloutFeed, st.sampled_from([24, 30]), st.sampled_from([1, 2])), RolloutFeed, cases=3
     ),
     Kind(
         "self-play",

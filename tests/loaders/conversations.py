@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -22,7 +21,7 @@ import pytest
 from hypothesis import strategies as st
 
 from chats.chatml import bpe
-from laws import Row, Work
+from laws import Row
 from millstream import TrainingBatch
 from millstream.loaders import growth, member
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings
@@ -106,18 +105,12 @@ class Chats:
             loader.wait()
         return loader
 
-    def lose_cache(self) -> None:
-        """Nothing is left of what was made."""
-        shutil.rmtree(self.cache, ignore_errors=True)
-
     @property
     def documents(self) -> list[Document]:
         """The ids of all conversations."""
         return [document(number, size)[0] for number, size in enumerate(self.sizes)]
 
 
-works = st.builds(Work, threads=st.integers(1, 4), prefetch=st.integers(1, 9), world_size=st.sampled_from([1, 2, 4]))
-rows_of_a_step = st.sampled_from([4, 8, 12])
 sizes = st.builds(
     lambda count, seed, most: tuple(random.Random(seed).choices(range(1, most), k=count)),
     *(st.integers(1, 90), st.integers(0, 9), st.sampled_from([5, 20, 60])),
@@ -131,11 +124,6 @@ def segments(row: Row) -> list[Document]:
         return [row.tokens] if row.tokens else []
     starts = [place for place in range(row.length) if row.positions[place] == 0]
     return [row.inputs[a:b] for a, b in zip(starts, [*starts[1:], row.length], strict=True)]
-
-
-def segments_of(rows: Sequence[Row]) -> list[Document]:
-    """The conversations of several rows."""
-    return [each for row in rows for each in segments(row)]
 
 
 def columns(batch: TrainingBatch) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -127,7 +127,12 @@ def lanes_of(sources: Sources) -> int:
 def check_sources(rows: list[MixedRow], sources: Sources, lanes: int) -> None:
     """Insist that each source gave, in each lane, its own rows of that lane, one after another."""
     for name, source in sources.items():
-        own = [row for row in rows if row.source == name]
-        by_lane = [[row.inputs for row in own if row.sample % lanes == lane] for lane in range(lanes)]
-        expected = alone(name, source, lanes * max(map(len, by_lane)))
-        assert by_lane == [expected[lane::lanes][: len(found)] for lane, found in enumerate(by_lane)]
+        own = [(row.sample, row.inputs) for row in rows if row.source == name]
+        check_lanes(own, lanes, lambda count: alone(name, source, count))  # noqa: B023 - called at once
+
+
+def check_lanes(rows: Sequence[tuple[int, Any]], lanes: int, alone: Callable[[int], list[Any]]) -> None:
+    """Insist that rows, each with its number in the run, are in each lane those that their source gives alone."""
+    by_lane = [[row for sample, row in rows if sample % lanes == lane] for lane in range(lanes)]
+    expected = alone(lanes * max(map(len, by_lane)))
+    assert by_lane == [expected[lane::lanes][: len(found)] for lane, found in enumerate(by_lane)]

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from loaders.answers import LENGTH, TOKENIZER, Answers, rows_of_kind, samples_in
+from laws import Work
+from loaders.answers import KINDS, LENGTH, TOKENIZER, AnswerRanks, Answers, rows_of_kind, samples_in
 from loaders.samples import follows_its_hint
-from millstream import LoaderError, MixedDataLoader, RecipeError, SourceError, Topology, TrainingBatch, distribute
+from millstream import (
+    LoaderError,
+    MixedDataLoader,
+    RecipeError,
+    SourceError,
+    Topology,
+    TrainingBatch,
+    distribute,
+    per_row,
+)
 from millstream.errors import MillstreamError, StateError
 from millstream.loaders.conversation import ConversationDataLoader
 from millstream.store import TokenStore
@@ -322,3 +333,32 @@ def test_answers_are_padded_to_the_longest_of_their_batch(kind: Any) -> None:
     assert batch.input_ids.shape[1] == length < LENGTH
     assert np.array_equal(batch.input_ids, whole.input_ids[:, :length])
     assert np.array_equal(batch.labels, whole.labels[:, :length])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_that_fill_up_a_batch_have_no_loss(kind: str) -> None:
+    data = Answers(kind, 7, stored=True)
+    with data.loader(batch_size=3, pad_last=True, world_size=2, rank=1) as loader:
+        batches = list(loader)
+    last, unit = batches[-1], batches[-1].unit
+    assert [sum(batch.metadata["filler"]) for batch in batches] == [0, 3 * unit]
+    assert last.input_ids.shape == (3 * unit, LENGTH)
+    assert (last.labels == -100).all()
+    assert last.kl is None or (last.kl.labels == -100).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_transforms_of_rows_are_the_same_on_any_ranks(kind: str) -> None:
+    """What is mismatched is made before: it does not depend on which rows a rank transforms."""
+
+    @per_row
+    def hide(row: Any, rng: Any) -> Any:
+        row["input_ids"][rng.random(row["input_ids"].shape) < 0.5] = 0
+        return row
+
+    seen: list[Counter[Any]] = []
+    for world_size in (1, 3):
+        work = Work(threads=2, prefetch=2, world_size=world_size)
+        with AnswerRanks(Answers(kind, 30, stored=True), work, 12, transforms=[hide]) as run:
+            seen.append(Counter(run.epoch()))
+    assert seen[0] == seen[1]

@@ -14,18 +14,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chats.chatml import bpe
 from forks import forked
-from laws import Row, rows_of
+from laws import Row, examples, rows_of
 from loaders.conversations import CHAT, CHUNK_BYTES, LENGTH, Chats, Tap, conversation, files_of, small
+from loaders.conversations import chats as any_chats
 from loaders.samples import ran
 from millstream import MixedDataLoader
-from millstream.errors import ClosedError, MillstreamError, StoreError, UnknownLength
+from millstream.errors import ClosedError, MillstreamError, StateError, StoreError, UnknownLength
 from millstream.loaders.chat_keywords import chat_settings
 from millstream.loaders.conversation import ConversationDataLoader
 from millstream.parts.mixing import Mixing
@@ -440,3 +444,18 @@ def test_a_maker_that_stops_at_any_operation_goes_on_to_the_same_bytes(
         assert content_of(output) == whole, f"stopped at operation {limit}"
         limit += 1 if "MILLSTREAM_FUZZ" in os.environ else 11
     assert limit > 100
+
+
+@given(data=any_chats, other=any_chats, steps=st.integers(0, 3))
+@examples(5)
+def test_a_state_is_for_its_own_source_only(data: Chats, other: Chats, steps: int) -> None:
+    """A run over another source is refused, and stays where it was."""
+    with data.loader(name="one") as loader:
+        for _ in range(steps):
+            loader.next()
+        state = json.loads(json.dumps(loader.state_dict()))
+    with replace(other, packing=data.packing).loader(name="other") as loader:
+        before = loader.state_dict()
+        with pytest.raises(StateError, match="name='one'"):
+            loader.load_state_dict(state)
+        assert loader.state_dict()["step"] == before["step"] == 0

@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from chats.chatml import bpe
+from laws import examples
 from loaders.conversations import LENGTH as CHAT_LENGTH
 from loaders.conversations import Chats
 from loaders.corpora import LENGTH, TOKENIZER, corpus, stream
-from loaders.mixtures import BLOCK, MixedRanks, Source, mixed, rows_of
+from loaders.mixtures import BLOCK, MixedRanks, Source, Sources, all_sources, check_sources, lanes_of, mixed, rows_of
 from loaders.samples import follows_its_hint
 from millstream import (
     ClosedError,
@@ -139,8 +142,8 @@ def test_other_data_settings_or_lanes_are_refused() -> None:
             loader.load_state_dict(state)
         follows_its_hint(refused.value)
     changes: list[dict[str, Any]] = [{"epoch_size": 51}, {"epoch_size": 50, "drop_last": True}]
-    for given in changes:
-        with mixed(THREE, batch_size=4, **given) as loader, pytest.raises(StateError) as damaged:
+    for other in changes:
+        with mixed(THREE, batch_size=4, **other) as loader, pytest.raises(StateError) as damaged:
             loader.load_state_dict(state)
         follows_its_hint(damaged.value)
     tiny = {**THREE, "tiny": Source(OTHER, cut=1 << 20)}
@@ -388,3 +391,30 @@ def test_ids_of_two_tokenizers_are_not_mixed() -> None:
     how: dict[str, Any] = {"chunk_size": CHAT_LENGTH, "pad_id": 0}
     with pytest.raises(LoaderError, match="two different words"):
         MixedDataLoader({"web": (stream(FOLDER, **how), 1.0), "chat": (chat.open(**how), 1.0)})
+
+
+changes = st.lists(
+    st.tuples(st.integers(1, 6), st.sets(st.sampled_from(["web", "news", "books"]))), min_size=2, max_size=4
+)
+
+
+@given(sources=all_sources(), changes=changes, weight=st.sampled_from([1.0, 5.0]))
+@examples(20)
+def test_weights_and_sources_that_change_repeat_and_lose_nothing(
+    sources: Sources, changes: list[tuple[int, set[str]]], weight: float
+) -> None:
+    """Also when a source is left out for a while: it goes on where it stood."""
+    found, states = [], list[dict[str, object]]()
+    lanes = lanes_of({"web": sources["web"]})
+    assume(lanes_of(sources) == lanes)
+    for number, (steps, kept) in enumerate(changes):
+        now = {name: source for name, source in sources.items() if name == "web" or name in kept}
+        now["web"] = replace(sources["web"], weight=weight + number)
+        with MixedRanks(now, 1, 7) as run:
+            if states:
+                run.load(states, merged=True)
+            found += run.steps(steps)
+            states = run.states()
+
+    assert [row.sample for row in found] == list(range(len(found)))
+    check_sources(found, sources, lanes)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from loaders.samples import Ids, counting_loader, follows_its_hint, inputs, ran, take, windows
 from millstream import (
+    BudgetError,
     CharTokenizer,
     LoaderError,
     OrderError,
@@ -387,3 +388,20 @@ def test_a_shard_table_that_shrinks_ends_no_process(tmp_path: Path) -> None:
         for table in (tmp_path / "store" / "versions").glob("*.tab"):
             os.truncate(table, 0)
         assert len(list(loader)) == loader.get_num_batches()
+
+
+def test_a_budget_counts_a_batch_as_its_columns(tmp_path: Path) -> None:
+    """Two of ids, and two numbers per row, each aligned to 64 bytes."""
+    with counting_loader(tmp_path, batch_size=3, memory_budget=1) as loader, pytest.raises(BudgetError) as caught:
+        loader.next()
+    named = re.search(r"the threads take (\d+), a batch (\d+)", caught.value.message)
+    assert named is not None
+    threads, nbytes = int(named[1]), 2 * 64 * -(-3 * 10 * 8 // 64) + 64
+    least = threads + 2 * nbytes
+
+    assert int(named[2]) == nbytes
+    assert f"memory_budget={least} or more" in follows_its_hint(caught.value)
+    with counting_loader(tmp_path, batch_size=3, memory_budget=least) as loader:
+        assert loader.next().metadata["rows"] == 3
+    with counting_loader(tmp_path, batch_size=3, memory_budget=least - 1) as loader, pytest.raises(BudgetError):
+        loader.next()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from millstream import RolloutDataLoader
+from millstream import BudgetError, RolloutDataLoader
 from rollouts.samples import random_rollouts
 
 SCRIPT = """
@@ -83,3 +83,12 @@ def test_batches_are_the_same_from_memory_and_from_disk(tmp_path: Path) -> None:
             assert isinstance(loader.rollouts.block["values"], np.memmap) == (budget is not None)
     assert batches[0] == batches[1]
     assert list((tmp_path / "cache").iterdir()) == []  # nothing is left behind
+
+
+def test_bounded_batches_that_the_user_holds_count() -> None:
+    data = random_rollouts(groups=8, size=8, mean_length=400)
+    with RolloutDataLoader(data, framework="numpy", memory_budget="1MB", batch_size=16) as loader:
+        with pytest.raises(BudgetError, match="in use"):
+            held = [loader.next() for _ in range(50)]
+        del loader
+    assert "held" not in locals()

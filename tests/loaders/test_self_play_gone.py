@@ -291,3 +291,27 @@ def test_a_run_goes_on_as_it_was_when_the_heaviest_game_is_gone(
     with live(tmp_path / "games", tmp_path / "run", **how) as run:
         run.load_state_dict(state)
         assert steps(run, 15) == rest
+
+
+def test_a_game_that_was_weighed_and_is_gone_when_a_run_resumes_was_still_the_heaviest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first positions came, so it was drawn by its weight: a replay, which has its file, draws by that, too."""
+    monkeypatch.setattr(led, "LOOK_EVERY", 8)
+    folder = tmp_path / "games"
+    folder.mkdir()
+    heavy, _ = add(folder, 0, (30,)), add(folder, 1)
+    how: dict[str, Any] = {"hanse": 1.0, "batch_size": 1, "num_chunks": None}
+    rows, place = list[Row](), None
+    with live(folder, tmp_path / "run", **how) as run:
+        while place is None or not place.used < place.of == 30:
+            rows += steps(run, 1)
+            run._run._catch_up()
+            place = run._run.mirror.place
+        state = run.state_dict()
+    beside = heavy.rename(tmp_path / "beside.tar")
+    with live(folder, tmp_path / "run", **how) as run:
+        run.load_state_dict(state)
+        rows += steps(run, 60)
+    beside.rename(heavy)
+    assert replayed(folder, tmp_path / "run", len(rows), **how) == rows

@@ -123,6 +123,17 @@ def test_another_rank_says_that_it_waits_for_rank_0(games: Path, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("impatient")
+def test_a_rank_with_a_cache_of_its_own_says_where_it_waits_for_rank_0(games: Path, tmp_path: Path) -> None:
+    """As on two machines that share no disk, whether the folder is watched or not."""
+    with loader(games, cache_dir=tmp_path / "first", rank=0, world_size=2) as first:
+        first.next()
+        run = loader(games, cache_dir=tmp_path / "second", rank=1, world_size=2)
+        said = f"rank 0 to say .*in {tmp_path / 'second'}, the cache_dir that all ranks must share"
+        with closed_after(run, 1), pytest.warns(WaitWarning, match=said):
+            run.next()
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_filter_that_wants_no_game_is_told_of_and_burns_no_core(games: Path) -> None:
     run = loader(games, watch=True, match={"visits": (1 << 30, None)})
     seen = "a whole pass over them gave not one position; .*left out: .*visits does not match"

@@ -6,7 +6,9 @@ import importlib
 import json
 import logging
 import os
+import re
 import signal
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -14,9 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from forks import in_child
-from loaders.corpora import LENGTH, TOKENIZER, StreamRanks, corpus, stream
+from laws import examples
+from loaders.corpora import LENGTH, TOKENIZER, StreamRanks, corpora, corpus, stream
 from loaders.samples import follows_its_hint, ran
 from millstream import (
     BudgetError,
@@ -29,6 +34,7 @@ from millstream import (
     PretrainDataLoader,
     SourceError,
     StateError,
+    TokenStore,
     TrainingBatch,
     UnknownLength,
     load,
@@ -516,3 +522,83 @@ def test_reading_again_is_said_when_it_is_much(
     with caplog.at_level(logging.WARNING), stream(FOLDER) as one:
         one.load_state_dict(state)
     assert "merge_states" in caplog.text
+
+
+@given(folder=corpora, labels=st.sampled_from(["next", "same"]), documents=st.sampled_from(["attend", "isolate"]))
+@examples(15)
+def test_one_lane_in_file_order_gives_the_rows_of_a_store(folder: Path, labels: str, documents: str) -> None:
+    """Ids, labels, positions and segments: column for column what the engine makes of the prepared data."""
+    how = {"chunk_size": LENGTH, "batch_size": 3, "shuffle": False, "labels": labels, "documents": documents}
+    file = sorted(folder.iterdir())[0]
+    with tempfile.TemporaryDirectory() as place, stream(file, cut=1 << 20, **how) as raw:
+        prepare(file, Path(place, "store"), TOKENIZER, workers=1, cache=False)
+        assume(len(TokenStore(Path(place, "store"))) > LENGTH)
+        with PretrainDataLoader(Path(place, "store"), framework="numpy", **how) as mapped:  # type: ignore[arg-type]
+            for expected in mapped:
+                if expected.metadata["rows"] < 3:
+                    break
+                batch = raw.next().validate()
+                assert set(batch.keys()) == set(expected.keys())
+                for name in ("input_ids", "labels", "position_ids", "cu_seqlens"):
+                    assert np.array_equal(batch[name], expected[name])
+                assert batch.max_seqlen == expected.max_seqlen
+
+
+def test_bounded_lanes_hold_what_the_budget_allows() -> None:
+    folder = corpus((("jsonl", (400,) * 200),))
+    with stream(folder, cut=2000, memory_budget="1MB", threads=2, prefetch=1000, batch_size=64) as loader:
+        most = 0
+        for _ in range(50):
+            loader.next()
+            most = max(most, loader.get_profiling_results()["memory"]["lanes"])
+
+    assert 0 < most < 1_000_000
+
+
+def test_bounded_batches_that_are_held_fill_the_budget_and_the_run_goes_on_when_they_are_released() -> None:
+    """Lanes and batches share it. A step that found no room is given later; larger batches take smaller ones' room."""
+    folder, budget = corpus((("jsonl", (400,) * 20),)), 100_000
+    with stream(folder, cut=100, batch_size=8) as loader:
+        expected = [loader.next().input_ids.tolist() for _ in range(100)]
+    with stream(folder, cut=100, batch_size=8, memory_budget=budget, threads=1, prefetch=1000) as loader:
+        kept: list[TrainingBatch] = []
+        with pytest.raises(BudgetError, match="in use by your code") as caught:
+            while len(kept) < 100:
+                kept.append(loader.next())
+        assert "release" in follows_its_hint(caught.value)
+        memory = loader.get_profiling_results()["memory"]
+        assert 2 < len(kept) < 100 and sum(memory.values()) <= budget
+        assert loader.step == len(kept)
+        got = [batch.input_ids.tolist() for batch in kept]
+        for batch in kept:
+            batch.release()
+        got.append(loader.next().input_ids.tolist())
+        assert got == expected[: len(got)]
+        rows = len(kept) * 4 - 1  # half of what all that were kept have
+        assert loader.get_batch(rows).metadata["rows"] == rows
+        with pytest.raises(BudgetError, match="two are needed") as caught:
+            loader.get_batch(rows * 4)
+        least = re.search(r"memory_budget=(\d+) or more", follows_its_hint(caught.value))
+    assert least is not None
+    with stream(folder, cut=100, batch_size=rows * 4, memory_budget=int(least[1]), threads=1) as loader:
+        loader.next()
+
+
+@pytest.mark.parametrize("on_bad", ["skip", "quarantine"])
+def test_honest_what_is_left_out_and_replaced_is_counted(tmp_path: Path, on_bad: str) -> None:
+    """By the names that the loader of a prepared store has for it."""
+    path, good = tmp_path / "a.jsonl", "".join(json.dumps({"text": f"{n} fine words"}) + "\n" for n in range(5))
+    path.write_bytes(good.encode() + b'{"txt": 1}\n{"text": ""}\n{"text": "caf\xe9"}\n' + good.encode())
+    prepare(path, tmp_path / "store", TOKENIZER, on_bad="skip", on_invalid="replace", cache=False)
+    with PretrainDataLoader(tmp_path / "store", chunk_size=LENGTH, framework="numpy") as loader:
+        expected = {name: count for name, count in loader.losses.items() if not name.startswith("tail_tokens")}
+    assert {name.split(":")[0] for name in expected} == {"cut_tokens", "left_out", "changed"}
+    shared: dict[str, Any] = {"cut": 1 << 20, "reading": {"on_invalid": "replace"}, "batch_size": 1}
+    with stream(path, on_bad=on_bad, cache_dir=tmp_path / "cache", **shared) as loader:
+        loader.next()
+        assert loader.losses == expected
+        loader.prefetch(9)  # reads the chunk again
+        loader.next()
+        assert loader.losses == expected
+    kept = list((tmp_path / "cache").glob("quarantine*"))
+    assert len(kept) == (on_bad == "quarantine")

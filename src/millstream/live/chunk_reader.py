@@ -146,7 +146,8 @@ class ChunkReader(DrawStage[Draw, Game]):
                 f"{item.name} went away, and other ranks may have read it: {error}",
                 hint="keep files as long as they are in the window; go on from the last state",
             )
-        self._lost(LostUse(item.number, item.name, item.chunk, item.use, item.skip, unseen=item.source is None))
+        unseen = item.source is None and not item.weighed
+        self._lost(LostUse(item.number, item.name, item.chunk, item.use, item.skip, unseen))
 
     def gauges(self) -> dict[str, float]:
         """What the cache holds."""

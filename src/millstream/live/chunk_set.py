@@ -19,7 +19,7 @@ from millstream.live.events import Event, Source, apply, grouped
 from millstream.live.hanse import HanseSampling, HanseWeights
 from millstream.live.losses import Losses
 from millstream.live.place import Place
-from millstream.live.window import Acceptance, Drawn, Entry, Window
+from millstream.live.window import Acceptance, Entry, Window
 from millstream.stages import Queue, SourceStage, Stage
 from millstream.stages.producer import Producer
 
@@ -122,7 +122,7 @@ class ChunkSet(SourceStage[Draw]):
             last, entry = self._last
             if last.used < last.of:
                 source = self.source_of(entry)
-                yield Draw(last.draw, last.chunk, last.use, last.source, last.index, source, last.used)
+                yield Draw(last.draw, last.chunk, last.use, last.source, last.index, source, last.used, weighed=True)
             self._last = None
             self._let_go({last.source} - {entry.name for entry in self.window.entries})
         pause_s = 0.0
@@ -137,8 +137,10 @@ class ChunkSet(SourceStage[Draw]):
                 self._say_that_a_pass_begins()
                 pause_s = 0.0 if self.barren is None else self.barren.pause_s(self.window.draws)
             if drawn is not None:
-                name, source = drawn.entry.name, self._looked_at(drawn)
-                yield Draw(drawn.number, drawn.chunk, drawn.use, name, drawn.index, source)
+                weighed = self.weights is not None and self.weights.of(drawn.entry, drawn.index) < inf
+                source = self.source_of(drawn.entry) if weighed or self.weights is None else None  # lost, though back
+                name = drawn.entry.name
+                yield Draw(drawn.number, drawn.chunk, drawn.use, name, drawn.index, source, weighed=weighed)
             elif self._input_ended and not (self._entrance.outlives_input and self.window.endless):
                 return
             else:
@@ -175,11 +177,6 @@ class ChunkSet(SourceStage[Draw]):
         now = time.time_ns()
         oldest_s, newest_s = (now - min(changed)) / 1e9, (now - max(changed)) / 1e9
         return {"oldest_s": oldest_s, "newest_s": newest_s, "span_s": oldest_s - newest_s}
-
-    def _looked_at(self, drawn: Drawn) -> ChunkSource | None:
-        """The source of a game; None if its weight was not to be had: it is lost then, though it may be back."""
-        unseen = self.weights is not None and self.weights.of(drawn.entry, drawn.index) == inf
-        return None if unseen else self.source_of(drawn.entry)
 
     def source_of(self, entry: Entry) -> ChunkSource | None:
         """The source of an entry, if its file is there: another one may have taken its name."""

@@ -32,6 +32,8 @@ class Draw:
     """None: its file is gone."""
     skip: int = 0
     """Positions at its front that were given out before a run was gone on with."""
+    weighed: bool = False
+    """Its weight was known when it was drawn, though its file may be gone now."""
 
     def frames(self, plies: npt.NDArray[np.uint32] | None = None) -> FrameBlock:
         """Read its frames, or those at some plies; a RecordError says why that cannot be."""

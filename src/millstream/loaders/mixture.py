@@ -39,9 +39,7 @@ class Mixture:
     def streams(self) -> dict[str, PretrainDataLoader]:
         """The sources that are streams."""
         return {
-            name: each
-            for name, each in self.loaders.items()
-            if isinstance(each, PretrainDataLoader) and each.is_stream
+            name: each for name, each in self.loaders.items() if isinstance(each, PretrainDataLoader) and each.is_stream
         }
 
     @property

@@ -221,7 +221,10 @@ class SelfPlayRun:
         return graph
 
     def _what_for(self) -> str:
-        led = "rank 0 to say which games enter; " if isinstance(self._entrance, AsLed) and self._entrance.waits else ""
+        led = ""
+        if isinstance(self._entrance, AsLed) and self._entrance.waits:
+            where = f"in {self.files.folder}, the cache_dir that all ranks must share"
+            led = f"rank 0 to say which games enter; it does so {where}; "
         return led + what_is_there(self.task, self.graph, self.losses)
 
     def _restore(self, graph: SelfPlayGraph, losses: Losses) -> None:
