@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -78,7 +78,7 @@ def mixed(sources: Sources, *, members: Mapping[str, Any] | None = None, **given
     parts = {name: (source.open(name=name, **how), source.weight) for name, source in sources.items()}
     loader: Any = MixedDataLoader(parts, **{"framework": "numpy", "mix_block": BLOCK, "seed": 3, **given})
     assert isinstance(loader, MixedDataLoader)
-    return cast(MixedDataLoader, loader)
+    return loader
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ def test_what_was_not_delivered_or_is_no_batch_is_refused() -> None:
         for wrong in ({"after": 1}, {"before": 2}, {"before": -1}, {"after": batch, "before": batch}):
             with pytest.raises(LoaderError):
                 loader.state_dict(**wrong)
-        for thing in (batch.input_ids, "0", 1.5, True, {}):
+        things: list[Any] = [batch.input_ids, "0", 1.5, True, {}]
+        for thing in things:
             with pytest.raises(LoaderError, match="does not say which step"):
                 loader.state_dict(after=thing)

@@ -108,7 +108,7 @@ class DataLoader(Generic[BatchT]):
         ([1, 3], 2)
         """
         self._run or self._having_run("get_batch()")
-        batch = self._take(batch_size, self._delivery.finish)
+        batch: BatchT | None = self._take(batch_size, self._delivery.finish)
         while batch is None:  # an epoch has ended
             batch = self._take(batch_size, self._delivery.finish)
         return batch
@@ -146,7 +146,8 @@ class DataLoader(Generic[BatchT]):
                     is_asked = True
                     filled = filler.take(size)
                     if filled is None:
-                        return self._end_epoch(run)
+                        self._end_epoch(run)
+                        return None
                     made, rows = finish(filled)
                     epoch = run.epoch if self._callbacks.any else 0
                     with locks.moving:

@@ -16,6 +16,7 @@ from millstream.stats.ledger import Ledger
 from millstream.stats.profile import Counts
 
 FilledT = TypeVar("FilledT")
+FilledT_contra = TypeVar("FilledT_contra", contravariant=True)
 BatchT_co = TypeVar("BatchT_co", covariant=True)
 
 
@@ -168,12 +169,12 @@ class Filler(Protocol[FilledT]):
         ...
 
 
-class Finisher(Protocol[FilledT, BatchT_co]):
+class Finisher(Protocol[FilledT_contra, BatchT_co]):
     """Turns what a filler made into the batch that a trainer gets."""
 
     ledger: Ledger
     """What delivered batches have lost."""
 
-    def finish(self, filled: FilledT) -> tuple[BatchT_co, int]:
+    def finish(self, filled: FilledT_contra) -> tuple[BatchT_co, int]:
         """Make the batch, with its transforms; gives it and its number of rows."""
         ...
