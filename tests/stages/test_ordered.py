@@ -188,6 +188,21 @@ def test_ctrl_c_loses_no_call_and_no_result() -> None:
     assert taken == list(range(-1, len(taken) - 1))
 
 
+def test_a_call_is_known_when_ctrl_c_comes_just_after_it_was_given_to_a_thread() -> None:
+    class Interrupted(Threads):
+        def submit(self, call: Any, *arguments: Any) -> Any:
+            made = super().submit(call, *arguments)
+            signal.raise_signal(signal.SIGINT)
+            return made
+
+    with Interrupted(1) as threads:
+        made = Ordered[int](threads)
+        with pytest.raises(KeyboardInterrupt):
+            made.submit(abs, -1)
+        assert len(made) == 1
+        assert made.take() == 1
+
+
 def test_a_child_starts_threads_anew_and_is_told_of_what_was_under_way() -> None:
     begun, go = threading.Event(), threading.Event()
 
