@@ -18,11 +18,13 @@ from millstream.errors import ClosedError, MillstreamError, StateError, StoreErr
 from millstream.games import FrameBlock, Game
 from millstream.live import led
 from millstream.live.events import Event
+from millstream.loaders.fillers.stages import StageFiller
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.journal import START
 from millstream.loaders.self_play.reread import Reread
-from millstream.loaders.self_play.stages import RunStages
+from millstream.loaders.self_play.run import SelfPlayRun
+from millstream.loaders.self_play.task import SelfPlayTask
 from millstream.loaders.settings import resolve
 from millstream.store import disk
 from millstream.store.chained_log import LogReader, Position
@@ -154,7 +156,7 @@ def test_rows_that_are_not_there_are_named_and_the_run_goes_on(
 
 
 def test_stages_that_end_meanwhile_take_no_memory() -> None:
-    class Ending(RunStages):
+    class Ending(SelfPlayRun):
         @property
         def graph(self) -> Any:
             """As another thread halts them behind the first look."""
@@ -164,8 +166,8 @@ def test_stages_that_end_meanwhile_take_no_memory() -> None:
         @graph.setter
         def graph(self, _: Any) -> None: ...
 
-    stages = Ending(resolve({"batch_size": 1}), lambda: pytest.fail("begun"), str)
-    assert (stages.memory, stages.memory) == ({"window": 1}, {})
+    stages = StageFiller(Ending(SelfPlayTask("games", watch=False), resolve({"batch_size": 1})))
+    assert (stages.memory, stages.memory) == ({"batches": 0, "window": 1}, {"batches": 0})
 
 
 def test_files_that_are_gone_or_others_cost_their_own_positions_only(folder: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from millstream.live.losses import Losses, LostSlots
 from millstream.live.mirror import Mirror
 from millstream.live.window import Entry
 from millstream.loaders.self_play.task import SelfPlayTask
+from millstream.stages.stage import failure_of
 
 AT_ONCE = 64
 """Games that are in memory at the same time."""
@@ -127,10 +128,20 @@ class Reread:
             frames = source.read(index).of_game(chunk, use)
             game = Game(chunk, use, entry.name, index, int(source.frames[index]), frames)
             for change in self._changes:
-                game = change.changed(game)
+                game = _changed_by(change, game)
         except RecordError:
             return None
         return game.frames
+
+
+def _changed_by(change: GameStage, game: Game) -> Game:
+    """What a stage makes of a game; if it fails, that is said as if it were at work."""
+    try:
+        return change.changed(game)
+    except RecordError:
+        raise
+    except Exception as error:
+        raise failure_of(change.name, error) from error
 
 
 def _selected(game: FrameBlock | None, plies: npt.NDArray[np.uint32]) -> tuple[FrameBlock, npt.NDArray[np.bool_]]:
