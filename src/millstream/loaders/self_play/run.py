@@ -289,7 +289,7 @@ class SelfPlayRun:
         self._entered.forget(None if self.files.rows is None else self.files.rows.oldest_chunk)
 
     def interrupted(self) -> None:
-        """The stages end. If the run stays, others begin where the trainer stands, and do again what these did ahead."""
+        """The stages end. If the run stays, others begin where it stands, and do again what these did ahead."""
         self._inheritance.fail(self.files.journal)
 
     def ended(self, dropped: Mapping[str, int]) -> None:
