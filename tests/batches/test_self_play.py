@@ -79,3 +79,12 @@ def test_a_device_may_be_an_object_of_its_framework() -> None:
     batch = batch_of(3)
     moved = batch.to(torch.device("cpu"))
     assert moved.framework == "torch" and same(moved, batch)
+
+
+@pytest.mark.parametrize("short", range(3))
+def test_tensors_of_unequal_rows_are_no_batch(short: int) -> None:
+    shapes = [(4, 112, 8, 8), (4, 1858), (4, 6, 3)]
+    shapes[short] = (3, *shapes[short][1:])
+    with pytest.raises(BatchError, match=r"planes have \d rows, policy \d and values \d") as refused:
+        SelfPlayBatch(*(np.zeros(shape, np.float32) for shape in shapes))
+    assert refused.value.hint

@@ -10,14 +10,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from games.archives import varied_game, write_tar
 from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of, three_archives
 from millstream.errors import ClosedError, MillstreamError, StateError, StoreError
-from millstream.games import FrameBlock, Game
+from millstream.games import ORIGIN, FrameBlock, Game
 from millstream.live import led
 from millstream.live.events import Event
+from millstream.live.frame_shuffler import Moves
+from millstream.live.losses import Losses
+from millstream.live.mirror import Mirror
+from millstream.live.window import Window
 from millstream.loaders.fillers.stages import StageFiller
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.loaders.self_play.files import RunFiles
@@ -297,6 +302,18 @@ def test_close_does_not_wait_for_a_reservoir_that_is_read_again(
     closing.join()
     assert time.monotonic() - began < 1
     assert not caplog.records  # what was not read is not lost
+
+
+def test_a_position_of_a_game_that_never_entered_is_said_and_not_left_blank(folder: Path) -> None:
+    task, mirror = SelfPlayTask(str(folder)), Mirror(Window(None, 1), 4)
+    origins = np.array([(7, 0, 0), (99, 2, 0)], ORIGIN)
+    mirror.follow([Moves(origins, np.zeros(0, np.uint32), origins[:0], None)])
+    with loader(folder) as run:
+        steps(run, 1)
+        entries = run._run.entries_at(0)
+    with pytest.raises(StateError, match="games 99 wait in the reservoir, and no source that entered") as refused:
+        Reread(task, [], entries).reservoir(mirror, Losses())
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize("keeps", [True, False])

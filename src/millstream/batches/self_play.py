@@ -41,8 +41,14 @@ class SelfPlayBatch:
     def __init__(
         self, planes: Any, policy: Any, values: Any, *, framework: str = "numpy", metadata: dict[str, Any] | None = None
     ) -> None:
+        rows = int(planes.shape[0])
+        if policy.shape[0] != rows or values.shape[0] != rows:
+            raise BatchError(
+                f"planes have {rows} rows, policy {policy.shape[0]} and values {values.shape[0]}",
+                hint="pass a row of each for every position",
+            )
         self.planes, self.policy, self.values, self.framework = planes, policy, values, framework
-        self.metadata = {"epoch": 0, "step": 0, "rows": int(planes.shape[0]), **(metadata or {})}
+        self.metadata = {"epoch": 0, "step": 0, "rows": rows, **(metadata or {})}
 
     def __getitem__(self, name: str) -> Any:
         if name not in TENSORS:
