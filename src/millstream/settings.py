@@ -110,7 +110,8 @@ def local_path(where: str | os.PathLike[str], what: str, error: type[MillstreamE
     millstream.errors.LoaderError: file:///data/corpus: a store is named by its path, not by a file:// address
       hint: pass '/data/corpus'
     """
-    text = os.fspath(where)
+    if not isinstance(where, str | os.PathLike) or not isinstance(text := os.fspath(where), str):
+        raise error(f"{where!r} is not the path of {what}", hint="pass a string or a pathlib.Path")
     match = _ADDRESS.match(text) or (None if isinstance(where, str) else _STORAGE.match(text))
     if match is None:
         return Path(where)

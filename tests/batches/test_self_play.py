@@ -62,8 +62,7 @@ def test_each_position_goes_to_one_data_rank_and_to_all_of_its_peers(rows: int, 
     whole = SelfPlayBatch.merge(pieces[::2])
     places = [list(zip(each.metadata["chunk"], each.metadata["ply"], strict=True)) for each in (batch, whole)]
     again = SelfPlayBatch.merge([whole.rows_between(row, row + 1) for row in map(places[1].index, places[0])])
-    sizes = [piece.metadata["rows"] for piece in pieces]
-    assert same(again, batch) and max(sizes) - min(sizes) <= 1 + (balance == "rows")
+    assert same(again, batch) and max(map(len, pieces)) - min(map(len, pieces)) <= 1 + (balance == "rows")
     assert all(piece.metadata["step"] == batch.metadata["step"] for piece in pieces)
 
 
@@ -80,3 +79,12 @@ def test_a_device_may_be_an_object_of_its_framework() -> None:
     batch = batch_of(3)
     moved = batch.to(torch.device("cpu"))
     assert moved.framework == "torch" and same(moved, batch)
+
+
+@pytest.mark.parametrize("short", range(3))
+def test_tensors_of_unequal_rows_are_no_batch(short: int) -> None:
+    shapes = [(4, 112, 8, 8), (4, 1858), (4, 6, 3)]
+    shapes[short] = (3, *shapes[short][1:])
+    with pytest.raises(BatchError, match=r"planes have \d rows, policy \d and values \d") as refused:
+        SelfPlayBatch(*(np.zeros(shape, np.float32) for shape in shapes))
+    assert refused.value.hint

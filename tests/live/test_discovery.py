@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -394,3 +395,15 @@ def test_who_stops_while_nobody_takes_what_was_found_is_not_held_up(tmp_path: Pa
 def test_a_file_in_the_place_of_a_folder_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"a\.tar is a file, and no folder"):
         Discovery(_write(tmp_path / "a.tar"))
+
+
+@pytest.mark.parametrize("path", [None, 5, b"games"])
+def test_what_is_no_path_is_said_to_be_none(path: Any) -> None:
+    with pytest.raises(SourceError, match="is not the path of a folder of games") as refused:
+        Discovery(path)
+    assert refused.value.hint
+
+
+def test_a_time_between_two_looks_is_a_number(tmp_path: Path) -> None:
+    with pytest.raises(LoaderError, match="poll_s='often' is no time"):
+        Discovery(tmp_path, poll_s="often")  # type: ignore[arg-type]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 from batches.threads import until
 from live.games import a_game
+from millstream.errors import LoaderError
 from millstream.games import Game
 from millstream.live.frame_shuffler import TOGETHER, FrameShuffler
 from millstream.stages import Queue
@@ -36,3 +40,10 @@ def test_it_says_how_full_it_is_until_its_input_ends() -> None:
         assert filling({"shuffled": stage.gauges()}) == []
     assert sum(map(len, stage.output())) == 8
     assert stage.gauges()["frames"] == 0 and filling({"shuffled": stage.gauges()}) == []
+
+
+@pytest.mark.parametrize("wrong", [{"frames": "x"}, {"frames": None}, {"frames": True}, {"frames": 0}, {"seed": "x"}])
+def test_what_counts_nothing_is_refused_with_a_hint(wrong: dict[str, Any]) -> None:
+    with pytest.raises(LoaderError, match=next(iter(wrong))) as refused:
+        FrameShuffler(Queue(), **wrong)
+    assert refused.value.hint

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import LoaderError, StateError
+from millstream.live import ChunkSet
 from millstream.live.window import Acceptance, Drawn, Entry, Window
+from millstream.stages import Queue
 
 SIZES = st.one_of(st.none(), st.integers(1, 12))
 MOVES = st.lists(
@@ -155,3 +157,10 @@ def test_an_empty_window_gives_nothing() -> None:
     assert Window(5, 0).draw() is None
     with pytest.raises(LoaderError, match="num_chunks=0"):
         Window(0, 0)
+
+
+@pytest.mark.parametrize("wrong", ["a", 2.5, True, 0])
+def test_a_window_that_counts_nothing_is_refused_with_a_hint(wrong: Any) -> None:
+    with pytest.raises(LoaderError, match=f"num_chunks must be an integer of at least 1, not {wrong!r}") as refused:
+        ChunkSet(Queue(), num_chunks=wrong)
+    assert refused.value.hint == "it counts the games of the window; None takes all"

@@ -30,7 +30,7 @@ from millstream.live.window import Window
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.journal import RunJournal, read_losses
-from millstream.storage import disk
+from millstream.store import disk
 
 STOCK = 12
 """Archives that differ; those that come are links to them."""
@@ -159,7 +159,7 @@ def _count_losses() -> list[Loss]:
 def record(step: int, batch: SelfPlayBatch, lost: int = 0) -> bytes:
     """What is written of a step: a hash of all that was in the batch, where its rows are from, and how much was said
     to be lost before."""
-    origins = np.zeros(batch.metadata["rows"], ORIGIN)
+    origins = np.zeros(len(batch), ORIGIN)
     digest = hashlib.blake2b(digest_size=16)
     for name in ("planes", "policy", "values"):
         digest.update(batch[name].tobytes())

@@ -144,7 +144,7 @@ def test_small_tensors_say_what_large_ones_say(games: Path, framework: str) -> N
     with loader(games) as run, loader(games, output="boards", framework=framework) as boards:
         for wide, narrow in zip(run, boards, strict=True):
             found = narrow.to("numpy")
-            planes = np.ascontiguousarray(found.planes).view(np.uint64).reshape(wide.metadata["rows"], 112)
+            planes = np.ascontiguousarray(found.planes).view(np.uint64).reshape(len(wide), 112)
             assert np.array_equal(expand(planes, narrow.metadata["rule50"]), wide.planes)
             assert np.array_equal(found.policy, wide.policy.astype(np.float16))
             assert np.array_equal(found.values, wide.values.astype(np.float16), equal_nan=True)

@@ -123,7 +123,7 @@ def test_a_batch_that_was_copied_or_released_holds_no_buffer(
             batch = run.next()
             kept.append(batch.copy() if keeps == "copies" else batch)
             batch.release()
-        assert run._run.budget.used_bytes < 6 * 7 * row_bytes
+        assert run._filler.budget.used_bytes < 6 * 7 * row_bytes
 
 
 def test_a_budget_that_does_not_hold_the_reservoir_and_kept_positions_is_refused_with_one_that_does(

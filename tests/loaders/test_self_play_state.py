@@ -10,19 +10,26 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from games.archives import varied_game, write_tar
 from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of, three_archives
 from millstream.errors import ClosedError, MillstreamError, StateError, StoreError
-from millstream.games import FrameBlock, Game
+from millstream.games import ORIGIN, FrameBlock, Game
 from millstream.live import led
 from millstream.live.events import Event
+from millstream.live.frame_shuffler import Moves
+from millstream.live.losses import Losses
+from millstream.live.mirror import Mirror
+from millstream.live.window import Window
+from millstream.loaders.fillers.stages import StageFiller
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.journal import START
 from millstream.loaders.self_play.reread import Reread
-from millstream.loaders.self_play.stages import RunStages
+from millstream.loaders.self_play.run import SelfPlayRun
+from millstream.loaders.self_play.task import SelfPlayTask
 from millstream.loaders.settings import resolve
 from millstream.storage import LogReader, Position, disk
 
@@ -153,7 +160,7 @@ def test_rows_that_are_not_there_are_named_and_the_run_goes_on(
 
 
 def test_stages_that_end_meanwhile_take_no_memory() -> None:
-    class Ending(RunStages):
+    class Ending(SelfPlayRun):
         @property
         def graph(self) -> Any:
             """As another thread halts them behind the first look."""
@@ -163,8 +170,8 @@ def test_stages_that_end_meanwhile_take_no_memory() -> None:
         @graph.setter
         def graph(self, _: Any) -> None: ...
 
-    stages = Ending(resolve({"batch_size": 1}), lambda: pytest.fail("begun"), str)
-    assert (stages.memory, stages.memory) == ({"window": 1}, {})
+    stages = StageFiller(Ending(SelfPlayTask("games", watch=False), resolve({"batch_size": 1})))
+    assert (stages.memory, stages.memory) == ({"batches": 0, "window": 1}, {"batches": 0})
 
 
 def test_files_that_are_gone_or_others_cost_their_own_positions_only(folder: Path, tmp_path: Path) -> None:
@@ -294,6 +301,18 @@ def test_close_does_not_wait_for_a_reservoir_that_is_read_again(
     closing.join()
     assert time.monotonic() - began < 1
     assert not caplog.records  # what was not read is not lost
+
+
+def test_a_position_of_a_game_that_never_entered_is_said_and_not_left_blank(folder: Path) -> None:
+    task, mirror = SelfPlayTask(str(folder)), Mirror(Window(None, 1), 4)
+    origins = np.array([(7, 0, 0), (99, 2, 0)], ORIGIN)
+    mirror.follow([Moves(origins, np.zeros(0, np.uint32), origins[:0], None)])
+    with loader(folder) as run:
+        steps(run, 1)
+        entries = run._run.entries_at(0)
+    with pytest.raises(StateError, match="games 99 wait in the reservoir, and no source that entered") as refused:
+        Reread(task, [], entries).reservoir(mirror, Losses())
+    assert refused.value.hint
 
 
 @pytest.mark.parametrize("keeps", [True, False])

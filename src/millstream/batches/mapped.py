@@ -19,17 +19,11 @@ OWNERS: WeakValueDictionary[int, MappedBatch] = WeakValueDictionary()
 """The batch whose key an object is, by its id: a batch keeps its keys, so no other object has their ids."""
 
 
-class MappedBatch(Mapping[str, Any]):
+class MovableBatch:
     """What batches of every kind have in common: named tensors of one framework, that can go elsewhere."""
 
-    __slots__ = ("__weakref__", "_keys")
-    _keys: dict[str, str]
-    """The names of what a model takes: objects of this batch alone."""
+    __slots__ = ()
     framework: str
-
-    def _inputs(self) -> Iterable[str]:
-        """The names of what a model takes, as far as it is there."""
-        raise NotImplementedError
 
     def _first(self) -> Any:
         """The tensor whose rows and device are those of the batch."""
@@ -42,30 +36,6 @@ class MappedBatch(Mapping[str, Any]):
     def _each(self, field: Callable[[Any, str], Any], framework: str) -> Self:
         """Make one with every tensor made anew of batch and name."""
         return self._with(lambda name: field(self, name), framework)
-
-    def __iter__(self) -> Iterator[str]:
-        try:
-            keys = self._keys
-        except AttributeError:
-            keys = self._keys = {}
-        for name in self._inputs():
-            if name not in keys:
-                keys[name] = name.encode().decode()  # equal, and another object
-                OWNERS[id(keys[name])] = self
-            yield keys[name]
-
-    def __len__(self) -> int:
-        """How many inputs of a model there are: a mapping's length. `metadata["rows"]` counts the rows."""
-        return sum(1 for _ in self._inputs())
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return id(self)
 
     def to(
         self,
@@ -142,3 +112,39 @@ class MappedBatch(Mapping[str, Any]):
         if tensor is None:
             raise BatchError("this batch was released", hint="use it before release(), or keep a batch.copy() of it")
         return tensor
+
+
+class MappedBatch(MovableBatch, Mapping[str, Any]):
+    """A batch that is a mapping of what a model takes."""
+
+    __slots__ = ("__weakref__", "_keys")
+    _keys: dict[str, str]
+    """The names of what a model takes: objects of this batch alone."""
+
+    def _inputs(self) -> Iterable[str]:
+        """The names of what a model takes, as far as it is there."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            keys = self._keys
+        except AttributeError:
+            keys = self._keys = {}
+        for name in self._inputs():
+            if name not in keys:
+                keys[name] = name.encode().decode()  # equal, and another object
+                OWNERS[id(keys[name])] = self
+            yield keys[name]
+
+    def __len__(self) -> int:
+        """How many inputs of a model there are: a mapping's length. `metadata["rows"]` counts the rows."""
+        return sum(1 for _ in self._inputs())
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)

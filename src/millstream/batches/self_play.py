@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from millstream.batches.mapped import MappedBatch
-from millstream.batches.remade import checked_names, lost_rows, origin_of
+from millstream.batches.mapped import MovableBatch
 from millstream.errors import BatchError
 from millstream.tensors import backend, framework_of
 
@@ -20,18 +19,15 @@ VALUES = ("result", "best", "played", "orig", "root", "st")
 search as a whole, and the average of the next moves. Their columns are q, d and the plies that are left."""
 
 
-class SelfPlayBatch(MappedBatch):
-    """Positions that are ready to train on: a mapping of its three tensors, which trainers make anew of its items.
+class SelfPlayBatch(MovableBatch):
+    """Positions that are ready to train on. Its length is the number of its rows.
 
     >>> batch = SelfPlayBatch(*(np.zeros((2, *shape), np.float32) for shape in ((112, 8, 8), (1858,), (6, 3))))
     >>> batch["planes"].shape, batch.metadata["rows"], batch.wdl("best").tolist()
     ((2, 112, 8, 8), 2, [[0.5, 0.0, 0.5], [0.5, 0.0, 0.5]])
-    >>> batch.metadata["mine"] = 7
-    >>> SelfPlayBatch({name: tensor.copy() for name, tensor in batch.items()}).metadata["mine"]
-    7
 
     Args:
-        planes: What the network sees: (rows, 112, 8, 8). Or a mapping of all three tensors.
+        planes: What the network sees: (rows, 112, 8, 8).
         policy: The share of visits of each move, -1 for illegal ones: (rows, 1858).
         values: Six estimates of the outcome (`VALUES`), each as q, d and plies left: (rows, 6, 3). NaN where the engine
             did not know it (`orig`) or there is none (the plies left of `st`); 0 where an older frame lacks it.
@@ -40,27 +36,27 @@ class SelfPlayBatch(MappedBatch):
     """
 
     __slots__ = ("framework", "metadata", "planes", "policy", "values")
-    values: Any  # a tensor has the name of a mapping's method
     unit: ClassVar[int] = 1
     """Rows that stay together."""
 
     def __init__(
         self,
         planes: Any,
-        policy: Any = None,
-        values: Any = None,
+        policy: Any,
+        values: Any,
         *,
         framework: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        if isinstance(planes, Mapping):
-            checked_names(planes, TENSORS, TENSORS)
-            facts, framework = _facts_of(planes)
-            metadata = {**facts, **(metadata or {})}
-            planes, policy, values = (planes[name] for name in TENSORS)
+        rows = int(planes.shape[0])
+        if policy.shape[0] != rows or values.shape[0] != rows:
+            raise BatchError(
+                f"planes have {rows} rows, policy {policy.shape[0]} and values {values.shape[0]}",
+                hint="pass a row of each for every position",
+            )
         self.planes, self.policy, self.values = planes, policy, values
         self.framework = framework or framework_of(planes) or "numpy"
-        self.metadata = {"epoch": 0, "step": 0, "rows": int(planes.shape[0]), **(metadata or {})}
+        self.metadata = {"epoch": 0, "step": 0, "rows": rows, **(metadata or {})}
 
     def __copy__(self) -> SelfPlayBatch:
         return self._with(lambda name: getattr(self, name), self.framework)
@@ -74,8 +70,12 @@ class SelfPlayBatch(MappedBatch):
             raise KeyError(name)
         return getattr(self, name)
 
-    def _inputs(self) -> Iterable[str]:
-        return TENSORS if self.planes is not None else ()
+    def keys(self) -> Iterator[str]:
+        """The names of its tensors."""
+        return iter(TENSORS)
+
+    def __len__(self) -> int:
+        return self._rows
 
     def _first(self) -> Any:
         return self._tensor("planes")
@@ -165,16 +165,3 @@ def _joined(name: str, parts: list[SelfPlayBatch]) -> Any:
 
 def _unpickled(planes: Any, policy: Any, values: Any, framework: str, metadata: dict[str, Any]) -> SelfPlayBatch:
     return SelfPlayBatch(planes, policy, values, framework=framework, metadata=metadata)
-
-
-def _facts_of(given: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """What is known of the rows in a mapping, from the batch whose items it was made of; and their framework."""
-    framework = framework_of(given["planes"])
-    origin = origin_of(SelfPlayBatch, given, given["planes"])
-    if origin is None:
-        return {}, framework
-    batch = origin.batch
-    if not origin.same_rows and (losing := [key for key, each in batch.metadata.items() if hasattr(each, "__len__")]):
-        raise lost_rows(given["planes"], batch, losing)
-    facts = batch.metadata if origin.same_rows else {**batch.metadata, "rows": int(given["planes"].shape[0])}
-    return facts, framework or batch.framework

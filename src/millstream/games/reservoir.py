@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from millstream import _core
 from millstream.errors import LoaderError
 from millstream.games.block import Columns, FrameBlock
 from millstream.games.frame import ORIGIN
+from millstream.settings import at_least
 
 MOST_SLOTS = (1 << 32) - 1
 SLOT_BYTES = 1372
@@ -38,10 +40,15 @@ class Reservoir:
     """
 
     def __init__(self, capacity: int, seed: int) -> None:
-        if not 0 < capacity <= MOST_SLOTS:
-            raise LoaderError(f"a reservoir of {capacity} frames", hint=f"1 to {MOST_SLOTS} are possible")
-        self.capacity = capacity
-        self._slots = _core.Reservoir(capacity, seed & (1 << 64) - 1)
+        possible = f"1 to {MOST_SLOTS} are possible"
+        self.capacity = at_least("frames", capacity, hint=possible)
+        if self.capacity > MOST_SLOTS:
+            raise LoaderError(f"a reservoir of {capacity} frames", hint=possible)
+        try:
+            key = operator.index(seed) & (1 << 64) - 1
+        except TypeError:
+            raise LoaderError(f"seed={seed!r} is no integer", hint="pass an integer, such as seed=0") from None
+        self._slots = _core.Reservoir(self.capacity, key)
 
     def __len__(self) -> int:
         return len(self._slots)

@@ -65,8 +65,8 @@ class Discovery(SourceStage[Arrival]):
     def __init__(
         self, path: str | os.PathLike[str], *, watch: bool = True, poll_s: float | None = None, **settings: Any
     ) -> None:
-        if poll_s is not None and not poll_s > 0:
-            raise LoaderError(f"poll_s={poll_s} is no time between two looks", hint="pass seconds, or None")
+        if poll_s is not None and not (isinstance(poll_s, int | float) and poll_s > 0):
+            raise LoaderError(f"poll_s={poll_s!r} is no time between two looks", hint="pass seconds, or None")
         local_path(path, "a folder of games", SourceError)
         if os.path.isfile(path):
             raise SourceError(f"{os.fspath(path)} is a file, and no folder", hint="pass the folder that it lies in")

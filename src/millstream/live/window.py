@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.errors import LoaderError, StateError
+from millstream.errors import StateError
 from millstream.live.spans import Counts, joined, without
 from millstream.live.stream_shuffler import FileOrder, StreamShuffler
 from millstream.order.draws import draw_fraction
 from millstream.order.shuffle import source_key
+from millstream.settings import at_least
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -109,8 +110,8 @@ class Window:
         first_use: int = 0,
         shuffle: bool = True,
     ) -> None:
-        if num_chunks is not None and num_chunks < 1:
-            raise LoaderError(f"num_chunks={num_chunks}: a window has 1 chunk or more", hint="None takes all")
+        if num_chunks is not None:
+            num_chunks = at_least("num_chunks", num_chunks, hint="it counts the games of the window; None takes all")
         self.num_chunks, self.endless, self.acceptance = num_chunks, endless, acceptance
         self._shuffler = (StreamShuffler if shuffle else FileOrder)(seed, "chunk set")
         self._chance_key = source_key(seed, "chunk set acceptance")

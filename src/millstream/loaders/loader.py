@@ -309,8 +309,9 @@ class DataLoader(Generic[BatchT]):
         """
         run = self._having_run("seek()")
         with self._locks.asking, self._locks.moving:
-            run.seek(step)
-            self._jumped()
+            if step != self.step or run.steps_back:  # else it stays, with all that was made for this step
+                run.seek(step)
+                self._jumped()
 
     def state_dict(self, *, after: Any = None, before: Any = None) -> dict[str, Any]:
         """Describe where the run stands: readable JSON, equal on all ranks, loadable on any number of them.

@@ -267,7 +267,7 @@ class Stage(ABC, Generic[Out]):
         with self._lock:
             if self.error is not None or self.stopping.is_set():
                 return
-            self.error = error if isinstance(error, StageError) else _named(self.name, error)
+            self.error = error if isinstance(error, StageError) else failure_of(self.name, error)
         self.stopping.set()
         for queue in self._queues.values():
             queue.close(self.error)
@@ -311,7 +311,8 @@ def _spoken(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.removesuffix("Stage") or name).lower()
 
 
-def _named(stage: str, error: BaseException) -> StageError:
+def failure_of(stage: str, error: BaseException) -> StageError:
+    """What a stage failed with, with its name."""
     if isinstance(error, MillstreamError):
         named = StageError(stage, error.message, hint=error.hint)
     else:

@@ -8,6 +8,26 @@ import numpy as np
 
 from millstream.batches.self_play import SelfPlayBatch
 from millstream.live.tensor_maker import Tensors
+from millstream.loaders.self_play.run import SelfPlayRun
+from millstream.loaders.transforms import transform_batch
+from millstream.stats.ledger import Ledger
+from millstream.tensors import backend
+
+
+class SelfPlayDelivery:
+    """Finishes the batches of a run over games."""
+
+    def __init__(self, run: SelfPlayRun) -> None:
+        self._run, self._backend = run, backend(run.settings.framework)
+        self.ledger = Ledger()  # the stages count what is lost
+
+    def finish(self, filled: Tensors) -> tuple[SelfPlayBatch, int]:
+        """Make the batch of the run's next step, with all transforms; gives it and its number of rows."""
+        run = self._run
+        batch = batch_of(filled, run.epoch, run.step, self._backend)
+        for transform in run.settings.transforms:
+            batch = transform_batch(transform, batch)
+        return batch, len(batch)
 
 
 def batch_of(tensors: Tensors, epoch: int, step: int, framework: Any) -> SelfPlayBatch:

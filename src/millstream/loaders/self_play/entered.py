@@ -65,16 +65,16 @@ class Entered:
     def note(self, events: Sequence[Event]) -> None:
         """On the thread of the chunk set: remember what enters, and see whether it is what a state was saved for."""
         came = [event.source for event in events if event.kind == "enter"]
+        if not self._begun:
+            found = hashlib.blake2b(json.dumps(came).encode(), digest_size=16).hexdigest()
+            if self._expected not in (None, found):
+                raise self.other_files()
+            self._begun, self.files = True, found
         with self._guard:
             for name, chunks, stamp in came:
                 self._epochs[self._epoch].append(Entry(name, self._total, chunks, stamp))
                 self._total += chunks
         self._remember(events)
-        if not self._begun:
-            self._begun = True
-            self.files = hashlib.blake2b(json.dumps(came).encode(), digest_size=16).hexdigest()
-            if self._expected not in (None, self.files):
-                raise self.other_files()
 
     @property
     def found(self) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +17,10 @@ from millstream.live.window import Entry
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.self_play.checks import checked_game
 from millstream.loaders.self_play.journal import JOURNAL
-from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.storage import LogReader, Position
+
+if TYPE_CHECKING:
+    from millstream.loaders.self_play.run import SelfPlayRun
 
 
 def origins_of(step: int, run: SelfPlayRun) -> list[RowOrigin]:

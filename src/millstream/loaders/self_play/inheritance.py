@@ -1,7 +1,8 @@
-"""What a forked child takes over from its parent: the place where the run stands, and what was known ahead of that.
+"""What stages take over from others that ended in the middle: the place where the run stands, and what was known ahead
+of that. Everything happens again that the others had done ahead.
 
-The stages are at work in the parent, which also writes the files of the run. The child makes its own stages when it is
-asked for a batch, lets everything happen again that the parent's had done ahead, and remembers in memory.
+In a forked child the others are at work in the parent, which also writes the files of the run; the child makes its own
+stages when it is asked for a batch, and remembers in memory. In the same process they have failed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from millstream.loaders.self_play.journal import RunJournal
 
 
 class Inheritance:
-    """Nothing, in a process that was not forked.
+    """Nothing, in a process that was not forked and whose stages have not failed.
 
     Args:
         led: Whether the ranks of the run do what the first one does.
@@ -30,6 +31,9 @@ class Inheritance:
         """The run goes elsewhere, or begins an epoch: it has no past there."""
         self._is_due = False
         self._journal: RunJournal | None = None
+        """That of a parent."""
+        self._own: RunJournal | None = None
+        """That of stages that have failed."""
         self.lost: list[Loss] = []
         """What the journal says to be lost."""
 
@@ -37,6 +41,10 @@ class Inheritance:
         """This process was forked from one that writes a journal, and whose stages were at work, or not."""
         self._is_forked, self._journal = True, journal or self._journal
         self._is_due = self._is_due or at_work or self._journal is not None
+
+    def fail(self, journal: RunJournal) -> None:
+        """The stages of this process have failed, which wrote this journal."""
+        self._is_due, self._own = True, journal
 
     def entrance(self, mirror: Mirror, entered: Entered, entrances: Entrances, epoch: int) -> Entrance | None:
         """What lets sources in from where the run stands; None: whatever did so before."""
@@ -47,11 +55,15 @@ class Inheritance:
             )
         if not self._is_due:
             return None
-        ahead = mirror.go_back()
+        ahead, own = mirror.go_back(), self._own
         if self._journal is not None:
-            before, ahead, entries = self._journal.past(mirror.place, epoch)
             self.lost = self._journal.losses(epoch)
+        journal = own if own is not None and own.is_told else self._journal
+        if journal is not None:
+            before, ahead, entries = journal.past(mirror.place, epoch)
             entered.learn(entries, before)
+        if own is not None:
+            own.go_back(mirror.place)
         before = entered.go_back(mirror.window.total)
-        self._is_due, self._journal = False, None
+        self._is_due, self._journal, self._own = False, None, None
         return entrances.again(epoch, before, ahead)

@@ -109,13 +109,17 @@ class RunJournal:
         try:
             if self.position == START and self._first == START:
                 self._first = self._written = log.write(self._head())
-            behind = LogReader(self._path, log.position)
-            self._there.extend((said, behind.position) for said in behind if _is_event(said))
-            log.go_back(behind.position)
+            self._read_behind(log)
         except BaseException:
             log.close()
             raise
         self._log = log
+
+    def _read_behind(self, log: ChainedLog) -> None:
+        """What lies behind the present place is not written once more."""
+        behind = LogReader(log.path, self._written)
+        self._there.extend((said, behind.position) for said in behind if _is_event(said))
+        log.go_back(behind.position)
 
     def _opened(self, path: Path) -> ChainedLog:
         anew = self._first == START
@@ -134,6 +138,25 @@ class RunJournal:
         if self._log is not None:
             self._log.close()
             self._log = None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the file says all that happens here: this rank writes it, or does what it says."""
+        return self._path is not None and (self._part.writes or self._part.hears)
+
+    def go_back(self, place: Place | None) -> None:
+        """Stages begin once more where the trainer stands: what lies behind that will be said again."""
+        if place is not None:
+            self.catch_up(place.draw)
+        with self._guard:
+            self._written = self._first if self.position == START else self.position
+            self._ahead.clear()
+            self._there.clear()
+            if self._followed is not None:
+                self._heard = self._followed.position = _followed_from(self._written)
+                self._unheard = None
+            if self._log is not None:
+                self._read_behind(self._log)
 
     # What is written
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from millstream.errors import UnknownLength
@@ -9,10 +11,12 @@ from millstream.games.chunk_source import ChunkSource
 from millstream.live.arrivals import sort_key
 from millstream.live.chunk_source_feed import ChunkSourceFeed
 from millstream.live.discovery import Discovery
-from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.loaders.self_play.task import SelfPlayGraph, SelfPlayTask
 from millstream.order.phase import steps_in
 from millstream.stages import Pipeline
+
+if TYPE_CHECKING:
+    from millstream.loaders.self_play.run import SelfPlayRun
 
 
 class EpochLength:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.batches.engine import closed_error
-from millstream.errors import RecordError
+from millstream.errors import RecordError, StateError
 from millstream.games import FRAME, ORIGIN, FrameBlock, Game
 from millstream.games.chunk_source import ChunkSource, open_chunk_source
 from millstream.games.descriptors import Descriptors
@@ -24,6 +24,7 @@ from millstream.live.mirror import Mirror
 from millstream.live.window import Entry
 from millstream.loaders.self_play.task import SelfPlayTask
 from millstream.stages.ordered import Threads, in_order
+from millstream.stages.stage import failure_of
 
 AT_ONCE = 64
 """Games that are in memory at the same time."""
@@ -70,7 +71,18 @@ class Reread:
         missing = mirror.origins["chunk"][~kept]
         missing = missing[~losses.in_slots(missing, mirror.counter)]
         lost = [entry for entry in self._entries if ((entry.first <= missing) & (missing < entry.stop)).any()]
+        self._refuse_unknown(missing)
         return frames, [LostSlots(mirror.counter, entry.name, entry.first, entry.stop) for entry in lost]
+
+    def _refuse_unknown(self, chunks: npt.NDArray[np.uint64]) -> None:
+        """A file may be gone; a game that is in none of them never entered."""
+        unknown = [int(chunk) for chunk in np.unique(chunks) if self._entry(int(chunk)) is None]
+        if unknown:
+            named = ", ".join(map(str, unknown[:8])) + (f" and {len(unknown) - 8} more" if len(unknown) > 8 else "")
+            raise StateError(
+                f"positions of the games {named} wait in the reservoir, and no source that entered has these games",
+                hint="the state and its window do not belong together: take another state",
+            )
 
     def frames(self, origins: npt.NDArray[np.void]) -> tuple[FrameBlock, npt.NDArray[np.bool_]]:
         """The frames of these origins, in this order, and which of them could be read: the others are blank."""
@@ -98,11 +110,14 @@ class Reread:
 
     def _place(self, origin: np.void) -> Place | None:
         chunk = int(origin["chunk"])
-        place = bisect_right(self._firsts, chunk) - 1
-        entry = self._entries[place] if place >= 0 else None
-        if entry is None or chunk >= entry.stop or (source := self._source(entry)) is None:
+        if (entry := self._entry(chunk)) is None or (source := self._source(entry)) is None:
             return None
         return Place(chunk, int(origin["use"]), entry, source)
+
+    def _entry(self, chunk: int) -> Entry | None:
+        """The source that a game is from."""
+        place = bisect_right(self._firsts, chunk) - 1
+        return self._entries[place] if place >= 0 and chunk < self._entries[place].stop else None
 
     def _source(self, entry: Entry) -> ChunkSource | None:
         """The source of an entry; games are asked for in order, so the last one is enough to remember."""
@@ -127,10 +142,20 @@ class Reread:
             frames = source.read(index).of_game(chunk, use)
             game = Game(chunk, use, entry.name, index, int(source.frames[index]), frames)
             for change in self._changes:
-                game = change.changed(game)
+                game = _changed_by(change, game)
         except RecordError:
             return None
         return game.frames
+
+
+def _changed_by(change: GameStage, game: Game) -> Game:
+    """What a stage makes of a game; if it fails, that is said as if it were at work."""
+    try:
+        return change.changed(game)
+    except RecordError:
+        raise
+    except Exception as error:
+        raise failure_of(change.name, error) from error
 
 
 def _selected(game: FrameBlock | None, plies: npt.NDArray[np.uint32]) -> tuple[FrameBlock, npt.NDArray[np.bool_]]:

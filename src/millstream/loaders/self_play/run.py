@@ -4,34 +4,38 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from millstream._core import Budget
-from millstream.batches.engine import closed_error
 from millstream.errors import LoaderError
 from millstream.live.entrance import Entrance
 from millstream.live.events import Event
-from millstream.live.led import AsLed
+from millstream.live.frame_shuffler import Shuffled
+from millstream.live.led import EVER, AsLed
 from millstream.live.losses import Loss, Losses
 from millstream.live.mirror import Mirror
 from millstream.live.row_log import StepRows
 from millstream.live.tensor_maker import Tensors
 from millstream.live.window import Entry, Window
 from millstream.loaders import state as states
+from millstream.loaders.origin import RowOrigin
 from millstream.loaders.phases import read_count
+from millstream.loaders.runs.run import Locks
+from millstream.loaders.self_play import explain as explaining
+from millstream.loaders.self_play.checks import checked_step
 from millstream.loaders.self_play.entered import Entered
 from millstream.loaders.self_play.entrance import Entrances
 from millstream.loaders.self_play.files import RunFiles
+from millstream.loaders.self_play.found import FoundFiles
 from millstream.loaders.self_play.hints import going_on_hint
 from millstream.loaders.self_play.inheritance import Inheritance
 from millstream.loaders.self_play.journal import START, Part
+from millstream.loaders.self_play.length import EpochLength
 from millstream.loaders.self_play.losses import NOT_FULL, RunLosses, read_losses
 from millstream.loaders.self_play.replay import Replay
 from millstream.loaders.self_play.reread import Reread
-from millstream.loaders.self_play.stages import RunStages
 from millstream.loaders.self_play.task import Begin, SelfPlayGraph, SelfPlayTask
 from millstream.loaders.self_play.waiting import nothing_to_train_on, what_is_there
 from millstream.loaders.settings import LoaderSettings
@@ -48,6 +52,8 @@ class SelfPlayRun:
     """A step of a run over games, and everything that is needed to go on from there."""
 
     kind = "self-play"
+    steps_back = False
+    is_known = True
 
     def __init__(self, task: SelfPlayTask, settings: LoaderSettings, *, replay: Path | None = None) -> None:
         self.task, self.settings = task, settings
@@ -63,21 +69,29 @@ class SelfPlayRun:
         part = Part(settings.rank, settings.world_size, led, settings.batch_size)
         self.files = RunFiles(settings.cache_dir, facts, part)
         self._entrances = Entrances(self.files.journal, watch=task.watch, follows=led and settings.rank > 0)
-        self._stages = RunStages(settings, self._graph_from_here, self._what_for)
         self._entered = Entered(task.path, watch=task.watch)
         self._committed: dict[str, Any] | None = None
         self._losses = RunLosses()
         self._gone, self._guard = set[str](), threading.Lock()
-        self.turn = ForkLock(delays_fork=True, in_child=self._leave_behind)
-        """Of whoever moves the run."""
+        self.locks = Locks(ForkLock(delays_fork=True, in_child=self._leave_behind))
         self._inheritance = Inheritance(led=led)
+        self._length, self._found = EpochLength(self), FoundFiles(settings.rank, settings.world_size)
+        self.graph: SelfPlayGraph | None = None
+        """The stages, while they are at work."""
+        self.changed: Callable[[], None] = lambda: None
+        """Ends the stages: they work for the place where the run stands, which is about to change."""
+        self.forked: Callable[[], None] = lambda: None
+        """Called in a forked child: what is at work is at work elsewhere."""
+        self.closed = False
         self.step = 0
         self._begin_epoch(0)
 
     # Where it stands
 
     def _begin_epoch(self, epoch: int) -> None:
-        self.epoch, self.epoch_rows, self._skip = epoch, 0, 0
+        self.epoch, self.epoch_rows = epoch, 0
+        self.skip = 0
+        """Rows of all ranks before the place where the run stands, which the stages give once more."""
         self.mirror = Mirror(self._window(epoch), self.task.shuffle_frames)
         self._entrance = self._entrances.first(epoch)
         self._entered.stand(epoch)
@@ -93,45 +107,62 @@ class SelfPlayRun:
         seed = self.settings.seed
         return seed if self.task.watch or not epoch else source_key(seed, f"self-play epoch {epoch}")
 
-    @property
-    def found(self) -> str | None:
-        """A hash of the files of the epoch; None: they are in the journal, or nobody has looked yet."""
-        return self._entered.found
+    def wait_until_known(self) -> None:
+        """The epoch of the next step is always known."""
+
+    def in_epoch(self, epoch: int) -> bool:
+        """Whether the next step belongs to an epoch; a run that watches has one."""
+        return self.epoch == epoch
+
+    def check_epochs(self) -> None:
+        """A pass ends; iteration over a run that watches has no end."""
+
+    def steps_in_epoch(self) -> int:
+        """Steps of the present epoch, by the headers of its files."""
+        return self._length.batches()
+
+    def seek(self, step: int) -> None:
+        """Stay at the present step: which positions come depends on all before."""
+        if step != self.step:
+            raise LoaderError(
+                f"a self-play run cannot go from step {self.step} to step {step}",
+                hint="load_state_dict() goes to a state, reset() to the beginning",
+            )
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Say what all ranks must have in common."""
+        facts = {key: getattr(self.settings, key) for key in ("seed", "batch_size", "world_size")}
+        return {"loader": self.kind, **facts, **self.task.facts, "step": self.step}
 
     # Steps
 
-    def start(self) -> None:
-        """Let the stages work ahead, from where the run stands."""
-        self._stages.started()
+    def skipped(self, pieces: Sequence[Shuffled]) -> None:
+        """The stages have given the rows before the place where the run stands."""
+        if sum(map(len, pieces)) < self.skip:
+            raise self._entered.other_files()
+        with self.locks.moving, defer_sigint():
+            self.mirror.follow([piece.moves for piece in pieces])
+            self.skip = 0
 
-    def next(self, batch_size: int) -> Tensors | None:
-        """The batch of the coming step; None where an epoch ends."""
-        ahead = self._stages.started()
-        if self._skip:
-            skipped = ahead.skip(self._skip)
-            if sum(map(len, skipped)) < self._skip:
-                raise self._entered.other_files()
-            with self.turn:
-                self.mirror.follow([piece.moves for piece in skipped])
-                self._skip = 0
-        tensors = ahead.next(batch_size)
-        is_whole = tensors is not None and len(tensors.origins) == batch_size * self._ranks
-        if self._replay is not None and self.task.watch and not is_whole:
+    def check_files(self) -> None:
+        """Compare the files of the epoch with those of the other ranks, where each looks for itself."""
+        self._found.check(self.epoch, self._entered.found)
+
+    def last(self, tensors: Tensors | None) -> Tensors | None:
+        """What becomes of rows that do not fill a step: an epoch ends."""
+        if self._replay is not None and self.task.watch:
             raise self._replay.ended()
-        if tensors is not None and self.settings.drop_last and not is_whole:
+        if tensors is not None and self.settings.drop_last:
             self._losses.before[NOT_FULL] += len(tensors.origins)
             return None
         return tensors
 
     def delivered(self, tensors: Tensors) -> None:
-        """The batch of the coming step is the trainer's."""
-        ahead = self._stages.ahead
-        if ahead is None:  # somebody has closed it meanwhile
-            raise closed_error()
+        """Move on by one step: its batch is the trainer's. If its rows cannot be written down, nothing changes."""
         self.files.remember(self.step, StepRows(tensors.origins, tensors.batch_size, self.epoch))
-        ahead.taken()  # if the rows could not be written down, the next one to ask gets this batch again
-        self.mirror.follow(tensors.moves)
-        self._losses.gone_from_reservoir(sum(len(move.slots) for move in tensors.moves) - len(tensors.origins))
+        moves = tensors.moves
+        self.mirror.follow(moves)
+        self._losses.gone_from_reservoir(sum(len(move.slots) for move in moves) - len(tensors.origins))
         self.step += 1
         self.epoch_rows += len(tensors.origins)
         if self.step % CATCH_UP == 0:
@@ -142,7 +173,9 @@ class SelfPlayRun:
         if not self.epoch_rows:
             short, step_rows = self._losses.before[NOT_FULL], self.settings.batch_size * self._ranks
             raise nothing_to_train_on(self.task.path, self.losses, short, step_rows)
-        self._halt()
+        self._length.end_epoch()
+        self.changed()
+        self.files.journal.catch_up(EVER)
         self._begin_epoch(self.epoch + 1)
 
     @property
@@ -152,33 +185,20 @@ class SelfPlayRun:
     @property
     def losses(self) -> dict[str, int]:
         """What was left out so far, by reason."""
-        graph = self._stages.graph
+        graph = self.graph
         return dict(self._losses.before if graph is None else self._losses.before + graph.drops())
 
-    @property
-    def memory(self) -> dict[str, int]:
-        """Bytes of the window, of the reservoir and of kept positions."""
-        return self._stages.memory
-
-    def counters(self) -> dict[str, Any]:
-        """What went through each stage."""
-        return self._stages.counters()
-
-    @property
-    def graph(self) -> SelfPlayGraph | None:
-        """The stages, if they are at work."""
-        return self._stages.graph
-
-    @property
-    def budget(self) -> Budget:
-        """What batches may take."""
-        return self._stages.budget
-
-    def prefetch(self, batches: int) -> None:
-        """Make so many batches ahead."""
-        self._stages.prefetch(batches)
-
     # The past
+
+    def explain(self, step: int) -> list[RowOrigin]:
+        """Name file, game, ply and use of each row of this rank's batch at a step that was made."""
+        with self.locks.moving:
+            return explaining.origins_of(checked_step(step), self)
+
+    def steps_of(self, document: Any, source: str | None) -> list[int]:
+        """Name the steps of the present epoch that a game was in, on any rank."""
+        with self.locks.moving:
+            return explaining.steps_of(document, source, self)
 
     def entries_at(self, epoch: int) -> list[Entry]:
         """Every source that entered in an epoch."""
@@ -188,7 +208,7 @@ class SelfPlayRun:
 
     # Stages
 
-    def _graph_from_here(self) -> SelfPlayGraph:
+    def graph_from_here(self) -> SelfPlayGraph:
         """Stages that begin where the trainer stands."""
         self._inherit()
         with defer_sigint():  # half open, they would stay locked
@@ -200,6 +220,7 @@ class SelfPlayRun:
         if self._replay is not None:
             entrance = self._replay.entrance(self.epoch, window.draws, watch=self.task.watch)
         place, entry = self.mirror.place, self.mirror.entry
+        listeners = [self.mirror.note, self._enters, self._written]  # in this order: a fork may come between
         begin = Begin(
             window,
             entrance,
@@ -208,10 +229,11 @@ class SelfPlayRun:
             lost=self._note,
             dropped=self._losses.dropped,
             shared=self._ranks > 1,
-            listeners=[self.mirror.note, self._enters, self._written],  # in this order: a fork may come between
+            listeners=listeners,
         )
         task = replace(self.task, seed=self._epoch_seed(self.epoch))
         graph = SelfPlayGraph(task, begin, positions_seed=self.settings.seed)
+        graph.pipeline.on_close(listeners.clear)  # a thread that ends late says nothing of the stages that come then
         try:
             self._restore(graph, losses)
         except BaseException:
@@ -220,7 +242,8 @@ class SelfPlayRun:
         self.mirror.window.acceptance = graph.chunk_set.window.acceptance
         return graph
 
-    def _what_for(self) -> str:
+    def what_for(self) -> str:
+        """Say what is waited for."""
         led = ""
         if isinstance(self._entrance, AsLed) and self._entrance.waits:
             where = f"in {self.files.folder}, the cache_dir that all ranks must share"
@@ -231,7 +254,7 @@ class SelfPlayRun:
         """Read the frames of the reservoir again; those that cannot be are lost from now on."""
         if not self.mirror.counter:
             return
-        reread = Reread(self.task, graph.changes, self.mirror.entries, lambda: self._stages.closed)
+        reread = Reread(self.task, graph.changes, self.mirror.entries, lambda: self.closed)
         frames, lost = reread.reservoir(self.mirror, losses)
         for loss in lost:
             self._note(loss)
@@ -262,35 +285,47 @@ class SelfPlayRun:
         if self.mirror.place is not None:
             self.files.journal.catch_up(self.mirror.place.draw)
             self._losses.settle(self.mirror.place.draw)
-        graph = self._stages.graph
+        graph = self.graph
         if graph is not None and graph.chunk_set.weights is not None:
             for entry in gone:
                 graph.chunk_set.weights.forget(entry)
         self._entered.forget(None if self.files.rows is None else self.files.rows.oldest_chunk)
+
+    def interrupted(self) -> None:
+        """The stages end. If the run stays, others begin where it stands, and do again what these did ahead."""
+        self._inheritance.fail(self.files.journal)
+
+    def ended(self, dropped: Mapping[str, int]) -> None:
+        """The stages have ended, and left this out."""
+        self._losses.end_epoch(dropped)
+
+    def forget_ahead(self) -> None:
+        """Count only what lies behind the trainer: what was left out ahead will be left out again."""
+        if self.mirror.place is not None:
+            self._losses.settle(self.mirror.place.draw)
+        self._losses.stand(self._losses.behind)
 
     def _leave_behind(self) -> None:
         """In a forked child: the other process has the stages, and writes the files; this one remembers in memory."""
         self._guard = threading.Lock()
         for each in (self.mirror, self._entered, self._losses):
             each.unlock()
-        if self.mirror.place is not None:
-            self._losses.settle(self.mirror.place.draw)
-        self._losses.stand(self._losses.behind)
+        self.forget_ahead()
         journal = None if self.files.folder is None else self.files.journal
-        self._inheritance.fall(journal, at_work=self._stages.leave_behind())
+        self._inheritance.fall(journal, at_work=self.graph is not None)
+        self.graph = None
+        self.forked()
         self.files = self.files.left_behind()
 
     def _inherit(self) -> None:
-        """In a forked child: begin where the other process stood."""
+        """In a forked child, and where stages have failed: begin where the others stood."""
         inherited = self._inheritance.entrance(self.mirror, self._entered, self._entrances, self.epoch)
         self._entrance = inherited or self._entrance
 
-    def _halt(self) -> None:
-        self._losses.end_epoch(self._stages.halt())
-
     def close(self) -> None:
         """Stop everything, for good."""
-        self._losses.end_epoch(self._stages.close())
+        self.closed = True
+        self.changed()
         self.files.close()
 
     # State
@@ -300,7 +335,7 @@ class SelfPlayRun:
         if self._committed is not None and self.task.watch:
             self.resume(self._committed)
             return
-        self._halt()
+        self.changed()
         self.files.stand(START)
         self._losses.stand({})
         self.step = 0
@@ -334,13 +369,13 @@ class SelfPlayRun:
         epoch, rows = (read_count(state.get(key), key) for key in ("epoch", "epoch_rows"))
         losses = read_losses(state.get("losses"))
         kept = self._kept(state, epoch) if "sidecar" in state else None
-        self._halt()
+        self.changed()
         self._losses.stand(losses)
         self.files.stand(START if kept is None else kept[0])
         self._begin_epoch(epoch)
         self.step, self.epoch_rows = step, rows
         if kept is None:
-            self._skip = rows
+            self.skip = rows
             self._entered.stand(epoch, state.get("files"))
         else:
             _, self.mirror, self._entrance = kept
