@@ -19,7 +19,7 @@ from millstream.admission.admission import LATE
 from millstream.admission.arrivals import COMPLAINTS, REPEATED
 from millstream.cli.main import VERBS, main
 from millstream.loaders.chat_keywords import ChatKeywords
-from millstream.loaders.live import LiveSettings
+from millstream.loaders.feed_settings import LiveSettings
 from millstream.loaders.raw import ReadingKeywords
 from millstream.loaders.rollout_settings import StepKeywords
 from millstream.loaders.settings import SharedKeywords

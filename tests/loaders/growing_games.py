@@ -69,4 +69,5 @@ def rows_of(batch: SelfPlayBatch) -> list[Row]:
 def chunks_of(run: SelfPlayDataLoader) -> int:
     """How many games have entered so far."""
     assert run._run.graph is not None
-    return run._run.graph.chunk_set.window.total
+    total: int = run._run.graph.chunk_set.window.total
+    return total

@@ -15,7 +15,7 @@ from typing import Any
 from feeds.redis_server import RedisServer, free_port
 from loaders.killed import FLUSH_EVERY, PHASES, Plan, make_rollouts, read, train
 from millstream.admission import JournalReader
-from millstream.loaders.feed_frontier import JOURNAL, SIDECARS
+from millstream.loaders.runs.checkpoint import JOURNAL, SIDECARS
 
 VICTIMS = ("trainer", "engine", "everybody")
 LONGEST_S = 120.0

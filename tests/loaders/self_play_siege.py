@@ -30,7 +30,7 @@ from millstream.live.window import Window
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.journal import RunJournal, read_losses
-from millstream.store import disk
+from millstream.storage import disk
 
 STOCK = 12
 """Archives that differ; those that come are links to them."""

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from loaders.test_rollout_feed import filled, ids, opened
 from millstream.admission import JournalReader
-from millstream.loaders.feed_frontier import JOURNAL
-from millstream.loaders.feed_intake import Intake
+from millstream.loaders.runs.checkpoint import JOURNAL
+from millstream.loaders.runs.intake import Intake
 
 MOST_LINES = 1600
 """About as many as are run until the first rollout batch is there."""
-READS = ("/admission/", "/loaders/feed_", "/storage/log.py")
+READS = ("/admission/", "/loaders/runs/", "/storage/log.py")
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from loaders.test_rollout_feed import filled, ids, opened, spooled
 from millstream import BusyError, LoaderError, LossWarning, StateError, StoreError, WaitTimeout
 from millstream.admission import JournalReader
 from millstream.feeds import SpoolFeed
-from millstream.loaders import feed_run, rollout_feed
-from millstream.loaders.feed_frontier import JOURNAL
+from millstream.loaders.runs import feed as feed_runs
+from millstream.loaders.runs.checkpoint import JOURNAL
 from millstream.storage import disk
 
 
@@ -227,7 +227,7 @@ def test_who_goes_back_from_the_end_writes_it_again(tmp_path: Path, how: dict[st
 def test_states_stay_small_when_the_size_of_steps_changes_all_the_time(
     tmp_path: Path, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed_run, "MOST_PHASES", 4)
+    monkeypatch.setattr(feed_runs, "MOST_PHASES", 4)
     with opened(tmp_path / "spool", **how) as loader:
         steps = [ids(loader.get_batch(1 + step % 2)) for step in range(8)]
         assert len(loader.state_dict()["phases"]) == 4
@@ -260,7 +260,7 @@ def test_rollouts_that_cannot_be_rated_are_not_passed_over(tmp_path: Path, monke
         def refuse(*_: Any) -> None:
             raise ArithmeticError("no")
 
-        patch.setattr(rollout_feed, "rate", refuse)
+        patch.setattr(feed_runs, "rate", refuse)
         for _ in range(2):
             with pytest.raises(ArithmeticError):
                 loader.next()

@@ -14,7 +14,7 @@ import pytest
 
 from millstream import MemoryFeed, RecordError, RolloutDataLoader, WaitTimeout
 from millstream.feeds import SpoolSource
-from millstream.loaders import rollout_set
+from millstream.loaders.runs import rollout_set
 
 LIVE = {"groups_per_batch": 2, "group_size": 2, "timeout_s": 20}
 

@@ -244,10 +244,12 @@ def test_ranks_follow_the_journal_of_the_first_and_share_its_batches(tmp_path: P
         assert state["step"] == 6
 
 
-def test_ranks_compare_their_plans_before_the_first_batch_of_a_feed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_compare_their_plans_before_the_first_batch_of_a_feed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     compared: list[Any] = []
     monkeypatch.setattr(Agreement, "check", lambda _, plan: compared.append(plan()))
-    with opened(filled(2)) as loader:
+    with opened(filled(2), batch_size=4, world_size=2, rank=0, cache_dir=tmp_path) as loader:
         loader.next()
     assert [plan["step"] for plan in compared] == [0]
 
@@ -277,6 +279,71 @@ def test_groups_stay_together_where_they_are_kept() -> None:
         for batch in loader:
             assert len(set(batch.metadata["group_id"])) == 1
             assert batch.metadata["rows"] == 4
+
+
+class Deaf:
+    """A listener that fails at its first batch."""
+
+    def __init__(self) -> None:
+        self.heard: list[TrainingBatch] = []
+
+    def on_batch(self, batch: TrainingBatch) -> None:
+        self.heard.append(batch)
+        if len(self.heard) == 1:
+            raise RuntimeError("not now")
+
+
+def test_a_batch_that_a_listener_did_not_take_comes_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    listener = Deaf()
+    with opened(filled(), callbacks=[listener], micro_tokens=60, cache_dir=tmp_path) as loader:
+        with pytest.raises(RuntimeError, match="not now"):
+            loader.next()
+        assert (loader.step, loader.policy_version) == (0, 1)
+        with pytest.raises(LoaderError, match="a listener failed"):
+            loader.get_batch(3)
+        with pytest.raises(LoaderError, match="a listener failed"):
+            loader.get_micro_batches()
+        with pytest.raises(LoaderError, match="did not take the batch"):
+            loader.state_dict()
+        names = [name for batch in loader for name in ids(batch)]
+    assert len(names) == len(set(names)) == 24
+    assert ids(listener.heard[0]) == ids(listener.heard[1])
+
+
+def test_a_state_does_not_wait_for_rollouts_that_another_thread_waits_for(tmp_path: Path) -> None:
+    feed = filled(3, close=False)
+    with opened(feed, cache_dir=tmp_path, live={"timeout_s": None}) as loader:
+        first = ids(loader.next())
+        waiting = threading.Thread(target=loader.next)
+        waiting.start()
+        state = loader.state_dict()
+        loader.commit(state)
+        assert state["step"] == 1 and waiting.is_alive()
+        for record in random_rollouts(9, groups=1):
+            names = {"rollout_id": f"9/{record['rollout_id']}", "group_id": "9"}
+            feed.source().put({**record, **names, "policy_version": 0})
+        waiting.join(20)
+        assert not waiting.is_alive() and loader.step == 2 and len(first) == 8
+
+
+def test_a_fixed_set_says_that_it_has_no_policy_version() -> None:
+    with RolloutDataLoader(random_rollouts(), framework="numpy") as loader:
+        with pytest.raises(LoaderError, match="has no policy_version"):
+            loader.policy_version  # noqa: B018
+        with pytest.raises(LoaderError, match="has no policy_version"):
+            loader.policy_version = 3
+    with opened(filled()) as feed, pytest.raises(LoaderError, match="no fixed set"):
+        feed.rollouts  # noqa: B018
+
+
+def test_an_explained_row_of_rollouts_names_its_id(tmp_path: Path) -> None:
+    with (
+        opened(filled(2), cache_dir=tmp_path) as feed,
+        RolloutDataLoader(random_rollouts(groups=2), framework="numpy") as fixed,
+    ):
+        for loader in (feed, fixed):
+            batch = loader.next()
+            assert [span.id for origin in loader.explain(0) for span in origin.spans] == ids(batch)
 
 
 def test_micro_batches_of_a_feed_share_their_denominator() -> None:

@@ -15,7 +15,7 @@ from millstream.errors import FingerprintError, MillstreamError, StageError
 from millstream.games import Game
 from millstream.live import led
 from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.store import disk
+from millstream.storage import disk
 
 MEMORY: dict[str, Any] = {"cache_dir": None}
 PASS: dict[str, Any] = {"watch": False, "num_chunks": None}

@@ -13,7 +13,6 @@ import pytest
 
 from millstream import LoaderError, MemoryFeed, PretrainDataLoader, Rollout, RolloutDataLoader, load
 from millstream.feeds import SpoolSource
-from millstream.loaders.rollout_feed import RolloutFeedDataLoader
 from millstream.loaders.told import are_rollouts, kind_of
 from millstream.rollouts import block_of, write_rollouts
 from rollouts.samples import random_rollouts
@@ -68,7 +67,7 @@ def test_feeds_are_told_by_what_they_are(tmp_path: Path) -> None:
     live = {"groups_per_batch": 2, "group_size": 4, "timeout_s": 20}
     for source in (spool(tmp_path / "spool"), MemoryFeed(), tmp_path / "new"):
         loader: Any = load(source, live=live, framework="numpy")
-        assert isinstance(loader, RolloutFeedDataLoader)
+        assert isinstance(loader, RolloutDataLoader) and loader.is_feed
         loader.close()
     assert kind_of(tmp_path / "spool", {}) == kind_of("redis://localhost/x", {}) == "rollouts"
 

@@ -13,10 +13,10 @@ from millstream.cli.rollouts import refuse
 from millstream.cli.saying import say
 from millstream.errors import StateError
 from millstream.loaders.feed_explain import RecordedRun
-from millstream.loaders.feed_run import FeedRun
 from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace
 from millstream.loaders.phases import DAMAGED, read_count
 from millstream.loaders.rollout_settings import StepSettings
+from millstream.loaders.runs.feed import FeedRun
 from millstream.order import CostModel
 
 NAME = "rollouts"

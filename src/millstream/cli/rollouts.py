@@ -9,7 +9,7 @@ from typing import Any
 from millstream.cli.saying import say
 from millstream.errors import LoaderError
 from millstream.loaders import RolloutDataLoader
-from millstream.loaders.live import FEED_SCHEMES
+from millstream.loaders.feed_settings import FEED_SCHEMES
 from millstream.loaders.told import are_rollouts, refuse_journal, refuse_nothing
 from millstream.rollouts.reads import find_rollouts
 from millstream.sources import FoundFile

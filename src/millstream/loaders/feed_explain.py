@@ -128,15 +128,12 @@ class RecordedRun:
         _, batch = self.batch_of(step)
         ranks, name = self.numbers_of(step), self.order.name
         own = ranks[self.order.rank] if len(ranks) == self.order.ranks else np.concatenate(ranks)
-        return [
-            RowOrigin(
-                row,
-                name,
-                int(number),
-                (Span(name, int(number), 0, int(batch.tokens[number]), str(batch.rollout_ids[number])),),
-            )
-            for row, number in enumerate(own)
-        ]
+        origins = []
+        for row, number in enumerate(own.tolist()):
+            rollout = batch.rollout_ids[number]
+            span = Span(name, number, 0, int(batch.tokens[number]), str(rollout), id=rollout)
+            origins.append(RowOrigin(row, name, number, (span,)))
+        return origins
 
     def steps_of(self, rollout: Id) -> list[int]:
         """The steps that a rollout was in, on any rank, as far back as the sizes of steps are known."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from millstream.errors import StateError
 from millstream.loaders.phases import DAMAGED, read_count
 from millstream.loaders.rollout_rated import Rated
-from millstream.loaders.rollout_run import StepSamples
+from millstream.loaders.rollout_steps import StepSamples
 from millstream.order import SampleOrder
 from millstream.order.shuffle import Shuffle
 

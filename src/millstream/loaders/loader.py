@@ -59,8 +59,8 @@ class DataLoader(Generic[BatchT]):
     settings: LoaderSettings
     _run: Any = None
     _closed = False
-    _untaken: tuple[int, int, Any, int] | None = None
-    """A batch that did not reach the trainer: its batch size, epoch, itself, and its rows."""
+    _untaken: tuple[Any, int, Any, int] | None = None
+    """A batch that did not reach the trainer: how it was asked for, its epoch, itself, and its rows."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class DataLoader(Generic[BatchT]):
                     with locks.moving:
                         filler.taken(filled)
                 else:
-                    epoch, made, rows = self._again(size)
+                    epoch, made, rows = self._again(size, finish)
                 if self._callbacks.any:
                     for batch in made if isinstance(made, list) else (made,):
                         self._callbacks.delivered(epoch, batch)
@@ -162,7 +162,7 @@ class DataLoader(Generic[BatchT]):
                     with locks.moving:
                         filler.give_back(error, filled)
                 elif is_asked:
-                    self._untaken = size, epoch, made, rows
+                    self._untaken = (size, finish), epoch, made, rows
                 self._failed(error)
                 raise
             self._untaken = None
@@ -171,14 +171,14 @@ class DataLoader(Generic[BatchT]):
             self._profile.delivered(rows, time.perf_counter_ns() - began)
             return made
 
-    def _again(self, batch_size: int) -> tuple[int, Any, int]:
+    def _again(self, batch_size: int, finish: Callable[[Any], Any]) -> tuple[int, Any, int]:
         """The batch of a step that the run has passed, and that did not reach the trainer: epoch, batch and rows."""
         assert self._untaken is not None
-        asked, *made = self._untaken
-        if batch_size != asked:
+        (asked, finished), *made = self._untaken
+        if (batch_size, finish) != (asked, finished):
             raise LoaderError(
                 f"the batch of step {self.step} was made, but a listener failed: it has batch_size={asked}",
-                hint=f"ask once more for batch_size={asked}, or load a state",
+                hint=f"ask once more for batch_size={asked} with the same method, or load a state",
             )
         return made[0], made[1], made[2]
 

@@ -14,7 +14,7 @@ from millstream.games.lint import lint_games
 from millstream.games.rules import Rules
 from millstream.live.look import open_sources
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings, prepared_chat
-from millstream.loaders.live import is_feed
+from millstream.loaders.feed_settings import is_feed
 from millstream.loaders.raw import RawSettings
 from millstream.loaders.told import are_games, are_rollouts, refuse_empty_folder, refuse_journal, refuse_nothing
 from millstream.rollouts import RolloutChunk, read_rollouts

@@ -14,7 +14,6 @@ from millstream.loaders.member import Member, RowShape
 from millstream.loaders.mixed_rollouts import MixedRollouts
 from millstream.loaders.pretrain import PretrainDataLoader
 from millstream.loaders.rollout import RolloutDataLoader
-from millstream.loaders.rollout_feed import RolloutFeedDataLoader
 from millstream.loaders.rows import id_limit, padding_id, row_length
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
 from millstream.order.mix import quotas
@@ -167,7 +166,7 @@ def _loss(loaders: Mapping[str, Mixable]) -> LossMean | None:
 
 
 def _loader(name: str, entry: object) -> Mixable:
-    if isinstance(entry, tuple) and entry and isinstance(entry[0], RolloutFeedDataLoader):
+    if isinstance(entry, tuple) and entry and getattr(entry[0], "is_feed", False):
         raise LoaderError(
             f"the source {name!r} is a feed, whose order nobody knows beforehand",
             hint="mix fixed sets of rollouts, such as one rollout batch at a time",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,8 @@ class Span:
     start: int
     stop: int
     file: str
+    id: int | str | None = field(default=None, kw_only=True, repr=False)
+    """That of the rollout; None for what has none."""
 
 
 @dataclass(frozen=True)

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from inspect import signature
 from typing import Any, Unpack
 
 import numpy as np
 
+from millstream.admission.tally import mean_lengths
 from millstream.advantages import AdvantageSettings
-from millstream.batches.rollouts import RolloutRows
+from millstream.batches import TrainingBatch
 from millstream.errors import LoaderError
-from millstream.loaders.live import LiveSettings, feed_loader, is_feed
+from millstream.loaders.feed_settings import LiveSettings, feed_run, is_feed
+from millstream.loaders.feed_steps import RolloutBatch
+from millstream.loaders.fillers.rollouts import RolloutDelivery, RolloutFiller
+from millstream.loaders.loader import DataLoader
 from millstream.loaders.loss import LossMean
-from millstream.loaders.losses import named_losses
-from millstream.loaders.member import Member
+from millstream.loaders.member import Member, RowShape
 from millstream.loaders.mixed_rollouts import stored
-from millstream.loaders.origin import RowOrigin, Span
-from millstream.loaders.rollout_loader import Made, RolloutLoader
-from millstream.loaders.rollout_run import RolloutRun, StepSamples
-from millstream.loaders.rollout_set import read_set
 from millstream.loaders.rollout_settings import RolloutKeywords, advantage_settings
 from millstream.loaders.rollout_shown import show_rollout
-from millstream.loaders.rollout_steps import DealtStep, dealt, expanded
+from millstream.loaders.rollout_steps import Dealer, MicroBatches
 from millstream.loaders.rollout_task import RolloutTask
 from millstream.loaders.rows import id_limit
+from millstream.loaders.runs.feed import FeedRun
+from millstream.loaders.runs.rollout_set import RolloutSet, RolloutSetRun, read_set
 from millstream.order import Share
 from millstream.rollouts import Id
 from millstream.rollouts.parse import OnBad
@@ -33,8 +33,11 @@ from millstream.stats.figures import counted
 from millstream.stats.styled import Shown
 from millstream.store import TokenStore
 
+UNKNOWN_LENGTH = 1 << 20
+"""Tokens of the longest rollout of a feed, where no limit was given."""
 
-class RolloutDataLoader(RolloutLoader):
+
+class RolloutDataLoader(DataLoader[TrainingBatch]):
     """Rollouts, how good each token of them was, and everything else that a step of RL needs.
 
     >>> record = {"group_id": "2+2?", "token_ids": [7, 8, 9], "loss_mask": [0, 1, 1], "finish": "stop"}
@@ -62,16 +65,7 @@ class RolloutDataLoader(RolloutLoader):
     """
 
     kind = "rollout"
-    _run: RolloutRun
-
-    def __new__(cls, *given: Any, **named: Any) -> Any:
-        """Make a loader over a fixed set, or over a feed, which takes the same arguments."""
-        bound = signature(cls.__init__).bind(cls, *given, **named)
-        bound.apply_defaults()
-        asked = bound.arguments
-        if not is_feed(asked["rollout_data"], live=asked["live"] is not None):
-            return super().__new__(cls)
-        return feed_loader(asked.pop("rollout_data"), asked)
+    _run: RolloutSetRun | FeedRun
 
     def __init__(
         self,
@@ -88,18 +82,78 @@ class RolloutDataLoader(RolloutLoader):
         live: LiveSettings | Mapping[str, Any] | None = None,
         **keywords: Unpack[RolloutKeywords],
     ) -> None:
-        if live is not None:
+        rating = advantage_settings(advantages, estimator, compute=compute_advantages)
+        task = RolloutTask.of(name, tokenizer, rating, max_length, pad_id, keywords)
+        dealer, delivery = Dealer(task), RolloutDelivery(task.settings.transforms)
+        run: RolloutSetRun | FeedRun
+        if is_feed(rollout_data, live=live is not None):
+            told = LiveSettings.of(live, task)
+            run, longest = feed_run(rollout_data, told, task, dealer, skips_bad=on_bad != "error"), UNKNOWN_LENGTH
+        elif live is not None:
             raise LoaderError(
                 "live= is about feeds, and these rollouts are all here",
                 hint="leave it out, or pass a feed: a spool folder, redis://…, or what open_feed() gives",
             )
-        rating = advantage_settings(advantages, estimator, compute=compute_advantages)
-        task = RolloutTask.of(name, tokenizer, rating, max_length, pad_id, keywords)
-        self.rollouts = read_set(rollout_data, task, on_bad)
-        super().__init__(task, self.rollouts.longest)
-        self._rows = RolloutRows([self.rollouts.block], self._format, self._buffers)
-        samples = len(self.rollouts.group_members) if self.steps.keep_groups else len(self.rollouts.block)
-        self._run = RolloutRun(name, samples, self.rollouts.fingerprint, self.settings, self.steps.facts)
+        else:
+            rollouts = read_set(rollout_data, task, on_bad)
+            run, longest = RolloutSetRun(rollouts, task, dealer), rollouts.longest
+        super().__init__(run, RolloutFiller(run, dealer), delivery, task.settings)
+        self.kind, self.name, self.steps, self.tokenizer = run.kind, name, task.steps, task.tokenizer
+        self.shape = RowShape(task.limits.longest or longest, "row", pad_id=task.pad_id)
+        self._micro = delivery.finish_micro
+
+    @property
+    def is_feed(self) -> bool:
+        """Whether rollouts come while a model trains."""
+        return isinstance(self._run, FeedRun)
+
+    @property
+    def rollouts(self) -> RolloutSet:
+        """All rollouts of a fixed set."""
+        if not isinstance(self._run, RolloutSetRun):
+            raise LoaderError("a feed has no fixed set of rollouts", hint="its batches hold those that came")
+        return self._run.rollouts
+
+    @property
+    def policy_version(self) -> int:
+        """Of a feed: the version of the policy that the next step trains. Set it after each update of the weights."""
+        return self._feed_run.policy_version
+
+    @policy_version.setter
+    def policy_version(self, version: int) -> None:
+        run = self._feed_run
+        with self._locks.moving:
+            run.tell_version(version)
+
+    @property
+    def _feed_run(self) -> FeedRun:
+        if not isinstance(self._run, FeedRun):
+            raise LoaderError(
+                "a fixed set of rollouts has no policy_version: which rollouts are trained on depends on none",
+                hint="only a loader over a feed counts versions; leave it out here",
+            )
+        return self._run
+
+    def get_micro_batches(self, batch_size: int | None = None) -> MicroBatches:
+        """Give the rollouts of `get_batch` in micro-batches of at most `micro_tokens`, as many on every rank.
+
+        Those without a rollout are a row of padding without loss. Every one has the denominators of the whole step.
+        """
+        found = self._take(batch_size, self._checked_micro)
+        assert found is not None  # a filler of rollouts has no end of an epoch
+        return found
+
+    def iterate_micro_batches(self) -> Iterator[MicroBatches]:
+        """Iterate over the rest of the present epoch, each step in micro-batches."""
+        return self._rest_of_epoch(self._checked_micro)
+
+    @property
+    def _checked_micro(self) -> Callable[[Any], tuple[MicroBatches, int]]:
+        if self.steps.micro_tokens is None:
+            raise LoaderError(
+                "it is not said how much fits into a micro-batch", hint="pass micro_tokens= to the loader"
+            )
+        return self._micro
 
     @cached_property
     def member(self) -> Member:
@@ -126,76 +180,6 @@ class RolloutDataLoader(RolloutLoader):
             raise LoaderError(f"a mixture knows no loss={self.steps.loss!r}", hint="use 'token' or 'sequence'")
         return LossMean(self.steps.loss)
 
-    def _coming(self, batch_size: int | None) -> DealtStep:
-        self._agreement.check(self.plan_fingerprint)
-        run = self._run
-        size = self.settings.batch_size if batch_size is None else batch_size
-        if size != run.batch_size:
-            run.follow(size, run.step)
-        return self._dealt(run.samples_of(run.step))
-
-    def _dealt(self, found: StepSamples) -> DealtStep:
-        """The rollouts of a step on every rank; where their number is not known any more, as if there were one."""
-        numbers, counts = found.samples, found.counts
-        if self.steps.keep_groups:
-            numbers, counts = expanded(numbers, counts, self.rollouts.group_members)
-        if found.rank is None:
-            counts = [len(numbers)]
-        return dealt(
-            self._rows,
-            numbers,
-            counts,
-            found.rank or 0,
-            self.steps,
-            groups=self.rollouts.groups[numbers].tolist() if self.steps.keep_groups else None,
-            facts={"epoch": found.epoch, "step": found.step, "statistics": self.rollouts.rated.facts},
-        )
-
-    def _advance(self) -> None:
-        self._run.step += 1
-
-    def _rest(self, give: Callable[[], Made]) -> Iterator[Made]:
-        epoch = self.epoch
-        while self.epoch == epoch:
-            yield give()
-        self._callbacks.epoch_ended(epoch)
-
-    def get_num_batches(self) -> int:
-        """Say how many batches an epoch has at the loader's own batch size, whatever `get_batch(k)` took meanwhile."""
-        return self._run.steps_in_epoch
-
-    def seek(self, step: int) -> None:
-        """Go to a step of the run, in either direction, at no cost."""
-        with self._turn:
-            self._run.follow(self.settings.batch_size, step)
-            self._jumped()
-
-    # Explaining
-
-    def explain(self, step: int) -> list[RowOrigin]:
-        """Name the rollout of each row of this rank's batch at any step, without replaying the run.
-
-        A `Span`'s document is the number of the rollout among those that were given.
-        """
-        found = self._dealt(self._run.samples_of(step))
-        return [self._origin(row, int(number)) for row, number in enumerate(found.rollouts.places[found.own, 1])]
-
-    def _origin(self, row: int, number: int) -> RowOrigin:
-        block = self.rollouts.block
-        span = Span(self.name, number, 0, int(block.lengths[number]), self.rollouts.origin(number))
-        ids = block.of(number, "token_ids").tolist()
-        return RowOrigin(
-            row, self.name, number, (span,), None if self.tokenizer is None else self.tokenizer.decode(ids)
-        )
-
-    def steps_of(self, document: int, source: str | None = None) -> list[int]:
-        """Name the steps of the present epoch whose rows, on any rank, hold a rollout, given by its number."""
-        if source not in (None, self.name):
-            raise LoaderError(f"there is no source {source!r}", hint=f"there is {self.name!r}")
-        self._check_number(document)
-        sample = int(self.rollouts.groups[document]) if self.steps.keep_groups else document
-        return self._run.steps_of(range(sample, sample + 1))
-
     def number_of(self, rollout_id: Id) -> int:
         """The number of a rollout, as `explain`, `steps_of` and `show` take it."""
         found = np.flatnonzero(self.rollouts.block["rollout_id"] == rollout_id)
@@ -203,17 +187,11 @@ class RolloutDataLoader(RolloutLoader):
             raise LoaderError(f"there is no rollout {rollout_id!r}", hint="ids are those of the records, int or str")
         return int(found[0])
 
-    def _check_number(self, number: int) -> None:
-        rollouts = len(self.rollouts.block)
-        if not 0 <= number < rollouts:
-            raise LoaderError(
-                f"there is no rollout {number} among {counted(rollouts, 'rollout')}",
-                hint=f"they count from 0 to {rollouts - 1}; number_of(rollout_id) finds one by its id",
-            )
-
     def show(self, row: int = 0, step: int | None = None, *, whole: bool = False) -> Shown:
         """Show a rollout, or with `step` that of a row of this rank's batch: what is trained, how good it was, and how
         the other rollouts of its group did. Of long prompts and outputs of tools, the middle only with `whole`.
+
+        A feed shows rollouts of the last rollout batch, by their number in it.
 
         >>> record = {"group_id": "g", "token_ids": [72, 105], "loss_mask": [0, 1], "finish": "stop"}
         >>> samples = [{**record, "rollout_id": name, "reward": reward} for name, reward in (("a", 1.0), ("b", 0.0))]
@@ -225,6 +203,9 @@ class RolloutDataLoader(RolloutLoader):
           'b'  reward        0  advantage -1.0000       2 tokens  stop
         <BLANKLINE>
         """
+        decode = None if self.tokenizer is None else self.tokenizer.decode
+        if isinstance(self._run, FeedRun):
+            return self._show_last(self._run.last, row, step, decode, whole=whole)
         if step is not None:
             origins = self.explain(step)
             if not 0 <= row < len(origins):
@@ -233,30 +214,38 @@ class RolloutDataLoader(RolloutLoader):
                     hint="rows count from 0; another rank has the others",
                 )
             row = origins[row].sample
-        self._check_number(row)
-        rollouts, block = self.rollouts, self.rollouts.block
-        group = rollouts.group_members[int(rollouts.groups[row])]
-        decode = None if self.tokenizer is None else self.tokenizer.decode
-        return show_rollout(block, row, group.tolist(), decode=decode, where=rollouts.origin(row), whole=whole)
+        rollouts = self.rollouts
+        rollouts.check_number(row)
+        group = rollouts.group_members[int(rollouts.groups[row])].tolist()
+        return show_rollout(rollouts.block, row, group, decode=decode, where=rollouts.origin(row), whole=whole)
 
-    def plan_fingerprint(self) -> dict[str, Any]:
-        """Say what all ranks must have in common, for whoever compares it without torch.distributed (MPI, jax)."""
-        return self._run.fingerprint()
+    def _show_last(
+        self,
+        batch: RolloutBatch | None,
+        row: int,
+        step: int | None,
+        decode: Callable[[Sequence[int]], str] | None,
+        *,
+        whole: bool,
+    ) -> Shown:
+        """Show a rollout of the last rollout batch of a feed."""
+        if step is not None:
+            raise LoaderError(
+                f"rollouts of step {step} are not kept: a feed shows those of the last rollout batch",
+                hint="leave out step=; explain(step) names the rollouts of any step",
+            )
+        if batch is None or not 0 <= row < len(batch.groups):
+            raise LoaderError(
+                f"there is no rollout {row} at hand",
+                hint="call next() first" if batch is None else f"they count from 0 to {len(batch.groups) - 1}",
+            )
+        group = np.flatnonzero(batch.groups == batch.groups[row]).tolist()
+        return show_rollout(batch.rated.block, row, group, decode=decode, whole=whole)
 
-    # Measuring
-
-    @property
-    def losses(self) -> dict[str, int]:
-        """What is left out, and why: records by reason, rollouts without a reward, and rows that every epoch drops."""
-        found = named_losses(self.name, self.rollouts.left_out, self.rollouts.changed)
-        names = ("unscored", "baselines", "groups_of_one", "nothing_trained", "tokens_not_trained", "rewards_ignored")
-        facts = {**self.rollouts.rated.facts, "nothing_trained": self.rollouts.nothing_trained}
-        found |= {f"{fact}:{self.name}": int(facts[fact]) for fact in names if facts.get(fact)}
-        return found | ({"dropped_rows": self._run.dropped()} if self.settings.drop_last else {})
-
-    @property
-    def _held_bytes(self) -> int:
-        return self.rollouts.block.nbytes
+    def get_profiling_results(self) -> dict[str, Any]:
+        """Say what every loader says; over a feed, `mean_lengths` are the tokens per rollout of each fate."""
+        results = super().get_profiling_results()
+        return {**results, "mean_lengths": mean_lengths(results["losses"])} if self.is_feed else results
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({counted(len(self.rollouts.block), 'rollout')}, step {self._run.step})"
+        return f"{type(self).__name__}({self._run!r})"

@@ -5,17 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from millstream.batches import TrainingBatch
-from millstream.batches.rollouts import RolloutRows, RolloutStep
+from millstream.batches.rollouts import RolloutFormat, RolloutRows, RolloutStep, RowBuffers
 from millstream.loaders.rollout_settings import StepSettings
+from millstream.loaders.rollout_task import RolloutTask
 from millstream.order.step_plan import StepPlan
+from millstream.rollouts import RolloutBlock
 
 Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class StepSamples:
+    """Which samples a step has, on all ranks, and how many of them each rank takes."""
+
+    step: int
+    epoch: int
+    samples: Numbers
+    counts: list[int]
+    rank: int | None
+    """The rank that asks; None where the number of ranks was another one then."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,18 +41,20 @@ class DealtStep:
     """Rollouts of each rank, as numbers among those of the step."""
     rank: int
     settings: StepSettings
+    filled_to: int = 0
+    """Rows that a batch has at least: those that are missing are filler."""
 
     @property
     def own(self) -> Numbers:
         """The rollouts of this rank."""
         return self.shares[self.rank]
 
-    def batch(self, *, filled_to: int = 0) -> TrainingBatch:
-        """All rollouts of this rank in one batch; behind them come rows without loss, up to so many."""
+    def batch(self) -> TrainingBatch:
+        """All rollouts of this rank in one batch; filler, which is rows without loss, comes last."""
         if len(self.own) == 0:
-            return self.rollouts.batch([]).rows_between(0, 1 if filled_to else 0)
+            return self.rollouts.batch([]).rows_between(0, 1 if self.filled_to else 0)
         batch = self.rollouts.batch(self.own)
-        missing = 0 if self.settings.packing else filled_to - len(self.own)
+        missing = 0 if self.settings.packing else self.filled_to - len(self.own)
         if missing <= 0:
             return batch
         filler = self.rollouts.batch([], length=batch.metadata["sequence_length"])
@@ -105,17 +121,68 @@ def expanded(groups: Numbers, counts: Sequence[int], members: Sequence[Numbers])
     return np.concatenate([np.empty(0, np.int64), *found]), np.diff(bounds).tolist()
 
 
-def dealt(
-    rows: RolloutRows,
-    numbers: Numbers,
-    counts: Sequence[int],
-    rank: int,
-    settings: StepSettings,
-    *,
-    groups: Sequence[Any] | None,
-    facts: Mapping[str, Any],
-) -> DealtStep:
-    """Deal the rollouts of a step, numbered among those of the first block, out to ranks."""
-    places = np.stack([np.zeros_like(numbers), numbers], axis=1)
-    step = rows.step(places, mean_of=settings.loss, constant=settings.loss_constant or 1.0, facts=facts)
-    return DealtStep(step, shares_of(step.lengths, counts, settings, groups), rank, settings)
+class Grouped(Protocol):
+    """Rollouts that belong to groups."""
+
+    @property
+    def groups(self) -> Numbers:
+        """The number of each rollout's group."""
+        ...
+
+    @property
+    def group_members(self) -> Sequence[Numbers]:
+        """The rollouts of each group."""
+        ...
+
+
+class Dealer:
+    """Deals the rollouts of steps out to ranks, in memory that all batches of a loader share."""
+
+    def __init__(self, task: RolloutTask) -> None:
+        settings, steps = task.settings, task.steps
+        self.task, self._pad_last = task, settings.pad_last
+        self._format = RolloutFormat(
+            labels=settings.labels,
+            pad_id=task.pad_id,
+            framework=settings.framework,
+            packed=steps.packing,
+            pad_to_multiple_of=steps.pad_to_multiple_of,
+        )
+        half = None if settings.memory_budget is None else settings.memory_budget // 2  # the other is for rollouts
+        self.buffers = RowBuffers(half)
+
+    def rows(self, block: RolloutBlock) -> RolloutRows:
+        """What makes batches of some rollouts."""
+        return RolloutRows([block], self._format, self.buffers)
+
+    def dealt(
+        self,
+        rows: RolloutRows,
+        found: StepSamples,
+        grouped: Grouped,
+        facts: Mapping[str, Any],
+        filled_to: int = 0,
+    ) -> DealtStep:
+        """The rollouts of a step on every rank; where the number of ranks was another one, as if there were one.
+
+        Args:
+            rows: Makes the batches.
+            found: The samples of the step.
+            grouped: Which rollouts belong together; asked only where they stay together.
+            facts: What else batches say.
+            filled_to: Rows that a batch has at least, where the last one is padded.
+        """
+        steps, numbers, counts = self.task.steps, found.samples, found.counts
+        if steps.keep_groups:
+            numbers, counts = expanded(numbers, counts, grouped.group_members)
+        if found.rank is None:
+            counts = [len(numbers)]
+        places = np.stack([np.zeros_like(numbers), numbers], axis=1)
+        step = rows.step(
+            places,
+            mean_of=steps.loss,
+            constant=steps.loss_constant or 1.0,
+            facts={"epoch": found.epoch, "step": found.step, **facts},
+        )
+        shares = shares_of(step.lengths, counts, steps, grouped.groups[numbers].tolist() if steps.keep_groups else None)
+        return DealtStep(step, shares, found.rank or 0, steps, filled_to if self._pad_last else 0)

@@ -15,9 +15,9 @@ from millstream.feeds.spool import is_spool
 from millstream.games.chunk_source import open_chunk_source
 from millstream.live.look import places_of
 from millstream.loaders.chat_keywords import ChatKeywords
-from millstream.loaders.feed_frontier import JOURNAL
-from millstream.loaders.live import is_feed
+from millstream.loaders.feed_settings import is_feed
 from millstream.loaders.raw import RawSettings, is_raw
+from millstream.loaders.runs.checkpoint import JOURNAL
 from millstream.records.chat.block import format_of_rows
 from millstream.records.chat.options import Options
 from millstream.rollouts import RolloutBlock, codec, holds_rollouts

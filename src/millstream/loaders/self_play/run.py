@@ -341,8 +341,13 @@ class SelfPlayRun:
         self.step = 0
         self._begin_epoch(0)
 
-    def state(self) -> dict[str, Any]:
+    def state(self, step: int) -> dict[str, Any]:
         """Describe where the run stands. With a folder, a file in it that the state names holds the window."""
+        if step != self.step:
+            raise LoaderError(
+                f"this run does not know any more where it stood before step {step}",
+                hint="save a state before the next batch is taken",
+            )
         state = {
             **states.header(self.kind, self.step, self.settings.seed, self.task.facts),
             "epoch": self.epoch,

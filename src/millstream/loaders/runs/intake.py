@@ -1,12 +1,15 @@
 """From a feed to rollout batches: what comes is let in until a batch can be cut, and that is written down.
 
-Ctrl-C may come at any line: who goes on afterwards finds each arrival let in or still in line, and each cut kept.
+Safe under KeyboardInterrupt: each arrival is either let in or still in line, and a cut is never lost. The lock `moving`
+is held where anything changes, never while the feed is waited for.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -14,22 +17,55 @@ import numpy as np
 
 from millstream.admission import Admission, Cut, JournaledAdmission
 from millstream.errors import ClosedError, MillstreamError, WaitTimeout
-from millstream.feeds import Control, Feed, MemoryFeed
+from millstream.feeds import Arrival, Control, Feed, MemoryFeed
 from millstream.feeds.feed import Cursor
-from millstream.loaders.feed_frontier import Frontier, Loaded
-from millstream.loaders.feed_line import FeedLine
+from millstream.loaders.runs.checkpoint import FeedCheckpoint, Loaded
+from millstream.loaders.runs.run import Locks, RunEnded
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.faults import shown
-from millstream.stages.lifetime import defer_sigint
+from millstream.stages.lifetime import ForkLock, defer_sigint
 from millstream.stages.wait import checked_timeout
 
 log = logging.getLogger("millstream.loaders")
-PATIENCE_S = 0.5
-"""How long a feed is waited for at a time: who closes the loader meanwhile waits as long."""
+PATIENCE_S = 0.1
+"""How long a feed is waited for at a time: what else is asked of the feed, or closes it, waits as long."""
 TELL_AGAIN_S = 0.2
 """Between two words to producers about the same version."""
 FOLLOW_S = 0.01
 """Between two looks for what the rank that leads has written."""
+
+
+class FeedLine:
+    """Arrivals of a feed, first in first out. What the line does not hold, the feed gives again."""
+
+    def __init__(self, feed: Feed, cursor: Cursor) -> None:
+        self._feed, self.cursor = feed, cursor
+        """The place in the feed behind everything that was let in."""
+        self._waiting: deque[Arrival] = deque()
+        self._is_receiving = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing waits, and nothing more comes."""
+        return not self._waiting and not self._is_receiving and self._feed.ended
+
+    def receive(self, timeout_s: float) -> None:
+        """Put what has come in line. After an interruption the feed gives it again."""
+        if self._is_receiving:
+            self._feed.seek(self.cursor)
+            self._waiting.clear()
+        self._is_receiving = True
+        self._waiting.extend(self._feed.receive(timeout_s))
+        self._is_receiving = False
+
+    def let_in(self, arrive: Callable[[RolloutBlock], None]) -> None:
+        """Let in what is first in line, whole or not at all. What is refused stays: the place is that before it."""
+        with defer_sigint():
+            arrive(self._waiting[0].block)
+            self.cursor = self._waiting.popleft().cursor
 
 
 class Intake:
@@ -37,15 +73,18 @@ class Intake:
 
     Args:
         feed: Brings rollouts.
-        frontier: Makes what decides, and writes down what it does.
-        timeout_s: How long a rollout batch is waited for; None: for ever.
+        checkpoint: Makes what decides, and writes down what it does.
+        timeout_s: How long a rollout batch is waited for; None: as long as it takes.
+        locks: Of the loader.
     """
 
-    def __init__(self, feed: Feed, frontier: Frontier, timeout_s: float | None) -> None:
-        self.feed, self.frontier, self._timeout_s = feed, frontier, checked_timeout(timeout_s)
+    def __init__(self, feed: Feed, checkpoint: FeedCheckpoint, timeout_s: float | None, locks: Locks) -> None:
+        self.feed, self._checkpoint, self._timeout_s, self._locks = feed, checkpoint, checked_timeout(timeout_s), locks
+        self._feed_lock = ForkLock()
+        """Of what is asked of the feed: one thread at a time. It is taken last."""
         self._begun = self.closed = False
         self._first = dict(feed.cursor)
-        self._stand(frontier.begin(), feed.cursor)
+        self._stand(checkpoint.begin(), feed.cursor)
 
     def _stand(self, decide: Admission | JournaledAdmission, cursor: Cursor, cut: Cut | None = None) -> None:
         self.decide, self._line = decide, FeedLine(self.feed, cursor)
@@ -65,8 +104,8 @@ class Intake:
     def _written(self, cut: Cut) -> Cut:
         if not self._is_written:
             self._keep_up()
-            with defer_sigint():
-                self.frontier.write(cut, self._line.cursor)
+            with self._locks.moving, defer_sigint():
+                self._checkpoint.write(cut, self._line.cursor)
                 self._is_written = True
         return cut
 
@@ -76,8 +115,8 @@ class Intake:
 
     def _begin(self) -> None:
         if not self._begun:
-            with defer_sigint():
-                self.frontier.start()
+            with self._locks.moving, defer_sigint():
+                self._checkpoint.start()
                 self._begun = True
 
     def _next_cut(self, batch: int, policy_version: int) -> Cut:
@@ -87,14 +126,14 @@ class Intake:
         began = time.monotonic()
         while not self.closed:
             now, ended = time.monotonic(), self._line.ended
-            with defer_sigint():
+            with self._locks.moving, defer_sigint():
                 cut = self.decide.cut(batch, policy_version, now, ended=ended)
                 self._cut, self._is_written = cut, False
             if cut is not None:
                 return cut
             if isinstance(self.decide, Admission) and ended:
-                with defer_sigint():
-                    self.frontier.end(batch, policy_version)
+                with self._locks.moving, defer_sigint():
+                    self._checkpoint.end(batch, policy_version)
             if ended if isinstance(self.decide, Admission) else self.decide.ended:
                 raise FeedEnded(
                     "the feed has ended: its producers closed it, and everything was trained on",
@@ -116,14 +155,17 @@ class Intake:
             time.sleep(FOLLOW_S)
             return
         if not self._line:
-            self._line.receive(PATIENCE_S)
+            with self._feed_lock:
+                self._line.receive(PATIENCE_S)
         while self._line and not self.decide.full:
             self._let_in()
-        if isinstance(self.feed, MemoryFeed) and not self.frontier.saved:
-            self.feed.release(self._line.cursor)  # nobody has a state that could ask for it again
+        with self._locks.moving:
+            if isinstance(self.feed, MemoryFeed) and not self._checkpoint.saved:
+                self.feed.release(self._line.cursor)  # no state could ask for it again
 
     def _let_in(self) -> None:
-        self._line.let_in(self._arrive)
+        with self._locks.moving:
+            self._line.let_in(self._arrive)
 
     def _arrive(self, block: RolloutBlock) -> None:
         """Let rollouts in. Those that looking at fails are set aside: the feed would give them again to every run."""
@@ -140,7 +182,7 @@ class Intake:
             self.decide.arrive(block.select(np.setdiff1d(np.arange(len(block)), odd)), time.monotonic())
             self.decide.set_aside(block.select(odd))
             if isinstance(self.decide, Admission):
-                self.frontier.keep_aside(block.select(odd))
+                self._checkpoint.keep_aside(block.select(odd))
 
     def _can_look(self, block: RolloutBlock) -> bool:
         try:
@@ -153,11 +195,12 @@ class Intake:
 
     def _keep_up(self) -> None:
         """Let in what the rank that leads had let in: the feed may let go of it when a state behind it is committed."""
-        if not isinstance(self.decide, JournaledAdmission) or self.frontier.replays or not self.decide.received:
+        if not isinstance(self.decide, JournaledAdmission) or self._checkpoint.replays or not self.decide.received:
             return
         while self._line.cursor != self.decide.received:
             if not self._line:
-                self._line.receive(0)
+                with self._feed_lock:
+                    self._line.receive(0)
             if not self._line:
                 return
             self._let_in()
@@ -175,7 +218,8 @@ class Intake:
         news = word.policy_version != before.policy_version or word.closed
         if word == before or (now < again and not news):
             return
-        self.feed.tell(word)
+        with self._feed_lock:
+            self.feed.tell(word)
         self._told = word, now + TELL_AGAIN_S
 
     @property
@@ -185,45 +229,54 @@ class Intake:
         return {**feed, **(self.decide.counters if isinstance(self.decide, Admission) else {})}
 
     def close(self, policy_version: int) -> None:
-        """Wait no longer, tell producers, and let go of the feed and the journal."""
+        """Wait no longer, tell producers, and release the feed and the journal."""
         already, self.closed = self.closed, True
         if already:
             return
-        try:
-            with suppress(MillstreamError):  # who closes cannot mend a feed that is gone
-                self.tell(policy_version)
-        finally:
-            self.feed.close()
-            self.frontier.close()
+        with self._locks.moving:
+            try:
+                with suppress(MillstreamError):  # a feed that is gone cannot be told
+                    self.tell(policy_version)
+            finally:
+                with self._feed_lock:
+                    self.feed.close()
+                self._checkpoint.close()
+
+    def release(self, cursor: Mapping[str, Any]) -> None:
+        """A state that stands at a place of the feed is committed."""
+        with self._feed_lock:
+            self.feed.release(cursor)
 
     # State
 
     def restart(self) -> None:
         """Stand at the beginning."""
         if self._begun:
-            self.feed.seek(self._first)
-            self.frontier.close()
+            with self._feed_lock:
+                self.feed.seek(self._first)
+            self._checkpoint.close()
         self._begun = False
-        self._stand(self.frontier.begin(), self.feed.cursor)
+        self._stand(self._checkpoint.begin(), self.feed.cursor)
 
     def save(self, decide: Admission) -> dict[str, Any]:
         """Where the feed stands, and where everything lies that came before and is not used up."""
         self._begin()
         present = [] if self._cut is None else [self._written(self._cut)]
-        return {"feed": dict(self._line.cursor), **self.frontier.save(decide.state(), present)}
+        return {"feed": dict(self._line.cursor), **self._checkpoint.save(decide.state(), present)}
 
     def resume(self, loaded: Loaded, cursor: Cursor) -> None:
         """Stand where a state was saved, or change nothing."""
-        before = self.feed.cursor
-        self.feed.seek(cursor)
-        try:
-            self.frontier.go_on(loaded)
-        except BaseException:
-            self.feed.seek(before)
-            raise
+        with self._feed_lock:
+            before = self.feed.cursor
+            self.feed.seek(cursor)
+            try:
+                self._checkpoint.go_on(loaded)
+            except BaseException:
+                self.feed.seek(before)
+                raise
         self._begun = True
         self._stand(loaded.decide, cursor, loaded.cut)
 
 
-class FeedEnded(ClosedError):  # noqa: N818 - reads as a claim
+class FeedEnded(RunEnded):
     """A feed has ended, and everything in it was trained on."""

@@ -48,7 +48,7 @@ class Loaded:
     """What it is followed with."""
 
 
-class Frontier:
+class FeedCheckpoint:
     """Begins, saves and loads what decides, together with its journal: one process writes, others follow."""
 
     def __init__(self, rules: AdmissionRules, seed: int, folder: Path | None, *, leads: bool, replay: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is said of a feed -> a loader over it."""
+"""What is said of a feed -> a run over it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from millstream.advantages import find_estimator
 from millstream.errors import LoaderError
 from millstream.feeds import Feed, open_feed
 from millstream.feeds.spool import is_spool
-from millstream.loaders.rollout_feed import RolloutFeedDataLoader
-from millstream.loaders.rollout_settings import advantage_settings, by_name
+from millstream.loaders.rollout_settings import by_name
+from millstream.loaders.rollout_steps import Dealer
 from millstream.loaders.rollout_task import RolloutTask
+from millstream.loaders.runs.checkpoint import FeedCheckpoint
+from millstream.loaders.runs.feed import LEADER, FeedRun
 from millstream.loaders.settings import positive
 
 FEED_SCHEMES = ("redis", "rediss", "http", "https")
@@ -87,27 +89,31 @@ def _scheme(where: str) -> str:
     return scheme.lower() if separator else ""
 
 
-def feed_loader(where: Any, asked: Mapping[str, Any]) -> RolloutFeedDataLoader:
-    """Make a loader over a feed of what `RolloutDataLoader` was asked for."""
-    rating = advantage_settings(asked["advantages"], asked["estimator"], compute=asked["compute_advantages"])
-    task = RolloutTask.of(
-        asked["name"], asked["tokenizer"], rating, asked["max_length"], asked["pad_id"], asked["keywords"]
-    )
-    live = LiveSettings.of(asked["live"], task)
-    rules = _rules(live.rules, task) if asked["on_bad"] == "error" else replace(_rules(live.rules, task), on_bad="skip")
-    if task.settings.drop_last:
+def feed_run(where: Any, live: LiveSettings, task: RolloutTask, dealer: Dealer, *, skips_bad: bool) -> FeedRun:
+    """Make a run over a feed."""
+    rules = _rules(live.rules, task)
+    settings = task.settings
+    if settings.drop_last:
         raise LoaderError(
             "drop_last=True would drop rollouts of every rollout batch that no other step has",
             hint="leave it out: the last step of a pass is short; pad_last=True fills it up without loss",
         )
-    return RolloutFeedDataLoader(
-        _opened(where, live.feed, leads=task.settings.rank == 0),
+    leads = settings.rank == LEADER
+    feed = _opened(where, live.feed, leads=leads)
+    return FeedRun(
+        feed,
+        FeedCheckpoint(
+            replace(rules, on_bad="skip") if skips_bad else rules,
+            settings.seed,
+            settings.cache_dir,
+            leads=leads,
+            replay=live.replay_journal,
+        ),
         task,
-        rules=rules,
+        dealer,
         passes=live.passes,
         policy_version=live.policy_version,
         timeout_s=live.timeout_s,
-        replay_journal=live.replay_journal,
     )
 
 

@@ -1,0 +1,360 @@
+"""RolloutSetRun: steps over a fixed set of rollouts.
+
+A RolloutSet knows where each rollout came from, which belong together, and how good each was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millstream._core import order_version
+from millstream.advantages.groups import group_codes
+from millstream.advantages.ragged import masked_counts
+from millstream.errors import FingerprintError, LoaderError, RecordError
+from millstream.loaders import state as states
+from millstream.loaders.losses import named_losses
+from millstream.loaders.origin import RowOrigin, Span
+from millstream.loaders.phases import PhaseFiles, dump_run, load_run
+from millstream.loaders.rollout_gathering import Gathering
+from millstream.loaders.rollout_rated import Rated, comparable, rate
+from millstream.loaders.rollout_steps import Dealer, DealtStep, StepSamples
+from millstream.loaders.rollout_task import RolloutTask
+from millstream.loaders.runs.run import Locks
+from millstream.order import Recipe, Schedule, Share
+from millstream.order.phase import steps_in
+from millstream.rollouts import RolloutBlock, content_hash
+from millstream.rollouts.files import read_rollouts
+from millstream.rollouts.parse import OnBad
+from millstream.rollouts.sides import notes_of
+from millstream.stats.figures import counted
+
+Numbers = npt.NDArray[np.int64]
+AT_A_TIME = 1024
+"""Rollouts that are copied at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class RolloutSet:
+    """Rollouts that somebody trains on, numbered from 0."""
+
+    rated: Rated
+    files: Sequence[str]
+    """The files they came from."""
+    file_numbers: Numbers
+    """Which of the files each rollout came from."""
+    file_rows: Numbers
+    """Its row in that file, from 0."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Records that are not here, by reason."""
+    changed: Counter[str] = field(default_factory=Counter)
+    """Records that are not here as they were given, by reason."""
+    nothing_trained: int = 0
+    """Rollouts whose mask trains no token: they fill rows, and teach nothing."""
+
+    @property
+    def block(self) -> RolloutBlock:
+        """Their columns."""
+        return self.rated.block
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest."""
+        return int(self.block.lengths.max())
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Names the content: other rollouts, or another order, have another one. Advantages follow from settings."""
+        derived = ("advantages", "returns", "rewards", "shaped_reward", "zero_variance")
+        rows = {name: column for name, column in self.block.rows.items() if name not in derived}
+        tokens = {name: column for name, column in self.block.tokens.items() if name not in derived}
+        given = RolloutBlock(self.block.ends, rows, tokens, self.block.kept_ids)
+        return hashlib.blake2b(np.ascontiguousarray(content_hash(given)).tobytes(), digest_size=16).hexdigest()
+
+    @cached_property
+    def groups(self) -> Numbers:
+        """The number of each rollout's group, in the order in which groups appear."""
+        return group_codes(self.block["group_id"])
+
+    @cached_property
+    def group_members(self) -> list[Numbers]:
+        """The rollouts of each group, in their order."""
+        order = np.argsort(self.groups, kind="stable")
+        return np.split(order, np.flatnonzero(np.diff(self.groups[order])) + 1)
+
+    def origin(self, number: int) -> str:
+        """Where a rollout came from."""
+        return f"{self.files[int(self.file_numbers[number])]}:{int(self.file_rows[number]) + 1}"
+
+    def check_number(self, number: int) -> None:
+        """Insist on the number of a rollout."""
+        rollouts = len(self.block)
+        if not 0 <= number < rollouts:
+            raise LoaderError(
+                f"there is no rollout {number} among {counted(rollouts, 'rollout')}",
+                hint=f"they count from 0 to {rollouts - 1}; number_of(rollout_id) finds one by its id",
+            )
+
+
+def read_set(source: Any, task: RolloutTask, on_bad: OnBad) -> RolloutSet:
+    """Read rollouts, and rate them with their groups whole."""
+    gathering = Gathering(task.settings.memory_budget, task.settings.cache_dir)
+    files, numbers, rows = dict[str, int](), [], []
+    left_out, changed = Counter[str](), Counter[str]()
+    first_bad: RecordError | None = None
+    for chunk in read_rollouts(source, tokenizer=task.tokenizer, on_bad=on_bad):
+        kept = task.limits.kept(chunk.block, on_bad, left_out, chunk.where)
+        block = chunk.block if len(kept) == len(chunk.block) else chunk.block.select(kept)
+        gathering.add(block)
+        changed += notes_of(block)
+        number = files.setdefault(chunk.file, len(files))
+        numbers.append(np.full(len(kept), number, np.int64))
+        rows.append(chunk.rows[kept])
+        left_out.update(bad.error.reason for bad in chunk.bad)
+        first_bad = first_bad or next((bad.error for bad in chunk.bad), None)
+        left_out.update({"repeated": chunk.repeated})
+        changed["tokenised anew"] += chunk.tokenized
+    if not sum(map(len, numbers)):
+        reasons = ", ".join(f"{count} {reason}" for reason, count in (+left_out).items())
+        if first_bad is None:
+            raise LoaderError(f"there are no rollouts{reasons and f': {reasons}'}", hint="give at least one")
+        raise LoaderError(f"there are no rollouts: {reasons}, the first at {first_bad.message}", hint=first_bad.hint)
+    gathered = gathering.gathered()
+    chosen = np.arange(len(gathered)) if on_bad == "error" else comparable(gathered, task.rating)
+    if 0 < len(chosen) < len(gathered):  # where nothing is left, rating says why
+        left_out["group of one"] = len(gathered) - len(chosen)
+        gathered = _selected(gathered, chosen, task)
+    rated = rate(gathered, task.rating)
+    if not len(rated.block):
+        raise LoaderError("there are only baselines, nothing to train on", hint="give rollouts of kind 'sample', too")
+    idle = int(np.sum(masked_counts(gathered["loss_mask"], gathered.ends)[rated.rows] == 0))
+    chosen = chosen[rated.rows]
+    where = np.concatenate(numbers)[chosen], np.concatenate(rows)[chosen]
+    return RolloutSet(rated, list(files), *where, +left_out, +changed, idle)
+
+
+def _selected(block: RolloutBlock, chosen: Numbers, task: RolloutTask) -> RolloutBlock:
+    """Some rollouts, in the memory that there is for all."""
+    gathering = Gathering(task.settings.memory_budget, task.settings.cache_dir)
+    for first in range(0, len(chosen), AT_A_TIME):
+        gathering.add(block.select(chosen[first : first + AT_A_TIME]))
+    return gathering.gathered()
+
+
+class RolloutSetRun:
+    """A step of a run over a fixed set. A sample is a rollout or, where groups are kept together, a group."""
+
+    kind = "rollout"
+    steps_back = True
+    is_known = True
+    schedule: Schedule
+    step: int
+
+    def __init__(self, rollouts: RolloutSet, task: RolloutTask, dealer: Dealer) -> None:
+        self.rollouts, self.name, self.settings = rollouts, task.name, task.settings
+        self.locks, self._task, self._dealer = Locks(), task, dealer
+        self._rows = dealer.rows(rollouts.block)
+        self._samples = len(rollouts.group_members) if task.steps.keep_groups else len(rollouts.block)
+        self._files = PhaseFiles(task.settings.cache_dir)
+        self.restart()
+
+    def restart(self) -> None:
+        """Stand at the very beginning."""
+        self.schedule, self.step = Schedule.start(self._recipe(self.settings.batch_size)), 0
+        self.schedule.phases[-1].clock()  # refuses a run without a step
+        self._missing: dict[str, Any] = {}
+
+    def _recipe(self, batch_size: int) -> Recipe:
+        settings = self.settings
+        return Recipe(
+            seed=settings.seed,
+            row_length=1,
+            global_rows=batch_size * settings.world_size,
+            sources={self.name: Share(self._samples, settings.shuffle)},
+            ranks=settings.world_size,
+            drop_last=settings.drop_last,
+            splittable=False,
+        )
+
+    def follow(self, batch_size: int, step: int, schedule: Schedule | None = None) -> None:
+        """Continue at `step` with batches of this size; a new phase begins if that changes anything."""
+        changed = (schedule or self.schedule).change(self._recipe(batch_size), step)
+        changed.place(step)
+        self.schedule, self.step = changed, step
+
+    def seek(self, step: int) -> None:
+        """Stand at a step, or change nothing."""
+        self.follow(self.settings.batch_size, step)
+
+    # Steps
+
+    @property
+    def place(self) -> tuple[Schedule, int]:
+        """Where the run stands, for a way back."""
+        return self.schedule, self.step
+
+    @place.setter
+    def place(self, place: tuple[Schedule, int]) -> None:
+        self.schedule, self.step = place
+
+    def coming(self, batch_size: int) -> DealtStep:
+        """The next step, with so many rollouts (or groups) for each rank."""
+        phase = self.schedule.phase_at(self.step)
+        if batch_size != phase.global_rows // phase.ranks:
+            with self.locks.moving:
+                self.follow(batch_size, self.step)
+        return self._dealt(self.step, batch_size)
+
+    def _dealt(self, step: int, batch_size: int = 0) -> DealtStep:
+        rollouts, found = self.rollouts, self._samples_of(step)
+        return self._dealer.dealt(self._rows, found, rollouts, {"statistics": rollouts.rated.facts}, batch_size)
+
+    def _samples_of(self, step: int) -> StepSamples:
+        """The samples of a step: rank r takes the r-th stretch of them, unless they are dealt out otherwise."""
+        phase, place = self.schedule.phase_at(step), self.schedule.place(step)
+        _, samples = self.schedule.rows(step)
+        size = phase.global_rows // phase.ranks
+        counts = [min(size, max(0, place.rows - rank * size)) for rank in range(phase.ranks)]
+        rank = self.settings.rank if phase.ranks == self.settings.world_size else None
+        return StepSamples(step, place.epoch, samples.astype(np.int64), counts, rank)
+
+    def advance(self) -> None:
+        """The next step was delivered."""
+        self.step += 1
+
+    # Epochs
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next step."""
+        return self.schedule.place(self.step).epoch
+
+    def wait_until_known(self) -> None:
+        """Everything is known."""
+
+    def in_epoch(self, epoch: int) -> bool:
+        """Whether the next step belongs to an epoch."""
+        return self.epoch == epoch
+
+    def check_epochs(self) -> None:
+        """An epoch of a set always ends."""
+
+    def end_epoch(self) -> None:
+        """The schedule ends epochs."""
+
+    @property
+    def _own_rows(self) -> int:
+        """Samples of a step on all ranks, at the loader's own batch size."""
+        return self.settings.batch_size * self.settings.world_size
+
+    def steps_in_epoch(self) -> int:
+        """Steps of an epoch, at the loader's own batch size."""
+        return steps_in(self._samples, self._own_rows, drop_last=self.settings.drop_last)
+
+    # State
+
+    def state(self, step: int) -> dict[str, Any]:
+        """Describe where the run stands before a step."""
+        schedule = self.schedule if step == self.step else self.schedule.until(step)
+        place = schedule.place(step)
+        header = {
+            **states.header(self.kind, step, self.settings.seed, self._task.steps.facts),
+            "epoch": place.epoch,
+            "offset": place.offset,
+        }
+        return dump_run(schedule, {self.name: self._facts}, self._files, self._missing, header=header)
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return {"fingerprint": self.rollouts.fingerprint, "samples": self._samples}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Stand where a state was saved, or change nothing."""
+        step = self._check(state)
+        read = load_run(state, self._files, self.settings.seed)
+        phases, data = read.phases, read.data
+        states.check_source(phases, self.name)
+        if data.get(self.name) != self._facts:
+            raise FingerprintError(
+                f"the rollouts of {self.name!r} are not those that the state was saved for: "
+                f"{data.get(self.name)} then, {self._facts} now",
+                hint="give the rollouts of that time, or start a new run on these",
+            )
+        states.check_samples(phases, self.name, lambda _, split: self._samples if split == 1 else None)
+        schedule = Schedule(self.settings.seed, phases)
+        states.check_place(state, schedule.place(step))
+        self.follow(self.settings.batch_size, step, schedule)
+        self._missing = read.missing
+        self._files.loaded(read.files, step)
+
+    def commit(self, state: Mapping[str, Any]) -> None:
+        """A state is safely saved: release the files that only states before it name."""
+        self._check(state)
+        self._files.release(state)
+
+    def _check(self, state: Mapping[str, Any]) -> int:
+        """Check that a state is one of a run like this; gives its step."""
+        return states.check_header(state, self.kind, self.settings.seed, self._task.steps.facts)
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Say what all ranks must have in common."""
+        shared = ("seed", "batch_size", "world_size", "labels", "drop_last", "pad_last", "shuffle")
+        return {
+            "loader": self.kind,
+            "order_version": order_version,
+            f"data of {self.name!r}": self.rollouts.fingerprint,
+            **{key: getattr(self.settings, key) for key in shared},
+            **self._task.steps.facts,
+            "step": self.step,
+        }
+
+    # Explaining
+
+    def explain(self, step: int) -> list[RowOrigin]:
+        """Name the rollout of each row of this rank's batch; a `Span`'s document is its number in the set."""
+        found = self._dealt(step)
+        return [self._origin(row, int(number)) for row, number in enumerate(found.rollouts.places[found.own, 1])]
+
+    def _origin(self, row: int, number: int) -> RowOrigin:
+        rollouts, tokenizer = self.rollouts, self._task.tokenizer
+        block = rollouts.block
+        name = block["rollout_id"][number]
+        span = Span(self.name, number, 0, int(block.lengths[number]), rollouts.origin(number), id=name)
+        ids = block.of(number, "token_ids").tolist()
+        return RowOrigin(row, self.name, number, (span,), None if tokenizer is None else tokenizer.decode(ids))
+
+    def steps_of(self, document: int, source: str | None) -> list[int]:
+        """Name the steps of the present epoch whose rows, on any rank, hold a rollout, given by its number."""
+        if source not in (None, self.name):
+            raise LoaderError(f"there is no source {source!r}", hint=f"there is {self.name!r}")
+        self.rollouts.check_number(document)
+        sample = int(self.rollouts.groups[document]) if self._task.steps.keep_groups else document
+        return self.schedule.steps_of(self.name, None, range(sample, sample + 1), self.epoch)
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """What is left out, and why: records by reason, rollouts without a reward, and rows that every epoch drops."""
+        rollouts = self.rollouts
+        found = named_losses(self.name, rollouts.left_out, rollouts.changed)
+        names = ("unscored", "baselines", "groups_of_one", "nothing_trained", "tokens_not_trained", "rewards_ignored")
+        facts = {**rollouts.rated.facts, "nothing_trained": rollouts.nothing_trained}
+        found |= {f"{fact}:{self.name}": int(facts[fact]) for fact in names if facts.get(fact)}
+        return found | ({"dropped_rows": self._samples % self._own_rows} if self.settings.drop_last else {})
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all rollouts."""
+        return self.rollouts.block.nbytes
+
+    def close(self) -> None:
+        """There is nothing to release."""
+
+    def __repr__(self) -> str:
+        return f"{counted(len(self.rollouts.block), 'rollout')}, step {self.step}"
