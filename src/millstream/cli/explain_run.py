@@ -12,6 +12,7 @@ from millstream.cli.loader import read_state
 from millstream.cli.rollouts import refuse
 from millstream.cli.saying import say
 from millstream.errors import StateError
+from millstream.loaders.explain import origins_of
 from millstream.loaders.feed_explain import RecordedRun
 from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace
 from millstream.loaders.phases import DAMAGED, read_count
@@ -74,7 +75,7 @@ def _steps(run: RecordedRun, rollout: str, *, as_json: bool) -> None:
 
 def _step(run: RecordedRun, step: int, row: int | None, *, as_json: bool) -> None:
     place, batch = run.batch_of(step)
-    origins = show.wanted_rows(run.explain(step), step, row)
+    origins = show.wanted_rows(origins_of(run.rows(step)), step, row)
     rows = [
         {
             "row": origin.row,

@@ -229,7 +229,7 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
 def _add_media(media: MediaRows, run: StoreRun, batch: TrainingBatch, step: int) -> TrainingBatch:
     """Name the pictures, films and sounds of the rows of a step."""
     store = next(iter(run.members.values())).store
-    batch.metadata["media"] = media.of(store, origins_of(step, run), np.asarray(batch.input_ids))
+    batch.metadata["media"] = media.of(store, origins_of(run.rows(step)), np.asarray(batch.input_ids))
     return batch
 
 

@@ -1,10 +1,16 @@
-"""(step) -> where its rows come from, and (document) -> the steps that use it. Computed, without replaying the run."""
+"""Where the rows of a step come from: a run names source and sample of each row, a source the origin of a sample.
+
+Everything is computed or read from a log, without replaying the run. Stores are sources here; each other kind of data
+has its own.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from millstream.errors import LoaderError
+from millstream.errors import LoaderError, StoreError
 from millstream.loaders.member import Member
 from millstream.loaders.origin import RowOrigin, Span
 
@@ -12,26 +18,18 @@ if TYPE_CHECKING:
     from millstream.loaders.runs.store import StoreRun
 
 
-def origins_of(step: int, run: StoreRun) -> list[RowOrigin]:
-    """Name the origin of each row of this rank at a step; of all ranks where their number was another one then."""
-    phase = run.schedule.phase_at(step)
-    rank = run.settings.rank if phase.ranks == run.settings.world_size else None
-    names, samples = run.schedule.rows(step, rank)
-    rows = [
-        (name, sample, stretches)
-        for name, sample in zip(names, samples.tolist(), strict=True)
-        for stretches in _rows(_member(name, run), sample, phase.row_length)
-    ]
-    return [
-        RowOrigin(row, name, sample, *_spans_and_text(_member(name, run), name, stretches))
-        for row, (name, sample, stretches) in enumerate(rows)
-    ]
+class Source(Protocol):
+    """Data that rows come from."""
+
+    def origins(self, sample: Any) -> Iterable[RowOrigin]:
+        """Name the origin of each row of a sample; a sample is whatever the run names to this source."""
+        ...
 
 
-def _member(name: str, run: StoreRun) -> Member:
-    if name not in run.members:
-        raise no_such_member(name)
-    return run.members[name]
+def origins_of(rows: Iterable[tuple[Source, Any]]) -> list[RowOrigin]:
+    """Name the origin of each row of a step, given source and sample of each."""
+    found = [origin for source, sample in rows for origin in source.origins(sample)]
+    return [replace(origin, row=row) for row, origin in enumerate(found)]
 
 
 def no_such_member(name: str) -> LoaderError:
@@ -42,10 +40,34 @@ def no_such_member(name: str) -> LoaderError:
     )
 
 
-def origin_of(name: str, member: Member, sample: int, length: int) -> RowOrigin:
-    """Name the origin of a sample that is one row."""
-    (stretches,) = _rows(member, sample, length)
-    return RowOrigin(0, name, sample, *_spans_and_text(member, name, stretches))
+@dataclass(frozen=True)
+class StoreSource:
+    """A store of a run, cut into rows of a length."""
+
+    run: StoreRun
+    name: str
+    length: int
+
+    def origins(self, sample: int) -> list[RowOrigin]:
+        """Name the origin of each row of a sample. A store that was moved meanwhile is looked for again."""
+        try:
+            return origins_in(self._member, self.name, sample, self.length)
+        except StoreError:
+            if not self.run.finds_files_again():
+                raise
+        return self.origins(sample)
+
+    @property
+    def _member(self) -> Member:
+        if self.name not in self.run.members:
+            raise no_such_member(self.name)
+        return self.run.members[self.name]
+
+
+def origins_in(member: Member, name: str, sample: int, length: int) -> list[RowOrigin]:
+    """Name the origin of each row of a sample of a store."""
+    rows = _rows(member, sample, length)
+    return [RowOrigin(0, name, sample, *_spans_and_text(member, name, stretches)) for stretches in rows]
 
 
 def _rows(member: Member, sample: int, length: int) -> list[list[tuple[int, int]]]:

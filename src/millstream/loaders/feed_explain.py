@@ -26,6 +26,7 @@ Numbers = npt.NDArray[np.int64]
 class Recorded:
     """A rollout batch as the journal knows it: what was trained on, in its order."""
 
+    source: str
     rollout_ids: list[Id]
     groups: Numbers
     tokens: Numbers
@@ -34,6 +35,12 @@ class Recorded:
     policy_version: int
     dropped: dict[str, int]
     """Rollouts that were dropped since the batch before, by reason."""
+
+    def origins(self, number: int) -> list[RowOrigin]:
+        """Name a rollout by its number in the batch."""
+        rollout = self.rollout_ids[number]
+        span = Span(self.source, number, 0, int(self.tokens[number]), str(rollout), id=rollout)
+        return [RowOrigin(0, self.source, number, (span,))]
 
     @property
     def group_members(self) -> list[Numbers]:
@@ -45,7 +52,7 @@ class Recorded:
         return len(self.group_members) if keep_groups else len(self.groups)
 
 
-def recorded(journal: Path) -> dict[int, Recorded]:
+def recorded(journal: Path, source: str) -> dict[int, Recorded]:
     """All rollout batches that a journal knows."""
     batches: dict[int, Recorded] = {}
     members: dict[Id, list[Id]] = {}
@@ -62,6 +69,7 @@ def recorded(journal: Path) -> dict[int, Recorded]:
         for drop in entry.drops:
             dropped[drop.reason] += len(drop.names)
         batches[entry.step] = Recorded(
+            source,
             [ids[row] for row in trained],
             np.array(groups)[trained],
             np.array(entry.tokens)[trained],
@@ -84,7 +92,7 @@ class RecordedRun:
     @cached_property
     def batches(self) -> dict[int, Recorded]:
         """Its rollout batches."""
-        return recorded(self.journal)
+        return recorded(self.journal, self.order.name)
 
     @cached_property
     def places(self) -> dict[int, tuple[FeedPhase, FeedPlace]]:
@@ -123,17 +131,12 @@ class RecordedRun:
         groups = batch.groups[numbers].tolist() if keep_groups else None
         return [numbers[share] for share in shares_of(batch.tokens[numbers], counts, self.steps, groups)]
 
-    def explain(self, step: int) -> list[RowOrigin]:
-        """Name the rollout of each row of this rank in a step; of all ranks where their number was another one then."""
+    def rows(self, step: int) -> list[tuple[Recorded, int]]:
+        """The rollout of each row of this rank in a step; of all ranks where their number was another one then."""
         _, batch = self.batch_of(step)
-        ranks, name = self.numbers_of(step), self.order.name
+        ranks = self.numbers_of(step)
         own = ranks[self.order.rank] if len(ranks) == self.order.ranks else np.concatenate(ranks)
-        origins = []
-        for row, number in enumerate(own.tolist()):
-            rollout = batch.rollout_ids[number]
-            span = Span(name, number, 0, int(batch.tokens[number]), str(rollout), id=rollout)
-            origins.append(RowOrigin(row, name, number, (span,)))
-        return origins
+        return [(batch, number) for number in own.tolist()]
 
     def steps_of(self, rollout: Id) -> list[int]:
         """The steps that a rollout was in, on any rank, as far back as the sizes of steps are known."""

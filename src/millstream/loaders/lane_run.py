@@ -76,8 +76,12 @@ class LaneRun(ABC):
     def fingerprint(self) -> dict[str, Any]:
         """Say what all ranks must have in common."""
 
+    def rows(self, step: int) -> list[tuple[LaneRun, int]]:
+        """The step itself: lanes are explained step by step."""
+        return [(self, step)]
+
     @abstractmethod
-    def explain(self, step: int) -> list[RowOrigin]:
+    def origins(self, step: int) -> list[RowOrigin]:
         """Name the origin of each row of this rank at a step that was delivered."""
 
     @abstractmethod
@@ -107,7 +111,7 @@ class LaneRun(ABC):
             lanes.restart()
 
     @property
-    def rows(self) -> int:
+    def step_rows(self) -> int:
         """Rows of a step, on all ranks together."""
         return self.phases[-1].rows
 

@@ -15,6 +15,7 @@ from millstream.batches.engine import closed_error
 from millstream.errors import LoaderError
 from millstream.loaders.agreement import Agreement
 from millstream.loaders.callbacks import Callbacks
+from millstream.loaders.explain import origins_of
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.runs.run import Filler, Finisher, Locks, Run, RunEnded
 from millstream.loaders.settings import LoaderSettings, positive
@@ -397,7 +398,7 @@ class DataLoader(Generic[BatchT]):
         ...     [(span.document, span.start, span.stop) for span in loader.explain(0)[1].spans]
         [(0, 4, 7), (1, 0, 1)]
         """
-        return self._having_run("explain()").explain(step)
+        return origins_of(self._having_run("explain()").rows(step))
 
     def steps_of(self, document: Any, source: str | None = None) -> list[int]:
         """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document.

@@ -26,7 +26,7 @@ def origins_of(step: int, run: MixedStreamRun) -> list[RowOrigin]:
         elif name in run.stores:
             store = run.stores[name]
             places = store.at(found[rows]).tolist()
-            named = [explain.origin_of(name, store.member, place, run.length) for place in places]
+            named = [explain.origins_in(store.member, name, place, run.length)[0] for place in places]
         else:
             raise explain.no_such_member(name)
         for row, origin in zip(rows, named, strict=True):

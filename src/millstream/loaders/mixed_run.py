@@ -84,7 +84,7 @@ class MixedStreamRun(LaneRun):
 
     def ahead(self, prefetch: int | None) -> dict[str, int]:
         """As often as a lane is used in that time, and once more: in a block, a source may be ahead of its share."""
-        rows, places = (prefetch or DEFAULT_PREFETCH) * self.rows, sum(self.quotas.values())
+        rows, places = (prefetch or DEFAULT_PREFETCH) * self.step_rows, sum(self.quotas.values())
         return {
             name: 1 + -(-rows * self.quotas[name] // (places * each.stream.lanes)) for name, each in self._lanes.items()
         }
@@ -157,7 +157,7 @@ class MixedStreamRun(LaneRun):
                 hint="pass epoch_size= (samples), or take batches with next() and count steps",
             )
 
-    def explain(self, step: int) -> list[RowOrigin]:
+    def origins(self, step: int) -> list[RowOrigin]:
         """Name the origin of each row of this rank's batch: of rows of streams at a step that was delivered."""
         from millstream.loaders import mixed_explain
 

@@ -52,7 +52,7 @@ class StreamRun(LaneRun):
 
     def ahead(self, prefetch: int | None) -> dict[str, int]:
         """All lanes are used in turn."""
-        return {self.stream.name: -(-(prefetch or DEFAULT_PREFETCH) * self.rows // self.stream.lanes)}
+        return {self.stream.name: -(-(prefetch or DEFAULT_PREFETCH) * self.step_rows // self.stream.lanes)}
 
     @property
     def epoch(self) -> int:
@@ -105,7 +105,7 @@ class StreamRun(LaneRun):
         self.resize(self.settings.batch_size)
         warn_of_reading_again(self.lanes)
 
-    def explain(self, step: int) -> list[RowOrigin]:
+    def origins(self, step: int) -> list[RowOrigin]:
         """Name the origin of each row of this rank at a step that was delivered."""
         samples = samples_of(step, self.phases, self.settings.rank, self.settings.world_size)
         return self._explainer().rows(samples)

@@ -54,7 +54,7 @@ class LaneFiller:
         source = self._opened()
         samples = run.samples()
         names, found = run.sources_of(samples)
-        filled_to = run.rows // settings.world_size if settings.pad_last else 0
+        filled_to = run.step_rows // settings.world_size if settings.pad_last else 0
         native = self.rows.batch(names, found, source, filled_to=filled_to, step_weight=self._weight())
         return LaneStep(native, samples.start, names, found)
 

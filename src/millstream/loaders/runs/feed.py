@@ -21,9 +21,8 @@ from millstream.batches.rollouts import RolloutRows
 from millstream.errors import LoaderError, LossWarning, MillstreamError, StateError, UnknownLength
 from millstream.feeds import Feed
 from millstream.loaders import state as states
-from millstream.loaders.feed_explain import RecordedRun
+from millstream.loaders.feed_explain import Recorded, RecordedRun
 from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, RolloutBatch, resized
-from millstream.loaders.origin import RowOrigin
 from millstream.loaders.phases import read_count
 from millstream.loaders.rollout_rated import rate
 from millstream.loaders.rollout_steps import Dealer, DealtStep
@@ -304,12 +303,12 @@ class FeedRun:
 
     # Explaining
 
-    def explain(self, step: int) -> list[RowOrigin]:
-        """Name the rollout of each row of this rank's batch at a step, from the journal in `cache_dir`.
+    def rows(self, step: int) -> list[tuple[Recorded, int]]:
+        """The rollout of each row of this rank's batch at a step, from the journal in `cache_dir`.
 
         A `Span`'s id, and its file, is that of the rollout; its document is the number of its row in the rollout batch.
         """
-        return self._recorded.explain(step)
+        return self._recorded.rows(step)
 
     def steps_of(self, document: Id, source: str | None) -> list[int]:
         """Name the steps that a rollout was in, on any rank, given by its id."""

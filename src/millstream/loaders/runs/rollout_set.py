@@ -317,18 +317,19 @@ class RolloutSetRun:
 
     # Explaining
 
-    def explain(self, step: int) -> list[RowOrigin]:
-        """Name the rollout of each row of this rank's batch; a `Span`'s document is its number in the set."""
+    def rows(self, step: int) -> list[tuple[RolloutSetRun, int]]:
+        """The rollout of each row of this rank's batch, by its number in the set."""
         found = self._dealt(step)
-        return [self._origin(row, int(number)) for row, number in enumerate(found.rollouts.places[found.own, 1])]
+        return [(self, number) for number in found.rollouts.places[found.own, 1].tolist()]
 
-    def _origin(self, row: int, number: int) -> RowOrigin:
+    def origins(self, number: int) -> list[RowOrigin]:
+        """Name the origin of a rollout; a `Span`'s document is its number in the set."""
         rollouts, tokenizer = self.rollouts, self._task.tokenizer
         block = rollouts.block
         name = block["rollout_id"][number]
         span = Span(self.name, number, 0, int(block.lengths[number]), rollouts.origin(number), id=name)
         ids = block.of(number, "token_ids").tolist()
-        return RowOrigin(row, self.name, number, (span,), None if tokenizer is None else tokenizer.decode(ids))
+        return [RowOrigin(0, self.name, number, (span,), None if tokenizer is None else tokenizer.decode(ids))]
 
     def steps_of(self, document: int, source: str | None) -> list[int]:
         """Name the steps of the present epoch whose rows, on any rank, hold a rollout, given by its number."""

@@ -5,12 +5,12 @@ them. A kind of data adds one of these, never a loader.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from millstream.errors import ClosedError
-from millstream.loaders.origin import RowOrigin
+from millstream.loaders.explain import Source
 from millstream.stages.lifetime import after_fork
 from millstream.stats.ledger import Ledger
 from millstream.stats.profile import Counts
@@ -104,8 +104,8 @@ class Run(Protocol):
         """Say what all ranks must have in common."""
         ...
 
-    def explain(self, step: int) -> list[RowOrigin]:
-        """Name the origin of each row of this rank's batch at a step."""
+    def rows(self, step: int) -> Iterable[tuple[Source, Any]]:
+        """Name source and sample of each row of this rank's batch at a step."""
         ...
 
     def steps_of(self, document: Any, source: str | None) -> list[int]:

@@ -12,13 +12,12 @@ from typing import Any
 
 from millstream._core import Clock, Feed, order_version
 from millstream.batches.engine import feed_source
-from millstream.errors import LoaderError, StoreError, UnknownLength
-from millstream.loaders import explain as explaining
+from millstream.errors import LoaderError, UnknownLength
 from millstream.loaders import state as states
+from millstream.loaders.explain import StoreSource, steps_of
 from millstream.loaders.loss import LossMean
 from millstream.loaders.losses import store_losses, tell_losses
 from millstream.loaders.member import Member, RowShape
-from millstream.loaders.origin import RowOrigin
 from millstream.loaders.phases import PhaseFiles, dump_run, load_run
 from millstream.loaders.runs.growing import GrowingSource
 from millstream.loaders.runs.run import Locks
@@ -340,22 +339,27 @@ class StoreRun:
 
     # Explaining
 
-    def explain(self, step: int) -> list[RowOrigin]:
-        """Name the origin of each row of this rank at a step; of all ranks where their number was another one then."""
+    def rows(self, step: int) -> list[tuple[StoreSource, int]]:
+        """Source and sample of each row of this rank at a step; of all ranks where their number was another one."""
         self._check_known(step, f"what step {step} holds")
-        try:
-            return explaining.origins_of(step, self)
-        except StoreError:
-            with self.locks.asking:
-                if not self.lost_files:
-                    raise
-                self._take_more()
-        return self.explain(step)
+        phase = self.schedule.phase_at(step)
+        rank = self.settings.rank if phase.ranks == self.settings.world_size else None
+        names, samples = self.schedule.rows(step, rank)
+        sources = {name: StoreSource(self, name, phase.row_length) for name in set(names)}
+        return [(sources[name], sample) for name, sample in zip(names, samples.tolist(), strict=True)]
+
+    def finds_files_again(self) -> bool:
+        """Whether files that are not where they were belong to a growing source, which is then looked for again."""
+        with self.locks.asking:
+            if not self.lost_files:
+                return False
+            self._take_more()
+            return True
 
     def steps_of(self, document: int, source: str | None) -> list[int]:
         """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document."""
         self._check_complete("which steps use a document")
-        return explaining.steps_of(document, source, self)
+        return steps_of(document, source, self)
 
     @property
     def losses(self) -> dict[str, int]:

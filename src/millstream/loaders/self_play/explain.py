@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from millstream.errors import LoaderError, StoreError
 from millstream.live.events import FORMAT, entered
-from millstream.live.row_log import RowLog
+from millstream.live.row_log import RowLog, StepRows
 from millstream.live.window import Entry
+from millstream.loaders.explain import origins_of
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.self_play.checks import checked_game
 from millstream.loaders.self_play.journal import JOURNAL
@@ -23,30 +24,29 @@ if TYPE_CHECKING:
     from millstream.loaders.self_play.run import SelfPlayRun
 
 
-def origins_of(step: int, run: SelfPlayRun) -> list[RowOrigin]:
-    """The origin of each row of a rank's batch."""
-    rows = run.files.rows_of(step)
-    return _origins(rows.of_rank(run.settings.rank), run.entries_at(rows.epoch), run.task.path)
+@dataclass(frozen=True)
+class Games:
+    """The games that entered in an epoch, from files of a folder."""
 
+    entries: Sequence[Entry]
+    folder: str
 
-def _origins(rows: npt.NDArray[np.void], entries: Sequence[Entry], folder: str) -> list[RowOrigin]:
-    starts = [entry.first for entry in entries]
-    found = [_entry(chunk, entries, starts) for chunk in rows["chunk"].tolist()]
-    return [_origin(row, entry, rows[row], folder) for row, entry in enumerate(found)]
+    def origins(self, row: np.void) -> list[RowOrigin]:
+        """Name file, game, ply and use of a row."""
+        chunk, ply = int(row["chunk"]), int(row["ply"])
+        entry = self._entry(chunk)
+        span = Span(entry.name, chunk, ply, ply + 1, str(Path(self.folder, entry.name)))
+        return [RowOrigin(0, entry.name, chunk - entry.first, (span,), use=int(row["use"]))]
 
+    def _entry(self, chunk: int) -> Entry:
+        at = bisect_right(self.entries, chunk, key=lambda entry: entry.first) - 1
+        if at < 0 or chunk >= self.entries[at].stop:
+            raise StoreError(f"game {chunk} is of no source that entered in its epoch", hint="keep cache_dir whole")
+        return self.entries[at]
 
-def _entry(chunk: int, entries: Sequence[Entry], starts: list[int]) -> Entry:
-    """The source that a game is from."""
-    at = bisect_right(starts, chunk) - 1
-    if at < 0 or chunk >= entries[at].stop:
-        raise StoreError(f"game {chunk} is of no source that entered in its epoch", hint="keep cache_dir whole")
-    return entries[at]
-
-
-def _origin(row: int, entry: Entry, origin: np.void, folder: str) -> RowOrigin:
-    chunk, ply = int(origin["chunk"]), int(origin["ply"])
-    span = Span(entry.name, chunk, ply, ply + 1, str(Path(folder, entry.name)))
-    return RowOrigin(row, entry.name, chunk - entry.first, (span,), use=int(origin["use"]))
+    def rows(self, found: StepRows, rank: int) -> list[tuple[Games, np.void]]:
+        """The rows of a rank's batch."""
+        return [(self, row) for row in found.of_rank(rank)]
 
 
 def steps_of(document: int, source: str | None, run: SelfPlayRun) -> list[int]:
@@ -91,7 +91,7 @@ class RecordedSelfPlay:
         """The origin of each row of a rank's batch."""
         rows = self._rows[step]
         lines = LogReader(self._folder / JOURNAL, Position.start(FORMAT))
-        return _origins(rows.of_rank(rank), entered(lines.having("enter"), rows.epoch), "")
+        return origins_of(Games(entered(lines.having("enter"), rows.epoch), "").rows(rows, rank))
 
     def steps_of(self, game: int) -> list[int]:
         """Every step that a game was in, by its number in the run."""

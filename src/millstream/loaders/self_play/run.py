@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from millstream.errors import LoaderError
 from millstream.live.entrance import Entrance
 from millstream.live.events import Event
@@ -20,13 +22,12 @@ from millstream.live.row_log import StepRows
 from millstream.live.tensor_maker import Tensors
 from millstream.live.window import Entry, Window
 from millstream.loaders import state as states
-from millstream.loaders.origin import RowOrigin
 from millstream.loaders.phases import read_count
 from millstream.loaders.runs.run import Locks
-from millstream.loaders.self_play import explain as explaining
 from millstream.loaders.self_play.checks import checked_step
 from millstream.loaders.self_play.entered import Entered
 from millstream.loaders.self_play.entrance import Entrances
+from millstream.loaders.self_play.explain import Games, steps_of
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.found import FoundFiles
 from millstream.loaders.self_play.hints import going_on_hint
@@ -190,15 +191,16 @@ class SelfPlayRun:
 
     # The past
 
-    def explain(self, step: int) -> list[RowOrigin]:
-        """Name file, game, ply and use of each row of this rank's batch at a step that was made."""
+    def rows(self, step: int) -> list[tuple[Games, np.void]]:
+        """The game, ply and use of each row of this rank's batch at a step that was made."""
         with self.locks.moving:
-            return explaining.origins_of(checked_step(step), self)
+            rows = self.files.rows_of(checked_step(step))
+            return Games(self.entries_at(rows.epoch), self.task.path).rows(rows, self.settings.rank)
 
     def steps_of(self, document: Any, source: str | None) -> list[int]:
         """Name the steps of the present epoch that a game was in, on any rank."""
         with self.locks.moving:
-            return explaining.steps_of(document, source, self)
+            return steps_of(document, source, self)
 
     def entries_at(self, epoch: int) -> list[Entry]:
         """Every source that entered in an epoch."""
