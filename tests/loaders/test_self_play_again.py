@@ -163,8 +163,25 @@ def test_what_has_entered_ahead_enters_at_the_same_draw_again(
         run.load_state_dict(state)
         assert steps(run, 10)[0] == behind
     journal = tmp_path / "run" / "admissions.jsonl"
-    with live(folder, tmp_path / "alone", predicates=[Fails()], replay=journal) as run:
-        assert steps(run, len(found))[0] == found
+    with live(folder, tmp_path / "alone", predicates=[Fails(20)], replay=journal) as run:
+        assert steps(run, len(found)) == (found, 1)
+
+
+def test_ranks_that_replay_a_journal_stay_in_step_when_stages_fail(folder: Path, tmp_path: Path) -> None:
+    with live(folder, tmp_path / "run", predicates=[Fails()]) as run:
+        found = [row for rows in steps(run, 40)[0] for row in rows]
+    replay = {"replay": tmp_path / "run" / "admissions.jsonl", "world_size": 2, "batch_size": 5}
+    runs = [
+        live(folder, tmp_path / "pair", predicates=[Fails(*calls)], rank=rank, **replay)
+        for rank, calls in enumerate([(), (3, 30)])
+    ]
+    pairs = [[insist(run) for run in runs] for _ in range(26)]
+    states = [run.state_dict() for run in runs]
+    for run in runs:
+        run.close()
+    assert [row for pair in pairs for rows, _ in pair for row in rows] == found[:260]
+    assert sum(failures for _, (_, failures) in pairs) == 2
+    assert states[0]["journal"] == states[1]["journal"]
 
 
 @pytest.mark.parametrize("failing", [0, 1])

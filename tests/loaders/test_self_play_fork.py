@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,9 @@ from forks import in_child
 from loaders.growing_games import Row, add, live, loader, rows_of, three_archives
 from millstream.errors import BusyError, ClosedError, LoaderError
 from millstream.games import Game
+from millstream.live.tensor_maker import Tensors
 from millstream.loaders.self_play import SelfPlayDataLoader
+from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.stages import serve_metrics
 from millstream.storage import disk
 
@@ -254,13 +257,15 @@ def test_a_step_that_never_ends_holds_up_no_fork_and_its_child_is_told(
 ) -> None:
     monkeypatch.setattr("millstream.stages.lifetime.FORK_S", 0.05)
     inside, over = threading.Event(), threading.Event()
+    deliver = SelfPlayRun.delivered
 
-    def slow(batch: Any) -> Any:
+    def slow(run: SelfPlayRun, tensors: Tensors) -> None:
         inside.set()
         over.wait()
-        return batch
+        deliver(run, tensors)
 
-    with loader(games, transforms=[slow]) as run:
+    monkeypatch.setattr(SelfPlayRun, "delivered", slow)
+    with loader(games) as run:
         other = threading.Thread(target=run.next)
         other.start()
         inside.wait()
@@ -269,6 +274,30 @@ def test_a_step_that_never_ends_holds_up_no_fork_and_its_child_is_told(
             child()
         over.set()
         other.join()
+
+
+def test_a_fork_waits_for_no_transform_and_its_child_makes_that_step_itself(games: Path) -> None:
+    with loader(games) as run:
+        expected = taken(run, 3)
+    inside, over, home = threading.Event(), threading.Event(), os.getpid()
+
+    def slow(batch: Any) -> Any:
+        if batch.metadata["step"] == 1 and os.getpid() == home:
+            inside.set()
+            over.wait()
+        return batch
+
+    with loader(games, transforms=[slow]) as run:
+        assert taken(run, 1) == expected[:1]
+        found = list[Any]()
+        other = threading.Thread(target=lambda: found.extend(taken(run, 1)))
+        other.start()
+        inside.wait()
+        assert in_child(lambda: taken(run, 2))() == expected[1:]
+        over.set()
+        other.join()
+        assert found == expected[1:2]
+        assert taken(run, 1) == expected[2:]
 
 
 def test_a_child_of_a_rank_that_follows_another_is_told(games: Path, tmp_path: Path) -> None:

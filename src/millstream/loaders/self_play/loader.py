@@ -36,6 +36,12 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
     >>> batch.planes.shape, batch.policy.shape, batch.values.shape
     ((4, 112, 8, 8), (4, 1858), (4, 6, 3))
 
+    In what `explain()` says, a document is a game by its number in the run, and `start` is its ply. The length of an
+    epoch is that of the present one, by the headers of its files; it is unknown while the folder is watched, where not
+    every position is used, and once a game could not be read. `seek()` cannot leave the present step, as which
+    positions come depends on all before; `reset()` of a run that watches goes to the last state that was committed or
+    loaded.
+
     Args:
         path: A folder of `.gz` games and `.tar` archives of them, and all folders in it.
         num_chunks: Games in the window; None: all.
@@ -60,6 +66,9 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         shared: Keywords that every loader has, such as `batch_size`, `seed` and `cache_dir`, a folder beside the
             checkpoints, which a run needs to be gone on with while it watches.
     """
+
+    _run: SelfPlayRun
+    _filler: StageFiller
 
     def __init__(
         self,
@@ -107,21 +116,20 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         self.task = shares.given_to(task)
         shared_out = replace(settings, memory_budget=shares.batches)
         run = SelfPlayRun(self.task, shared_out, replay=None if replay is None else Path(replay))
-        self._stages = StageFiller(run)
-        super().__init__(run, self._stages, SelfPlayDelivery(run), settings)
+        super().__init__(run, StageFiller(run), SelfPlayDelivery(run), settings)
 
     # What each stage does
 
     def statistics(self) -> dict[str, Any]:
         """What each stage does: busy share, rates, drops, the window; see the guide on pipelines."""
-        return self._stages.statistics()
+        return self._filler.statistics()
 
     def counters(self) -> dict[str, Any]:
         """What went through each stage since it began, also when it has ended.
 
         `serve_metrics` of `millstream.stages` shows it to others.
         """
-        return self._stages.stage_counters()
+        return self._filler.stage_counters()
 
     def get_profiling_results(self) -> dict[str, Any]:
         """Say how fast batches were delivered, which stage waited for which, and who holds which memory."""

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class SelfPlayRun:
     """A step of a run over games, and everything that is needed to go on from there."""
 
     kind = "self-play"
-    steps_back = False
+    steps_back: ClassVar[bool] = False
     is_known = True
 
     def __init__(self, task: SelfPlayTask, settings: LoaderSettings, *, replay: Path | None = None) -> None:
