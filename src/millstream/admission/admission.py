@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from millstream.admission.arrivals import (
     CONFLICTING,
@@ -21,7 +22,7 @@ from millstream.admission.examine import examine
 from millstream.admission.filling import BatchSize, takeable
 from millstream.admission.groups import Gathering, Group, held_tokens
 from millstream.admission.identity import Drop, Key, is_baseline, keys, said
-from millstream.admission.memory import AdmissionState, Memory
+from millstream.admission.memory import AdmissionState, Memory, MemoryMark
 from millstream.admission.pacing import groups_wanted
 from millstream.admission.rules import AdmissionRules
 from millstream.admission.tally import ARRIVED, CUT, MASKED
@@ -31,6 +32,21 @@ from millstream.rollouts.sides import notes_of
 
 LATE = "late"
 UNREADABLE = "unreadable"
+
+
+class AdmissionMark(NamedTuple):
+    """What admission was at some time."""
+
+    memory: MemoryMark
+    vetted: tuple[int, int]
+
+    def settle(self) -> None:
+        """No mark before this one is asked for any more."""
+        self.memory.settle()
+
+    def state(self) -> AdmissionState:
+        """Everything that was held and remembered."""
+        return self.memory.to_state()
 
 
 class Admission:
@@ -207,6 +223,11 @@ class Admission:
             memory.replay.add(fresh)
         return cut
 
+    @property
+    def has_a_batch(self) -> bool:
+        """Whether complete groups are enough for a batch, if all of them are fresh enough."""
+        return self._has_a_batch()
+
     def _has_a_batch(self) -> bool:
         memory = self._memory
         line = takeable(memory.ready, self.rules, memory.step, memory.line, memory.now, ended=False)
@@ -247,9 +268,9 @@ class Admission:
         """The first group that had fewer or more rollouts than was said: its id, what it had, and what was said."""
         return self._memory.odd_group
 
-    def wanted(self) -> int | None:
-        """How many more groups may be begun; None: any number."""
-        return groups_wanted(self.rules, len(self._memory.gathering) + len(self._memory.ready))
+    def wanted(self, elsewhere: int = 0) -> int | None:
+        """How many more groups may be begun, when some are held elsewhere, too; None: any number."""
+        return groups_wanted(self.rules, len(self._memory.gathering) + len(self._memory.ready) + elsewhere)
 
     @property
     def begun(self) -> int:
@@ -274,6 +295,18 @@ class Admission:
     def state(self) -> AdmissionState:
         """Everything that is held and remembered, at one frontier."""
         return self._memory.to_state()
+
+    def mark(self) -> AdmissionMark:
+        """The present, as a place to go back to."""
+        return AdmissionMark(self._memory.mark(), self._vetted)
+
+    def go_back(self, mark: AdmissionMark) -> None:
+        """Stand at a mark: nothing that came or was cut since has happened."""
+        self._memory, self._vetted = mark.memory.go_back(), mark.vetted
+
+    def at(self, mark: AdmissionMark) -> Admission:
+        """What was decided until a mark, to be looked at."""
+        return Admission(self.rules, self.seed, mark.memory.memory)
 
     @classmethod
     def load(cls, state: AdmissionState, rules: AdmissionRules, seed: int = 0, now: float | None = None) -> Admission:

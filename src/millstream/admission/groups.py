@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,6 +31,10 @@ class Gathering:
     """Rollouts of which something came, and how many of their parts did not."""
     baselines: int = 0
     parts: list[RolloutBlock] = field(default_factory=list)
+
+    def copy(self) -> Gathering:
+        """The same, to be changed apart."""
+        return replace(self, arrived=dict(self.arrived), awaited=dict(self.awaited), parts=list(self.parts))
 
     def has_room_for(self, rollout: Id, *, baseline: bool) -> bool:
         """Whether a rollout may still come in; another part of one that is there always may."""

@@ -40,6 +40,8 @@ class Entry:
     """Of each rollout, those that came again too; 0 for those that are only compared with."""
     received: Mapping[str, Any] | None = None
     """The place in the feed behind everything that had been let in."""
+    withdrawn: bool = False
+    """Whether this takes back the cut of this step, and all after it: the trainer trains another version."""
 
     @classmethod
     def of(cls, cut: Cut, received: Mapping[str, Any] | None = None) -> Entry:
@@ -51,7 +53,7 @@ class Entry:
     @property
     def is_end(self) -> bool:
         """Whether nothing more was there to be cut."""
-        return not self.groups
+        return not self.groups and not self.withdrawn
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -59,7 +61,8 @@ class Entry:
         drops = [drop_to_json(drop) for drop in self.drops]
         place = {"step": self.step, "policy_version": self.policy_version}
         feed = {} if self.received is None else {"received": dict(self.received)}
-        return {**place, "groups": groups, "tokens": list(self.tokens), "drops": drops, **feed}
+        taken_back = {"withdrawn": True} if self.withdrawn else {}
+        return {**place, **taken_back, "groups": groups, "tokens": list(self.tokens), "drops": drops, **feed}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Entry:
@@ -70,7 +73,8 @@ class Entry:
         )
         drops = tuple(map(drop_from_json, saved["drops"]))
         tokens = tuple(map(int, saved["tokens"]))
-        return cls(saved["step"], saved["policy_version"], groups, drops, tokens, saved.get("received"))
+        place = saved["step"], saved["policy_version"]
+        return cls(*place, groups, drops, tokens, saved.get("received"), saved.get("withdrawn") is True)
 
 
 START = Position.start(FORMAT)
@@ -96,6 +100,9 @@ class JournalReader:
         """Whether the last entry is not to be followed any more."""
         return False
 
+    def check(self) -> None:
+        """Raise StateError if what was read is not what is trained on any more."""
+
     def waiting_for(self) -> str:
         """What is waited for, in words."""
         return f"{self._log.path}: the next cut is not written yet"
@@ -116,6 +123,10 @@ class FollowedJournal(JournalReader):
     def takes_back(self) -> bool:
         """Whether the last entry is none of the run's: another one has begun meanwhile."""
         return self.log.takes_back()
+
+    def check(self) -> None:
+        """Raise StateError if rank 0 has begun another run since."""
+        self.log.has_begun()
 
     def waiting_for(self) -> str:
         """What is waited for, in words."""
@@ -146,6 +157,10 @@ class Journal(ChainedLog):
     def append(self, cut: Cut, received: Mapping[str, Any] | None = None) -> Position:
         """Write a cut down, and wait until it is on the disk."""
         return self.write(Entry.of(cut, received).to_json())
+
+    def append_withdrawal(self, step: int, policy_version: int) -> Position:
+        """Write down that the cut of a step, and those after it, are not trained on."""
+        return self.write(Entry(step, policy_version, (), (), (), withdrawn=True).to_json())
 
     def append_end(self, step: int, policy_version: int) -> Position:
         """Write down that nothing more is there to be cut for a step: who follows waits no longer."""

@@ -27,6 +27,21 @@ class Held(NamedTuple):
     row: int
 
 
+class JournalMark(NamedTuple):
+    """What was held at some time."""
+
+    admission: JournaledAdmission
+    held: dict[Name, Held]
+    gone: int
+    replay: ReplayBuffer | None
+    groups: int
+    received: Mapping[str, Any] | None
+
+    def settle(self) -> None:
+        """No mark before this one is asked for any more."""
+        self.admission._gone.settle(self.gone)
+
+
 class JournaledAdmission:
     """Decides nothing: waits until the rollouts of the next entry are here, and gives them in the order it names."""
 
@@ -42,6 +57,8 @@ class JournaledAdmission:
         self._gone: Recent[Name] = Recent(rules.remember)
         self._replay = None if rules.replay is None else ReplayBuffer(rules.replay, seed)
         self._groups = 0
+        self.withdrawn: int | None = None
+        """The step whose cut, and those after it, who decides has taken back; None: there is nothing to take back."""
 
     @classmethod
     def load(
@@ -78,10 +95,16 @@ class JournaledAdmission:
     def _hold(self, block: RolloutBlock, names: Iterable[Name]) -> None:
         self._held.update((name, Held(block, row)) for row, name in enumerate(names))
 
-    def cut(self, step: int, policy_version: int, now: float = 0.0, *, ended: bool = False) -> Cut | None:
-        """Give the recorded cut of a step; None while it is not written yet, or some of its rollouts are missing."""
+    def cut(self, step: int, policy_version: int | None, now: float = 0.0, *, ended: bool = False) -> Cut | None:
+        """Give the recorded cut of a step; None while it is not written yet, or some of its rollouts are missing.
+
+        Without a version, the one that is recorded is taken. A cut that is taken back is named by `withdrawn`.
+        """
         if self._next is None or self._reader.takes_back():
             self._next = self._reader.next()
+        if self._next is not None and self._next.withdrawn:
+            self.withdrawn, self._next = self._next.step, None
+            return None
         if self._next is not None and self._next.is_end:
             self._next, self.ended = None, True
         entry = self._next
@@ -89,7 +112,7 @@ class JournaledAdmission:
             self.ended = self.ended or self._reader.whole
             return None
         self.ended = False
-        if (entry.step, entry.policy_version) != (step, policy_version):
+        if entry.step != step or policy_version not in (None, entry.policy_version):
             raise StateError(
                 f"the journal goes on with step {entry.step} of version {entry.policy_version}, "
                 f"not with step {step} of version {policy_version}",
@@ -105,7 +128,28 @@ class JournaledAdmission:
             self._replay.use(again)
             self._replay.add(groups)
         names = [group.names for group in fresh]
-        return Cut.of(self.rules, step, policy_version, groups, again, names, entry.drops)
+        return Cut.of(self.rules, step, entry.policy_version, groups, again, names, entry.drops)
+
+    def mark(self) -> JournalMark:
+        """The present, as a place to go back to."""
+        replay = None if self._replay is None else self._replay.copy()
+        return JournalMark(self, dict(self._held), self._gone.mark(), replay, self._groups, self.received)
+
+    def go_back(self, mark: JournalMark) -> None:
+        """Stand at a mark, but for the journal: what was cut since is cut again, as it goes on."""
+        self._held, self._groups, self.received = dict(mark.held), mark.groups, mark.received
+        self._gone.go_back(mark.gone)
+        self._replay, self._next, self.withdrawn = None if mark.replay is None else mark.replay.copy(), None, None
+
+    def at(self, mark: JournalMark) -> JournaledAdmission:
+        """What was decided until a mark, to be looked at."""
+        then = JournaledAdmission(self._reader, self.rules)
+        then._held = mark.held
+        return then
+
+    def check(self) -> None:
+        """Raise StateError if what was cut is not what is trained on any more."""
+        self._reader.check()
 
     @property
     def full(self) -> bool:

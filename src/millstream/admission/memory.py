@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.admission.filling import IndexLine
@@ -70,6 +70,19 @@ class Memory:
         gathering = sum(len(part) for group in self.gathering.values() for part in group.parts)
         return gathering + sum(len(group.block) for group in self.ready)
 
+    def mark(self) -> MemoryMark:
+        """The present, as a place to go back to. What was let go long ago is not copied: its changes are undone."""
+        then = replace(
+            self,
+            gathering={group.id: group.copy() for group in self.gathering.values()},
+            ready=list(self.ready),
+            drops=list(self.drops),
+            tally=self.tally.copy(),
+            line=IndexLine(self.line.next, self.line.passed),
+            replay=None if self.replay is None else self.replay.copy(),
+        )
+        return MemoryMark(then, self.seen.mark(), self.closed.mark())
+
     def to_state(self) -> AdmissionState:
         """Write everything down."""
         blocks = [RolloutBlock.concat(group.parts) for group in self.gathering.values() if group.parts]
@@ -132,6 +145,32 @@ class Memory:
             memory.replay.kept = [Kept(_group_from_json(each, blocks, later), each["uses"]) for each in saved]
             memory.replay.counters = Counter(fields.get("replay_counters", {}))
         return memory
+
+
+@dataclass(frozen=True)
+class MemoryMark:
+    """What a memory was at some time, as long as the memory itself lives."""
+
+    memory: Memory
+    """Its `seen` and `closed` are those of the present."""
+    seen: Any
+    closed: int
+
+    def go_back(self) -> Memory:
+        """The memory of then, to be changed; nothing of the present is left."""
+        self.memory.seen.go_back(self.seen)
+        self.memory.closed.go_back(self.closed)
+        return self.memory.mark().memory
+
+    def settle(self) -> None:
+        """No mark before this one is asked for any more."""
+        self.memory.seen.settle(self.seen)
+        self.memory.closed.settle(self.closed)
+
+    def to_state(self) -> AdmissionState:
+        """Write down everything as it was."""
+        seen, closed = self.memory.seen.at(self.seen), self.memory.closed.at(self.closed)
+        return replace(self.memory, seen=seen, closed=closed).to_state()
 
 
 def _gathering_to_json(group: Gathering) -> dict[str, Any]:

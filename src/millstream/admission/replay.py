@@ -40,6 +40,12 @@ class ReplayBuffer:
         self.kept = list(kept)
         self.counters: Counter[str] = Counter()
 
+    def copy(self) -> ReplayBuffer:
+        """The same, to be changed apart."""
+        buffer = ReplayBuffer(self.rules, self.seed, (Kept(kept.group, kept.uses) for kept in self.kept))
+        buffer.counters = self.counters.copy()
+        return buffer
+
     def expire(self, oldest_version: int) -> None:
         """Give up groups with a trained token from before a version."""
         self._give_up([kept for kept in self.kept if kept.oldest_version < oldest_version], "stale")

@@ -33,6 +33,12 @@ class Tally:
         self.rollouts[fate] += rollouts
         self.tokens[fate] += tokens
 
+    def copy(self) -> Tally:
+        """The same, to be counted apart."""
+        tally = Tally()
+        tally.rollouts, tally.tokens = self.rollouts.copy(), self.tokens.copy()
+        return tally
+
     def counters(self) -> dict[str, int]:
         """All counts with flat names: rollouts as `stale`, tokens as `stale_tokens`."""
         named = {f"{fate}_tokens": count for fate, count in self.tokens.items()}

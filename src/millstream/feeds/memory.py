@@ -129,7 +129,8 @@ class MemoryFeed:
 
     def counters(self) -> dict[str, int]:
         """Count."""
-        return {"received": self._received, "kept": sum(len(block) for _, block in self._kept)}
+        with self._changed:
+            return {"received": self._received, "kept": sum(len(block) for _, block in self._kept)}
 
     def close(self) -> None:
         """Take nothing more: who puts is told so."""

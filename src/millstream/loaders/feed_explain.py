@@ -57,6 +57,9 @@ def recorded(journal: Path, source: str) -> dict[int, Recorded]:
     batches: dict[int, Recorded] = {}
     members: dict[Id, list[Id]] = {}
     for entry in (each for each in JournalReader(journal) if not each.is_end):
+        if entry.withdrawn:
+            batches = {step: batch for step, batch in batches.items() if step < entry.step}
+            continue
         ids: list[Id] = []
         groups: list[int] = []
         for number, group in enumerate(entry.groups):

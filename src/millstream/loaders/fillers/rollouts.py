@@ -30,9 +30,18 @@ class RolloutRun(Protocol):
         """The next step was delivered."""
         ...
 
+    def prefetch(self, batches: int) -> None:
+        """Make so many ahead from now on."""
+        ...
+
     @property
     def held_bytes(self) -> int:
         """Bytes of rollouts in memory."""
+        ...
+
+    @property
+    def ready(self) -> int | None:
+        """How much is made ahead; None where nothing is."""
         ...
 
 
@@ -56,7 +65,8 @@ class RolloutFiller:
         self._run.place = self._before
 
     def prefetch(self, batches: int) -> None:
-        """Rollouts lie in memory: there is nothing to do ahead of time."""
+        """Make so many ahead from now on."""
+        self._run.prefetch(batches)
 
     def stop(self) -> None:
         """Nothing is made ahead."""
@@ -75,9 +85,9 @@ class RolloutFiller:
         return {"batches": self._dealer.buffers.used_bytes, "rollouts": self._run.held_bytes}
 
     @property
-    def ready(self) -> None:
-        """Batches are made when they are asked for."""
-        return
+    def ready(self) -> int | None:
+        """How much is made ahead; None where nothing is."""
+        return self._run.ready
 
 
 class RolloutDelivery:

@@ -142,8 +142,18 @@ class FeedCheckpoint:
             self._journal.append_end(step, policy_version)
             self._is_ended = True
 
-    def save(self, state: AdmissionState, cuts: Sequence[Cut]) -> dict[str, Any]:
-        """Write what is held beside the states, and say where it lies."""
+    def withdraw(self, cut: Cut) -> None:
+        """Write down that a cut, and those after it, are not trained on."""
+        if self._journal is not None:
+            self._journal.append_withdrawal(cut.step, cut.policy_version)
+
+    @property
+    def position(self) -> Position:
+        """Where the journal stands."""
+        return START if self._journal is None else self._journal.position
+
+    def save(self, state: AdmissionState, cuts: Sequence[Cut], position: Position) -> dict[str, Any]:
+        """Write what is held beside the states, and say where it lies; `position` is that of the journal then."""
         if self.folder is None:
             raise LoaderError(
                 "rollouts that wait do not fit into a state, and nobody said where to keep them",
@@ -153,8 +163,7 @@ class FeedCheckpoint:
         whole = AdmissionState(fields, [*state.blocks, *(cut.block for cut in cuts)])
         named = sidecar.save(self.folder / SIDECARS, whole)
         self._saved.append(named)
-        journal = START if self._journal is None else self._journal.position
-        return {"sidecar": named, "journal": journal.to_json()}
+        return {"sidecar": named, "journal": position.to_json()}
 
     def load(self, state: Mapping[str, Any], now: float) -> Loaded:
         """Read what a state names; nothing is changed."""

@@ -36,6 +36,8 @@ from millstream.stages.lifetime import defer_sigint
 logger = logging.getLogger("millstream.loaders")
 MOST_PHASES = 64
 """How many changes of a step's size a state remembers: steps before them cannot be explained."""
+AHEAD = 1
+"""Rollout batches that are cut ahead, unless `prefetch` says it: more would only be older when they are trained on."""
 LEADER = 0
 """The rank that decides what is trained on; the others follow its journal."""
 
@@ -75,7 +77,9 @@ class FeedRun:
         self.locks, self._task, self._dealer = Locks(), task, dealer
         self.order = FeedOrder(task.name, settings.seed, settings.shuffle, settings.rank, settings.world_size, passes)
         self.passes, self._first_version = passes, policy_version
-        self.intake = Intake(feed, checkpoint, timeout_s, self.locks)
+        self.intake = Intake(
+            feed, checkpoint, timeout_s, self.locks, self._rated, self._expected, settings.prefetch or AHEAD
+        )
         self._row_facts = {**task.steps.facts, "passes": passes}
         self._committed: dict[str, Any] | None = None
         self.last: RolloutBatch | None = None
@@ -88,8 +92,11 @@ class FeedRun:
         ranks = self.settings.world_size
         self.step, self._place = 0, FeedPlace()
         self.policy_version, self._was_told = self._first_version, False
+        self._trained: list[int] = []
+        """The versions of the last three rollout batches that were handed over."""
+        self._handed, self._is_set = -1, False
+        """The number of the last of them; and whether the trainer has said the version of the next one."""
         self.phases = [FeedPhase(0, self._place, self.settings.batch_size * ranks, ranks)]
-        self._present: RolloutBatch | None = None
 
     @property
     def _leads(self) -> bool:
@@ -104,7 +111,26 @@ class FeedRun:
                 hint="versions only grow; to go back, load the state that was saved then",
             )
         self.policy_version, self._was_told = version, True
+        self._is_set = self.intake.present is None
         self.intake.tell(version)
+        self.intake.recheck()
+
+    def _expected(self, batch: int) -> int | None:
+        """The version that a rollout batch which is not handed over will train; None: that is not known.
+
+        It is counted, unless the trainer says it: then it grows as it did between the last three rollout batches.
+        """
+        if not self._was_told:
+            return self.policy_version + batch - self._place.batch
+        place, trained = self._place.batch, self._trained
+        if self._is_set and batch == place:
+            return self.policy_version
+        strides = set(np.diff(trained).tolist())
+        if len(trained) < 3 or len(strides) > 1:
+            return None
+        known, version = (place, self.policy_version) if self._is_set else (self._handed, trained[-1])
+        expected = version + strides.pop() * (batch - known)
+        return expected if expected >= self.policy_version else None
 
     # Epochs
 
@@ -154,11 +180,14 @@ class FeedRun:
 
     def coming(self, batch_size: int) -> DealtStep:
         """The next step, when its rollouts are there, with so many of them (or groups) for each rank."""
-        batch = self._present
+        batch = self.intake.present
         if batch is None:
-            batch = self._rated(self.intake.cut(self._place.batch, self.policy_version))
-            with self.locks.moving:
-                self._present = self.last = batch
+            batch = self.intake.take(self.policy_version)
+        with self.locks.moving, defer_sigint():
+            if self._handed != self._place.batch:
+                self._trained = [*self._trained, batch.policy_version][-3:]
+                self._handed, self._is_set = self._place.batch, False
+        self.last = batch
         self._warn_of_odd_groups()
         with self.locks.moving:
             ranks = self.settings.world_size
@@ -205,8 +234,9 @@ class FeedRun:
 
     def advance(self) -> None:
         """The next step was delivered."""
-        assert self._present is not None
-        place = self._place.after(self.phases[-1].rows, self._total(self._present), self.passes)
+        present = self.intake.present
+        assert present is not None
+        place = self._place.after(self.phases[-1].rows, self._total(present), self.passes)
         version = self.policy_version + (place.begins_batch and not self._was_told)
         if place.begins_batch:
             try:
@@ -216,7 +246,7 @@ class FeedRun:
         with defer_sigint():
             self.step, self._place, self.policy_version = self.step + 1, place, version
             if place.begins_batch:
-                self._present, self._rows = None, (None, None)
+                self._rows = None, None
                 self.intake.used_up()
 
     def close(self) -> None:
@@ -247,9 +277,8 @@ class FeedRun:
             "version_was_told": self._was_told,
             "phases": [phase.to_json() for phase in self.phases],
         }
-        decide = self.intake.decide
-        if isinstance(decide, Admission):
-            return {**state, **self.intake.save(decide)}
+        if self.intake.decides:
+            return {**state, **self.intake.save()}
         return {**state, **({"replay": True} if self.checkpoint.replays else {"follower": self.settings.rank})}
 
     def resume(self, state: Mapping[str, Any]) -> None:
@@ -266,8 +295,8 @@ class FeedRun:
         loaded = self.checkpoint.load(state, time.monotonic())
         present = None if loaded.cut is None else self._rated(loaded.cut)
         with defer_sigint():
-            self.intake.resume(loaded, cursor)
-            self._committed, self._present = dict(state), present
+            self.intake.resume(loaded, cursor, place.batch, present)
+            self._committed, self._trained, self._handed, self._is_set = dict(state), [], -1, False
             self.last = present or self.last
             self.step, self._place, self.phases = step, place, phases
             self.policy_version, self._was_told = version, state.get("version_was_told") is True
@@ -332,9 +361,18 @@ class FeedRun:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the present rollout batch."""
-        present = self._present
-        return 0 if present is None else present.rated.block.nbytes
+        """Bytes of the present rollout batch, and of those that are cut ahead."""
+        return self.intake.held_bytes
+
+    @property
+    def ready(self) -> int:
+        """Rollout batches that are cut ahead."""
+        return self.intake.ready
+
+    def prefetch(self, batches: int) -> None:
+        """Cut so many rollout batches ahead from now on, and start."""
+        with self.locks.asking:
+            self.intake.prefetch(batches)
 
     def __repr__(self) -> str:
         return f"{type(self.feed).__name__}, step {self.step}, {self._place.batch:,} rollout batches done"

@@ -354,6 +354,14 @@ class RolloutSetRun:
         """Bytes of all rollouts."""
         return self.rollouts.block.nbytes
 
+    @property
+    def ready(self) -> None:
+        """Batches are made when they are asked for."""
+        return
+
+    def prefetch(self, batches: int) -> None:
+        """All rollouts lie in memory."""
+
     def close(self) -> None:
         """There is nothing to release."""
 
