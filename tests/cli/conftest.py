@@ -8,6 +8,7 @@ import pytest
 
 from command import Run
 from millstream.api import prepare
+from millstream.cli import demo, demo_text
 from millstream.cli.main import main
 
 
@@ -36,3 +37,10 @@ def corpus(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("store") / "corpus"
     prepare(texts, path, "bpe:300")
     return path
+
+
+@pytest.fixture
+def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the demo work on a small part of its text."""
+    monkeypatch.setattr(demo_text, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(demo, "VOCABULARY", 512)

@@ -16,12 +16,6 @@ from millstream.stats.progress import Progress
 from millstream.store import TokenStore
 
 
-@pytest.fixture
-def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_text, "MOST_BYTES", 1 << 20)
-    monkeypatch.setattr(demo, "VOCABULARY", 512)
-
-
 def test_the_demo_learns_explains_and_resumes_and_can_run_again(run: Run, tmp_path: Path, few_files: None) -> None:
     code, out, _ = run("demo", "--output", tmp_path / "demo", "--steps", 40, "--json")
     again, text, _ = run("demo", "--output", tmp_path / "demo", "--steps", 13)

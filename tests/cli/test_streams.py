@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import warnings
 from pathlib import Path
 
@@ -36,28 +37,37 @@ FAILING: dict[str, list[object]] = {
 }
 
 
-@pytest.fixture
-def here(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which every verb has something to do, and something to warn of."""
-    monkeypatch.chdir(tmp_path)
-    notes = [*(json.dumps({"text": f"the mill by the stream {number}"}) for number in range(5)), "not json"]
-    Path("notes.jsonl").write_text("\n".join(notes))
-    Path("chats.jsonl").write_text(json.dumps(CHAT) + "\n")
-    Path("raw.txt").write_text("the mill by the stream")
-    Path("mill.toml").write_text('[[stages]]\nname = "games"\nstage = "discovery"\npath = "."\nwatch = false\n')
-    assert run("prepare", "notes.jsonl", "notes", "-t", "char", "--on-bad", "skip")[0] == 0
-    template = ["--kind", "chat", "--template", "chatml", "--add-control-tokens", "-t", "bpe.json"]
-    assert run("prepare", "notes.jsonl", "bpe", "-t", "bpe:300", "--on-bad", "skip")[0] == 0
-    Path("bpe/tokenizer.json").rename("bpe.json")
-    assert run("prepare", "chats.jsonl", "chats", *template)[0] == 0
-    return tmp_path
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        notes = [*(json.dumps({"text": f"the mill by the stream {number}"}) for number in range(5)), "not json"]
+        Path("notes.jsonl").write_text("\n".join(notes))
+        Path("chats.jsonl").write_text(json.dumps(CHAT) + "\n")
+        Path("raw.txt").write_text("the mill by the stream")
+        Path("mill.toml").write_text('[[stages]]\nname = "games"\nstage = "discovery"\npath = "."\nwatch = false\n')
+        assert cli.main(["prepare", "notes.jsonl", "notes", "-t", "char", "--on-bad", "skip", "-q"]) == 0
+        template = ["--kind", "chat", "--template", "chatml", "--add-control-tokens", "-t", "bpe.json"]
+        assert cli.main(["prepare", "notes.jsonl", "bpe", "-t", "bpe:300", "--on-bad", "skip", "-q"]) == 0
+        Path("bpe/tokenizer.json").rename("bpe.json")
+        assert cli.main(["prepare", "chats.jsonl", "chats", *template, "-q"]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it to work in."""
+    monkeypatch.chdir(shutil.copytree(made, tmp_path / "here"))
+    return tmp_path / "here"
 
 
 def test_every_verb_is_listened_to() -> None:
     assert VERB_LINES.keys() == VERBS.keys()
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("here", "few_files")
 @pytest.mark.filterwarnings("always::millstream.LossWarning")
 @pytest.mark.parametrize("verb", VERB_LINES)
 def test_quiet_prints_nothing_but_errors(run: Run, verb: str) -> None:
@@ -66,7 +76,7 @@ def test_quiet_prints_nothing_but_errors(run: Run, verb: str) -> None:
     assert (code, out) == (2, "") and err.startswith("error: ")
 
 
-@pytest.mark.usefixtures("here")
+@pytest.mark.usefixtures("here", "few_files")
 @pytest.mark.filterwarnings("always::millstream.LossWarning")
 @pytest.mark.parametrize("verb", VERB_LINES)
 def test_json_writes_objects_alone_on_both_streams(run: Run, verb: str) -> None:

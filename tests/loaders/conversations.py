@@ -23,6 +23,8 @@ from hypothesis import strategies as st
 from chats.chatml import bpe
 from laws import Row
 from millstream import TrainingBatch
+from millstream.chats.encode import Encoder
+from millstream.chats.truncate import Limit
 from millstream.loaders import growth, member
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings
 from millstream.loaders.conversation import ConversationDataLoader
@@ -68,11 +70,16 @@ def files_of(sizes: Sizes) -> Path:
 
 
 @cache
+def _encoder(length: int) -> tuple[Encoder, Limit]:
+    settings = chat_settings(CHAT, None, length)
+    return settings.encoder(bpe()), settings.limit
+
+
+@cache
 def document(number: int, size: int, length: int = LENGTH) -> tuple[Document, tuple[float, ...]]:
     """Ids and weights of one conversation, encoded by itself."""
-    settings = chat_settings(CHAT, None, length)
-    found = settings.encoder(bpe()).encode([parse_row(conversation(number, size))], settings.limit)
-    ((row,),) = found.rows
+    encoder, limit = _encoder(length)
+    ((row,),) = encoder.encode([parse_row(conversation(number, size))], limit).rows
     return tuple(row.ids.tolist()), tuple(row.weights.tolist())
 
 

@@ -15,7 +15,7 @@ from millstream.store.weights import WEIGHTED
 from store.crash import Crash, FailingDisk
 from store.samples import add, corpus, read_back, shrink, snapshot, write_store
 
-OLD, NEW = corpus(12, seed=3), corpus(20, seed=4)
+OLD, NEW = corpus(6, seed=3), corpus(10, seed=4)
 
 
 def crash_at(limit: int, path: Path, *, power: bool, append: bool, **settings: Any) -> bool:
