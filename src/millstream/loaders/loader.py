@@ -71,7 +71,7 @@ class DataLoader(Generic[BatchT]):
         settings: LoaderSettings | None = None,
         **unknown: Any,
     ) -> None:
-        if filler is None or delivery is None or settings is None or unknown:
+        if filler is None or delivery is None or not isinstance(settings, LoaderSettings) or unknown:
             raise LoaderError(
                 "DataLoader is what all loaders have in common; it does not open data itself",
                 hint="use millstream.load(path, …), which finds the loader for your data, or one of them: "
