@@ -14,7 +14,6 @@ from millstream.batches.rollouts import RolloutRows
 from millstream.errors import LoaderError
 from millstream.loaders.live import LiveSettings, feed_loader, is_feed
 from millstream.loaders.loss import LossMean
-from millstream.loaders.losses import named_losses
 from millstream.loaders.member import Member
 from millstream.loaders.mixed_rollouts import stored
 from millstream.loaders.origin import RowOrigin, Span
@@ -248,11 +247,7 @@ class RolloutDataLoader(RolloutLoader):
     @property
     def losses(self) -> dict[str, int]:
         """What is left out, and why: records by reason, rollouts without a reward, and rows that every epoch drops."""
-        found = named_losses(self.name, self.rollouts.left_out, self.rollouts.changed)
-        names = ("unscored", "baselines", "groups_of_one", "nothing_trained", "tokens_not_trained", "rewards_ignored")
-        facts = {**self.rollouts.rated.facts, "nothing_trained": self.rollouts.nothing_trained}
-        found |= {f"{fact}:{self.name}": int(facts[fact]) for fact in names if facts.get(fact)}
-        return found | ({"dropped_rows": self._run.dropped()} if self.settings.drop_last else {})
+        return self.rollouts.losses.counts | ({"dropped_rows": self._run.dropped()} if self.settings.drop_last else {})
 
     @property
     def _held_bytes(self) -> int:

@@ -22,10 +22,13 @@ from millstream.rollouts import RolloutBlock, content_hash
 from millstream.rollouts.files import read_rollouts
 from millstream.rollouts.parse import OnBad
 from millstream.rollouts.sides import notes_of
+from millstream.stats.ledger import Ledger
 
 Numbers = npt.NDArray[np.int64]
 AT_A_TIME = 1024
 """Rollouts that are copied at a time."""
+_LOSSES = ("unscored", "baselines", "groups_of_one", "nothing_trained", "tokens_not_trained", "rewards_ignored")
+"""What is counted of the rollouts that are here."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +42,8 @@ class RolloutSet:
     """Which of the files each rollout came from."""
     file_rows: Numbers
     """Its row in that file, from 0."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Records that are not here, by reason."""
-    changed: Counter[str] = field(default_factory=Counter)
-    """Records that are not here as they were given, by reason."""
-    nothing_trained: int = 0
-    """Rollouts whose mask trains no token: they fill rows, and teach nothing."""
+    losses: Ledger = field(default_factory=Ledger)
+    """Records that are not here, or not as they were given, and rollouts that teach nothing."""
 
     @property
     def block(self) -> RolloutBlock:
@@ -85,37 +84,40 @@ def read_set(source: Any, task: RolloutTask, on_bad: OnBad) -> RolloutSet:
     """Read rollouts, and rate them with their groups whole."""
     gathering = Gathering(task.settings.memory_budget, task.settings.cache_dir)
     files, numbers, rows = dict[str, int](), [], []
-    left_out, changed = Counter[str](), Counter[str]()
+    losses = Ledger()
     first_bad: RecordError | None = None
     for chunk in read_rollouts(source, tokenizer=task.tokenizer, on_bad=on_bad):
+        left_out = Counter(bad.error.reason for bad in chunk.bad) + Counter(repeated=chunk.repeated)
         kept = task.limits.kept(chunk.block, on_bad, left_out, chunk.where)
+        losses.add_all("left_out", left_out, source=task.name)
         block = chunk.block if len(kept) == len(chunk.block) else chunk.block.select(kept)
         gathering.add(block)
-        changed += notes_of(block)
+        losses.add_all("changed", {**notes_of(block), "tokenised anew": chunk.tokenized}, source=task.name)
         number = files.setdefault(chunk.file, len(files))
         numbers.append(np.full(len(kept), number, np.int64))
         rows.append(chunk.rows[kept])
-        left_out.update(bad.error.reason for bad in chunk.bad)
         first_bad = first_bad or next((bad.error for bad in chunk.bad), None)
-        left_out.update({"repeated": chunk.repeated})
-        changed["tokenised anew"] += chunk.tokenized
     if not sum(map(len, numbers)):
-        reasons = ", ".join(f"{count} {reason}" for reason, count in (+left_out).items())
+        counts = losses.reasons("left_out", source=task.name)
+        reasons = ", ".join(f"{count} {reason}" for reason, count in counts.items())
         if first_bad is None:
             raise LoaderError(f"there are no rollouts{reasons and f': {reasons}'}", hint="give at least one")
         raise LoaderError(f"there are no rollouts: {reasons}, the first at {first_bad.message}", hint=first_bad.hint)
     gathered = gathering.gathered()
     chosen = np.arange(len(gathered)) if on_bad == "error" else comparable(gathered, task.rating)
     if 0 < len(chosen) < len(gathered):  # where nothing is left, rating says why
-        left_out["group of one"] = len(gathered) - len(chosen)
+        losses.add("left_out", "group of one", len(gathered) - len(chosen), source=task.name)
         gathered = _selected(gathered, chosen, task)
     rated = rate(gathered, task.rating)
     if not len(rated.block):
         raise LoaderError("there are only baselines, nothing to train on", hint="give rollouts of kind 'sample', too")
     idle = int(np.sum(masked_counts(gathered["loss_mask"], gathered.ends)[rated.rows] == 0))
+    for fact, number in {**rated.facts, "nothing_trained": idle}.items():
+        if fact in _LOSSES and number:
+            losses.add(fact, count=int(number), source=task.name)
     chosen = chosen[rated.rows]
     where = np.concatenate(numbers)[chosen], np.concatenate(rows)[chosen]
-    return RolloutSet(rated, list(files), *where, +left_out, +changed, idle)
+    return RolloutSet(rated, list(files), *where, losses)
 
 
 def _selected(block: RolloutBlock, chosen: Numbers, task: RolloutTask) -> RolloutBlock:
