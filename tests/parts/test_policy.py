@@ -37,7 +37,7 @@ def test_quarantine_keeps_bad_records_with_their_origin(tmp_path: Path, level: i
     with kept.path.open("rb") as file:
         content = ZstdReader(file).readall() if level else file.read()
     entries = [json.loads(line) for line in content.splitlines()]
-    assert records.counts == {"not JSON": 5000}
+    assert records.losses.counts == {"bad:not JSON": 5000}
     assert [entry["row"] for entry in entries] == [number + 4 for number in range(5000)]
     assert entries[0]["raw"] == "bad \\xff"
     assert (entries[0]["file"], entries[0]["start"], entries[0]["stop"]) == ("a.jsonl", 90, 99)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 
 import pytest
 
@@ -26,7 +25,10 @@ def test_a_long_run_keeps_few_notes_and_always_the_first_and_the_newest(
 
 
 def test_counts_survive_a_bookmark() -> None:
-    counts = Statistics([], skipped=Counter(empty=2), changed=Counter(cut=1), dropped=Counter(short=3), started=0)
+    counts = Statistics([], started=0)
+    for what, reason, number in (("skipped", "empty", 2), ("changed", "cut", 1), ("dropped", "short", 3)):
+        counts.losses.add(what, reason, number)
     again = Statistics.from_json(json.loads(json.dumps(counts.to_json())))
-    again.started = 0
+    assert again.losses.counts == counts.losses.counts == {"skipped:empty": 2, "changed:cut": 1, "dropped:short": 3}
+    again.started, again.losses = 0, counts.losses
     assert again == counts

@@ -87,6 +87,7 @@ def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str) -> No
 
 
 def _tell_left_out(loader: RolloutDataLoader) -> None:
-    left_out = ", ".join(f"{number:,} {reason}" for reason, number in loader.rollouts.left_out.items())
+    reasons = loader.rollouts.losses.reasons("left_out", source=loader.name)
+    left_out = ", ".join(f"{number:,} {reason}" for reason, number in reasons.items())
     if left_out:
         say("note", f"left out, not counted among the rows: {left_out}; `millstream lint` names them")

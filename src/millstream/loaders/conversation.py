@@ -202,6 +202,7 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
             raise LoaderError(f"there is nothing to check: this loader has {how}", hint=hint)
         with self._locks.asking:
             batch = self._delivery.batch(self._filler.peek()).copy()
+            self._ledger.forget()  # it is delivered later
         return check_isolation(model, batch, tolerance=tolerance)
 
     def show(self, row: int = 0, step: int | None = None) -> Shown:

@@ -147,7 +147,7 @@ class Delivery:
         if self._whole_documents:
             batch.metadata["cut_tokens"] = native.cuts.tolist() if cut else [0] * (rows + filler)
             if cut:
-                self.ledger.pending["cut_tokens"] = cut
+                self.ledger.add("cut_tokens", count=cut, at=where.step)
         return batch
 
     def _add_answers(self, batch: TrainingBatch, taken: Taken) -> None:
@@ -161,7 +161,7 @@ class Delivery:
             ids, labels, lengths = taken.kl.rows
             metadata |= {"tokens": int(lengths.sum()), "cut_tokens": taken.kl.cuts}
             if cut := sum(taken.kl.cuts):
-                self.ledger.pending["kl_cut_tokens"] = cut
+                self.ledger.add("kl_cut_tokens", count=cut, at=metadata["step"])
             batch.kl = TrainingBatch(
                 make(ids), make(labels), lengths=lengths, framework=self._backend.NAME, metadata=metadata
             )

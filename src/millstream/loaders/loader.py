@@ -184,7 +184,7 @@ class DataLoader(Generic[BatchT]):
         return made[0], made[1], made[2]
 
     def _failed(self, error: BaseException) -> None:
-        self._ledger.pending.clear()
+        self._ledger.forget()
         if isinstance(error, Exception):
             self._callbacks.error(error)
 

@@ -1,4 +1,4 @@
-"""What became of raw rows: counted where they are made, named by `loader.losses`, told once to who loads a store."""
+"""Counts of dropped and changed rows: recorded by `prepare`, read by `loader.losses`, told once as a LossWarning."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from millstream.errors import LossWarning
 from millstream.loaders.made_by import recipe_of
 from millstream.parts.report import report_path
 from millstream.sources.failure import BLANK
+from millstream.stats.ledger import Ledger
 from millstream.store import TokenStore
 
 _CUT = ("truncated", "media left out")
@@ -22,25 +23,34 @@ def named_losses(name: str, left_out: Counter[str], changed: Counter[str]) -> di
     >>> named_losses("web", Counter({"not JSON": 2, "empty": 1}), Counter(invalid=1))
     {'left_out:web:empty': 1, 'left_out:web:not JSON': 2, 'changed:web:invalid': 1}
     """
-    found = (("left_out", left_out), ("changed", changed))
-    return {f"{what}:{name}:{reason}": count for what, counts in found for reason, count in sorted(counts.items())}
+    ledger = Ledger()
+    ledger.add_all("left_out", left_out, source=name)
+    ledger.add_all("changed", changed, source=name)
+    return ledger.counts
 
 
-def store_losses(name: str, store: TokenStore) -> dict[str, int]:
+def store_losses(store: TokenStore, name: str = "") -> Ledger:
     """What a source lost on its way into its store, by what became of it and by reason; so far, if it is still made.
 
     >>> from millstream.loaders.pretrain import example_loader
-    >>> store_losses("web", example_loader().store)  # a store that nobody prepared says nothing
+    >>> store_losses(example_loader().store, "web").counts  # a store that nobody prepared says nothing
     {}
     """
-    return named_losses(name, _counts(store, "left_out"), _counts(store, "changed"))
+    ledger = Ledger()
+    for what in ("left_out", "changed"):
+        counts = recipe_of(store).get(what)  # a manifest comes from a disk and may say anything
+        whole = counts.items() if isinstance(counts, dict) else ()
+        sound = {str(reason): number for reason, number in whole if isinstance(number, int) and number > 0}
+        ledger.add_all(what, sound, source=name)
+    return ledger
 
 
 def tell_losses(store: TokenStore) -> None:
     """Warn of rows that a complete store lacks, or holds only in part; of blank lines nothing is missed."""
-    left_out = _counts(store, "left_out")
+    losses = store_losses(store)
+    left_out = losses.reasons("left_out")
     del left_out[BLANK]
-    cut = [f"{number:,} {what}" for what, number in _counts(store, "changed").items() if what in _CUT]
+    cut = [f"{number:,} {what}" for what, number in losses.reasons("changed").items() if what in _CUT]
     told = []
     if left_out:
         (reason, most), rows = left_out.most_common(1)[0], recipe_of(store).get("rows")
@@ -51,13 +61,6 @@ def tell_losses(store: TokenStore) -> None:
     if told:
         report = report_path(store.path, ".html")
         warnings.warn(f"{'; '.join(told)} (report: {report})", LossWarning, stacklevel=_level_of_caller())
-
-
-def _counts(store: TokenStore, what: str) -> Counter[str]:
-    """Counts of a manifest, which comes from a disk and may say anything."""
-    counts = recipe_of(store).get(what)
-    whole = counts.items() if isinstance(counts, dict) else ()
-    return Counter({str(reason): number for reason, number in whole if isinstance(number, int) and number > 0})
 
 
 def _level_of_caller() -> int:

@@ -196,7 +196,7 @@ class MixedStreamRun(LaneRun):
             member = store.member
             if not member.shape.whole_documents:
                 found[f"tail_tokens:{name}"] = member.shape.tail_tokens(member.store, member.share.samples)
-            found |= store_losses(name, member.store)
+            found |= store_losses(member.store, name).counts
         for name, lanes in self.streams.items():
             found |= named_losses(name, lanes.left_out, lanes.changed)
         if self.epochs.drop_last:

@@ -20,7 +20,7 @@ from millstream.storage import disk, key_of
 log = logging.getLogger("millstream.parts")
 
 NAME = ".bookmark.json"
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,6 @@ class Bookmark:
     file: int = -1
     rows_before: int = 0
     statistics: dict[str, Any] = field(default_factory=dict)
-    bad: dict[str, int] = field(default_factory=dict)
     kept: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 

@@ -13,7 +13,7 @@ from millstream.errors import StoreError
 from millstream.parts.part import Part, PartCache, Rejected
 from millstream.parts.process import without
 from millstream.parts.run import Run
-from millstream.parts.write import Ledger, Placed, keep
+from millstream.parts.write import Accounts, Placed, keep
 from millstream.records import DuplicateFinder, Duplicates
 from millstream.records.processor import label_of
 from millstream.stages.ordered import in_order
@@ -42,7 +42,7 @@ class Deduplication:
     """
 
     run: Run
-    ledger: Ledger
+    accounts: Accounts
     folder: Path
     memory_bytes: int = DEDUP_BYTES
 
@@ -85,10 +85,10 @@ class Deduplication:
         return [finder.finish() for finder in finders]
 
     def _account(self, reason: str, part: Part, dropped: NDArray[np.int64], seen: Seen) -> None:
-        statistics, name = self.ledger.statistics, self.run.files[seen.file].name
+        statistics, name = self.accounts.statistics, self.run.files[seen.file].name
         if len(dropped):
-            statistics.dropped[reason] += len(dropped)
-        wanted = dropped if self.ledger.rejected is not None else dropped[: statistics.wants(reason)]
+            statistics.losses.add("dropped", reason, len(dropped))
+        wanted = dropped if self.accounts.rejected is not None else dropped[: statistics.wants(reason)]
         for document in wanted.tolist():
             begin = int(part.ends[document - 1]) if document else 0
             end = int(part.ends[document]) - (self.run.job.eos_id is not None)
@@ -96,8 +96,8 @@ class Deduplication:
             row, start, stop = part.origins[document].tolist()
             rejected = Rejected(reason, row, start, stop, text)
             statistics.example(rejected, name, seen.rows_before)
-            if self.ledger.rejected is not None:
-                keep(self.ledger.rejected, rejected, name, seen.rows_before)
+            if self.accounts.rejected is not None:
+                keep(self.accounts.rejected, rejected, name, seen.rows_before)
 
 
 def _heads(part: Part) -> NDArray[np.int64]:

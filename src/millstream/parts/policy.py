@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +14,7 @@ from millstream.chats.encode import UNRENDERED
 from millstream.errors import MillstreamError, RecordError, SourceError, TemplateError, TokenizerError
 from millstream.parts.process import UNFIT
 from millstream.sources import BadRecord
+from millstream.stats.ledger import Ledger
 from millstream.storage import LEVEL, compress
 
 LOUD = 5
@@ -103,26 +103,27 @@ def check_on_bad(on_bad: str) -> None:
 
 
 class BadRecords:
-    """The policy, and the count of what it cost, by reason.
+    """The policy; what it costs is counted as `bad`, by reason.
 
     >>> records = BadRecords("skip")
     >>> records.take("chats.jsonl", [BadRecord("not JSON", 40, 0, 9, "Expecting value")])
-    >>> dict(records.counts)
-    {'not JSON': 1}
+    >>> records.losses.counts
+    {'bad:not JSON': 1}
     >>> BadRecords("error").take("chats.jsonl", [BadRecord("not JSON", 40, 0, 9, "Expecting value", "one per line")])
     Traceback (most recent call last):
     millstream.errors.RecordError: chats.jsonl:41: not JSON: Expecting value
       hint: one per line; or pass on_bad="skip" to leave it out and count it
     """
 
-    def __init__(self, on_bad: OnBad = "error", kept: KeptAside | None = None) -> None:
+    def __init__(self, on_bad: OnBad = "error", kept: KeptAside | None = None, losses: Ledger | None = None) -> None:
         check_on_bad(on_bad)
         self.on_bad = on_bad
-        self.counts: Counter[str] = Counter()
+        self.losses = Ledger() if losses is None else losses
         self._kept = kept if on_bad == "quarantine" else None
 
     def take(self, file: str, records: Iterable[BadRecord], *, rows_before: int = 0) -> None:
         """Raise for the first bad record of a part, or count them all and keep them aside."""
+        seen = self.losses.reasons("bad")
         for bad in records:
             row = rows_before + bad.row
             where = f"{file}:{row + 1}"
@@ -130,8 +131,9 @@ class BadRecords:
                 way_out = 'pass on_bad="skip" to leave it out and count it'
                 hint = f"{bad.hint}; or {way_out}" if bad.hint else way_out
                 raise _error(bad, where, hint)
-            self.counts[bad.reason] += 1
-            loud = self.counts[bad.reason] <= LOUD  # a million of the same is told by the report
+            self.losses.add("bad", bad.reason)
+            seen[bad.reason] += 1
+            loud = seen[bad.reason] <= LOUD  # a million of the same is told by the report
             _log.log(logging.WARNING if loud else logging.DEBUG, "%s: left out: %s: %s", where, bad.reason, bad.found)
             if self._kept is not None:
                 raw = None if bad.raw is None else bad.raw.decode("utf-8", "backslashreplace")

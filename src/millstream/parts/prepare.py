@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -34,7 +33,7 @@ from millstream.parts.policy import BadRecords, KeptAside, OnBad
 from millstream.parts.process import Job, make_part
 from millstream.parts.run import Make, Run, digested
 from millstream.parts.statistics import FileCounts, Statistics
-from millstream.parts.write import Ledger, Placed, StoreBuilder, accounted, placed, progressing, refuse_nothing
+from millstream.parts.write import Accounts, Placed, StoreBuilder, accounted, placed, progressing, refuse_nothing
 from millstream.records import Recipe
 from millstream.sources import Found, Reading
 from millstream.sources.formats import check_gives_rows
@@ -111,7 +110,6 @@ class Outcome:
     tokenizer: str
     engine: str | None
     statistics: Statistics
-    bad: dict[str, int]
     quarantine: Path | None
     rejected: Path | None
     parts_made: int
@@ -153,10 +151,10 @@ def prepare_store(
         workers = stack.enter_context(Threads(means.workers, "millstream-part"))
         run = _run(found, making, means, cache, workers)
         loaded = time.perf_counter()
-        ledger, manifest = _write(run, path, making, means, ahead)
+        accounts, manifest = _write(run, path, making, means, ahead)
         written = time.perf_counter()
         keep_tokenizer(run.job.tokenizer, path)
-        outcome = _outcome(run, ledger, manifest, path, output)
+        outcome = _outcome(run, accounts, manifest, path, output)
         began = started, loaded, written
         if report is not None:
             report(_timed(outcome, began, cpu), path)
@@ -165,15 +163,14 @@ def prepare_store(
     return _timed(outcome, began, cpu)
 
 
-def _outcome(run: Run, ledger: Ledger, manifest: dict[str, Any], path: Path, output: Path) -> Outcome:
+def _outcome(run: Run, accounts: Accounts, manifest: dict[str, Any], path: Path, output: Path) -> Outcome:
     """What a run counted; its store lies at `path`, and will lie at `output`."""
-    aside = {name: output.parent / kept.path.name for name, kept in ledger.aside.items() if kept.records}
+    aside = {name: output.parent / kept.path.name for name, kept in accounts.aside.items() if kept.records}
     return Outcome(
         manifest=manifest,
         tokenizer=run.job.tokenizer.name,
         engine=run.job.engine if run.counts.made else None,
-        statistics=ledger.statistics,
-        bad=dict(sorted(ledger.bad.counts.items())),
+        statistics=accounts.statistics,
         quarantine=aside.get("quarantine"),
         rejected=aside.get("rejected"),
         parts_made=run.counts.made,
@@ -213,13 +210,13 @@ def _found_finished(
     _refuse(output, differences(manifest, run.job, sources, settings_of(run, making.mixing)))
     recipe = manifest["recipe"]
     statistics = Statistics([FileCounts(documents=documents) for documents in recipe["documents_per_source"]])
-    statistics.skipped, statistics.changed = Counter(recipe["left_out"]), Counter(recipe["changed"])
+    statistics.losses.add_all("skipped", recipe["left_out"])
+    statistics.losses.add_all("changed", recipe["changed"])
     return Outcome(
         manifest=manifest,
         tokenizer=run.job.tokenizer.name,
         engine=None,
         statistics=statistics,
-        bad={},
         quarantine=_aside(output, "quarantine"),
         rejected=_aside(output, "rejected"),
         parts_made=0,
@@ -273,7 +270,7 @@ def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: b
     return job
 
 
-def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> tuple[Ledger, dict[str, Any]]:
+def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> tuple[Accounts, dict[str, Any]]:
     """Take all parts in order and write the store at `path`, from where an earlier run stopped, if one did.
 
     Gives what was counted, and the manifest of the store.
@@ -282,18 +279,18 @@ def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> tu
     mark = bookmark.load_bookmark(folder, identity) or bookmark.Bookmark(identity or "")
     if not mark.parts:
         _clear(folder)
-    ledger = _ledger(run, folder, path.name, means, mark)
+    accounts = _accounts(run, folder, path.name, means, mark)
     is_two_pass = bool(run.job.pipeline.global_steps)
     with ExitStack() as stack:
-        for kept in ledger.aside.values():
+        for kept in accounts.aside.values():
             stack.enter_context(kept)
         parts: Iterable[Placed] = placed(run.parts(ahead=ahead, skip=mark.parts), mark.file, mark.rows_before)
-        parts = progressing(run, accounted(run, parts, ledger), ledger, means.progress)
+        parts = progressing(run, accounted(run, parts, accounts), accounts, means.progress)
         if is_two_pass:
             if identity is not None and means.cache_dir is None:
                 bookmark.save_bookmark(folder, mark)  # the spool outlives a failure
-            parts = Deduplication(run, ledger, folder / ".dedup")(parts, ahead=ahead)
-        builder = StoreBuilder(run, path, ledger, mark, making.compress, making.mixing)
+            parts = Deduplication(run, accounts, folder / ".dedup")(parts, ahead=ahead)
+        builder = StoreBuilder(run, path, accounts, mark, making.compress, making.mixing)
         stack.callback(builder.origins.close)
         with builder.writer as writer:
             for number, each in enumerate(parts, mark.parts + 1):
@@ -301,12 +298,12 @@ def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> tu
                 if identity is not None and not is_two_pass:
                     builder.mark_if_due(each, number)
             builder.finish_group()
-            refuse_nothing(run, ledger)
-            writer.describe(sources=sources_of(run.files, run.digests), recipe=_recipe(run, ledger, making.mixing))
+            refuse_nothing(run, accounts)
+            writer.describe(sources=sources_of(run.files, run.digests), recipe=_recipe(run, accounts, making.mixing))
         manifest = writer.manifest
         assert manifest is not None
         builder.origins.seal(origins_path(path, manifest["fingerprint"]))
-    return ledger, manifest
+    return accounts, manifest
 
 
 def _clear(folder: Path) -> None:
@@ -320,7 +317,7 @@ def _clear(folder: Path) -> None:
             disk.remove(entry)
 
 
-def _ledger(run: Run, folder: Path, name: str, means: Means, mark: bookmark.Bookmark) -> Ledger:
+def _accounts(run: Run, folder: Path, name: str, means: Means, mark: bookmark.Bookmark) -> Accounts:
     """What was counted and kept aside up to the mark, and goes on from there."""
     aside = {"quarantine": KeptAside(folder / f"{name}.quarantine.jsonl", level=means.level)}
     if means.keep_rejected:
@@ -333,12 +330,10 @@ def _ledger(run: Run, folder: Path, name: str, means: Means, mark: bookmark.Book
         if mark.parts
         else Statistics.of(run.files, weighted=run.job.chat is not None)
     )
-    bad = BadRecords(means.on_bad, aside["quarantine"])
-    bad.counts.update(mark.bad)
-    return Ledger(statistics, bad, aside)
+    return Accounts(statistics, BadRecords(means.on_bad, aside["quarantine"], statistics.losses), aside)
 
 
-def _recipe(run: Run, ledger: Ledger, mixing: Mixing | None) -> dict[str, Any]:
+def _recipe(run: Run, accounts: Accounts, mixing: Mixing | None) -> dict[str, Any]:
     """What the manifest says of the way from the files to the tokens."""
-    documents = [counts.documents for counts in ledger.statistics.files]
-    return {"documents_per_source": documents, **ledger.counts, **settings_of(run, mixing)}
+    documents = [counts.documents for counts in accounts.statistics.files]
+    return {"documents_per_source": documents, **accounts.counts, **settings_of(run, mixing)}

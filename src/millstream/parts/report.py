@@ -11,6 +11,7 @@ from typing import Any
 
 from millstream.parts.page import render
 from millstream.parts.prepare import Means, Outcome
+from millstream.parts.statistics import LEFT_OUT
 from millstream.sources import Found
 from millstream.stats.memory import peak_bytes
 
@@ -21,8 +22,7 @@ def report_of(outcome: Outcome, found: Found, means: Means) -> dict[str, Any]:
     """Put what a run did into plain JSON."""
     manifest, statistics = outcome.manifest, outcome.statistics
     source_bytes = sum(file.bytes for file in found.files)
-    bad, skipped = outcome.bad, dict(sorted((found.skipped + statistics.skipped).items()))
-    dropped = dict(sorted(statistics.dropped.items(), key=lambda item: (-item[1], item[0])))
+    losses = statistics.losses
     return {
         "version": VERSION,
         "fingerprint": manifest["fingerprint"],
@@ -47,11 +47,11 @@ def report_of(outcome: Outcome, found: Found, means: Means) -> dict[str, Any]:
             "cpu_seconds": round(statistics.writing_cpu_seconds, 3),
         },
         "lengths": statistics.lengths,
-        "left_out": dict(sorted({**skipped, **bad, **dropped}.items())),
-        "bad": bad,
-        "skipped": skipped,
-        "changed": dict(sorted(statistics.changed.items())),
-        "dropped": dropped,
+        "left_out": dict(sorted((found.skipped + losses.reasons(*LEFT_OUT)).items())),
+        "bad": dict(sorted(losses.reasons("bad").items())),
+        "skipped": dict(sorted((found.skipped + losses.reasons("skipped")).items())),
+        "changed": dict(sorted(losses.reasons("changed").items())),
+        "dropped": dict(sorted(losses.reasons("dropped").items(), key=lambda item: (-item[1], item[0]))),
         "examples": statistics.examples,
         "pace": statistics.pace,
         "seconds": round(outcome.seconds, 3),
@@ -70,7 +70,7 @@ def _chat(outcome: Outcome) -> dict[str, Any] | None:
     described = outcome.manifest["recipe"].get("chat")
     if described is None:
         return None
-    trained, changed = outcome.statistics.trained_tokens, outcome.statistics.changed
+    trained, changed = outcome.statistics.trained_tokens, outcome.statistics.losses.reasons("changed")
     return {
         **described,
         "trained_tokens": trained,

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from millstream.parts.part import Part, Rejected
 from millstream.sources import FoundFile
+from millstream.stats.ledger import Ledger
 from millstream.store.weights import carries_loss
 
 MOST_EXAMPLES = 5
 MOST_SAMPLES = 200
 LENGTH_BINS = 48
-_COUNTERS = ("skipped", "changed", "dropped")
+LEFT_OUT = ("skipped", "dropped", "bad")
+"""Why a record of a source is not in its store: it holds nothing, a rule says so, or it cannot be used."""
 
 
 @dataclass(slots=True)
@@ -32,19 +33,17 @@ class FileCounts:
 
 @dataclass(slots=True)
 class Statistics:
-    """Counts of a whole run.
+    """Counts of a whole run; `losses` has what was skipped, bad, dropped by a rule and changed, by reason.
 
     `lengths[b]` counts documents of [2^(b-1), 2^b) tokens (0: none). `pace` holds (seconds, source bytes, tokens) as
-    time went by. Dropped records are counted by rule and reason, with a few examples of each. Of `weighted` tokens
+    time went by. Of dropped records there are a few examples of each reason. Of `weighted` tokens
     those are counted that the loss is computed of: not the first of a document, which nothing comes before.
     """
 
     files: list[FileCounts]
     started: float = field(default_factory=time.perf_counter)
     lengths: list[int] = field(default_factory=lambda: [0] * LENGTH_BINS)
-    skipped: Counter[str] = field(default_factory=Counter)
-    changed: Counter[str] = field(default_factory=Counter)
-    dropped: Counter[str] = field(default_factory=Counter)
+    losses: Ledger = field(default_factory=Ledger)
     examples: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     pace: list[tuple[float, int, int]] = field(default_factory=list)
     source_bytes: int = 0
@@ -60,26 +59,27 @@ class Statistics:
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Statistics:
         """Counts as `to_json` gave them."""
-        counters = {name: Counter(content[name]) for name in _COUNTERS}
+        losses = Ledger()
+        losses.restart(content["losses"])
         files = [FileCounts(**counts) for counts in content["files"]]
         pace = [(seconds, source_bytes, tokens) for seconds, source_bytes, tokens in content["pace"]]
-        return cls(**{**content, **counters, "files": files, "pace": pace, "started": time.perf_counter()})
+        return cls(**{**content, "losses": losses, "files": files, "pace": pace, "started": time.perf_counter()})
 
     def to_json(self) -> dict[str, Any]:
         """The counts as plain values.
 
         >>> counts = Statistics.of([])
-        >>> counts.changed["repaired"] += 2
-        >>> Statistics.from_json(counts.to_json()).changed
-        Counter({'repaired': 2})
+        >>> counts.losses.add("changed", "repaired", 2)
+        >>> Statistics.from_json(counts.to_json()).losses.counts
+        {'changed:repaired': 2}
         """
-        return asdict(self) | {name: dict(getattr(self, name)) for name in _COUNTERS}  # `asdict` counts their items
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        return plain | {"files": [asdict(counts) for counts in self.files], "losses": self.losses.counts}
 
     def left_out(self, part: Part, file: FoundFile, rows_before: int) -> None:
         """Count what a part left out and changed."""
-        self.skipped.update(part.skipped)
-        self.changed.update(part.changed)
-        self.dropped.update(part.reasons)
+        for what, reasons in (("skipped", part.skipped), ("changed", part.changed), ("dropped", part.reasons)):
+            self.losses.add_all(what, reasons)
         for rejected in part.rejected:
             self.example(rejected, file.name, rows_before)
 

@@ -18,7 +18,7 @@ from millstream.parts.mixing import Held, Mixing, mixed
 from millstream.parts.part import Part, Rejected
 from millstream.parts.policy import BadRecords, KeptAside
 from millstream.parts.run import Made, Run
-from millstream.parts.statistics import Statistics
+from millstream.parts.statistics import LEFT_OUT, Statistics
 from millstream.sources import FoundFile
 from millstream.stats.figures import counted
 from millstream.stats.progress import OnProgress, Progress
@@ -48,7 +48,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class Accounts:
     """Where everything is counted and kept that does not get into the store."""
 
     statistics: Statistics
@@ -63,11 +63,11 @@ class Ledger:
     @property
     def counts(self) -> dict[str, Any]:
         """What a manifest says of the rows that were read, left out and changed."""
-        statistics = self.statistics
+        losses = self.statistics.losses
         return {
-            "rows": sum(file.rows for file in statistics.files),
-            "left_out": dict(sorted((statistics.skipped + statistics.dropped + self.bad.counts).items())),
-            "changed": dict(sorted(statistics.changed.items())),
+            "rows": sum(file.rows for file in self.statistics.files),
+            "left_out": dict(sorted(losses.reasons(*LEFT_OUT).items())),
+            "changed": dict(sorted(losses.reasons("changed").items())),
         }
 
 
@@ -80,15 +80,15 @@ def placed(made: Iterable[Made], file: int = -1, rows: int = 0) -> Iterator[Plac
         rows += each.part.rows
 
 
-def accounted(run: Run, parts: Iterable[Placed], ledger: Ledger) -> Iterator[Placed]:
+def accounted(run: Run, parts: Iterable[Placed], accounts: Accounts) -> Iterator[Placed]:
     """Apply the policy for bad records, and count what each part left out."""
     for each in parts:
         file = run.files[each.file]
-        ledger.bad.take(file.name, each.part.bad, rows_before=each.rows_before)
-        ledger.statistics.left_out(each.part, file, each.rows_before)
-        if ledger.rejected is not None:
+        accounts.bad.take(file.name, each.part.bad, rows_before=each.rows_before)
+        accounts.statistics.left_out(each.part, file, each.rows_before)
+        if accounts.rejected is not None:
             for rejected in each.part.rejected:
-                keep(ledger.rejected, rejected, file.name, each.rows_before)
+                keep(accounts.rejected, rejected, file.name, each.rows_before)
         yield each
 
 
@@ -102,12 +102,12 @@ class StoreBuilder:
         self,
         run: Run,
         path: Path,
-        ledger: Ledger,
+        accounts: Accounts,
         mark: Bookmark,
         compress: int | None,
         mixing: Mixing | None = None,
     ) -> None:
-        self._run, self._ledger, self._folder, self._mark = run, ledger, path.parent, mark
+        self._run, self._accounts, self._folder, self._mark = run, accounts, path.parent, mark
         job = run.job
         self.writer = TokenStoreWriter(
             path,
@@ -126,7 +126,7 @@ class StoreBuilder:
     def add(self, each: Placed) -> None:
         """Write the documents of a part, and where they came from."""
         part = each.part
-        self._ledger.statistics.written(part, each.file)
+        self._accounts.statistics.written(part, each.file)
         self._unmarked += part.tokens.nbytes
         if self._mixing is None:
             self._put(part.tokens, part.ends, part.origins + np.array([each.rows_before, 0, 0]))
@@ -143,7 +143,7 @@ class StoreBuilder:
                 self._put(group.tokens, group.ends, group.origins)
             self._held = []
             self.origins.checkpoint()
-            disk.publish(self._folder / COUNTS, json.dumps(self._ledger.counts).encode())
+            disk.publish(self._folder / COUNTS, json.dumps(self._accounts.counts).encode())
             self.writer.finish_shard()
 
     def _put(self, tokens: NDArray[Any], ends: NDArray[np.int64], origins: NDArray[np.int64]) -> None:
@@ -154,7 +154,7 @@ class StoreBuilder:
             rest, rest_ends = tokens[begin:], ends[there:] - begin
             extend = self.writer.extend_weighted if self.writer.dtype == WEIGHTED else self.writer.extend
             extend(rest, rest_ends)
-        self._ledger.statistics.writing_cpu_seconds += time.thread_time() - began
+        self._accounts.statistics.writing_cpu_seconds += time.thread_time() - began
         self._surplus -= there
         self.origins.extend(origins)
         self._documents += len(ends)
@@ -166,15 +166,14 @@ class StoreBuilder:
             self._unmarked = 0
             self.writer.checkpoint()
             self.origins.checkpoint()
-            kept = {name: aside.mark() for name, aside in self._ledger.aside.items()}
+            kept = {name: aside.mark() for name, aside in self._accounts.aside.items()}
             self._mark = replace(
                 self._mark,
                 parts=parts,
                 documents=self._documents,
                 file=each.file,
                 rows_before=each.rows_before + each.part.rows,
-                statistics=self._ledger.statistics.to_json(),
-                bad=dict(self._ledger.bad.counts),
+                statistics=self._accounts.statistics.to_json(),
                 kept=kept,
             )
             save_bookmark(self._folder, self._mark)
@@ -194,10 +193,10 @@ def keep(kept: KeptAside, rejected: Rejected, file: str, rows_before: int) -> No
     kept.add({**origin, "reason": rejected.reason, "text": rejected.text})
 
 
-def refuse_nothing(run: Run, ledger: Ledger) -> None:
+def refuse_nothing(run: Run, accounts: Accounts) -> None:
     """A store without a document is no store."""
-    if not ledger.statistics.documents:
-        counts = ledger.statistics.skipped + ledger.statistics.dropped + ledger.bad.counts
+    if not accounts.statistics.documents:
+        counts = accounts.statistics.losses.reasons(*LEFT_OUT)
         left_out = ", ".join(f"{count} {reason}" for reason, count in counts.items()) or "nothing at all"
         raise SourceError(
             f"{_named(run.files)}: no document was found (left out: {left_out})",
@@ -211,11 +210,11 @@ def _named(files: Sequence[FoundFile]) -> str:
     return f"{files[0].name}{more}"
 
 
-def progressing(run: Run, parts: Iterable[Placed], ledger: Ledger, progress: OnProgress) -> Iterable[Placed]:
+def progressing(run: Run, parts: Iterable[Placed], accounts: Accounts, progress: OnProgress) -> Iterable[Placed]:
     """Say how far the run is."""
     total = sum(file.bytes for file in run.files)
     before, file = 0, 0
-    tokens, documents = ledger.statistics.tokens, ledger.statistics.documents
+    tokens, documents = accounts.statistics.tokens, accounts.statistics.documents
     progress(Progress("prepare", 0, total, "bytes", tokens=tokens))
     for each in parts:
         while file < each.file:
@@ -223,8 +222,8 @@ def progressing(run: Run, parts: Iterable[Placed], ledger: Ledger, progress: OnP
         tokens += len(each.part.tokens)
         documents += len(each.part.ends)
         done = min(before + each.part.source_stop, total)
-        ledger.statistics.tick(done, tokens)
-        dropped = sum(ledger.statistics.dropped.values())
+        accounts.statistics.tick(done, tokens)
+        dropped = accounts.statistics.losses.reasons("dropped").total()
         share = f", {100 * dropped / max(1, dropped + documents):.1f} % rejected" if dropped else ""
         progress(Progress("prepare", done, total, "bytes", f"{_amounts(documents, tokens)}{share}", tokens))
         yield each

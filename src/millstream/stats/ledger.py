@@ -1,38 +1,122 @@
-"""Ledger: counts of what was lost on the way to the trainer."""
+"""Ledger: the counter of everything that is lost or changed on the way from a source to the trainer."""
 
 from __future__ import annotations
 
+import math
+import threading
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from millstream.errors import StateError
+
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Ledger:
-    """Counts by reason. What belongs to a batch is pending until the batch is delivered.
+    """Counts by what became of something, by its source and by reason; from any thread.
+
+    A road that runs ahead of the trainer counts at a place: of a draw, of a step. Such a count is pending until its
+    place is settled. Public names of counts are `what:source:reason`, without what is empty.
 
     >>> ledger = Ledger("cut_tokens")
-    >>> ledger.pending["cut_tokens"] = 7
-    >>> ledger.settle()
-    >>> ledger.counts
-    {'cut_tokens': 7}
+    >>> ledger.add("left_out", "not JSON", source="web")
+    >>> for draw in (7, 3, 5):
+    ...     ledger.add("cut_tokens", count=10, at=draw)
+    >>> ledger.settle(5)
+    >>> ledger.counts, ledger.unplaced
+    ({'cut_tokens': 10, 'left_out:web:not JSON': 1}, Counter({'left_out:web:not JSON': 1, 'cut_tokens': 0}))
+
+    Args:
+        always: Names that `counts` has from the beginning, with 0.
     """
 
-    def __init__(self, *reasons: str) -> None:
-        self._reasons = reasons
-        self.pending: dict[str, int] = {}
-        """What the batch that is being made has lost."""
+    def __init__(self, *always: str) -> None:
+        self._always = always
+        self._guard = threading.Lock()
         self.restart()
 
-    def restart(self) -> None:
-        """Count from here: the run stands elsewhere."""
-        self._counts = Counter(dict.fromkeys(self._reasons, 0))
-        self.pending.clear()
+    def restart(self, saved: object = _NOTHING) -> None:
+        """Count on from what a state says, or from nothing; what is pending is made, and counted, again."""
+        begin = Counter({**dict.fromkeys(self._always, 0), **read_counts(saved)})
+        with self._guard:
+            self._unplaced, self._settled = begin, Counter[str]()
+            self.pending: list[tuple[int, str, int]] = []
+            """Place, name and count of what lies ahead of the trainer."""
 
-    def settle(self) -> None:
-        """The batch was delivered."""
-        for reason, count in self.pending.items():
-            self._counts[reason] += count
-        self.pending.clear()
+    def unlock(self) -> None:
+        """In a forked child: a thread that is not here may hold the lock."""
+        self._guard = threading.Lock()
+
+    def add(self, what: str, reason: str = "", count: int = 1, *, source: str = "", at: int | None = None) -> None:
+        """Count something: for good, or at a place."""
+        name = ":".join(filter(None, (what, source, reason)))
+        with self._guard:
+            if at is None:
+                self._unplaced[name] += count
+            else:
+                self.pending.append((at, name, count))
+
+    def add_all(self, what: str, reasons: Mapping[str, int], *, source: str = "") -> None:
+        """Count for good by reason; a count of 0 is none."""
+        for reason, count in sorted(reasons.items()):
+            if count:
+                self.add(what, reason, count, source=source)
+
+    def settle(self, at: float = math.inf) -> None:
+        """Everything before a place is delivered."""
+        with self._guard:
+            settled = self._settled.copy()
+            for place, name, count in self.pending:
+                if place < at:
+                    settled[name] += count
+            self._settled, self.pending = settled, [each for each in self.pending if each[0] >= at]
+
+    def forget(self) -> None:
+        """What is pending is not delivered: whoever makes it again counts it again."""
+        with self._guard:
+            self.pending = []
+
+    @property
+    def unplaced(self) -> Counter[str]:
+        """What was counted for good, without a place."""
+        with self._guard:
+            return self._unplaced.copy()
 
     @property
     def counts(self) -> dict[str, int]:
-        """What delivered batches have lost."""
-        return dict(self._counts)
+        """What lies behind the trainer, by its public name; for a state, too."""
+        with self._guard:
+            found = self._unplaced.copy()
+            found.update(self._settled)
+            return dict(found)
+
+    def reasons(self, *whats: str, source: str = "") -> Counter[str]:
+        """The counts of a source by reason alone, whatever of `whats` became of it.
+
+        >>> ledger = Ledger()
+        >>> ledger.add_all("bad", {"not JSON": 2})
+        >>> ledger.add_all("dropped", {"too long": 1, "not JSON": 1})
+        >>> ledger.reasons("bad", "dropped")
+        Counter({'not JSON': 3, 'too long': 1})
+        """
+        counts, found = self.counts, Counter[str]()
+        for what in whats:
+            prefix = f"{what}:{source}:" if source else f"{what}:"
+            found.update({name[len(prefix) :]: count for name, count in counts.items() if name.startswith(prefix)})
+        return found
+
+
+def read_counts(saved: object) -> dict[str, int]:
+    """Counts of a state, in which nothing is trusted.
+
+    >>> read_counts({"left_out:web:empty": -1})
+    Traceback (most recent call last):
+    millstream.errors.StateError: the state does not say what was left out
+      hint: it was changed by hand or damaged
+    """
+    if not isinstance(saved, Mapping) or not all(
+        isinstance(name, str) and type(count) is int and count >= 0 for name, count in saved.items()
+    ):
+        raise StateError("the state does not say what was left out", hint="it was changed by hand or damaged")
+    return dict(saved)

@@ -20,7 +20,6 @@ from millstream.advantages.groups import group_codes
 from millstream.advantages.ragged import masked_counts
 from millstream.errors import FingerprintError, LoaderError, RecordError
 from millstream.loaders import state as states
-from millstream.loaders.losses import named_losses
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.phases import PhaseFiles, dump_run, load_run
 from millstream.loaders.rollout_gathering import Gathering
@@ -35,8 +34,11 @@ from millstream.rollouts.files import read_rollouts
 from millstream.rollouts.parse import OnBad
 from millstream.rollouts.sides import notes_of
 from millstream.stats.figures import counted
+from millstream.stats.ledger import Ledger
 
 Numbers = npt.NDArray[np.int64]
+_LOSSES = ("unscored", "baselines", "groups_of_one", "nothing_trained", "tokens_not_trained", "rewards_ignored")
+"""What is counted of the rollouts that are here."""
 AT_A_TIME = 1024
 """Rollouts that are copied at a time."""
 
@@ -52,12 +54,8 @@ class RolloutSet:
     """Which of the files each rollout came from."""
     file_rows: Numbers
     """Its row in that file, from 0."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Records that are not here, by reason."""
-    changed: Counter[str] = field(default_factory=Counter)
-    """Records that are not here as they were given, by reason."""
-    nothing_trained: int = 0
-    """Rollouts whose mask trains no token: they fill rows, and teach nothing."""
+    losses: Ledger = field(default_factory=Ledger)
+    """Records that are not here, or not as they were given, and rollouts that teach nothing."""
 
     @property
     def block(self) -> RolloutBlock:
@@ -107,37 +105,40 @@ def read_set(source: Any, task: RolloutTask, on_bad: OnBad) -> RolloutSet:
     """Read rollouts, and rate them with their groups whole."""
     gathering = Gathering(task.settings.memory_budget, task.settings.cache_dir)
     files, numbers, rows = dict[str, int](), [], []
-    left_out, changed = Counter[str](), Counter[str]()
+    losses = Ledger()
     first_bad: RecordError | None = None
     for chunk in read_rollouts(source, tokenizer=task.tokenizer, on_bad=on_bad):
+        left_out = Counter(bad.error.reason for bad in chunk.bad) + Counter(repeated=chunk.repeated)
         kept = task.limits.kept(chunk.block, on_bad, left_out, chunk.where)
+        losses.add_all("left_out", left_out, source=task.name)
         block = chunk.block if len(kept) == len(chunk.block) else chunk.block.select(kept)
         gathering.add(block)
-        changed += notes_of(block)
+        losses.add_all("changed", {**notes_of(block), "tokenised anew": chunk.tokenized}, source=task.name)
         number = files.setdefault(chunk.file, len(files))
         numbers.append(np.full(len(kept), number, np.int64))
         rows.append(chunk.rows[kept])
-        left_out.update(bad.error.reason for bad in chunk.bad)
         first_bad = first_bad or next((bad.error for bad in chunk.bad), None)
-        left_out.update({"repeated": chunk.repeated})
-        changed["tokenised anew"] += chunk.tokenized
     if not sum(map(len, numbers)):
-        reasons = ", ".join(f"{count} {reason}" for reason, count in (+left_out).items())
+        counts = losses.reasons("left_out", source=task.name)
+        reasons = ", ".join(f"{count} {reason}" for reason, count in counts.items())
         if first_bad is None:
             raise LoaderError(f"there are no rollouts{reasons and f': {reasons}'}", hint="give at least one")
         raise LoaderError(f"there are no rollouts: {reasons}, the first at {first_bad.message}", hint=first_bad.hint)
     gathered = gathering.gathered()
     chosen = np.arange(len(gathered)) if on_bad == "error" else comparable(gathered, task.rating)
     if 0 < len(chosen) < len(gathered):  # where nothing is left, rating says why
-        left_out["group of one"] = len(gathered) - len(chosen)
+        losses.add("left_out", "group of one", len(gathered) - len(chosen), source=task.name)
         gathered = _selected(gathered, chosen, task)
     rated = rate(gathered, task.rating)
     if not len(rated.block):
         raise LoaderError("there are only baselines, nothing to train on", hint="give rollouts of kind 'sample', too")
     idle = int(np.sum(masked_counts(gathered["loss_mask"], gathered.ends)[rated.rows] == 0))
+    for fact, count in {**rated.facts, "nothing_trained": idle}.items():
+        if fact in _LOSSES and count:
+            losses.add(fact, count=int(count), source=task.name)
     chosen = chosen[rated.rows]
     where = np.concatenate(numbers)[chosen], np.concatenate(rows)[chosen]
-    return RolloutSet(rated, list(files), *where, +left_out, +changed, idle)
+    return RolloutSet(rated, list(files), *where, losses)
 
 
 def _selected(block: RolloutBlock, chosen: Numbers, task: RolloutTask) -> RolloutBlock:
@@ -342,11 +343,7 @@ class RolloutSetRun:
     @property
     def losses(self) -> dict[str, int]:
         """What is left out, and why: records by reason, rollouts without a reward, and rows that every epoch drops."""
-        rollouts = self.rollouts
-        found = named_losses(self.name, rollouts.left_out, rollouts.changed)
-        names = ("unscored", "baselines", "groups_of_one", "nothing_trained", "tokens_not_trained", "rewards_ignored")
-        facts = {**rollouts.rated.facts, "nothing_trained": rollouts.nothing_trained}
-        found |= {f"{fact}:{self.name}": int(facts[fact]) for fact in names if facts.get(fact)}
+        found = self.rollouts.losses.counts
         return found | ({"dropped_rows": self._samples % self._own_rows} if self.settings.drop_last else {})
 
     @property

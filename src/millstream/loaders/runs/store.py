@@ -371,7 +371,7 @@ class StoreRun:
         if self.settings.drop_last and self.phase.size < UNKNOWN // 2:
             found["dropped_rows"] = self.phase.size % self.own_rows
         for name, member in self.members.items():
-            found |= store_losses(name, member.store)
+            found |= store_losses(member.store, name).counts
         return found
 
     def close(self) -> None:

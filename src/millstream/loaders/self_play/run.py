@@ -14,7 +14,7 @@ import numpy as np
 from millstream.errors import LoaderError
 from millstream.live.entrance import Entrance
 from millstream.live.events import Event
-from millstream.live.frame_shuffler import Shuffled
+from millstream.live.frame_shuffler import GONE, Shuffled
 from millstream.live.led import EVER, AsLed
 from millstream.live.losses import Loss, Losses
 from millstream.live.mirror import Mirror
@@ -34,7 +34,6 @@ from millstream.loaders.self_play.hints import going_on_hint
 from millstream.loaders.self_play.inheritance import Inheritance
 from millstream.loaders.self_play.journal import START, Part
 from millstream.loaders.self_play.length import EpochLength
-from millstream.loaders.self_play.losses import NOT_FULL, RunLosses, read_losses
 from millstream.loaders.self_play.replay import Replay
 from millstream.loaders.self_play.reread import Reread
 from millstream.loaders.self_play.task import Begin, SelfPlayGraph, SelfPlayTask
@@ -42,9 +41,11 @@ from millstream.loaders.self_play.waiting import nothing_to_train_on, what_is_th
 from millstream.loaders.settings import LoaderSettings
 from millstream.order.shuffle import source_key
 from millstream.stages.lifetime import ForkLock, defer_sigint
+from millstream.stats.ledger import Ledger, read_counts
 from millstream.storage import Position
 
 logger = logging.getLogger("millstream.loaders")
+NOT_FULL = "last batch not full"
 CATCH_UP = 256
 """Steps after which the mirror of the window catches up: what lies before is let go of."""
 
@@ -72,7 +73,7 @@ class SelfPlayRun:
         self._entrances = Entrances(self.files.journal, watch=task.watch, follows=led and settings.rank > 0)
         self._entered = Entered(task.path, watch=task.watch)
         self._committed: dict[str, Any] | None = None
-        self._losses = RunLosses()
+        self._losses = Ledger()
         self._gone, self._guard = set[str](), threading.Lock()
         self.locks = Locks(ForkLock(delays_fork=True, in_child=self._leave_behind))
         self._inheritance = Inheritance(led=led)
@@ -154,7 +155,7 @@ class SelfPlayRun:
         if self._replay is not None and self.task.watch:
             raise self._replay.ended()
         if tensors is not None and self.settings.drop_last:
-            self._losses.before[NOT_FULL] += len(tensors.origins)
+            self._losses.add("", NOT_FULL, len(tensors.origins))
             return None
         return tensors
 
@@ -163,7 +164,8 @@ class SelfPlayRun:
         self.files.remember(self.step, StepRows(tensors.origins, tensors.batch_size, self.epoch))
         moves = tensors.moves
         self.mirror.follow(moves)
-        self._losses.gone_from_reservoir(sum(len(move.slots) for move in moves) - len(tensors.origins))
+        if gone := sum(len(move.slots) for move in moves) - len(tensors.origins):
+            self._losses.add("", GONE, gone, at=-1)  # they have left: no draw lies before
         self.step += 1
         self.epoch_rows += len(tensors.origins)
         if self.step % CATCH_UP == 0:
@@ -172,7 +174,7 @@ class SelfPlayRun:
     def end_epoch(self) -> None:
         """An epoch is over: the next one begins."""
         if not self.epoch_rows:
-            short, step_rows = self._losses.before[NOT_FULL], self.settings.batch_size * self._ranks
+            short, step_rows = self._losses.unplaced[NOT_FULL], self.settings.batch_size * self._ranks
             raise nothing_to_train_on(self.task.path, self.losses, short, step_rows)
         self._length.end_epoch()
         self.changed()
@@ -187,7 +189,7 @@ class SelfPlayRun:
     def losses(self) -> dict[str, int]:
         """What was left out so far, by reason."""
         graph = self.graph
-        return dict(self._losses.before if graph is None else self._losses.before + graph.drops())
+        return dict(self._losses.unplaced if graph is None else self._losses.unplaced + graph.drops())
 
     # The past
 
@@ -229,7 +231,7 @@ class SelfPlayRun:
             last=None if place is None or entry is None else (place, entry),
             losses=losses,
             lost=self._note,
-            dropped=self._losses.dropped,
+            dropped=lambda draw, reason: self._losses.add("", reason, at=draw),
             shared=self._ranks > 1,
             listeners=listeners,
         )
@@ -299,13 +301,13 @@ class SelfPlayRun:
 
     def ended(self, dropped: Mapping[str, int]) -> None:
         """The stages have ended, and left this out."""
-        self._losses.end_epoch(dropped)
+        self._losses.restart(self._losses.unplaced + dropped)
 
     def forget_ahead(self) -> None:
         """Count only what lies behind the trainer: what was left out ahead will be left out again."""
         if self.mirror.place is not None:
             self._losses.settle(self.mirror.place.draw)
-        self._losses.stand(self._losses.behind)
+        self._losses.restart(self._losses.counts)
 
     def _leave_behind(self) -> None:
         """In a forked child: the other process has the stages, and writes the files; this one remembers in memory."""
@@ -339,7 +341,7 @@ class SelfPlayRun:
             return
         self.changed()
         self.files.stand(START)
-        self._losses.stand({})
+        self._losses.restart()
         self.step = 0
         self._begin_epoch(0)
 
@@ -362,9 +364,9 @@ class SelfPlayRun:
                     "a window of games does not fit into a state, and nobody said where to keep it",
                     hint="pass cache_dir=, a folder beside the checkpoints",
                 )
-            return {**state, "losses": dict(self._losses.before), "files": self._entered.files}
+            return {**state, "losses": dict(self._losses.unplaced), "files": self._entered.files}
         self._catch_up()
-        return {**state, "losses": dict(self._losses.behind), **self.files.save(self.step, *self.mirror.state())}
+        return {**state, "losses": self._losses.counts, **self.files.save(self.step, *self.mirror.state())}
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
@@ -374,10 +376,10 @@ class SelfPlayRun:
         """Stand where a state was saved, or change nothing."""
         step = self.check(state)
         epoch, rows = (read_count(state.get(key), key) for key in ("epoch", "epoch_rows"))
-        losses = read_losses(state.get("losses"))
+        losses = read_counts(state.get("losses"))
         kept = self._kept(state, epoch) if "sidecar" in state else None
         self.changed()
-        self._losses.stand(losses)
+        self._losses.restart(losses)
         self.files.stand(START if kept is None else kept[0])
         self._begin_epoch(epoch)
         self.step, self.epoch_rows = step, rows
