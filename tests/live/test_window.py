@@ -161,6 +161,6 @@ def test_an_empty_window_gives_nothing() -> None:
 
 @pytest.mark.parametrize("wrong", ["a", 2.5, True, 0])
 def test_a_window_that_counts_nothing_is_refused_with_a_hint(wrong: Any) -> None:
-    with pytest.raises(LoaderError, match=f"num_chunks must be an integer of at least 1, not {wrong!r}") as refused:
+    with pytest.raises(LoaderError, match=f"num_chunks={wrong!r}: a window has 1 chunk or more") as refused:
         ChunkSet(Queue(), num_chunks=wrong)
-    assert refused.value.hint == "it counts the games of the window; None takes all"
+    assert refused.value.hint == "pass a whole number; None takes all"

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.errors import StateError
+from millstream.errors import LoaderError, StateError
 from millstream.live.spans import Counts, joined, without
 from millstream.live.stream_shuffler import FileOrder, StreamShuffler
 from millstream.order.draws import draw_fraction
 from millstream.order.shuffle import source_key
-from millstream.settings import at_least
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -110,8 +109,11 @@ class Window:
         first_use: int = 0,
         shuffle: bool = True,
     ) -> None:
-        if num_chunks is not None:
-            num_chunks = at_least("num_chunks", num_chunks, hint="it counts the games of the window; None takes all")
+        is_number = hasattr(num_chunks, "__index__") and not isinstance(num_chunks, bool)
+        if num_chunks is not None and (not is_number or num_chunks < 1):
+            raise LoaderError(
+                f"num_chunks={num_chunks!r}: a window has 1 chunk or more", hint="pass a whole number; None takes all"
+            )
         self.num_chunks, self.endless, self.acceptance = num_chunks, endless, acceptance
         self._shuffler = (StreamShuffler if shuffle else FileOrder)(seed, "chunk set")
         self._chance_key = source_key(seed, "chunk set acceptance")
