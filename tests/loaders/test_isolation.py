@@ -141,6 +141,22 @@ def test_the_check_leaves_the_run_where_it_is(store: TokenStore) -> None:
             assert checked.state_dict()["step"] == step + 1
 
 
+def test_a_batch_that_is_only_checked_is_no_loss(tmp_path: Path) -> None:
+    with TokenStoreWriter(tmp_path / "long", dtype="weighted") as writer:
+        for size in [LENGTH + 30, *[LENGTH // 2] * 20]:
+            writer.append(np.arange(1, size + 1) % 64, weights=np.ones(size))
+    with packed(TokenStore(tmp_path / "long"), shuffle=False) as loader:
+        cut = sum(sum(loader.next().metadata["cut_tokens"]) for _ in range(loader.get_num_batches()))
+        assert loader.losses["cut_tokens"] == cut > 0
+        loader.reset()
+        counted = 0
+        while loader.epoch == 0:
+            loader.check_isolation(Attention("position_ids"))
+            counted += sum(loader.get_batch(1).metadata["cut_tokens"])
+            assert loader.losses["cut_tokens"] == counted
+        assert counted == cut
+
+
 def test_a_tolerance_can_be_given(store: TokenStore) -> None:
     with packed(store) as loader:
         batch = loader.next()
