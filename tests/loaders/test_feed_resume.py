@@ -74,6 +74,7 @@ def test_a_second_trainer_with_the_same_cache_dir_is_refused_and_leaves_the_jour
 ) -> None:
     spooled(tmp_path / "other")
     with opened(tmp_path / "spool", **how) as loader, opened(tmp_path / "other", **how) as second:
+        loader._run.intake.inline = True  # nothing is written ahead
         loader.next()
         for _ in range(2):
             with pytest.raises(StoreError, match="another writer is at work here"):
@@ -111,6 +112,7 @@ def test_a_state_from_before_the_first_cut_puts_aside_whatever_journal_it_finds(
             assert entries(JOURNAL) == 2
         steps += [ids(batch) for batch in loader]
     with opened(filled(), **how) as foreign, pytest.warns(LossWarning):
+        foreign._run.intake.inline = True
         foreign.next()
     with opened(tmp_path / "spool", **how) as resumed:
         resumed.load_state_dict(first)

@@ -85,9 +85,17 @@ class JournalReader:
 
     def __init__(self, path: str | os.PathLike[str], position: Position = START, *, whole: bool = False) -> None:
         self._log, self.whole = LogReader(path, position), whole
+        self._path, self._withdrawn = path, None if whole else frozenset[int]()
 
     def next(self) -> Entry | None:
-        """The next entry, or None as long as there is none."""
+        """The next entry, or None as long as there is none. Of a whole journal, only what was not taken back."""
+        if self._withdrawn is None:
+            self._withdrawn = _withdrawn(JournalReader(self._path, self._log.position))
+        while self._log.position.entries in self._withdrawn:
+            self._log.read()
+        return self._next()
+
+    def _next(self) -> Entry | None:
         where, before = self._log.where, self._log.position
         said = self._log.read()
         try:
@@ -111,6 +119,22 @@ class JournalReader:
         """All entries that are there."""
         while (entry := self.next()) is not None:
             yield entry
+
+
+def _withdrawn(reader: JournalReader) -> frozenset[int]:
+    """The numbers of entries that are taken back by later ones, and of those that take back."""
+    standing, gone = list[tuple[int, int]](), set[int]()
+    while True:
+        number = reader._log.position.entries
+        entry = reader.next()
+        if entry is None:
+            return frozenset(gone)
+        while entry.withdrawn and standing and standing[-1][0] >= entry.step:
+            gone.add(standing.pop()[1])
+        if entry.withdrawn:
+            gone.add(number)
+        else:
+            standing.append((entry.step, number))
 
 
 class FollowedJournal(JournalReader):

@@ -271,12 +271,25 @@ class DataLoader(Generic[BatchT]):
 
     @property
     def step(self) -> int:
-        """The number of the next step."""
+        """The number of the next step.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2) as loader:
+        ...     loader.next().metadata["step"], loader.step
+        (0, 1)
+        """
         return self._having_run("step").step - (self._untaken is not None)
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next step. While rows are still being made, this may wait for them."""
+        """The epoch of the next step. While rows are still being made, this may wait for them.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2) as loader:
+        ...     epochs = [loader.epoch for _ in loader]
+        ...     epochs, loader.epoch
+        ([0, 0, 1], 1)
+        """
         run = self._having_run("epoch")
         if not run.is_known:
             with self._locks.asking:
@@ -498,14 +511,27 @@ class DataLoader(Generic[BatchT]):
         return {"seconds": found["seconds"], "stages": {"loader": stage}, "queues": {}}
 
     def statistics(self) -> dict[str, Any]:
-        """How fast things go: shares and rates of the last second and since the start; see the guide on pipelines."""
+        """How fast things go: shares and rates of the last second and since the start; see the guide on pipelines.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader(batch_size=2) as loader:
+        ...     _ = loader.next()
+        ...     list(loader.statistics()["stages"])
+        ['loader']
+        """
         self._having_run("statistics()")
         return self._history.statistics(self.counters())
 
     # The end
 
     def on_close(self, call: Callable[[], None]) -> None:
-        """Have something called when the loader is closed, once."""
+        """Have something called when the loader is closed, once.
+
+        >>> from millstream.loaders.pretrain import example_loader
+        >>> with example_loader() as loader:
+        ...     loader.on_close(lambda: print("closed"))
+        closed
+        """
         self.__dict__.setdefault("_at_close", []).append((os.getpid(), call))
 
     def close(self) -> None:

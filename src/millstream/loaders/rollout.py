@@ -97,7 +97,7 @@ class RolloutDataLoader(DataLoader[TrainingBatch]):
         else:
             rollouts = read_set(rollout_data, task, on_bad)
             run, longest = RolloutSetRun(rollouts, task, dealer), rollouts.longest
-        super().__init__(run, RolloutFiller(run, dealer), delivery, task.settings)
+        super().__init__(run, RolloutFiller(run, dealer, delivery, task.settings.prefetch), delivery, task.settings)
         self.kind, self.name, self.steps, self.tokenizer = run.kind, name, task.steps, task.tokenizer
         self.shape = RowShape(task.limits.longest or longest, "row", pad_id=task.pad_id)
         self._micro = delivery.finish_micro

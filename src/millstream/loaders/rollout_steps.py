@@ -49,8 +49,20 @@ class DealtStep:
         """The rollouts of this rank."""
         return self.shares[self.rank]
 
+    def prepare(self, *, micro: bool) -> None:
+        """Make what will be asked for ahead of time; it is given once."""
+        self.__dict__["prepared"] = (True, self.micro_batches()) if micro else (False, self.batch())
+
+    def _prepared(self, *, micro: bool) -> Any:
+        was_micro, made = self.__dict__.pop("prepared", (None, None))
+        return made if was_micro is micro else None
+
     def batch(self) -> TrainingBatch:
         """All rollouts of this rank in one batch; filler, which is rows without loss, comes last."""
+        prepared: TrainingBatch | None = self._prepared(micro=False)
+        return self._batch() if prepared is None else prepared
+
+    def _batch(self) -> TrainingBatch:
         if len(self.own) == 0:
             return self.rollouts.batch([]).rows_between(0, 1 if self.filled_to else 0)
         batch = self.rollouts.batch(self.own)
@@ -69,6 +81,9 @@ class DealtStep:
 
     def micro_batches(self) -> MicroBatches:
         """The rollouts of this rank in micro-batches."""
+        prepared: MicroBatches | None = self._prepared(micro=True)
+        if prepared is not None:
+            return prepared
         own = self.plan.micro_batches[self.rank]
         return MicroBatches([self.rollouts.batch(rows) for rows in own], np.concatenate([*own, np.empty(0, np.int64)]))
 

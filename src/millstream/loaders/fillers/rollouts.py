@@ -1,29 +1,47 @@
-"""RolloutFiller: steps of rollouts, dealt out to ranks."""
+"""RolloutFiller: steps of rollouts, dealt out to ranks.
+
+Of a fixed set, a thread makes the next batches ahead. A feed receives, cuts and rates rollout batches ahead itself.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from functools import partial
 from typing import Any, Protocol
 
 from millstream.batches import TrainingBatch
-from millstream.batches.engine import Counters
+from millstream.batches.engine import Counters, closed_error
 from millstream.errors import LoaderError
 from millstream.loaders.rollout_steps import Dealer, DealtStep, MicroBatches
 from millstream.loaders.runs.run import Locks
-from millstream.loaders.settings import positive
+from millstream.loaders.settings import LoaderSettings, positive
 from millstream.loaders.transforms import PerRow, transform_batch
+from millstream.stages.lifetime import HomeProcess
+from millstream.stages.ordered import Threads
 from millstream.stats.ledger import Ledger
+
+log = logging.getLogger("millstream.loaders")
+AHEAD = 1
+"""Batches that are made ahead, unless `prefetch` says it."""
 
 
 class RolloutRun(Protocol):
     """A run over rollouts, as far as a filler asks it."""
 
     locks: Locks
+    settings: LoaderSettings
     place: Any
     """What `coming` may change, for a way back."""
 
     def coming(self, batch_size: int) -> DealtStep:
         """Wait for the rollouts of the next step."""
+        ...
+
+    def later(self, number: int, batch_size: int) -> Callable[[], DealtStep] | None:
+        """What makes the step that comes so many after the next one; None: that is not known yet."""
         ...
 
     def advance(self) -> None:
@@ -40,21 +58,64 @@ class RolloutRun(Protocol):
         ...
 
     @property
-    def ready(self) -> int | None:
-        """How much is made ahead; None where nothing is."""
+    def ready(self) -> int:
+        """How much the run itself has made ahead."""
         ...
 
 
 class RolloutFiller:
-    """Deals out the steps of a run."""
+    """Deals out the steps of a run, and makes their batches ahead where it is known what comes."""
 
-    def __init__(self, run: RolloutRun, dealer: Dealer) -> None:
-        self._run, self._dealer, self._before = run, dealer, run.place
+    def __init__(self, run: RolloutRun, dealer: Dealer, delivery: RolloutDelivery, prefetch: int | None) -> None:
+        self._run, self._dealer, self._delivery, self._before = run, dealer, delivery, run.place
+        self._most = AHEAD if prefetch is None else prefetch
+        self._made: deque[tuple[tuple[Any, int], Future[DealtStep]]] = deque()
+        """Steps that are made ahead: the place and the batch size that they are for, and what comes of them."""
+        self._threads: Threads | None = None
+        self._process, self._closed = HomeProcess(), False
 
     def take(self, batch_size: int) -> DealtStep:
         """Wait for the rollouts of the next step."""
         self._before = self._run.place
-        return self._run.coming(positive("batch_size", batch_size))
+        size = positive("batch_size", batch_size)
+        step = self._made_ahead(size)
+        if step is None:
+            step = self._run.coming(size)
+        self._fill(size, first=1)
+        return step
+
+    def _made_ahead(self, batch_size: int) -> DealtStep | None:
+        """The next step, if it was made ahead; what fails there is tried again by the trainer, and raised."""
+        if self._process.left:  # a forked child has none of its parent's threads
+            self._made, self._process = deque(), HomeProcess()
+        if not self._made:
+            return None
+        asked, coming = self._made[0]
+        try:
+            if asked == (self._run.place, batch_size):
+                return coming.result()
+        except CancelledError:
+            raise closed_error() from None
+        except Exception as error:
+            log.debug("a batch could not be made ahead: %r", error)
+        self.stop()
+        return None
+
+    def _fill(self, batch_size: int, first: int) -> None:
+        """Make so many steps ahead, from the first that comes after those that are made."""
+        run, micro = self._run, self._delivery.makes_micro
+        if first and self._made:
+            self._made.popleft()
+        for number in range(first + len(self._made), first + self._most):
+            make = run.later(number, batch_size)
+            if make is None or self._closed:
+                return
+            if self._threads is None:
+                self._threads = Threads(1, "millstream-rollouts")
+            schedule, step = run.place
+            self._made.append(
+                (((schedule, step + number), batch_size), self._threads.submit(partial(_made, make, micro=micro)))
+            )
 
     def taken(self, filled: DealtStep) -> None:
         """Move on by one step."""
@@ -63,20 +124,33 @@ class RolloutFiller:
     def give_back(self, error: BaseException, filled: DealtStep | None) -> None:
         """Stand where the run stood before `take`."""
         self._run.place = self._before
+        self.stop()
 
     def prefetch(self, batches: int) -> None:
-        """Make so many ahead from now on."""
-        self._run.prefetch(batches)
+        """Make so many batches ahead from now on, and start."""
+        with self._run.locks.asking:
+            self.stop()
+            self._most = batches
+            self._run.prefetch(batches)
+            self._fill(self._run.settings.batch_size, first=0)
 
     def stop(self) -> None:
-        """Nothing is made ahead."""
+        """Drop what was made ahead."""
+        if self._process.left:
+            self._made.clear()
+        while self._made:
+            self._made.pop()[1].cancel()
 
     def close(self) -> None:
-        """There are no threads."""
+        """Stop the thread."""
+        self._closed = True
+        threads = self._threads
+        if threads is not None and not self._process.left:
+            threads.close()
 
     @property
     def counters(self) -> Counters:
-        """The trainer makes the batches itself."""
+        """The trainer asks for batches one by one."""
         return Counters()
 
     @property
@@ -85,9 +159,15 @@ class RolloutFiller:
         return {"batches": self._dealer.buffers.used_bytes, "rollouts": self._run.held_bytes}
 
     @property
-    def ready(self) -> int | None:
-        """How much is made ahead; None where nothing is."""
-        return self._run.ready
+    def ready(self) -> int:
+        """Batches, or rollout batches of a feed, that are made ahead."""
+        return self._run.ready + sum(coming.done() for _, coming in tuple(self._made))
+
+
+def _made(make: Callable[[], DealtStep], *, micro: bool) -> DealtStep:
+    step = make()
+    step.prepare(micro=micro)
+    return step
 
 
 class RolloutDelivery:
@@ -100,14 +180,18 @@ class RolloutDelivery:
                 hint="pass functions batch -> batch, or change the records before they get here",
             )
         self._transforms, self.ledger = transforms, Ledger()
+        self.makes_micro = False
+        """Whether the last step was asked for in micro-batches."""
 
     def finish(self, filled: DealtStep) -> tuple[TrainingBatch, int]:
         """Make one batch of all rollouts of this rank."""
+        self.makes_micro = False
         batch = self._transformed(filled.batch())
         return batch, batch.metadata["rows"]
 
     def finish_micro(self, filled: DealtStep) -> tuple[MicroBatches, int]:
         """Make micro-batches of at most so many tokens."""
+        self.makes_micro = True
         found = filled.micro_batches()
         found[:] = [self._transformed(batch) for batch in found]
         return found, sum(batch.metadata["rows"] for batch in found)

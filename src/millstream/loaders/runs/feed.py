@@ -201,6 +201,10 @@ class FeedRun:
         facts = {"rollout_batch": self._place.batch, "pass": self._place.number, **batch.facts}
         return self._dealer.dealt(rows, found, batch, facts, batch_size)
 
+    def later(self, number: int, batch_size: int) -> None:
+        """Steps are dealt when they are asked for; their rollouts are made ready before."""
+        return
+
     def _rated(self, cut: Cut) -> RolloutBatch:
         rated = rate(cut.block, self._task.rating)
         sizes = np.diff(cut.group_ends, prepend=0)

@@ -23,8 +23,6 @@ from typing import Any
 import numpy as np
 
 from millstream.admission import Admission, Cut, JournaledAdmission
-from millstream.admission.admission import AdmissionMark
-from millstream.admission.journaled import JournalMark
 from millstream.errors import ClosedError, LoaderError, MillstreamError, StateError, WaitTimeout
 from millstream.feeds import Arrival, Control, Feed, MemoryFeed
 from millstream.feeds.feed import Cursor
@@ -95,7 +93,8 @@ class FeedLine:
 class Base:
     """Where the intake stood before it tried for a rollout batch."""
 
-    mark: AdmissionMark | JournalMark
+    mark: Any
+    """Of what decides."""
     cursor: Cursor
     position: Position
     """Of the journal."""
@@ -431,6 +430,8 @@ class Intake:
                 return True  # things have changed meanwhile
             if self._trying is not None and self._trying != version:
                 self._go_back(self._base)
+                return True
+            ended = ended and not self._line  # something may have been put back
             self._trying, batch = version, self._batch + len(self._ahead)
             decide, now = self._decide, time.monotonic()
             if isinstance(decide, JournaledAdmission):
@@ -472,9 +473,11 @@ class Intake:
     def _notice_end(self) -> None:
         """Nothing more comes; the trainer hears it when it asks for more than there is."""
         with self._locks.moving, defer_sigint():
-            if self._asked is None or self._ahead:
+            if self._asked is None or self._ahead or self._line:
                 return
             if isinstance(self._decide, Admission):
+                if self._trying != self._asked:
+                    return
                 self._checkpoint.end(self._batch, self._asked)
         raise FeedEnded(
             "the feed has ended: its producers closed it, and everything was trained on",
@@ -488,8 +491,13 @@ class Intake:
                 if line is not self._line or self.closed:
                     return
                 line.receive(PATIENCE_S)
-        while self._let_in(line):
-            pass
+        let_in = False
+        try:
+            while self._let_in(line):
+                let_in = True
+        except MillstreamError:
+            if not let_in:  # else a batch may be cut first: what is refused stays first in line
+                raise
         with self._locks.moving:
             if isinstance(self.feed, MemoryFeed) and not self._checkpoint.saved:
                 self.feed.release(self._settled.cursor)  # no state could ask for it again
@@ -583,6 +591,9 @@ class Intake:
             finally:
                 with self._feed_lock:
                     self.feed.close()
+                if self._ahead and self.decides:
+                    with suppress(MillstreamError):  # the journal then ends with what was trained on
+                        self._withdraw(self._ahead[0])
                 self._checkpoint.close()
 
     # State
@@ -602,7 +613,6 @@ class Intake:
         """
         self._begin()
         base, present = self._settled, [] if self._present is None else [self._present[0]]
-        assert isinstance(base.mark, AdmissionMark)
         return {"feed": dict(base.cursor), **self._checkpoint.save(base.mark.state(), present, base.position)}
 
     @property

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -211,16 +211,23 @@ class RolloutSetRun:
         if batch_size != phase.global_rows // phase.ranks:
             with self.locks.moving:
                 self.follow(batch_size, self.step)
-        return self._dealt(self.step, batch_size)
+        return self._dealt(self.schedule, self.step, batch_size)
 
-    def _dealt(self, step: int, batch_size: int = 0) -> DealtStep:
-        rollouts, found = self.rollouts, self._samples_of(step)
+    def later(self, number: int, batch_size: int) -> Callable[[], DealtStep] | None:
+        """What makes the step that comes so many after the next one, in any thread; None: steps have another size."""
+        phase = self.schedule.phase_at(self.step)
+        if batch_size != phase.global_rows // phase.ranks:
+            return None
+        return partial(self._dealt, self.schedule, self.step + number, batch_size)
+
+    def _dealt(self, schedule: Schedule, step: int, batch_size: int = 0) -> DealtStep:
+        rollouts, found = self.rollouts, self._samples_of(schedule, step)
         return self._dealer.dealt(self._rows, found, rollouts, {"statistics": rollouts.rated.facts}, batch_size)
 
-    def _samples_of(self, step: int) -> StepSamples:
+    def _samples_of(self, schedule: Schedule, step: int) -> StepSamples:
         """The samples of a step: rank r takes the r-th stretch of them, unless they are dealt out otherwise."""
-        phase, place = self.schedule.phase_at(step), self.schedule.place(step)
-        _, samples = self.schedule.rows(step)
+        phase, place = schedule.phase_at(step), schedule.place(step)
+        _, samples = schedule.rows(step)
         size = phase.global_rows // phase.ranks
         counts = [min(size, max(0, place.rows - rank * size)) for rank in range(phase.ranks)]
         rank = self.settings.rank if phase.ranks == self.settings.world_size else None
@@ -320,7 +327,7 @@ class RolloutSetRun:
 
     def rows(self, step: int) -> list[tuple[RolloutSetRun, int]]:
         """The rollout of each row of this rank's batch, by its number in the set."""
-        found = self._dealt(step)
+        found = self._dealt(self.schedule, step)
         return [(self, number) for number in found.rollouts.places[found.own, 1].tolist()]
 
     def origins(self, number: int) -> list[RowOrigin]:
@@ -352,12 +359,12 @@ class RolloutSetRun:
         return self.rollouts.block.nbytes
 
     @property
-    def ready(self) -> None:
-        """Batches are made when they are asked for."""
-        return
+    def ready(self) -> int:
+        """All rollouts are here."""
+        return 0
 
     def prefetch(self, batches: int) -> None:
-        """All rollouts lie in memory."""
+        """All rollouts are here."""
 
     def close(self) -> None:
         """There is nothing to release."""

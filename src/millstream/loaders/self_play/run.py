@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -301,7 +302,7 @@ class SelfPlayRun:
 
     def ended(self, dropped: Mapping[str, int]) -> None:
         """The stages have ended, and left this out."""
-        self._losses.restart(self._losses.unplaced + dropped)
+        self._losses.restart(self._losses.unplaced + Counter(dropped))
 
     def forget_ahead(self) -> None:
         """Count only what lies behind the trainer: what was left out ahead will be left out again."""
