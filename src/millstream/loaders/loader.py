@@ -65,12 +65,14 @@ class DataLoader(Generic[BatchT]):
 
     def __init__(
         self,
-        run: Any,
+        run: Any = None,
         filler: Filler[Any] | None = None,
         delivery: Finisher[Any, BatchT] | None = None,
         settings: LoaderSettings | None = None,
         **unknown: Any,
     ) -> None:
+        if run is None and not unknown and type(self) is not DataLoader:
+            return  # a loader of one's own, that has no constructor
         if filler is None or delivery is None or not isinstance(settings, LoaderSettings) or unknown:
             raise LoaderError(
                 "DataLoader is what all loaders have in common; it does not open data itself",
