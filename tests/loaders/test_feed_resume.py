@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,64 @@ def test_every_state_that_was_saved_can_be_gone_on_with_until_one_is_committed(
             assert len(list(JournalReader(tmp_path / "cache" / JOURNAL))) == 4  # and the end
     with opened(tmp_path / "spool", **how) as again, pytest.raises(StateError, match="is missing"):
         again.load_state_dict(states[1])
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("prefetch", [1, 3])
+def test_a_state_of_a_batch_is_the_state_that_was_saved_then(
+    tmp_path: Path, how: dict[str, Any], passes: int, prefetch: int
+) -> None:
+    how |= {"batch_size": 2, "prefetch": prefetch, "live": {"groups_per_batch": 1, "passes": passes}}
+    with opened(tmp_path / "spool", **how) as loader:
+        states, batches = [loader.state_dict()], []
+        for batch in loader:
+            batches.append(batch)
+            states.append(loader.state_dict())
+        assert len(batches) == 12 * passes
+        for step, batch in enumerate(batches):
+            assert loader.state_dict(before=batch) == loader.state_dict(before=step) == states[step]
+            assert loader.state_dict(after=batch) == states[step + 1]
+        loader.commit(states[5])
+        assert loader.state_dict(before=5) == states[5]
+        with pytest.raises(LoaderError, match="not known any more"):
+            loader.state_dict(before=4)
+        chosen = loader.state_dict(before=7)
+    with opened(tmp_path / "spool", **how) as again:
+        again.load_state_dict(json.loads(json.dumps(chosen)))
+        assert [ids(batch) for batch in again] == [ids(batch) for batch in batches[7:]]
+
+
+def test_the_states_of_64_steps_are_kept_and_no_more(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", groups=40)
+    live = {"groups_per_batch": 1}
+    with opened(tmp_path / "spool", batch_size=1, cache_dir=tmp_path / "cache", live=live) as loader:
+        rows = [ids(loader.next()) for _ in range(100)]
+        assert loader.state_dict(before=36)["step"] == 36
+        with pytest.raises(LoaderError, match="not known any more: the last 64 steps are"):
+            loader.state_dict(before=35)
+        state = loader.state_dict(before=50)
+        loader.load_state_dict(state)
+        assert [ids(loader.next()) for _ in range(50)] == rows[50:]
+
+
+def test_states_are_kept_within_the_memory_budget(tmp_path: Path, how: dict[str, Any]) -> None:
+    def trained(memory_budget: int | None) -> tuple[int, int]:
+        """Bytes of rollouts that are held after six steps, and how many of their states are known."""
+        cache = tmp_path / f"cache-{memory_budget}"
+        with opened(tmp_path / "spool", **{**how, "cache_dir": cache, "memory_budget": memory_budget}) as loader:
+            for _ in range(5):
+                loader.next()
+            known = 0
+            for step in range(5):
+                with suppress(LoaderError):
+                    known += loader.state_dict(before=step)["step"] == step
+            return loader.get_profiling_results()["memory"]["rollouts"], known
+
+    held, known = trained(None)
+    assert known == 5
+    less, fewer = trained(held)
+    assert less <= held // 2 + held // 3
+    assert 0 < fewer < 5
 
 
 def test_reset_goes_back_to_the_state_that_was_loaded(tmp_path: Path, how: dict[str, Any]) -> None:

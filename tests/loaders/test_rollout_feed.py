@@ -303,8 +303,7 @@ def test_a_batch_that_a_listener_did_not_take_comes_again_and_nothing_is_lost(tm
             loader.get_batch(3)
         with pytest.raises(LoaderError, match="a listener failed"):
             loader.get_micro_batches()
-        with pytest.raises(LoaderError, match="did not take the batch"):
-            loader.state_dict()
+        assert loader.state_dict()["step"] == 0  # it stands before that batch
         names = [name for batch in loader for name in ids(batch)]
     assert len(names) == len(set(names)) == 24
     assert ids(listener.heard[0]) == ids(listener.heard[1])

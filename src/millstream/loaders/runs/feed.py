@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,12 +35,24 @@ from millstream.rollouts import Id, RolloutBlock
 from millstream.stages.lifetime import defer_sigint
 
 logger = logging.getLogger("millstream.loaders")
+KEPT_STEPS = 64
+"""Steps whose states can still be asked for when later ones were delivered."""
 MOST_PHASES = 64
 """How many changes of a step's size a state remembers: steps before them cannot be explained."""
 AHEAD = 1
 """Rollout batches that are cut ahead, unless `prefetch` says it: more would only be older when they are trained on."""
 LEADER = 0
 """The rank that decides what is trained on; the others follow its journal."""
+
+
+class FeedMark(NamedTuple):
+    """Where a run stood before a step."""
+
+    step: int
+    place: FeedPlace
+    policy_version: int
+    was_told: bool
+    phases: list[FeedPhase]
 
 
 class FeedRun:
@@ -97,6 +110,8 @@ class FeedRun:
         self._handed, self._is_set = -1, False
         """The number of the last of them; and whether the trainer has said the version of the next one."""
         self.phases = [FeedPhase(0, self._place, self.settings.batch_size * ranks, ranks)]
+        self._marks: deque[FeedMark] = deque()
+        """Where the last steps began: for states of batches that were delivered."""
 
     @property
     def _leads(self) -> bool:
@@ -248,10 +263,12 @@ class FeedRun:
             except MillstreamError as error:  # the step is delivered all the same
                 logger.warning("producers could not be told of version %d: %s", version, error.message)
         with defer_sigint():
+            self._marks.append(self._mark)
             self.step, self._place, self.policy_version = self.step + 1, place, version
             if place.begins_batch:
                 self._rows = None, None
                 self.intake.used_up()
+            self._keep_marks()
 
     def close(self) -> None:
         """Wait no longer, tell producers, and release the feed and the journal; what was not committed stays."""
@@ -269,21 +286,35 @@ class FeedRun:
 
     def state(self, step: int) -> dict[str, Any]:
         """Describe where the run stands; the sidecar that it names holds all rollouts that are not used up."""
-        if step != self.step:
+        mark = self._mark if step == self.step else next((each for each in self._marks if each.step == step), None)
+        if mark is None:
             raise LoaderError(
-                f"this run does not know any more where it stood before step {step}",
-                hint="save a state before the next batch is taken",
+                f"where the run stood before step {step} is not known any more: the last {len(self._marks)} steps are",
+                hint=f"save a state within {KEPT_STEPS} steps, and before a later one is committed",
             )
         state = {
-            **states.header(self.kind, self.step, self.settings.seed, self._row_facts),
-            **self._place.to_json(),
-            "policy_version": self.policy_version,
-            "version_was_told": self._was_told,
-            "phases": [phase.to_json() for phase in self.phases],
+            **states.header(self.kind, step, self.settings.seed, self._row_facts),
+            **mark.place.to_json(),
+            "policy_version": mark.policy_version,
+            "version_was_told": mark.was_told,
+            "phases": [phase.to_json() for phase in mark.phases],
         }
         if self.intake.decides:
-            return {**state, **self.intake.save()}
+            return {**state, **self.intake.save(mark.place.batch, begins=mark.place.begins_batch)}
         return {**state, **({"replay": True} if self.checkpoint.replays else {"follower": self.settings.rank})}
+
+    @property
+    def _mark(self) -> FeedMark:
+        return FeedMark(self.step, self._place, self.policy_version, self._was_told, self.phases)
+
+    def _keep_marks(self) -> None:
+        """Remember where the last steps began, as far as there is memory for their rollouts."""
+        most = self.settings.memory_budget
+        while len(self._marks) > KEPT_STEPS or (
+            most is not None and self._marks and self.intake.kept_bytes > most // 2
+        ):
+            self._marks.popleft()
+            self.intake.keep_from(self._marks[0].place.batch if self._marks else self._place.batch)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing."""
@@ -303,6 +334,7 @@ class FeedRun:
             self._committed, self._trained, self._handed, self._is_set = dict(state), [], -1, False
             self.last = present or self.last
             self.step, self._place, self.phases = step, place, phases
+            self._marks.clear()
             self.policy_version, self._was_told = version, state.get("version_was_told") is True
 
     def _check(self, state: Mapping[str, Any]) -> int:
@@ -324,6 +356,9 @@ class FeedRun:
         """Release everything that lies before a state."""
         self._check(state)
         if self._leads:
+            while self._marks and self._marks[0].step < state["step"]:
+                self._marks.popleft()
+            self.intake.keep_from(self._marks[0].place.batch if self._marks else self._place.batch)
             self.intake.release(state["feed"])
             self.checkpoint.release(state)
         self._committed = dict(state)

@@ -170,6 +170,8 @@ class Intake:
         """The rollout batch that was handed over and is not used up; and the number of the next one to hand over."""
         self._ahead: deque[Ahead] = deque()
         self._base = self._new_base()
+        self._kept: dict[int, tuple[Base, Cut]] = {} if present is None else {batch: (self._base, present[0])}
+        """Rollout batches that were handed over, by number, and where the intake stood before each: for states."""
         self._trying: int | None = None
         """The version for which the next rollout batch is being tried."""
         self._asked: int | None = None
@@ -221,8 +223,11 @@ class Intake:
             if isinstance(self._decide, JournaledAdmission):
                 self._decide.check()
             self._ahead.popleft()
+            if self.decides and self._checkpoint.folder is not None:
+                self._kept[self._batch] = made.base, made.cut
+                made.base.since.clear()  # it is not tried for again
             self._present, self._batch = (made.cut, rated), self._batch + 1
-            self._settled.mark.settle()
+            self._settle()
             self._has_asked = False
         self._wake()
         return rated
@@ -269,6 +274,20 @@ class Intake:
                 f"and this rank trains version {policy_version}"
             )
         return self._decide.waiting_for()
+
+    def keep_from(self, batch: int) -> None:
+        """No state of a rollout batch before this one is asked for any more."""
+        for number in [number for number in self._kept if number < batch]:
+            del self._kept[number]
+        self._settle()
+
+    def _settle(self) -> None:
+        self._oldest.mark.settle()
+
+    @property
+    def _oldest(self) -> Base:
+        """The first place that a state may ask for."""
+        return self._kept[min(self._kept)][0] if self._kept else self._settled
 
     def used_up(self) -> None:
         """The present rollout batch is asked for no more."""
@@ -500,7 +519,7 @@ class Intake:
                 raise
         with self._locks.moving:
             if isinstance(self.feed, MemoryFeed) and not self._checkpoint.saved:
-                self.feed.release(self._settled.cursor)  # no state could ask for it again
+                self.feed.release(self._oldest.cursor)  # no state could ask for it again
 
     def _let_in(self, line: FeedLine) -> bool:
         with self._locks.moving:
@@ -607,20 +626,33 @@ class Intake:
             self._home = None
             self._stand(self._checkpoint.begin(), self.feed.cursor, 0)
 
-    def save(self) -> dict[str, Any]:
-        """Where the feed stood behind what was handed over, and where everything lies that came before and is not used
-        up.
+    def save(self, batch: int, *, begins: bool) -> dict[str, Any]:
+        """Where the feed stood before a rollout batch, or in the midst of it;
+        and where everything lies that came before and was not used up then.
         """
         self._begin()
-        base, present = self._settled, [] if self._present is None else [self._present[0]]
+        next_batch = batch if begins else batch + 1
+        base = self._kept[next_batch][0] if next_batch in self._kept else self._settled
+        present = [] if begins else [self._kept[batch][1] if batch in self._kept else self._present_cut]
         return {"feed": dict(base.cursor), **self._checkpoint.save(base.mark.state(), present, base.position)}
 
     @property
+    def _present_cut(self) -> Cut:
+        assert self._present is not None
+        return self._present[0]
+
+    @property
     def held_bytes(self) -> int:
-        """Bytes of rollout batches that are trained on, or cut ahead."""
+        """Bytes of rollout batches that are trained on, cut ahead, or kept for states of earlier steps."""
         with self._locks.moving:
             made = [each.rated for each in self._ahead]
-        return sum(each.rated.block.nbytes for each in [self.present, *made] if each is not None)
+        return self.kept_bytes + sum(each.rated.block.nbytes for each in [self.present, *made] if each is not None)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of rollout batches that only states of earlier steps need."""
+        present = None if self._present is None else self._present[0]
+        return sum(cut.block.nbytes for _, cut in self._kept.values() if cut is not present)
 
     @property
     def ready(self) -> int:
