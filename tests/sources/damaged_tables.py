@@ -179,7 +179,7 @@ def _read(path: Path, on_bad: Any, reading: Reading) -> int:
             policy.take(file.name, read.bad)
             for record in itertools.islice(read.block, 2):
                 raw_record(file, reading, record.row, record.start, record.stop)
-    return policy.counts.total()
+    return policy.losses.reasons("bad").total()
 
 
 def _format(path: Path) -> str:

@@ -112,9 +112,9 @@ def read_set(source: Any, task: RolloutTask, on_bad: OnBad) -> RolloutSet:
     if not len(rated.block):
         raise LoaderError("there are only baselines, nothing to train on", hint="give rollouts of kind 'sample', too")
     idle = int(np.sum(masked_counts(gathered["loss_mask"], gathered.ends)[rated.rows] == 0))
-    for fact, number in {**rated.facts, "nothing_trained": idle}.items():
-        if fact in _LOSSES and number:
-            losses.add(fact, count=int(number), source=task.name)
+    for fact, found in {**rated.facts, "nothing_trained": idle}.items():
+        if fact in _LOSSES and found:
+            losses.add(fact, count=int(found), source=task.name)
     chosen = chosen[rated.rows]
     where = np.concatenate(numbers)[chosen], np.concatenate(rows)[chosen]
     return RolloutSet(rated, list(files), *where, losses)
