@@ -103,7 +103,8 @@ class Told:
     """Trains with versions that the trainer says, or does not."""
 
     def __init__(self, versions: list[int], staleness: int | None, replay: bool) -> None:
-        self.versions, self.live = versions, {"max_staleness": staleness, "groups_per_batch": 1}
+        self.versions = versions
+        self.live: dict[str, Any] = {"max_staleness": staleness, "groups_per_batch": 1}
         if replay:
             self.live["replay"] = {"share": 0.5, "max_uses": 2}
             self.live["groups_per_batch"] = 2
