@@ -113,6 +113,24 @@ class AnyInterleaving(RuleBasedStateMachine):
     def stop_and_go_on(self) -> None:
         self.resumed = Admission.load(saved(self.resumed.state()), self.given, seed=3)
 
+    @rule(versions=st.lists(st.integers(0, 2), max_size=3), settles=st.booleans())
+    def run_ahead_and_go_back(self, versions: list[int], settles: bool) -> None:
+        """Whatever is cut and comes meanwhile: behind a mark nothing of it has happened."""
+        before, mark = self.resumed.state().fields, self.resumed.mark()
+        if settles:
+            mark.settle()
+        version = self.version
+        for number, more in enumerate(versions):
+            version += more
+            self.resumed.cut(self.step + number, version, self.now + number, ended=number == 1)
+            if self.blocks:
+                self.resumed.arrive(self.blocks[number % len(self.blocks)], self.now + number)
+            self.resumed.arrive(rows(row(f"ahead {number}", f"ahead {number}", versions=(version,))), self.now)
+        assert mark.state().fields == before
+        assert self.resumed.at(mark).counters == self.admission.counters
+        self.resumed.go_back(mark)
+        assert self.resumed.state().fields == before
+
     @rule()
     def cut(self) -> None:
         self.cut_one(ended=False)

@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -603,17 +603,18 @@ class Intake:
         self._wake()
         if already or (self._home is not None and self._home.left):
             return
-        with self._locks.moving:
-            try:
-                with suppress(MillstreamError):  # a feed that is gone cannot be told
-                    self.tell(policy_version)
-            finally:
-                with self._feed_lock:
-                    self.feed.close()
+        with self._locks.moving, ExitStack() as closing:
+            closing.callback(self._checkpoint.close)
+            closing.callback(self._close_feed)
+            with suppress(MillstreamError):  # a feed that is gone cannot be told
+                self.tell(policy_version)
+            with suppress(MillstreamError):  # the journal then ends with what was handed over
                 if self._ahead and self.decides:
-                    with suppress(MillstreamError):  # the journal then ends with what was trained on
-                        self._withdraw(self._ahead[0])
-                self._checkpoint.close()
+                    self._withdraw(self._ahead[0])
+
+    def _close_feed(self) -> None:
+        with self._feed_lock:
+            self.feed.close()
 
     # State
 
