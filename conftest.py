@@ -5,12 +5,15 @@ Every temporary folder of a run, of its examples and child processes too, lies i
 
 from __future__ import annotations
 
+import os
 import signal
 import tempfile
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads of numpy and torch that wait for small work take whole cores
 
 settings.register_profile("steady", deadline=None)
 settings.register_profile("fuzz", max_examples=5000, deadline=None)  # `make fuzz` looks longer

@@ -9,8 +9,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +22,7 @@ from millstream.errors import StoreError
 from millstream.sources import Record
 from millstream.store import TokenStore
 from millstream.tokens import CharTokenizer
+from scripts import run_script
 
 ALPHABET = "abcdefghij klmnopqrst"
 
@@ -112,8 +111,7 @@ def chats(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(source: Path, output: Path, cache: str, steps: str, deadline: int, workers: int = 2) -> int:
-    arguments = [str(each) for each in (source, output, cache, steps, workers, deadline)]
-    done = subprocess.run([sys.executable, "-c", CHILD, *arguments], capture_output=True, text=True, timeout=120)
+    done = run_script(CHILD, source, output, cache, steps, workers, deadline, timeout=120)
     assert done.returncode in (0, -signal.SIGKILL), done.stderr
     return done.returncode
 
@@ -205,7 +203,7 @@ def test_a_run_that_was_killed_behind_its_last_move_is_found_finished(
         place.mkdir()
         arguments = ["prepare", str(corpus), str(place / output), "--tokenizer", "char", "--on-bad", "skip"]
         arguments += ["--no-cache", "--json", "--resume"]
-        killed = subprocess.run([sys.executable, "-c", LAST_MOVES, str(left), *arguments], capture_output=True)
+        killed = run_script(LAST_MOVES, left, *arguments)
         assert killed.returncode in (0, -signal.SIGKILL), killed.stderr
         codes.append(killed.returncode)
         again = []

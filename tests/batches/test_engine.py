@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loaders.samples import counting_file, counting_loader, follows_its_hint, inputs, ran, run_script, take
+from loaders.samples import counting_file, counting_loader, follows_its_hint, inputs, take
 from millstream import BudgetError, ClosedError, PretrainDataLoader, StoreError, TrainingBatch
+from scripts import ran, run_script
 from store.samples import write_store
 
 PATIENCE_S = 20.0
