@@ -10,6 +10,7 @@
 #include "core/feed.h"
 #include "core/gather.h"
 #include "core/ring.h"
+#include "core/step_fill.h"
 
 using namespace nb::literals;
 using namespace millstream;
@@ -246,6 +247,33 @@ nb::object take(RingHandle& handle) {
   return nb::cast(std::move(*batch));
 }
 
+// A direct fill that is left behind when this process is not the one that made it: its locks may be held by threads that are
+// not here.
+struct DirectHandle {
+  std::unique_ptr<DirectFill> fill;
+  unsigned generation = fork_generation();
+
+  ~DirectHandle() {
+    if (generation != fork_generation()) (void)fill.release();
+  }
+  DirectHandle(std::unique_ptr<DirectFill> owned) : fill(std::move(owned)) {}
+  DirectHandle(const DirectHandle&) = delete;
+  DirectHandle& operator=(const DirectHandle&) = delete;
+};
+
+// None: every buffer is in the user's hands.
+nb::object take_direct(DirectHandle& handle, const Clock& clock, std::uint64_t step) {
+  if (handle.generation != fork_generation()) throw RingClosed("the direct fill is in another process");
+  std::optional<Batch> batch;
+  auto outcome = DirectFill::Outcome::stopped;
+  {
+    nb::gil_scoped_release unlocked;
+    outcome = handle.fill->take(clock, step, batch);
+  }
+  if (outcome == DirectFill::Outcome::stopped) throw RingClosed("the direct fill was stopped");
+  return outcome == DirectFill::Outcome::starved ? nb::none() : nb::cast(std::move(*batch));
+}
+
 // Threads within a budget that the caller keeps for its next ring.
 void make_ring(RingHandle* self, std::shared_ptr<Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
                std::size_t depth, std::shared_ptr<Budget> budget, bool pad_last, std::uint64_t steps_per_update,
@@ -382,7 +410,7 @@ void register_batch(nb::module_& m) {
                      const auto& f = batch.facts;
                      return std::tuple(f.epoch, f.place, f.rows, f.filler, f.tokens, f.cut, f.longest_segment);
                    },
-                   "Epoch and place of the first row (since the phase began), rows, filler, tokens, tokens cut, longest "
+                   "Epoch and place of the first row (since the clock began), rows, filler, tokens, tokens cut, longest "
                    "segment.");
 }
 
@@ -405,6 +433,30 @@ void register_ring(nb::module_& m) {
                      return std::tuple(c.batches, c.filled, c.fill_ns, c.room_wait_ns, c.take_wait_ns);
                    },
                    "Batches taken and filled; nanoseconds of filling, of waiting for room, of waiting for a batch.");
+
+  nb::class_<DirectHandle>(m, "DirectFill", "Fills steps of any size in the thread that asks for them, one thread at a time.")
+      .def("__init__",
+           [](DirectHandle* self, std::shared_ptr<Feed> feed, std::shared_ptr<Budget> budget, bool pad_last,
+              std::uint64_t steps_per_update) {
+             new (self) DirectHandle(std::make_unique<DirectFill>(std::move(feed), std::move(budget),
+                                                                  StepShape{pad_last, steps_per_update}));
+           },
+           "feed"_a, "budget"_a, "pad_last"_a = false, "steps_per_update"_a = 0, nb::keep_alive<1, 2>())
+      .def("take", &take_direct, "clock"_a, "step"_a, nb::sig("def take(self, clock: Clock, step: int) -> Batch | None"),
+           "The batch of a step; None when the user holds every buffer.")
+      .def("stop", [](DirectHandle& self) { self.fill->stop(); }, "Send away who fills, for good.")
+      .def_prop_ro("since_change",
+                   [](const DirectHandle& self) {
+                     const auto& since = self.fill->since_change();
+                     return std::tuple(since.batches, since.fill_ns);
+                   },
+                   "Batches, and nanoseconds of filling them, since the clock was another one.")
+      .def_prop_ro("counters",
+                   [](const DirectHandle& self) {
+                     const auto c = self.fill->counters();
+                     return std::tuple(c.batches, c.batches, c.fill_ns, std::int64_t{0}, c.fill_ns);
+                   },
+                   "As those of a ring: who fills waits for the batch.");
 }
 
 }  // namespace

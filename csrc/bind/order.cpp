@@ -116,12 +116,12 @@ void register_order(nb::module_& m) {
   nb::class_<Clock>(m, "Clock", "Step -> rows, within one phase of a run.")
       .def("__init__",
            [](Clock* self, std::uint64_t left, std::uint64_t size, std::uint64_t global_rows, std::uint64_t rank_start,
-              std::uint64_t rank_rows, bool drop_last) {
-             const Clock clock{left, size, global_rows, rank_start, rank_rows, drop_last};
+              std::uint64_t rank_rows, bool drop_last, std::uint64_t start) {
+             const Clock clock{left, size, global_rows, rank_start, rank_rows, drop_last, start};
              clock.check();
              new (self) Clock(clock);
            },
-           "left"_a, "size"_a, "global_rows"_a, "rank_start"_a, "rank_rows"_a, "drop_last"_a = false)
+           "left"_a, "size"_a, "global_rows"_a, "rank_start"_a, "rank_rows"_a, "drop_last"_a = false, "start"_a = 0)
       .def("steps_in", &Clock::steps_in, "samples"_a, "Steps that an epoch of so many samples has.")
       .def("number_of", &Clock::number_of, "position"_a, "The step that uses a position.")
       .def("step",

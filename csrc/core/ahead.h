@@ -21,8 +21,12 @@ namespace millstream {
 
 class ReadAhead {
  public:
-  ReadAhead(const Feed& feed, const Clock& clock, std::uint64_t first_step)
-      : feed_(feed), clock_(clock), next_step_(first_step) {
+  ReadAhead(const Feed& feed, const Clock& clock, std::uint64_t first_step) : feed_(feed) { follow(clock, first_step); }
+
+  // Looks ahead from a step of another clock on. Only for who fills alone.
+  void follow(const Clock& clock, std::uint64_t first_step) {
+    clock_ = clock;
+    next_step_ = first_step;
     const auto rows = std::max<std::uint64_t>(clock.rank_rows, 1);
     steps_ahead_ = std::clamp<std::uint64_t>(rows_ahead / rows, 2, 64);
     steps_per_question_ = std::max<std::uint64_t>(1, rows_per_question / rows);
@@ -124,9 +128,9 @@ class ReadAhead {
   }
 
   const Feed& feed_;
-  const Clock clock_;
+  Clock clock_;
   std::mutex mutex_;
-  std::uint64_t next_step_;
+  std::uint64_t next_step_ = 0;
   std::uint64_t steps_ahead_ = 1, steps_per_question_ = 1;
   std::atomic<int> cold_steps_ = 0;
   PlanScratch scratch_;

@@ -57,8 +57,8 @@ struct StepWeight {
 
 struct BatchFacts {
   std::uint64_t step = 0;    // of the clock that made it
-  std::uint64_t epoch = 0;   // since the phase began
-  std::uint64_t place = 0;   // of the first row among the samples of its epoch (since the phase began, in epoch 0)
+  std::uint64_t epoch = 0;   // since the clock began
+  std::uint64_t place = 0;   // of the first row among the samples of its epoch (since the clock began, in epoch 0)
   std::uint64_t rows = 0;    // real rows
   std::uint64_t filler = 0;  // rows that only fill up (loss 0)
   std::uint64_t tokens = 0;  // real input tokens

@@ -2,7 +2,8 @@
 //
 // A phase starts somewhere in an epoch, with `left` samples to go until its end; later epochs have `size` samples each. A
 // step takes the next `global_rows` samples and never straddles an epoch's end, so the last step of an epoch may be
-// short (or is left out with drop_last). Each rank takes its neighbouring cut of the step's rows.
+// short (or is left out with drop_last). Each rank takes its neighbouring cut of the step's rows. A phase may change the size
+// of its steps: then a clock begins at a position of it.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +15,8 @@
 namespace millstream {
 
 struct Step {
-  std::uint64_t epoch;     // counted from the phase's first epoch
-  std::uint64_t offset;    // samples of that epoch before this step (since the phase began, in epoch 0)
+  std::uint64_t epoch;     // counted from the clock's first epoch
+  std::uint64_t offset;    // samples of that epoch before this step (since the clock began, in epoch 0)
   std::uint64_t position;  // samples of the phase before this step, left-out ones included
   std::uint64_t rows;      // of all ranks
   std::uint64_t first;     // position of this rank's first row
@@ -29,11 +30,15 @@ struct Clock {
   std::uint64_t rank_start = 0;  // rows of a step that belong to lower ranks
   std::uint64_t rank_rows = 1;
   bool drop_last = false;
+  std::uint64_t start = 0;  // position of the phase at which the clock begins
+
+  bool operator==(const Clock&) const = default;
 
   void check() const {
     if (global_rows == 0 || size == 0) throw std::invalid_argument("a clock needs rows and an epoch size");
     if (drop_last && size < global_rows)
       throw std::invalid_argument("drop_last leaves no step: an epoch has fewer samples than one global batch");
+    if (start > most_positions) throw std::invalid_argument("a clock begins behind 2^63 samples");
   }
 
   std::uint64_t steps_in(std::uint64_t samples) const {
@@ -43,6 +48,7 @@ struct Clock {
   Step step(std::uint64_t number) const {
     const auto first_epoch = steps_in(left);
     Step step{};
+    step.position = start;
     auto within = number;
     auto samples = left;
     if (number >= first_epoch) {
@@ -50,8 +56,8 @@ struct Clock {
       step.epoch = 1 + later / steps_in(size);
       within = later % steps_in(size);
       samples = size;
-      if (left > most_positions || step.epoch - 1 > (most_positions - left) / size) throw too_far();
-      step.position = left + (step.epoch - 1) * size;
+      if (left > most_positions - start || step.epoch - 1 > (most_positions - start - left) / size) throw too_far();
+      step.position += left + (step.epoch - 1) * size;
     }
     step.offset = within * global_rows;
     if (step.offset >= most_positions - step.position) throw too_far();
@@ -64,8 +70,9 @@ struct Clock {
     return step;
   }
 
-  // The step that uses `position`, or the first one after it where drop_last leaves it out.
+  // The step that uses a position behind the start, or the first one after it where drop_last leaves it out.
   std::uint64_t number_of(std::uint64_t position) const {
+    position -= start;
     if (position < left) return std::min(position / global_rows, steps_in(left));
     const auto later = position - left;
     const auto within = std::min(later % size / global_rows, steps_in(size));

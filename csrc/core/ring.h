@@ -5,8 +5,6 @@
 // first, so that the step that is due next never waits for a buffer that a later step holds. Nothing here knows Python.
 #pragma once
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -22,17 +20,13 @@
 #include <utility>
 #include <vector>
 
-#include "core/ahead.h"
 #include "core/batch.h"
 #include "core/clock.h"
 #include "core/feed.h"
 #include "core/pool.h"
+#include "core/step_fill.h"
 
 namespace millstream {
-
-inline std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 inline void pause_briefly() {
 #if defined(__x86_64__)
@@ -55,14 +49,11 @@ class Ring {
        std::size_t depth, std::shared_ptr<Pool> pool, bool pad_last, std::uint64_t steps_per_update = 0,
        std::uint64_t end_step = ~std::uint64_t{0})
       : feed_(std::move(feed)),
-        clock_(clock),
+        fill_(*feed_, clock, first_step, {pad_last, steps_per_update}),
         pool_(std::move(pool)),
         scratch_(std::in_place, pool_->budget(), scratch_bytes(*feed_, clock, threads)),
-        pad_last_(pad_last),
-        steps_per_update_(steps_per_update),
         end_step_(end_step),
         thread_count_(threads),
-        ahead_(*feed_, clock, first_step),
         slots_(depth),
         next_ticket_(first_step),
         head_(first_step) {
@@ -161,15 +152,8 @@ class Ring {
     std::exception_ptr failure;
   };
 
-  // What a thread keeps between batches.
-  struct Scratch {
-    FeedScratch feed;
-    std::uint64_t update = ~std::uint64_t{0};  // that was weighed last
-    StepWeight weight;                         // of that update
-  };
-
   void work(const std::stop_token& stop) {
-    Scratch scratch;
+    StepScratch scratch;
     while (wait_for_room(stop)) {
       std::exception_ptr failure;
       Loan buffer(nullptr, GiveBack{pool_.get()});
@@ -197,49 +181,17 @@ class Ring {
   // for a thread may have handed over the last one and gone to wait in between.
   bool starved(const Slot& slot) const { return pool_->starving(thread_count_) && !slot.ready.load(); }
 
-  // What all rows weigh that one update of the model sees. A batch's worth at a time: that is what the scratch has room for.
-  const StepWeight& weigh_update(std::uint64_t update, Scratch& scratch) const {
-    if (scratch.update == update) return scratch.weight;
-    StepWeight weight;
-    for (auto ticket = update * steps_per_update_; ticket < (update + 1) * steps_per_update_; ++ticket) {
-      const auto step = clock_.step(ticket);
-      for (std::uint64_t done = 0; done < step.rows; done += clock_.rank_rows)
-        feed_->weigh(step.position + done, std::min(clock_.rank_rows, step.rows - done), weight, scratch.feed, stopping_);
-    }
-    scratch.update = update;
-    return scratch.weight = weight;
-  }
-
-  bool fill(std::uint64_t ticket, Slot& slot, Loan& buffer, Scratch& scratch) {
+  bool fill(std::uint64_t ticket, Slot& slot, Loan& buffer, StepScratch& scratch) {
     const auto start = now_ns();
     fill_start_ns_.store(start, std::memory_order_relaxed);
-    const auto step = clock_.step(ticket);
-    auto& batch = slot.batch.emplace(pool_, buffer.get(), feed_->layout(pad_last_ ? clock_.rank_rows : step.own));
+    auto& batch = slot.batch.emplace(pool_, buffer.get(), fill_.layout(ticket));
     (void)buffer.release();
-    ahead_.before(ticket, stopping_);
-    const bool whole_update = steps_per_update_ == 1 && step.own == step.rows;
-    feed_->fill(step.first, step.own, batch, scratch.feed, stopping_, whole_update);
-    if (steps_per_update_ > 0 && !whole_update) batch.facts.step_weight = weigh_update(ticket / steps_per_update_, scratch);
-    if (stopping_.load()) return false;  // it may have stopped in the middle
-    batch.facts.step = ticket;
-    batch.facts.epoch = step.epoch;
-    batch.facts.place = step.offset + step.first - step.position;
-    note_misses(ticket);
+    if (!fill_(ticket, batch, scratch, stopping_)) return false;
     const auto took = now_ns() - start;
     fill_ns_.fetch_add(took, std::memory_order_relaxed);
     last_fill_ns_.store(took, std::memory_order_relaxed);
     filled_.fetch_add(1, std::memory_order_relaxed);
     return true;
-  }
-
-  // Waits for the disk show up as major faults of this thread; asking costs a system call, so not for every batch.
-  void note_misses(std::uint64_t ticket) {
-    if (ticket % 8 != 0) return;
-    thread_local long seen = 0;
-    struct rusage usage;
-    if (::getrusage(RUSAGE_THREAD, &usage) != 0) return;
-    if (usage.ru_majflt > seen) ahead_.missed();
-    seen = usage.ru_majflt;
   }
 
   bool has_room() const { return next_ticket_.load() < head_.load() + slots_.size(); }
@@ -329,14 +281,11 @@ class Ring {
   }
 
   std::shared_ptr<const Feed> feed_;
-  const Clock clock_;
+  StepFill fill_;
   std::shared_ptr<Pool> pool_;
   std::optional<Reservation> scratch_;  // of the threads, while there are any
-  const bool pad_last_;
-  const std::uint64_t steps_per_update_;  // 0: nobody asked what they weigh
-  const std::uint64_t end_step_;          // what lies from here on is not known yet
+  const std::uint64_t end_step_;        // what lies from here on is not known yet
   const std::size_t thread_count_;
-  ReadAhead ahead_;
 
   std::vector<Slot> slots_;
   std::atomic<std::uint64_t> next_ticket_;

@@ -89,6 +89,22 @@ void random_runs_hold_too() {
   }
 }
 
+// A clock that begins at a position of the phase counts the same steps from there on.
+void a_clock_that_begins_elsewhere_only_moves_positions() {
+  for (const bool drop_last : {false, true}) {
+    const Clock plain{11, 13, 4, 2, 2, drop_last}, moved{11, 13, 4, 2, 2, drop_last, 1000};
+    for (std::uint64_t number = 0; number < 40; ++number) {
+      const auto here = plain.step(number), there = moved.step(number);
+      CHECK(there.epoch == here.epoch && there.offset == here.offset && there.rows == here.rows && there.own == here.own);
+      CHECK(there.position == here.position + 1000 && there.first == here.first + 1000);
+      CHECK(moved.number_of(there.position) == number);
+    }
+  }
+  const auto last = std::uint64_t{1} << 63;
+  CHECK_THROWS((Clock{10, 10, 1, 0, 1, false, last - 5}.step(100)), std::out_of_range);
+  CHECK_THROWS((Clock{10, 10, 1, 0, 1, false, last + 1}.check()), std::invalid_argument);
+}
+
 void far_steps_are_exact() {
   constexpr auto far = std::uint64_t{1} << 62;
   const Clock clock{1000, 1'000'003, 1024, 512, 512, false};
@@ -122,6 +138,7 @@ int main() {
   steps_cover_each_epoch_once_and_ranks_share_them_out();
   a_position_that_is_left_out_leads_to_the_next_step();
   random_runs_hold_too();
+  a_clock_that_begins_elsewhere_only_moves_positions();
   far_steps_are_exact();
   a_step_behind_the_last_position_is_refused();
   impossible_clocks_are_refused();

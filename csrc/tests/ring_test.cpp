@@ -467,9 +467,93 @@ void too_many_threads_are_an_error() {
         }) == 0);
 }
 
+// Of a run with another number of rows, and from a position of it on.
+Run resized(const Run& run, std::uint64_t rows, std::uint64_t start) {
+  Run other;
+  other.feed = run.feed;
+  const auto size = run.clock.size;
+  other.clock = {size - start % size, size, 2 * rows, rows, rows, false, start};
+  return other;
+}
+
+void steps_of_changing_size_are_filled_as_a_ring_fills_them() {
+  for (const auto documents : {Documents::attend, Documents::isolate, Documents::row}) {
+    const auto run = small_run(documents);
+    for (const bool pad_last : {false, true})
+      for (const std::uint64_t steps_per_update : {0u, 1u, 3u}) {
+        DirectFill direct(run.feed, std::make_shared<Budget>(), {pad_last, steps_per_update});
+        Random random{23};
+        std::uint64_t start = 0;
+        for (int change = 0; change < 12; ++change) {
+          const auto part = resized(run, 1 + random.below(7), start);
+          Ring ring(run.feed, part.clock, 0, 2, 3, part.pool(std::make_shared<Budget>(), 4), pad_last, steps_per_update);
+          const auto steps = 1 + random.below(4);
+          for (std::uint64_t number = 0; number < steps; ++number) {
+            std::optional<Batch> batch;
+            CHECK(direct.take(part.clock, number, batch) == DirectFill::Outcome::ready && batch);
+            const auto expected = next(ring);
+            check_same(*batch, *expected);
+            CHECK(batch->facts.step == number && batch->facts.epoch == expected->facts.epoch);
+            CHECK(batch->facts.place == expected->facts.place && batch->facts.step_weight == expected->facts.step_weight);
+            CHECK(direct.since_change().batches == number + 1);
+          }
+          start = part.clock.step(steps).position;
+        }
+      }
+  }
+}
+
+void who_fills_for_itself_and_keeps_every_buffer_is_told() {
+  const auto run = small_run();
+  const auto budget = run.room_for(3, 1);
+  DirectFill direct(run.feed, budget, {});
+  std::vector<Batch> kept;
+  std::optional<Batch> batch;
+  for (std::uint64_t number = 0; number < 3; ++number) {
+    CHECK(direct.take(run.clock, number, batch) == DirectFill::Outcome::ready);
+    kept.push_back(std::move(*batch));
+    batch.reset();
+  }
+  CHECK(direct.take(run.clock, 3, batch) == DirectFill::Outcome::starved && !batch);
+  CHECK(budget->used_bytes() <= budget->most_bytes());
+  kept.pop_back();
+  CHECK(direct.take(run.clock, 3, batch) == DirectFill::Outcome::ready);
+  check_same(*batch, *run.direct(3));
+  kept.clear();
+  batch.reset();
+  const auto larger = resized(run, 40, 0);
+  CHECK_THROWS((void)direct.take(larger.clock, 0, batch), BudgetFull);
+  CHECK(direct.take(run.clock, 4, batch) == DirectFill::Outcome::ready);
+}
+
+void a_direct_fill_that_is_stopped_says_so() {
+  const auto run = small_run();
+  DirectFill direct(run.feed, std::make_shared<Budget>(), {});
+  std::optional<Batch> batch;
+  direct.stop();
+  CHECK(direct.take(run.clock, 0, batch) == DirectFill::Outcome::stopped && !batch);
+}
+
+void the_buffers_of_sizes_that_come_again_are_used_again() {
+  const auto run = small_run();
+  const auto budget = std::make_shared<Budget>();
+  DirectFill direct(run.feed, budget, {});
+  std::size_t most = 0;
+  for (std::uint64_t number = 0; number < 200; ++number) {
+    std::optional<Batch> batch;
+    CHECK(direct.take(resized(run, 1 + number % 5, number).clock, 0, batch) == DirectFill::Outcome::ready);
+    if (number == 20) most = budget->used_bytes();
+    CHECK(number < 20 || budget->used_bytes() == most);
+  }
+}
+
 }  // namespace
 
 int main() {
+  steps_of_changing_size_are_filled_as_a_ring_fills_them();
+  who_fills_for_itself_and_keeps_every_buffer_is_told();
+  a_direct_fill_that_is_stopped_says_so();
+  the_buffers_of_sizes_that_come_again_are_used_again();
   batches_are_the_same_for_any_threads_and_depth();
   few_mappings_change_nothing();
   the_pace_of_the_trainer_changes_nothing();

@@ -291,7 +291,7 @@ class Plan:
 class Clock:
     """Step -> rows, within one phase of a run."""
 
-    def __init__(self, left: int, size: int, global_rows: int, rank_start: int, rank_rows: int, drop_last: bool = False) -> None: ...
+    def __init__(self, left: int, size: int, global_rows: int, rank_start: int, rank_rows: int, drop_last: bool = False, start: int = 0) -> None: ...
 
     def steps_in(self, samples: int) -> int:
         """Steps that an epoch of so many samples has."""
@@ -454,7 +454,7 @@ class Batch:
     @property
     def facts(self) -> tuple[int, int, int, int, int, int, int]:
         """
-        Epoch and place of the first row (since the phase began), rows, filler, tokens, tokens cut, longest segment.
+        Epoch and place of the first row (since the clock began), rows, filler, tokens, tokens cut, longest segment.
         """
 
 class Budget:
@@ -491,6 +491,29 @@ class Ring:
         """
         Batches taken and filled; nanoseconds of filling, of waiting for room, of waiting for a batch.
         """
+
+class DirectFill:
+    """
+    Fills steps of any size in the thread that asks for them, one thread at a time.
+    """
+
+    def __init__(self, feed: Feed, budget: Budget, pad_last: bool = False, steps_per_update: int = 0) -> None: ...
+
+    def take(self, clock: Clock, step: int) -> Batch | None:
+        """The batch of a step; None when the user holds every buffer."""
+
+    def stop(self) -> None:
+        """Send away who fills, for good."""
+
+    @property
+    def since_change(self) -> tuple[int, int]:
+        """
+        Batches, and nanoseconds of filling them, since the clock was another one.
+        """
+
+    @property
+    def counters(self) -> tuple[int, int, int, int, int]:
+        """As those of a ring: who fills waits for the batch."""
 
 class BytePool:
     """Buffers of one size, aligned, used again and again."""
