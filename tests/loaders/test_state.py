@@ -361,8 +361,15 @@ def many_phases(path: Path, phases: int = 500, **given: Any) -> PretrainDataLoad
     return loader
 
 
-def test_phases_that_outgrow_the_state_need_a_folder_and_the_hint_says_so(tmp_path: Path) -> None:
-    with many_phases(tmp_path) as loader, pytest.raises(StateError, match="500 phases") as caught:
+def test_phases_that_outgrow_the_state_are_left_out_where_there_is_no_folder(tmp_path: Path) -> None:
+    with many_phases(tmp_path) as loader:
+        state, rest = through_json(loader.state_dict()), inputs(loader)
+    assert "cache_dir=" in state["past"]
+    assert resumed(counting_loader(tmp_path, tokens=4001), state) == rest
+
+
+def test_one_phase_that_outgrows_the_state_needs_a_folder_and_the_hint_says_so(tmp_path: Path) -> None:
+    with counting_loader(tmp_path, name="…" * 1000) as loader, pytest.raises(StateError, match="1 phases") as caught:
         loader.state_dict()
     assert "cache_dir=" in follows_its_hint(caught.value)
 

@@ -1,6 +1,7 @@
 """The engine: fronts the native ring, keeps it running through changes of plan and forks, and speaks our errors.
 
-(feed, clock, step) -> batches in order. Threads are native, never take the GIL, and are gone after `close()`.
+(feed, clock, step) -> batches in order. Threads are native, never take the GIL, and are gone after `close()`. A trainer
+that changes the size of its batches fills them itself, until one size was asked for long enough that threads pay.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from millstream._core import (
     BudgetFull,
     Clock,
     DataError,
+    DirectFill,
     Feed,
     FeedSource,
     IdError,
@@ -28,6 +30,8 @@ from millstream.stages.lifetime import after_fork, close_on_exit
 from millstream.store.layout import Layout
 
 Fill = Literal["best_fit", "alone", "by_length"]
+START_NS = 2_000_000
+"""What it costs to start and stop threads, beside the batches that they fill in vain."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,9 @@ class Engine:
         self.settings = settings
         self.ring: Ring | None = None
         """What fills batches, while it does."""
+        self.direct: DirectFill | None = None
+        """What fills them for a trainer whose batches change their size."""
+        self._feed: Feed | None = None
         self._budget = self._new_budget()
         self._past = Counters()
         after_fork(self.forget)
@@ -117,7 +124,7 @@ class Engine:
 
     def forget(self) -> None:
         """Start afresh in a forked child: its threads are not there."""
-        self.ring = None  # natively left behind, locks and all
+        self.ring = self.direct = self._feed = None  # natively left behind, locks and all
         self._budget = self._new_budget()
 
     def _new_budget(self) -> Budget:
@@ -125,15 +132,12 @@ class Engine:
         most = self.settings.memory_budget
         return Budget() if most is None else Budget(most)
 
-    def start(self, make: Callable[[], tuple[Feed, Clock, int]], first_step: int, end_step: int | None = None) -> None:
-        """Fill batches from a step of the clock on, to `end_step` if there is one.
-
-        `make` gives feed, clock and rows of a batch.
-        """
-        self.stop()
-        feed, clock, rows = make()
+    def start(self, make: Callable[[], Feed], clock: Clock, rows: int, first_step: int, end_step: int | None) -> None:
+        """Fill batches of so many rows from a step of the clock on, to `end_step` if there is one."""
+        self.pause()
+        feed = self._feed = self._feed or make()
         settings = self.settings
-        depth = self._depth(feed.batch_bytes(rows), feed.scratch_bytes(clock, settings.threads))
+        depth = self._depth(feed, clock, rows)
         try:
             self.ring = Ring(
                 feed,
@@ -164,18 +168,61 @@ class Engine:
             raise in_use_error(self._budget)
         return batch
 
-    def stop(self) -> None:
-        """Stop the threads."""
+    def fill(self, make: Callable[[], Feed], clock: Clock, rows: int, step: int) -> Batch:
+        """Fill the batch of one step of the clock in this thread, while no others fill."""
+        feed = self._feed = self._feed or make()
+        settings = self.settings
+        if settings.memory_budget is not None:
+            self._depth(feed, clock, rows)  # refuses what threads would refuse
+        direct = self.direct
+        if direct is None:
+            direct = DirectFill(feed, self._budget, settings.pad_last, settings.steps_per_update)
+            self.direct = direct
+        try:
+            batch = direct.take(clock, step)
+        except RingClosed:
+            raise closed_error() from None
+        except BudgetFull:
+            batch = None
+        except DataError as error:
+            raise data_error(error) from None
+        if batch is None:
+            raise in_use_error(self._budget)
+        return batch
+
+    def threads_pay(self, clock: Clock, rows: int) -> bool:
+        """Whether batches of this size were filled one by one for as long as it costs to start threads in vain.
+
+        So whatever sizes follow, all of it costs at most about twice as much as the better of both ways.
+        """
+        if self.direct is None or self._feed is None:
+            return False
+        batches, spent_ns = self.direct.since_change
+        if spent_ns < START_NS:
+            return False
+        return spent_ns - START_NS >= self._depth(self._feed, clock, rows) * spent_ns // batches
+
+    def pause(self) -> None:
+        """Stop the threads, and who fills in their place; what they read stays open."""
         ring, self.ring = self.ring, None
+        direct, self.direct = self.direct, None
         if ring is not None:
             self._past = self._past.plus(ring.counters)
             ring.close()
+        if direct is not None:
+            self._past = self._past.plus(direct.counters)
+            direct.stop()
+
+    def stop(self) -> None:
+        """Stop the threads, and close what they read."""
+        self.pause()
+        self._feed = None
 
     @property
     def counters(self) -> Counters:
         """What was done so far."""
-        ring = self.ring
-        return self._past if ring is None else self._past.plus(ring.counters)
+        filling = self.ring or self.direct
+        return self._past if filling is None else self._past.plus(filling.counters)
 
     @property
     def ready(self) -> int:
@@ -187,8 +234,9 @@ class Engine:
         """Bytes of all buffers, also of those in the user's hands, and of what the threads need."""
         return self._budget.used_bytes
 
-    def _depth(self, batch_bytes: int, scratch_bytes: int) -> int:
-        """How many batches the ring holds, within the budget."""
+    def _depth(self, feed: Feed, clock: Clock, rows: int) -> int:
+        """How many batches of so many rows the ring holds, within the budget."""
+        batch_bytes, scratch_bytes = feed.batch_bytes(rows), feed.scratch_bytes(clock, self.settings.threads)
         budget = self.settings.memory_budget
         wanted = self.settings.prefetch or min(64, max(8, (1 << 20) // batch_bytes))
         if budget is None:

@@ -71,7 +71,7 @@ def open_state(store: TokenStore, arguments: argparse.Namespace) -> Loader:
     rows = _rows(state)
     settings = {
         "name": name,
-        "batch_size": phase.global_rows // phase.ranks,
+        "batch_size": phase.steps.rows // phase.ranks,
         "seed": state.get("seed", 0),
         "shuffle": False if shuffle == "none" else shuffle,
         "rank": arguments.rank,

@@ -105,8 +105,10 @@ class Delivery:
         assert run is not None
         phase, step = run.phase, run.step
         epochs, place, *_ = native.facts
-        epoch = phase.epoch + epochs
-        place += phase.offset if epochs == 0 else 0
+        epoch, before = run.begun
+        if epochs == 0:
+            place += before
+        epoch += epochs
         taken = (
             None
             if self._answers is None

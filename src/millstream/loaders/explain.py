@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def origins_of(step: int, run: StoreRun) -> list[RowOrigin]:
     """Name the origin of each row of this rank at a step; of all ranks where their number was another one then."""
-    phase = run.schedule.phase_at(step)
+    phase, _ = run.schedule.steps_at(step)
     rank = run.settings.rank if phase.ranks == run.settings.world_size else None
     names, samples = run.schedule.rows(step, rank)
     rows = [

@@ -15,6 +15,7 @@ from millstream.loaders.rollout_rated import Rated
 from millstream.loaders.rollout_steps import StepSamples
 from millstream.order import SampleOrder
 from millstream.order.shuffle import Shuffle
+from millstream.order.steps import StepPhase
 
 Numbers = npt.NDArray[np.int64]
 
@@ -55,16 +56,10 @@ class FeedPlace:
         return cls(*(read_count(state.get(key), key) for key in ("batch", "pass", "offset")))
 
 
-@dataclass(frozen=True)
-class FeedPhase:
+class FeedPhase(StepPhase[FeedPlace]):
     """A stretch of steps of one size."""
 
-    step: int
-    """The run's step at which it starts."""
-    place: FeedPlace
-    rows: int
-    """Samples of a step, on all ranks."""
-    ranks: int
+    __slots__ = ()
 
     def to_json(self) -> list[int]:
         """As a state says it."""
@@ -102,14 +97,6 @@ class FeedOrder:
         counts = [min(size, max(0, rows - rank * size)) for rank in range(phase.ranks)]
         rank = self.rank if phase.ranks == self.ranks else None
         return StepSamples(step, place.batch * self.passes + place.number, samples, counts, rank)
-
-
-def resized(phases: Sequence[FeedPhase], fresh: FeedPhase) -> list[FeedPhase]:
-    """Begin a phase, unless it would be like the last one."""
-    past = [phase for phase in phases if phase.step < fresh.step]
-    if past and (past[-1].rows, past[-1].ranks) == (fresh.rows, fresh.ranks):
-        return past
-    return [*past, fresh]
 
 
 def step_places(phase: FeedPhase, totals: Mapping[int, int], passes: int) -> dict[int, FeedPlace]:

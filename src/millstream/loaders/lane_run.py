@@ -11,12 +11,13 @@ import numpy.typing as npt
 
 from millstream.errors import LoaderError, UnknownLength
 from millstream.loaders import state as states
-from millstream.loaders.lane_steps import ENDLESS, Epochs, StepPhase, phase_at, resized, samples_of, span_of
+from millstream.loaders.lane_steps import ENDLESS, KEPT_PHASES, Epochs, LaneSteps, phase_at, samples_of, span_of
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.runs.run import Locks
 from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.stream_explain import KEEP_A_LOG
 from millstream.loaders.stream_lanes import StreamLanes
+from millstream.order.steps import StepPhase, resized
 
 DEFAULT_PREFETCH = 4
 
@@ -90,12 +91,12 @@ class LaneRun(ABC):
         """What this rank left out and changed since the run began or last went elsewhere, by reason."""
 
     @property
-    def place(self) -> tuple[list[StepPhase], int, int]:
+    def place(self) -> tuple[list[LaneSteps], int, int]:
         """Where the run stands: its phases, the next step and its first sample."""
         return self.phases, self.step, self.sample
 
     @place.setter
-    def place(self, place: tuple[list[StepPhase], int, int]) -> None:
+    def place(self, place: tuple[list[LaneSteps], int, int]) -> None:
         self.phases, self.step, self.sample = place
 
     def restart(self) -> None:
@@ -119,7 +120,8 @@ class LaneRun(ABC):
     def resize(self, batch_size: int) -> None:
         """Go on with batches of another size, or on another number of ranks."""
         ranks = self.settings.world_size
-        self.phases = resized(self.phases, StepPhase(self.step, self.sample, batch_size * ranks, ranks))
+        fresh = StepPhase(self.step, self.sample, batch_size * ranks, ranks)
+        self.phases = resized(self.phases, fresh, KEPT_PHASES)
 
     def samples(self) -> range:
         """The samples of this rank at the present step."""
@@ -183,7 +185,7 @@ class LaneRun(ABC):
         return {
             **states.header(self.kind, self.step, self.settings.seed, self._row_facts),
             "sample": self.sample,
-            "steps": [[phase.step, phase.sample, phase.rows, phase.ranks] for phase in self.phases],
+            "steps": [[phase.step, phase.place, phase.rows, phase.ranks] for phase in self.phases],
         }
 
     def check(self, state: Mapping[str, Any]) -> None:

@@ -11,19 +11,14 @@ from dataclasses import dataclass
 from millstream._core import Clock
 from millstream.errors import LoaderError
 from millstream.order.phase import LONGEST_RUN
+from millstream.order.steps import StepPhase
 
 KEPT_PHASES = 16
 """Changes of the batch size that are kept: earlier steps are no longer explained."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepPhase:
-    """From a step on, a step has `rows` rows on `ranks` ranks together."""
-
-    step: int
-    sample: int
-    rows: int
-    ranks: int
+LaneSteps = StepPhase[int]
+"""Steps of one size; they begin at a sample of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,29 +28,20 @@ class Epochs:
     size: int = LONGEST_RUN
     drop_last: bool = False
 
-    def clock(self, phase: StepPhase) -> Clock:
+    def clock(self, phase: LaneSteps) -> Clock:
         """What cuts a phase into steps."""
-        return Clock(self.size - phase.sample % self.size, self.size, phase.rows, 0, phase.rows, self.drop_last)
+        return Clock(self.size - phase.place % self.size, self.size, phase.rows, 0, phase.rows, self.drop_last)
 
 
 ENDLESS = Epochs()
 
 
-def phase_at(phases: Sequence[StepPhase], step: int) -> StepPhase | None:
+def phase_at(phases: Sequence[LaneSteps], step: int) -> LaneSteps | None:
     """The phase of a step, or None if it is no longer known."""
     return next((phase for phase in reversed(phases) if phase.step <= step), None)
 
 
-def resized(phases: Sequence[StepPhase], phase: StepPhase) -> list[StepPhase]:
-    """Go on with a phase, unless that is how the run goes on anyway."""
-    last = phases[-1]
-    if (last.rows, last.ranks) == (phase.rows, phase.ranks):
-        return list(phases)
-    kept = [each for each in phases if each.step < phase.step]
-    return [*kept[1 - KEPT_PHASES :], phase]
-
-
-def span_of(step: int, phases: Sequence[StepPhase], epochs: Epochs = ENDLESS) -> range:
+def span_of(step: int, phases: Sequence[LaneSteps], epochs: Epochs = ENDLESS) -> range:
     """The samples of a step, on all ranks.
 
     >>> phases = [StepPhase(0, 0, 8, 2)]
@@ -66,7 +52,7 @@ def span_of(step: int, phases: Sequence[StepPhase], epochs: Epochs = ENDLESS) ->
     if phase is None or step < 0:
         raise LoaderError(f"step {step} is no longer known", hint="batch sizes changed too often since")
     _, _, position, rows, _, _ = epochs.clock(phase).step(step - phase.step)
-    return range(phase.sample + position, phase.sample + position + rows)
+    return range(phase.place + position, phase.place + position + rows)
 
 
 def own_samples(span: range, rank: int, ranks: int) -> range:
@@ -78,17 +64,17 @@ def own_samples(span: range, rank: int, ranks: int) -> range:
     return range(span.start + (rank - span.start) % ranks, span.stop, ranks)
 
 
-def samples_of(step: int, phases: Sequence[StepPhase], rank: int, ranks: int, epochs: Epochs = ENDLESS) -> range:
+def samples_of(step: int, phases: Sequence[LaneSteps], rank: int, ranks: int, epochs: Epochs = ENDLESS) -> range:
     """The samples of a step: those of this rank, or of all ranks where their number was another one then."""
     span = span_of(step, phases, epochs)
     phase = phase_at(phases, step)
     return span if phase is None or phase.ranks != ranks else own_samples(span, rank, ranks)
 
 
-def step_of(sample: int, phases: Sequence[StepPhase], epochs: Epochs = ENDLESS) -> int | None:
+def step_of(sample: int, phases: Sequence[LaneSteps], epochs: Epochs = ENDLESS) -> int | None:
     """The step that a sample belongs to; None if it is no longer known, or left out."""
-    phase = next((phase for phase in reversed(phases) if phase.sample <= sample), None)
+    phase = next((phase for phase in reversed(phases) if phase.place <= sample), None)
     if phase is None:
         return None
-    step = phase.step + epochs.clock(phase).number_of(sample - phase.sample)
+    step = phase.step + epochs.clock(phase).number_of(sample - phase.place)
     return step if sample in span_of(step, phases, epochs) else None

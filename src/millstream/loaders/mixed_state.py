@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.errors import OrderError, StateError
-from millstream.loaders.lane_steps import Epochs, StepPhase, span_of
+from millstream.loaders.lane_steps import Epochs, LaneSteps, span_of
 from millstream.loaders.member import Member
 from millstream.loaders.phases import DAMAGED, read_count
 from millstream.loaders.ranges import MOST_LANES
@@ -44,7 +44,7 @@ class MixedState:
 
     step: int
     sample: int
-    phases: list[StepPhase]
+    phases: list[LaneSteps]
     blends: Blends
     kept: Kept
 

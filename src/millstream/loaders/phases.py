@@ -2,10 +2,10 @@
 
 When they outgrow the state they lie in a sidecar beside the checkpoint (`cache_dir`), and the state names it and holds,
 if that fits, the present phase: then resuming does not need the file, and explaining the past does. `commit` removes
-the files of older states.
+the files of older states. Without a folder the state holds the present phase, and says that the past is not kept.
 
-A phase that only takes another number of rows per step, as `get_batch(k)` makes them, is written as [its first step,
-rows of a step]: the rest follows from the phase before it.
+A change of nothing but the rows of a step, as `get_batch(k)` makes it, is written as [its first step, rows of a step]:
+the rest follows from the phase before it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -25,15 +25,21 @@ from typing import Any, TypeVar, get_args, get_type_hints
 from millstream.errors import OrderError, StateError
 from millstream.order import Phase, Schedule
 from millstream.order.mix import MOST_PLACES
-from millstream.order.phase import LONGEST_RUN, Standing, resized
+from millstream.order.phase import LONGEST_RUN, Standing, next_phase
 from millstream.order.shuffle import Shuffle
 from millstream.storage import disk, sidecar
 
 logger = logging.getLogger("millstream.loaders")
 MOST_BYTES = 4095
 """Of a state, which is less than 4 KB of JSON."""
+LEAST_BYTES = 8
+"""Of a change of the rows of a step in a state: `[9, 8], `."""
+NOT_KEPT = {"past": "not kept: pass cache_dir= to keep it"}
+"""What a state says that has no room for its earlier phases, and no folder for them."""
 KIND, OLD = "phases", ".json"
 """Of the files beside a state; older versions wrote them as `phases-….json`."""
+APART = ("sources", "resized")
+"""Fields of a phase that are written otherwise than by their value."""
 DAMAGED = "the state is damaged; use another checkpoint"
 Kind = TypeVar("Kind", Phase, Standing)
 
@@ -51,18 +57,20 @@ def dump_run(
     `missing` names what could not be read back.
     """
     begun = dict(header)
-    whole = {"data": dict(data), "phases": _phases_to_json(schedule), **missing}
+    known = {"data": dict(data)}
+    last = schedule.phases[-1]
+    present = {**known, "phases": [_phase_to_json(last.begun_at(last.steps.step, schedule.seed))]}
+    changes = sum(phase.steps.number for phase in schedule.phases)
+    if files.folder is None and changes * LEAST_BYTES > MOST_BYTES:
+        return _without_past({**begun, **present}, changes, files)
+    whole = {**known, "phases": _phases_to_json(schedule), **missing}
     if _fits(state := {**begun, **whole}):
         return state
     if files.folder is None:
-        raise StateError(
-            f"this run has had {len(schedule.phases)} phases and {len(data)} sources, too many for a state of 4 KB",
-            hint="pass cache_dir= (a folder beside the checkpoints): the phases are kept there",
-        )
+        return _without_past({**begun, **present}, len(whole["phases"]), files)
     whose = {key: begun[key] for key in ("loader", "seed", "rows") if key in begun}  # other runs have other files
     text = json.dumps({**whose, **whole}, sort_keys=True).encode()
     reference = {"earlier_phases": files.save(text, begun["step"])}
-    present: dict[str, Any] = {"data": dict(data), "phases": [_phase_to_json(schedule.phases[-1])]}
     nothing: dict[str, Any] = {"data": {}, "phases": []}
     for held in (present, nothing):
         if _fits(state := {**begun, **held, **reference}):
@@ -73,6 +81,18 @@ def dump_run(
     )
 
 
+def _without_past(state: dict[str, Any], phases: int, files: PhaseFiles) -> dict[str, Any]:
+    """A state of the present phase alone."""
+    state |= NOT_KEPT
+    if not _fits(state):
+        raise StateError(
+            f"this run has had {phases} phases and {len(state['data'])} sources, too many for a state of 4 KB",
+            hint="pass cache_dir= (a folder beside the checkpoints): the phases are kept there",
+        )
+    files.warn_of_no_past(phases)
+    return state
+
+
 @dataclass(frozen=True)
 class LoadedRun:
     """What a state says of its run."""
@@ -80,7 +100,7 @@ class LoadedRun:
     phases: tuple[Phase, ...]
     data: dict[str, Any]
     missing: dict[str, Any]
-    """A reference to earlier phases that are not here."""
+    """A reference to earlier phases that are not here, or that they were not kept."""
     files: tuple[str, ...]
     """The files beside the state that were read."""
 
@@ -98,8 +118,11 @@ def load_run(state: Mapping[str, Any], files: PhaseFiles, seed: int) -> LoadedRu
         if part is not None:
             names.append(name)
             earlier, data_then = _read_part(part, seed)
-            phases = [*(phase for phase in earlier if not phases or phase.step < phases[0].step), *phases]
+            first = phases[0].step if phases else LONGEST_RUN
+            phases = [*(phase.until(first) for phase in earlier if phase.step < first), *phases]
             data, missing = {**data_then, **data}, {}
+    if part is not None and part.keys() & NOT_KEPT:
+        missing = dict(NOT_KEPT)
     steps = [phase.step for phase in phases]
     if not phases or steps != sorted(set(steps)):
         raise StateError("the phases of the state are not in order", hint=DAMAGED)
@@ -115,7 +138,10 @@ def _read_part(part: Mapping[str, Any], seed: int) -> tuple[list[Phase], dict[st
         raise StateError("the state does not say which data it was saved for", hint=DAMAGED)
     phases: list[Phase] = []
     for found in listed:
-        phases.append(_phase_from_json(found, phases[-1] if phases else None, seed))
+        if phases and isinstance(found, list) and len(found) == 2:
+            phases[-1:] = _resized(phases[-1], found, seed)
+        else:
+            phases.append(_phase_from_json(found))
     return phases, dict(data)
 
 
@@ -135,6 +161,17 @@ class PhaseFiles:
         self._steps: dict[str, int] = {}
         """The step of the last state that names a file."""
         self._lock = threading.Lock()
+        self._has_warned = False
+
+    def warn_of_no_past(self, phases: int) -> None:
+        """Say once that states do not keep the past."""
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "%d phases are too many for a state: it resumes, but its past cannot be explained; "
+                "pass cache_dir= to keep them",
+                phases,
+            )
 
     def save(self, text: bytes, step: int) -> dict[str, Any]:
         """Write the phases of the state of a step; gives what the state says of the file."""
@@ -211,24 +248,30 @@ def read_count(value: Any, what: str) -> int:
 
 
 def _phases_to_json(schedule: Schedule) -> list[Any]:
-    first, *rest = schedule.phases
-    return [
-        _phase_to_json(first),
-        *(
-            [phase.step, phase.global_rows] if _only_resized(previous, phase, schedule.seed) else _phase_to_json(phase)
-            for previous, phase in zip(schedule.phases, rest, strict=False)
-        ),
-    ]
+    found: list[Any] = []
+    previous: Phase | None = None
+    for phase in schedule.phases:
+        if previous is not None and _only_resized(previous, phase, schedule.seed):
+            found.append([phase.step, phase.global_rows])
+        else:
+            found.append(_phase_to_json(phase))
+        found += [[steps.step, steps.rows] for steps in phase.changes]
+        previous = phase
+    return found
 
 
 def _only_resized(previous: Phase, phase: Phase, seed: int) -> bool:
-    same = resized(previous, phase.global_rows, phase.step, seed)
-    return same == phase and list(same.sources) == list(phase.sources)  # the mixture depends on their order
+    same = next_phase(previous, previous.recipe(seed, phase.global_rows), phase.step)
+    return same == replace(phase, resized=None) and list(same.sources) == list(phase.sources)  # the mixture's order
 
 
 def _phase_to_json(phase: Phase) -> dict[str, Any]:
     return {
-        **{field.name: getattr(phase, field.name) for field in fields(phase) if field.name != "sources"},
+        **{
+            field.name: getattr(phase, field.name)
+            for field in fields(phase)
+            if field.name not in ("sources", "resized")
+        },
         "sources": {name: _standing_to_json(standing) for name, standing in phase.sources.items()},
         "order": list(phase.sources),  # the mixture depends on it, and whoever keeps the state may sort its keys
     }
@@ -244,12 +287,22 @@ def _standing_from_json(found: Any) -> Standing:
     return _read(Standing, {"unit": 1, **found} if isinstance(found, Mapping) else found)
 
 
-def _phase_from_json(found: Any, previous: Phase | None, seed: int) -> Phase:
-    if isinstance(found, list) and len(found) == 2 and previous is not None:
-        step, rows = (read_count(value, name) for value, name in zip(found, ("step", "rows"), strict=True))
-        if step <= previous.step or rows < 1:
-            raise StateError("the phases of the state are not in order", hint=DAMAGED)
-        return _checked(partial(resized, previous, rows, step, seed))
+def _resized(phase: Phase, found: list[Any], seed: int) -> list[Phase]:
+    """Go on with a phase in steps of another size; a new one begins where that needs one."""
+    step, rows = (read_count(value, name) for value, name in zip(found, ("step", "rows"), strict=True))
+    if step <= phase.steps.step or rows < 1:
+        raise StateError("the phases of the state are not in order", hint=DAMAGED)
+    try:
+        resized = phase.resize(rows, step)
+        if resized is None:
+            return [phase, _checked(lambda: next_phase(phase, phase.recipe(seed, rows), step))]
+        _check_steps(resized)
+    except (ValueError, IndexError, OrderError) as error:
+        raise _impossible(error) from None
+    return [resized]
+
+
+def _phase_from_json(found: Any) -> Phase:
     if not isinstance(found, Mapping) or not isinstance(found.get("sources"), Mapping):
         raise StateError("a phase of the state cannot be read", hint=DAMAGED)
     named, order = found["sources"], found.get("order")
@@ -265,17 +318,32 @@ def _checked(make: Callable[[], Phase]) -> Phase:
     try:
         phase = make()
         _check_possible(phase)
-        phase.clock()
         phase.plan(seed=0)
     except (ValueError, IndexError, OrderError) as error:
-        raise StateError(f"a phase of the state is impossible: {error}", hint=DAMAGED) from None
+        raise _impossible(error) from None
     return phase
+
+
+def _impossible(error: Exception) -> StateError:
+    return StateError(f"a phase of the state is impossible: {error}", hint=DAMAGED)
+
+
+def _check_steps(phase: Phase) -> None:
+    """Check the last steps of a phase."""
+    steps = phase.steps
+    _, offset, _ = phase.place_of(steps.place)
+    if steps.rows % phase.ranks != 0:
+        raise StateError("a phase of the state has rows that its ranks cannot share", hint=DAMAGED)
+    for name, standing in phase.sources.items():
+        if standing.unit < 1 or any(count % standing.unit for count in (offset, steps.rows // phase.ranks)):
+            raise StateError(f"the state cuts between rows of {name!r} that stay together", hint=DAMAGED)
+    phase.clock(None, steps)
 
 
 def _check_possible(phase: Phase) -> None:
     """Check what no run could have led to, and what would overflow the native arithmetic."""
     counts = (phase.size, phase.left, phase.global_rows, phase.ranks, phase.row_length)
-    if min(counts) < 1 or phase.global_rows % phase.ranks != 0:
+    if min(counts) < 1:
         raise StateError("a phase of the state has no rows, ranks or samples", hint=DAMAGED)
     places = sum(standing.quota for standing in phase.sources.values())
     longest = max((standing.begun * standing.split for standing in phase.sources.values()), default=0)
@@ -286,14 +354,13 @@ def _check_possible(phase: Phase) -> None:
             raise StateError(f"the state shuffles {name!r} by {standing.shuffle!r}", hint=DAMAGED)
         if standing.left <= 0 or standing.samples < 1:
             raise StateError(f"source {name!r} stands behind the end of its epoch in the state", hint=DAMAGED)
-        if standing.unit < 1 or any(
-            count % standing.unit for count in (standing.offset, phase.offset, phase.global_rows // phase.ranks)
-        ):
+        if standing.unit > 0 and standing.offset % standing.unit:
             raise StateError(f"the state cuts between rows of {name!r} that stay together", hint=DAMAGED)
+    _check_steps(phase)
 
 
 def _read(kind: type[Kind], found: Any) -> Kind:
-    hints = get_type_hints(kind)
+    hints = {name: hint for name, hint in get_type_hints(kind).items() if name != "resized"}
     if not isinstance(found, Mapping) or set(found) != set(hints):
         raise StateError(f"a {kind.__name__.lower()} of the state cannot be read", hint=DAMAGED)
     for name, hint in hints.items():

@@ -13,8 +13,9 @@ from typing import Any
 
 from millstream.errors import FingerprintError, StateError
 from millstream.loaders.lane import Place
-from millstream.loaders.lane_steps import StepPhase
+from millstream.loaders.lane_steps import LaneSteps
 from millstream.loaders.phases import DAMAGED, read_count
+from millstream.order.steps import StepPhase
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class StreamState:
 
     step: int
     sample: int
-    phases: list[StepPhase]
+    phases: list[LaneSteps]
     lanes: LaneState
 
 
@@ -67,11 +68,12 @@ def read_state(state: Mapping[str, Any], lanes: int, length: int, data: Mapping[
     )
 
 
-def read_steps(state: Mapping[str, Any]) -> tuple[int, int, list[StepPhase]]:
+def read_steps(state: Mapping[str, Any]) -> tuple[int, int, list[LaneSteps]]:
     """Read how far a state is, and how its steps were cut."""
     step, sample = read_count(state.get("step"), "step"), read_count(state.get("sample"), "sample")
     found = state.get("steps")
-    phases = [StepPhase(*_counts(each, 4)) for each in found] if isinstance(found, list) else []
+    counted = [_counts(each, 4) for each in found] if isinstance(found, list) else []
+    phases = [StepPhase(first, place, rows, ranks) for first, place, rows, ranks in counted]
     if not phases or any(phase.rows < 1 or phase.ranks < 1 for phase in phases) or phases[0].step > step:
         raise StateError("the state has no steps", hint=DAMAGED)
     return step, sample, phases

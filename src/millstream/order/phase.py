@@ -1,8 +1,9 @@
-"""A phase: a stretch of a run in which nothing about the recipe changes.
+"""A phase: a stretch of a run in which nothing about the recipe changes but the rows of a step.
 
-A run is a list of phases. Adding a source, other weights, another batch size, another number of ranks or shorter rows
-begin a new phase at the present step: it remembers where every source stands, so nothing is repeated and nothing is
-lost, and the phases before it still explain the steps before it.
+A run is a list of phases. Adding a source, other weights, another number of ranks or shorter rows begin a new phase at
+the present step: it remembers where every source stands, so nothing is repeated and nothing is lost, and the phases
+before it still explain the steps before it. Another batch size cuts the same samples elsewhere: the phase remembers at
+which of its positions.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from millstream._core import Clock, Course, OrderSpec, Plan, derive
 from millstream.errors import OrderError
 from millstream.order.shuffle import LOCAL_GROUP_BLOCKS, Shuffle, local_blocks, source_key
+from millstream.order.steps import StepPhase
 from millstream.order.windows import NO_WINDOWS, Windows
 
 UNKNOWN = 2**40
@@ -119,6 +121,7 @@ class Phase:
     size: int
     """Samples of every later epoch."""
     global_rows: int
+    """Rows of a step on all ranks, when it starts."""
     ranks: int
     row_length: int
     drop_last: bool
@@ -129,6 +132,24 @@ class Phase:
     mixed: int
     """Places of the present mixture before the phase."""
     sources: Mapping[str, Standing] = field(default_factory=dict)
+    resized: StepPhase[int] | None = None
+    """The last change of the rows of a step, if there was any; places are positions of the phase."""
+
+    @property
+    def steps(self) -> StepPhase[int]:
+        """The last steps of one size."""
+        return self.resized or StepPhase(self.step, 0, self.global_rows, self.ranks)
+
+    def steps_at(self, step: int) -> StepPhase[int]:
+        """The steps of one size that a step of this phase belongs to."""
+        found = self.steps.at(step)
+        assert found is not None
+        return found
+
+    @property
+    def changes(self) -> list[StepPhase[int]]:
+        """The changes of the rows of a step, from the first on."""
+        return [] if self.resized is None else list(self.resized)[-2::-1]
 
     @property
     def active(self) -> list[str]:
@@ -143,22 +164,76 @@ class Phase:
             name: Share(s.samples, s.shuffle, s.quota, unit=s.unit) for name, s in standings.items()
         }  # packed or not
 
-    def follows(self, recipe: Recipe) -> bool:
-        """Whether this phase already does what the recipe asks for."""
-        settings = (self.global_rows, self.ranks, self.row_length, self.drop_last, self.epoch_size)
+    def recipe(self, seed: int, rows: int) -> Recipe:
+        """What this phase does, with so many rows in a step."""
+        return Recipe(seed, self.row_length, rows, self.shares, self.ranks, self.drop_last, self.epoch_size)
+
+    def follows(self, recipe: Recipe, rows: int | None = None) -> bool:
+        """Whether this phase already does what the recipe asks for, or would with so many rows in a step."""
+        settings = (rows or self.steps.rows, self.ranks, self.row_length, self.drop_last, self.epoch_size)
         wanted = (recipe.global_rows, recipe.ranks, recipe.row_length, recipe.drop_last, recipe.epoch_size)
         shares = [(name, replace(share, packed=False)) for name, share in recipe.sources.items()]
         return settings == wanted and list(self.shares.items()) == shares
 
-    def clock(self, rank: int | None = None) -> Clock:
-        """Give the clock that cuts this phase into steps, as seen by one rank (None: by all together)."""
-        rows = self.global_rows if rank is None else self.global_rows // self.ranks
-        if self.drop_last and self.size < self.global_rows:
+    def clock(self, rank: int | None = None, steps: StepPhase[int] | None = None) -> Clock:
+        """Give the clock that cuts this phase into steps, as seen by one rank (None: by all together).
+
+        It counts steps, epochs and offsets from the beginning of the phase, or of `steps` of it.
+        """
+        start, total = (0, self.global_rows) if steps is None else (steps.place, steps.rows)
+        rows = total if rank is None else total // self.ranks
+        if self.drop_last and self.size < total:
             raise OrderError(
-                f"drop_last leaves no step: an epoch has {self.size} samples, a global batch {self.global_rows}",
+                f"drop_last leaves no step: an epoch has {self.size} samples, a global batch {total}",
                 hint="use a smaller batch_size, or drop_last=False",
             )
-        return Clock(self.left, self.size, self.global_rows, (rank or 0) * rows, rows, self.drop_last)
+        left = self.left if start == 0 else self.place_of(start)[2]
+        return Clock(left, self.size, total, (rank or 0) * rows, rows, self.drop_last, start)
+
+    def place_of(self, position: int) -> tuple[int, int, int]:
+        """Epoch, samples of it before, and samples of it from a position of this phase on."""
+        if position < self.left:
+            return self.epoch, self.offset + position, self.left - position
+        epochs, offset = divmod(position - self.left, self.size)
+        return self.epoch + 1 + epochs, offset, self.size - offset
+
+    def position_of(self, step: int) -> int:
+        """The position at which a step begins."""
+        steps = self.steps_at(step)
+        return int(self.clock(None, steps).step(step - steps.step)[2])
+
+    def until(self, step: int) -> Phase:
+        """The phase as it was before a step, which lies behind its first one."""
+        if self.resized is None or self.resized.step < step:
+            return self
+        past = self.resized.at(step - 1)
+        return self if past is None else self._with(past)
+
+    def _with(self, steps: StepPhase[int]) -> Phase:
+        """Have other last steps. This runs for every batch of another size: `replace` takes four times as long."""
+        phase = object.__new__(Phase)
+        phase.__dict__.update(self.__dict__, resized=None if steps.before is None else steps)
+        return phase
+
+    def resize(self, rows: int, step: int) -> Phase | None:
+        """Have so many rows in each step from a later one on; None where that needs a new phase.
+
+        An epoch of an only source begins where one of the source does: a phase that begins with an epoch sees to it.
+        """
+        past = self.steps_at(step - 1)  # what had no step yet is forgotten
+        position = int(self.clock(None, past).step(step - past.step)[2])
+        if self.epoch_size is None and self.place_of(position)[1] == 0:
+            names = self.active
+            if len(names) == 1 and self.sources[names[0]].after(position).left != self.size:
+                return None
+        return self._with(self.steps.resized(step, position, rows))
+
+    def begun_at(self, step: int, seed: int) -> Phase:
+        """The phase that begins where the steps begin that have the size of this one."""
+        steps = self.steps_at(step)
+        if steps.step == self.step:
+            return self if self.resized is None else replace(self, resized=None)
+        return next_phase(self, self.recipe(seed, steps.rows), steps.step, steps.place)
 
     def plan(self, seed: int, windows: Mapping[str, Windows] = NO_WINDOWS) -> Plan:
         """Give the plan that names source and sample at each position of this phase.
@@ -220,11 +295,11 @@ def first_phase(recipe: Recipe) -> Phase:
     return _phase(recipe, sources, step=0, epoch=0, offset=0, left=None)
 
 
-def next_phase(phase: Phase, recipe: Recipe, step: int) -> Phase:
-    """Begin a phase at `step` of the run, in which `recipe` holds."""
+def next_phase(phase: Phase, recipe: Recipe, step: int, position: int | None = None) -> Phase:
+    """Begin a phase at `step` of the run, in which `recipe` holds; `position` is where that step begins in `phase`."""
     if step == 0:
         return first_phase(recipe)
-    position = phase.clock().step(step - phase.step)[2]
+    position = phase.position_of(step) if position is None else position
     plan = phase.plan(recipe.seed)
     factor = _factor(phase, recipe)
     before = dict(phase.sources)
@@ -247,12 +322,6 @@ def next_phase(phase: Phase, recipe: Recipe, step: int) -> Phase:
     if phase.epoch_size != fresh.epoch_size or len(fresh.active) == 1:
         return fresh
     return replace(fresh, size=phase.size, left=phase.size if left is None else left)
-
-
-def resized(phase: Phase, global_rows: int, step: int, seed: int) -> Phase:
-    """Begin a phase at `step` that differs from `phase` in nothing but the rows of a step."""
-    recipe = Recipe(seed, phase.row_length, global_rows, phase.shares, phase.ranks, phase.drop_last, phase.epoch_size)
-    return next_phase(phase, recipe, step)
 
 
 def _same_mixture(phase: Phase, other: Phase) -> bool:
@@ -295,14 +364,10 @@ def _continued(
 
 def _place(phase: Phase, position: int, factor: int | None) -> tuple[int, int, int | None]:
     """Epoch, offset and samples left at a position of a phase; None left: a new epoch begins."""
-    if position < phase.left:
-        scale = factor or 1
-        return phase.epoch, (phase.offset + position) * scale, (phase.left - position) * scale
-    epochs, offset = divmod(position - phase.left, phase.size)
-    if offset == 0:
-        return phase.epoch + 1 + epochs, 0, None
-    scale = factor or 1
-    return phase.epoch + 1 + epochs, offset * scale, (phase.size - offset) * scale
+    epoch, offset, left = phase.place_of(position)
+    if offset == 0 and epoch > phase.epoch:
+        return epoch, 0, None
+    return epoch, offset * (factor or 1), left * (factor or 1)
 
 
 def _phase(recipe: Recipe, sources: dict[str, Standing], step: int, epoch: int, offset: int, left: int | None) -> Phase:

@@ -6,15 +6,16 @@ position, the same on every rank.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import SupportsIndex
 
 import numpy as np
 
 from millstream.errors import OrderError
 from millstream.order.phase import LONGEST_RUN, Phase, Recipe, first_phase, next_phase
 from millstream.order.shuffle import Words
+from millstream.order.steps import StepPhase
 from millstream.order.windows import NO_WINDOWS, Windows
 
 
@@ -59,43 +60,80 @@ class Schedule:
 
     def change(self, recipe: Recipe, step: int) -> Schedule:
         """Follow `recipe` from `step` on; what lies before stays as it was, what lay behind is forgotten."""
-        phase = self.phase_at(step)
-        past = tuple(earlier for earlier in self.phases if earlier.step < step)
-        if past and past[-1].follows(recipe):  # also when a phase without steps lay in between
-            return Schedule(self.seed, past, self.windows)
-        if not phase.follows(recipe):
-            phase = next_phase(phase, recipe, step)
-        return Schedule(self.seed, (*past, phase), self.windows)
+        phase = self._phase_of(step)
+        past = self._before(step)
+        if past and past[-1].follows(recipe):  # also when steps of another size, for none, lay in between
+            return self._with(past)
+        now = phase.until(step + 1)
+        earlier = past if phase.step == step else past[:-1]
+        if now.follows(recipe):
+            return self._with((*earlier, now))
+        if phase.step < step and now.follows(recipe, rows=recipe.global_rows):
+            resized = past[-1].resize(recipe.global_rows, step)
+            if resized is not None:
+                return self._with((*earlier, resized))
+        return self._with((*past, next_phase(now if phase.step == step else past[-1], recipe, step)))
+
+    def resize(self, rows: int, step: int) -> Schedule:
+        """Have so many rows in each step from `step` on, and change nothing else. O(1) in the changes before."""
+        *earlier, phase = self.phases
+        resized = phase.resize(rows, step) if phase.step < step else None
+        if resized is None:
+            return self.change(self._phase_of(step).recipe(self.seed, rows), step)
+        return self._with((*earlier, resized))
 
     def until(self, step: int) -> Schedule:
         """The schedule as it was before a step."""
-        past = tuple(phase for phase in self.phases if phase.step < step)
-        return Schedule(self.seed, past or self.phases[:1], self.windows)
+        return self._with(self._before(step) or (self.phases[0].until(self.phases[0].step + 1),))
+
+    def _before(self, step: int) -> tuple[Phase, ...]:
+        """The phases as they were before a step."""
+        return tuple(phase.until(step) for phase in self.phases if phase.step < step)
+
+    def _with(self, phases: tuple[Phase, ...]) -> Schedule:
+        return Schedule(self.seed, phases, self.windows)
+
+    @property
+    def past(self) -> list[object]:
+        """What lies before the last change, for a comparison."""
+        steps = [part for phase in self.phases for part in (phase.until(phase.step + 1), *phase.changes)]
+        return steps[:-1]
 
     def phase_at(self, step: int) -> Phase:
-        """Give the phase that a step belongs to."""
-        if not isinstance(step, SupportsIndex) or step < 0:
+        """Give the phase that a step belongs to, as if it began where the rows of a step last changed before."""
+        return self._phase_of(step).begun_at(step, self.seed)
+
+    def steps_at(self, step: int) -> tuple[Phase, StepPhase[int]]:
+        """Give the phase that a step belongs to, and those of its steps that have the same size."""
+        phase = self._phase_of(step)
+        return phase, phase.steps_at(step)
+
+    def _phase_of(self, step: int) -> Phase:
+        if not hasattr(step, "__index__") or step < 0:
             raise OrderError(f"there is no step {step!r}", hint="steps count from 0")
         for phase in reversed(self.phases):
-            if phase.step <= step and (step - phase.step) * phase.global_rows >= LONGEST_RUN:
+            if phase.step > step:
+                continue
+            steps = phase.steps_at(step)
+            if (step - steps.step) * steps.rows >= LONGEST_RUN:
                 raise OrderError(f"step {step} lies behind {LONGEST_RUN} samples", hint="no run is that long")
-            if phase.step <= step:
-                return phase
+            return phase
         raise OrderError(
             f"step {step} lies before what is known of this run (from step {self.phases[0].step} on)",
-            hint="the earlier phases lie beside the checkpoint; put them into cache_dir",
+            hint="pass the cache_dir= that the run was saved with: the earlier phases lie there; without one, a state "
+            "that they outgrow keeps only the present phase",
         )
 
     def place(self, step: int, rank: int | None = None) -> StepPlace:
         """Say where a step lies, as seen by one rank (None: by all together)."""
-        phase = self.phase_at(step)
-        epochs, offset, _, rows, first, own = phase.clock(rank).step(step - phase.step)
-        start = offset + (phase.offset if epochs == 0 else 0)
-        return StepPlace(step, phase.epoch + epochs, start, rows, first, own)
+        phase, steps = self.steps_at(step)
+        epoch, before, _ = phase.place_of(steps.place)
+        epochs, offset, _, rows, first, own = phase.clock(rank, steps).step(step - steps.step)
+        return StepPlace(step, epoch + epochs, offset + (before if epochs == 0 else 0), rows, first, own)
 
     def rows(self, step: int, rank: int | None = None) -> tuple[list[str], Words]:
         """Name source and sample of each row of a step."""
-        phase = self.phase_at(step)
+        phase = self._phase_of(step)
         place = self.place(step, rank)
         sources, samples = np.empty(place.own, np.uint64), np.empty(place.own, np.uint64)
         phase.plan(self.seed, self.windows).rows(place.first, sources, samples)
@@ -126,18 +164,21 @@ class Schedule:
             first = 0 if before == 0 else phase.left + (before - 1) * phase.size
             stop = phase.left + before * phase.size
             if following is not None:
-                stop = min(stop, phase.clock().step(following.step - phase.step)[2])
+                stop = min(stop, phase.position_of(following.step))
             yield phase, first, max(first, stop)
 
     def _steps_in(self, phase: Phase, name: str, samples: Iterable[int], first: int, stop: int) -> Iterator[int]:
-        plan, clock, number = phase.plan(self.seed), phase.clock(), phase.active.index(name)
+        plan, number = phase.plan(self.seed), phase.active.index(name)
+        sizes = list(phase.steps)[::-1]
         start_use, stop_use = plan.used(number, first), plan.used(number, stop)
         for use in self._uses(phase, name, samples, start_use, stop_use):
             position = plan.position_of(number, use)
+            steps = sizes[bisect_right(sizes, position, key=lambda steps: steps.place) - 1]
+            clock = phase.clock(None, steps)
             step = clock.number_of(position)
             _, _, start, rows, _, _ = clock.step(step)
             if start <= position < start + rows:  # drop_last may leave it out
-                yield phase.step + step
+                yield steps.step + step
 
     def _uses(self, phase: Phase, name: str, samples: Iterable[int], start: int, stop: int) -> Iterator[int]:
         """The times, counted from the start of the phase, at which a source's samples are used in [start, stop)."""

@@ -1,4 +1,6 @@
-"""RingFiller: steps of a StoreRun, filled by the native engine ahead of the trainer."""
+"""RingFiller: steps of a StoreRun, filled by the native engine ahead of the trainer, or by the trainer itself while it
+changes their size.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,8 @@ class RingFiller:
         )
         self._before = run.schedule, run.step
         """Where the run stood before the step that is being made."""
+        self._is_direct = False
+        """Whether batches are filled without threads, since their size has changed."""
         self._closed = False
         run.changed = self.engine.stop
 
@@ -31,9 +35,7 @@ class RingFiller:
         run, engine = self._run, self.engine
         self._before = run.schedule, run.step
         if batch_size != run.samples:
-            engine.stop()
-            with self._locks.moving:
-                run.resize(batch_size)
+            self._resize(batch_size)
         while run.growing is not None:
             run.wait_until_known()
             self._before = run.schedule, run.step
@@ -44,22 +46,50 @@ class RingFiller:
                     raise
             engine.stop()
             run.forget_known()  # they are found where they are now
-        if engine.ring is None:
-            self._start()
-        return engine.take()
+        return engine.take() if engine.ring is not None else self._next()
+
+    def _resize(self, batch_size: int) -> None:
+        """Fill batches of another size without threads at first: it may change again."""
+        run, engine = self._run, self.engine
+        if engine.ring is not None:
+            engine.pause()
+        with self._locks.moving:
+            sources = run.phase.sources
+            run.resize(batch_size)
+        if run.phase.sources is not sources:
+            engine.stop()  # it reads for another phase
+        self._is_direct = True
 
     def _next(self) -> Batch:
-        if self.engine.ring is None:
-            self._start()
-        return self.engine.take()
+        """Give the rows of the next step, whoever fills them."""
+        run, engine = self._run, self.engine
+        if engine.ring is None:
+            if self._is_direct and not engine.threads_pay(run.clock, run.rank_rows):
+                return self._fill()
+            try:
+                self._start()
+            except BudgetError:
+                if not self._is_direct:
+                    raise
+                return self._fill()  # what threads need for themselves is in the user's hands
+            self._is_direct = False
+        return engine.take()
+
+    def _fill(self) -> Batch:
+        """Fill the next step in this thread; a `close` meanwhile ends it or is noticed here."""
+        self._check_open()
+        run = self._run
+        batch = self.engine.fill(partial(run.feed, self._id_bytes), run.clock, run.rank_rows, run.step - run.steps.step)
+        self._check_open()
+        return batch
 
     def _start(self) -> None:
         """Start the engine; a `close` meanwhile either finds it running or is noticed here."""
         self._check_open()
         run = self._run
-        begun = run.phase.step
+        begun = run.steps.step
         end = None if run.growing is None else run.known_step - begun
-        self.engine.start(partial(run.feed, self._id_bytes), run.step - begun, end)
+        self.engine.start(partial(run.feed, self._id_bytes), run.clock, run.rank_rows, run.step - begun, end)
         self._check_open()
 
     def _check_open(self) -> None:
@@ -94,6 +124,7 @@ class RingFiller:
 
     def stop(self) -> None:
         """Drop what was filled."""
+        self._is_direct = False
         self.engine.stop()
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from millstream.errors import LoaderError, LossWarning, MillstreamError, StateEr
 from millstream.feeds import Feed
 from millstream.loaders import state as states
 from millstream.loaders.feed_explain import RecordedRun
-from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, RolloutBatch, resized
+from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, RolloutBatch
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.phases import read_count
 from millstream.loaders.rollout_rated import rate
@@ -31,6 +31,7 @@ from millstream.loaders.rollout_task import RolloutTask
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
 from millstream.loaders.runs.intake import Intake
 from millstream.loaders.runs.run import Locks
+from millstream.order.steps import resized
 from millstream.rollouts import Id, RolloutBlock
 from millstream.stages.lifetime import defer_sigint
 
@@ -164,7 +165,7 @@ class FeedRun:
         with self.locks.moving:
             ranks = self.settings.world_size
             fresh = FeedPhase(self.step, self._place, batch_size * ranks, ranks)
-            self.phases = resized(self.phases, fresh)[-MOST_PHASES:]
+            self.phases = resized(self.phases, fresh, MOST_PHASES)
             found = self.order.samples_of(self._total(batch), self.step, self._place, self.phases[-1])
         if self._rows[0] is not batch:
             self._rows = batch, self._dealer.rows(batch.rated.block)

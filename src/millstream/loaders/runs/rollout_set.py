@@ -206,8 +206,8 @@ class RolloutSetRun:
 
     def coming(self, batch_size: int) -> DealtStep:
         """The next step, with so many rollouts (or groups) for each rank."""
-        phase = self.schedule.phase_at(self.step)
-        if batch_size != phase.global_rows // phase.ranks:
+        _, steps = self.schedule.steps_at(self.step)
+        if batch_size != steps.rows // steps.ranks:
             with self.locks.moving:
                 self.follow(batch_size, self.step)
         return self._dealt(self.step, batch_size)
@@ -218,11 +218,11 @@ class RolloutSetRun:
 
     def _samples_of(self, step: int) -> StepSamples:
         """The samples of a step: rank r takes the r-th stretch of them, unless they are dealt out otherwise."""
-        phase, place = self.schedule.phase_at(step), self.schedule.place(step)
+        (_, steps), place = self.schedule.steps_at(step), self.schedule.place(step)
         _, samples = self.schedule.rows(step)
-        size = phase.global_rows // phase.ranks
-        counts = [min(size, max(0, place.rows - rank * size)) for rank in range(phase.ranks)]
-        rank = self.settings.rank if phase.ranks == self.settings.world_size else None
+        size = steps.rows // steps.ranks
+        counts = [min(size, max(0, place.rows - rank * size)) for rank in range(steps.ranks)]
+        rank = self.settings.rank if steps.ranks == self.settings.world_size else None
         return StepSamples(step, place.epoch, samples.astype(np.int64), counts, rank)
 
     def advance(self) -> None:

@@ -25,6 +25,7 @@ from millstream.loaders.runs.run import Locks
 from millstream.loaders.settings import LoaderSettings, positive
 from millstream.order import Phase, Recipe, Schedule
 from millstream.order.phase import UNKNOWN, settled, steps_in
+from millstream.order.steps import StepPhase
 from millstream.order.windows import Windows
 
 MOST_BATCH_TOKENS = 2**31
@@ -48,7 +49,14 @@ class StoreRun:
     schedule: Schedule
     step: int
     phase: Phase
+    steps: StepPhase[int]
+    """Those of the phase that have the size of the next one."""
     clock: Clock
+    """Of these steps."""
+    begun: tuple[int, int]
+    """The epoch in which they begin, and the samples of it before."""
+    rank_rows: int
+    """Rows of a step of this rank."""
     samples: int
     """Samples of a step of this rank."""
     known_step: int
@@ -83,10 +91,13 @@ class StoreRun:
 
     def stand(self, schedule: Schedule, step: int) -> None:
         """Stand at a step of a schedule, or change nothing."""
-        phase = schedule.phase_at(step)
-        self.clock = phase.clock(self.settings.rank)
-        self.schedule, self.step, self.phase = schedule, step, phase
-        self.samples = phase.global_rows // phase.ranks // self.shape.unit
+        phase, steps = schedule.steps_at(step)
+        self.clock = phase.clock(self.settings.rank, steps)
+        self.schedule, self.step, self.phase, self.steps = schedule, step, phase, steps
+        epoch, offset, _ = phase.place_of(steps.place)
+        self.begun = epoch, offset
+        self.rank_rows = steps.rows // steps.ranks
+        self.samples = self.rank_rows // self.shape.unit
         if self.growing is not None:
             self._measure(self.growing)
 
@@ -97,7 +108,8 @@ class StoreRun:
                 f"{batch_size} rows were asked for, but batches have as many as fit {self.shape.max_tokens} tokens",
                 hint="call next(), or make the loader with batch_size= in the place of max_tokens=",
             )
-        self.follow(positive("batch_size", batch_size), self.step)
+        rows = self._rows(positive("batch_size", batch_size))
+        self.stand(self.schedule.resize(rows * self.settings.world_size, self.step), self.step)
 
     def seek(self, step: int) -> None:
         """Stand at a step; raises UnknownLength for one whose rows are still being made."""
@@ -105,18 +117,15 @@ class StoreRun:
         self.follow(self.settings.batch_size, step)
 
     def follow(self, batch_size: int, step: int, schedule: Schedule | None = None) -> None:
-        """Go on at `step` with batches of this size; a new phase begins if that changes anything."""
+        """Go on at `step` with batches of this size; a new phase begins if that changes anything else."""
         self.stand((schedule or self.schedule).change(self._recipe(batch_size), step), step)
 
     def _recipe(self, batch_size: int) -> Recipe:
         settings = self.settings
-        rows = batch_size * self.shape.unit
-        if rows * self.shape.length >= MOST_BATCH_TOKENS:
-            raise LoaderError("a batch has at most 2**31 tokens", hint="use a smaller batch_size or chunk_size")
         return Recipe(
             seed=settings.seed,
             row_length=self.shape.length,
-            global_rows=rows * settings.world_size,
+            global_rows=self._rows(batch_size) * settings.world_size,
             sources={name: member.share for name, member in self.members.items()},
             ranks=settings.world_size,
             drop_last=settings.drop_last,
@@ -125,7 +134,14 @@ class StoreRun:
             padded=self.shape.tail == "pad",
         )
 
-    def feed(self, id_bytes: int) -> tuple[Feed, Clock, int]:
+    def _rows(self, batch_size: int) -> int:
+        """Rows of a step of this rank."""
+        rows = batch_size * self.shape.unit
+        if rows * self.shape.length >= MOST_BATCH_TOKENS:
+            raise LoaderError("a batch has at most 2**31 tokens", hint="use a smaller batch_size or chunk_size")
+        return rows
+
+    def feed(self, id_bytes: int) -> Feed:
         """Give what the engine needs to fill the batches of the present phase."""
         shape = self.shape
         members = [self.members[name] for name in self.phase.active]
@@ -136,8 +152,7 @@ class StoreRun:
         plan = self.phase.plan(self.schedule.seed, self._windows)
         mean_of = "targets" if self.loss is None else self.loss.native
         labels = shape.filled_labels(self.settings.labels)
-        feed = Feed(sources, plan, shape.length, labels, shape.pad_id, id_bytes, mean_of, shape.pad_multiple)
-        return feed, self.clock, self.samples * shape.unit
+        return Feed(sources, plan, shape.length, labels, shape.pad_id, id_bytes, mean_of, shape.pad_multiple)
 
     @property
     def _windows(self) -> dict[str, Windows]:
@@ -150,8 +165,8 @@ class StoreRun:
         windows = self.members[growing.name].windows
         assert windows is not None
         accumulation = 1 if self.loss is None else self.loss.accumulation
-        steps = (windows.samples - self.phase.offset) // self.phase.global_rows
-        self.known_step = self.phase.step + max(0, steps // accumulation * accumulation)
+        steps = (windows.samples - self.begun[1]) // self.steps.rows
+        self.known_step = self.steps.step + max(0, steps // accumulation * accumulation)
 
     @property
     def is_known(self) -> bool:
@@ -229,7 +244,7 @@ class StoreRun:
     @property
     def epoch(self) -> int:
         """The epoch of the next step."""
-        return self.phase.epoch + int(self.clock.step(self.step - self.phase.step)[0])
+        return self.begun[0] + int(self.clock.step(self.step - self.steps.step)[0])
 
     def in_epoch(self, epoch: int) -> bool:
         """Whether the next step belongs to an epoch."""
@@ -316,7 +331,7 @@ class StoreRun:
         """Say what all ranks must have in common."""
         settings, shape = self.settings, self.shape
         shared = ("seed", "batch_size", "world_size", "labels", "drop_last", "pad_last")
-        past = repr(self.schedule.phases[:-1]).encode()
+        past = repr(self.schedule.past).encode()
         return {
             "loader": self.kind,
             "order_version": order_version,
