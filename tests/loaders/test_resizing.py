@@ -70,7 +70,7 @@ def chat_loader(cache: Path, **given: Any) -> ConversationDataLoader:
     return loader
 
 
-def opened(kind: str, cache: Path, **given: Any) -> Any:
+def opened(kind: Any, cache: Path, **given: Any) -> Any:
     if kind == "chats":
         return chat_loader(cache, **given)
     store = make_store([37, 5, 60, 24, 90, *range(1, 20)])
@@ -160,7 +160,7 @@ def test_threads_begin_once_one_size_was_asked_for_long_enough(tmp_path: Path, m
             loader.get_batch(2)
             assert ring.ring is None and ring.direct.since_change[0] == step
         loader.get_batch(2)  # as many as threads would have filled in vain
-        assert ring.ring is not None and ring.direct is None
+        assert [ring.ring is None, ring.direct is None] == [False, True]
         for size in (4, 2) * 20:
             loader.get_batch(size)
             assert ring.ring is None and ring.direct.since_change[0] == 1

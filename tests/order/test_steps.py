@@ -115,7 +115,8 @@ def test_a_change_inside_a_phase_is_the_same_as_a_phase_of_its_own(
     if drop_last:
         changes = [(moved, min(rows, 20 // ranks)) for moved, rows in changes]
     given_as: dict[str, Any] = {"drop_last": drop_last, "epoch_size": epoch_size, "ranks": ranks}
-    slow, fast, last = slow_and_fast(*(recipe_of(each, **given_as) for each in quotas), changes)
+    first, then = (recipe_of(each, **given_as) for each in quotas)
+    slow, fast, last = slow_and_fast(first, then, changes)
 
     for step in range(last + 30):
         wanted, found = slow.place(step), fast.place(step)

@@ -1,0 +1,192 @@
+"""What all states have in common: a header that says whose they are, checked counts, a size, and files beside them.
+
+A state is readable JSON of less than 4 KB: plain integers and strings. What does not fit lies in a sidecar beside the
+checkpoints. Nothing in a state is trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from millstream._core import order_version
+from millstream.errors import StateError
+from millstream.storage import disk, sidecar
+
+logger = logging.getLogger("millstream.storage")
+FORMAT = "millstream state"
+VERSION = 1
+MOST_BYTES = 4095
+"""Of a state, which is less than 4 KB of JSON."""
+MOST_COUNT = 2**62
+"""More than any run counts, and less than native arithmetic overflows."""
+OLD = ".json"
+"""How files beside a state ended in older versions."""
+DAMAGED = "the state is damaged; use another checkpoint"
+
+
+def header(loader: str, step: int, seed: int, rows: Mapping[str, Any]) -> dict[str, Any]:
+    """What every state begins with; `check_header` reads it."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "order_version": order_version,
+        "loader": loader,
+        "step": step,
+        "seed": seed,
+        "rows": dict(rows),
+    }
+
+
+def _as_it_was(fact: str, saved: Any) -> str:
+    return f"pass {fact}={saved!r} to go on with that run"
+
+
+def check_header(
+    state: Mapping[str, Any],
+    loader: str,
+    seed: int,
+    rows: Mapping[str, Any],
+    hint: Callable[[str, Any], str] = _as_it_was,
+) -> int:
+    """Check that a state fits a loader; gives its step. `hint` says how to have again what a fact of its rows was."""
+    if not isinstance(state, Mapping) or state.get("format") != FORMAT:
+        raise StateError("this is not the state of a Millstream loader", hint="give what state_dict() returned")
+    if state.get("version") != VERSION or state.get("order_version") != order_version:
+        raise StateError(
+            f"the state has version {state.get('version')} and order version {state.get('order_version')}; "
+            f"this Millstream reads version {VERSION} and order version {order_version}",
+            hint="use the Millstream that wrote it",
+        )
+    if state.get("loader") != loader:
+        raise StateError(
+            f"this is the state of a {state.get('loader')!r} loader, not of a {loader!r} one",
+            hint="load it into a loader of the kind that saved it",
+        )
+    if state.get("seed") != seed:
+        raise StateError(
+            f"the state was saved with seed={state.get('seed')}, this loader has seed={seed}",
+            hint=f"pass seed={state.get('seed')} to go on with that run",
+        )
+    saved = state.get("rows")
+    for key, value in rows.items():
+        found = saved.get(key) if isinstance(saved, Mapping) else None
+        if found != value:
+            raise StateError(
+                f"the state was saved with {key}={found!r}, this loader has {key}={value!r}",
+                hint=hint(key, found),
+            )
+    return read_count(state.get("step"), "step")
+
+
+def read_count(value: Any, what: str) -> int:
+    """Insist on a count that no arithmetic overflows."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST_COUNT:
+        raise StateError(
+            f"{what} in the state is {value!r}, not a count",
+            hint=DAMAGED,
+        )
+    return value
+
+
+def fits(state: object) -> bool:
+    """Whether a state is not too large."""
+    return len(json.dumps(state)) <= MOST_BYTES
+
+
+class StateFiles:
+    """The files in a folder that hold what outgrows states, and those of this run that a state may still need.
+
+    A file is named by its content, and ranks that save the same state write the same file. Each removes only what it
+    wrote or read itself: other runs may keep theirs in the same folder.
+    """
+
+    def __init__(self, folder: Path | None, kind: str) -> None:
+        self.folder, self._kind = folder, kind
+        self._steps: dict[str, int] = {}
+        """The step of the last state that names a file."""
+        self._lock = threading.Lock()
+        self._has_warned = False
+
+    def warn_of_no_past(self, phases: int) -> None:
+        """Say once that states do not keep the past."""
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "%d phases are too many for a state: it resumes, but its past cannot be explained; "
+                "pass cache_dir= to keep them",
+                phases,
+            )
+
+    def save(self, text: bytes, step: int) -> dict[str, Any]:
+        """Write the phases of the state of a step; gives what the state says of the file."""
+        assert self.folder is not None
+        name = sidecar.file_of(self._kind, text)
+        with self._lock:
+            if name not in self._steps or not (self.folder / name).is_file():
+                sidecar.save(self.folder, self._kind, [text], writer=os.urandom(8).hex())  # peers have the same rank
+            self._steps[name] = max(step, self._steps.get(name, step))
+        return {"file": name, "bytes": len(text)}
+
+    def name_in(self, reference: Any) -> str:
+        """The file that a state refers to; those of older versions were named otherwise."""
+        name = reference.get("file") if isinstance(reference, Mapping) else None
+        if not isinstance(name, str) or not re.fullmatch(rf"{self._kind}-[0-9a-f]{{32}}(\.bin|{re.escape(OLD)})", name):
+            raise StateError(f"the state names its {self._kind} in a way that cannot be read", hint=DAMAGED)
+        return name
+
+    def load(self, name: str, *, needed: bool) -> Mapping[str, Any] | None:
+        """Read a file that a state names; None where it is not here and the run can do without it."""
+        path = None if self.folder is None else self.folder / name
+        if path is None or not path.exists():
+            if needed:
+                raise StateError(
+                    f"the phases of this run lie in {name}, which is not here",
+                    hint="pass the cache_dir= it was saved with",
+                )
+            logger.warning("%s is not here: the run resumes, but its past cannot be explained", name)
+            return None
+        text = (
+            _read_old(path, self._kind)
+            if path.suffix == OLD
+            else sidecar.load([path.parent], self._kind, {"file": name})
+        )
+        try:
+            whole = json.loads(text)
+        except ValueError:
+            whole = None
+        if not isinstance(whole, Mapping):
+            raise StateError(f"{path}: does not hold phases", hint=DAMAGED)
+        return whole
+
+    def loaded(self, names: Iterable[str], step: int) -> None:
+        """The run stands where a state was saved, which named these."""
+        with self._lock:
+            for name in names:
+                self._steps[name] = max(step, self._steps.get(name, step))
+
+    def release(self, state: Mapping[str, Any]) -> None:
+        """A state is committed: remove the files that only states before it name."""
+        if self.folder is None:
+            return
+        kept = state["earlier_phases"].get("file") if isinstance(state.get("earlier_phases"), Mapping) else None
+        with self._lock, disk.reported(self.folder):
+            for name in [name for name, step in self._steps.items() if step < state["step"] and name != kept]:
+                disk.remove(self.folder / name)
+                del self._steps[name]
+
+
+def _read_old(path: Path, kind: str) -> bytes:
+    """Read a file of a state of an older version, which is JSON by its name, too."""
+    with disk.reported(path):
+        found = path.read_bytes()
+    if path.stem != f"{kind}-{hashlib.blake2b(found, digest_size=16).hexdigest()}":
+        raise StateError(f"{path}: does not hold the phases that the state names", hint="restore the file")
+    return found
