@@ -15,10 +15,10 @@ from millstream.errors import StateError
 from millstream.loaders.explain import origins_of
 from millstream.loaders.feed_explain import RecordedRun
 from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace
-from millstream.loaders.phases import DAMAGED, read_count
 from millstream.loaders.rollout_settings import StepSettings
 from millstream.loaders.runs.feed import FeedRun
 from millstream.order import CostModel
+from millstream.storage.state import DAMAGED, read_count
 
 NAME = "rollouts"
 """What a loader of rollouts is called unless it is told."""

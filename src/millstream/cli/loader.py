@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from millstream.errors import LoaderError, StateError
 from millstream.loaders import ConversationDataLoader, PretrainDataLoader
-from millstream.loaders.phases import DAMAGED, PhaseFiles, load_run
-from millstream.loaders.state import FORMAT
+from millstream.loaders.phases import KIND, load_run
+from millstream.storage.state import DAMAGED, FORMAT, StateFiles
 from millstream.store import TokenStore
 from millstream.store.weights import WEIGHTED
 
@@ -63,7 +63,7 @@ def open_state(store: TokenStore, arguments: argparse.Namespace) -> Loader:
             raise LoaderError(f"{flag} and --state exclude each other", hint=f"leave out {flag}: the state knows it")
     path = Path(arguments.state)
     state = read_state(path, {"pretrain", "conversation"})
-    phase = load_run(state, PhaseFiles(path.parent), state.get("seed", 0)).phases[-1]
+    phase = load_run(state, StateFiles(path.parent, KIND), state.get("seed", 0)).phases[-1]
     if not phase.active:
         raise StateError(f"{path}: the state names no source", hint=DAMAGED)
     name = phase.active[0]

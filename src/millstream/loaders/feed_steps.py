@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import StateError
-from millstream.loaders.phases import DAMAGED, read_count
 from millstream.loaders.rollout_rated import Rated
 from millstream.loaders.rollout_steps import StepSamples
 from millstream.order import SampleOrder
 from millstream.order.shuffle import Shuffle
 from millstream.order.steps import StepPhase
+from millstream.storage.state import DAMAGED, read_count
 
 Numbers = npt.NDArray[np.int64]
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import LoaderError, UnknownLength
-from millstream.loaders import state as states
 from millstream.loaders.lane_steps import ENDLESS, KEPT_PHASES, Epochs, LaneSteps, phase_at, samples_of, span_of
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.runs.run import Locks
@@ -18,6 +17,7 @@ from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.stream_explain import KEEP_A_LOG
 from millstream.loaders.stream_lanes import StreamLanes
 from millstream.order.steps import StepPhase, resized
+from millstream.storage import state as states
 
 DEFAULT_PREFETCH = 4
 

@@ -12,13 +12,13 @@ from typing import Any
 from millstream.errors import OrderError, StateError
 from millstream.loaders.lane_steps import Epochs, LaneSteps, span_of
 from millstream.loaders.member import Member
-from millstream.loaders.phases import DAMAGED, read_count
 from millstream.loaders.ranges import MOST_LANES
 from millstream.loaders.stream import Stream
 from millstream.loaders.stream_lanes import Taken
 from millstream.loaders.stream_state import LaneState, check_data, read_lanes, read_steps
 from millstream.order.blends import MOST_BLENDS, Blend, Blends
 from millstream.order.mix import MOST_PLACES
+from millstream.storage.state import DAMAGED, read_count
 
 KIND = "mixed stream"
 

@@ -10,16 +10,11 @@ the rest follows from the phase before it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import os
-import re
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from millstream.errors import OrderError, StateError
@@ -27,27 +22,24 @@ from millstream.order import Phase, Schedule
 from millstream.order.mix import MOST_PLACES
 from millstream.order.phase import LONGEST_RUN, Standing, next_phase
 from millstream.order.shuffle import Shuffle
-from millstream.storage import disk, sidecar
+from millstream.storage.state import DAMAGED, MOST_BYTES, StateFiles, fits, read_count
 
 logger = logging.getLogger("millstream.loaders")
-MOST_BYTES = 4095
-"""Of a state, which is less than 4 KB of JSON."""
 LEAST_BYTES = 8
 """Of a change of the rows of a step in a state: `[9, 8], `."""
 NOT_KEPT = {"past": "not kept: pass cache_dir= to keep it"}
 """What a state says that has no room for its earlier phases, and no folder for them."""
-KIND, OLD = "phases", ".json"
-"""Of the files beside a state; older versions wrote them as `phases-….json`."""
+KIND = "phases"
+"""Of the files beside a state."""
 APART = ("sources", "resized")
 """Fields of a phase that are written otherwise than by their value."""
-DAMAGED = "the state is damaged; use another checkpoint"
 Kind = TypeVar("Kind", Phase, Standing)
 
 
 def dump_run(
     schedule: Schedule,
     data: Mapping[str, Any],
-    files: PhaseFiles,
+    files: StateFiles,
     missing: Mapping[str, Any],
     *,
     header: Mapping[str, Any],
@@ -64,7 +56,7 @@ def dump_run(
     if files.folder is None and changes * LEAST_BYTES > MOST_BYTES:
         return _without_past({**begun, **present}, changes, files)
     whole = {**known, "phases": _phases_to_json(schedule), **missing}
-    if _fits(state := {**begun, **whole}):
+    if fits(state := {**begun, **whole}):
         return state
     if files.folder is None:
         return _without_past({**begun, **present}, len(whole["phases"]), files)
@@ -73,7 +65,7 @@ def dump_run(
     reference = {"earlier_phases": files.save(text, begun["step"])}
     nothing: dict[str, Any] = {"data": {}, "phases": []}
     for held in (present, nothing):
-        if _fits(state := {**begun, **held, **reference}):
+        if fits(state := {**begun, **held, **reference}):
             return state
     raise StateError(
         f"how the rows of {len(data)} sources are made is too much for a state of 4 KB",
@@ -81,10 +73,10 @@ def dump_run(
     )
 
 
-def _without_past(state: dict[str, Any], phases: int, files: PhaseFiles) -> dict[str, Any]:
+def _without_past(state: dict[str, Any], phases: int, files: StateFiles) -> dict[str, Any]:
     """A state of the present phase alone."""
     state |= NOT_KEPT
-    if not _fits(state):
+    if not fits(state):
         raise StateError(
             f"this run has had {phases} phases and {len(state['data'])} sources, too many for a state of 4 KB",
             hint="pass cache_dir= (a folder beside the checkpoints): the phases are kept there",
@@ -105,7 +97,7 @@ class LoadedRun:
     """The files beside the state that were read."""
 
 
-def load_run(state: Mapping[str, Any], files: PhaseFiles, seed: int) -> LoadedRun:
+def load_run(state: Mapping[str, Any], files: StateFiles, seed: int) -> LoadedRun:
     """Read phases and data back, from the state and from beside it."""
     phases, data = _read_part(state, seed)
     part: Mapping[str, Any] | None = state
@@ -113,7 +105,7 @@ def load_run(state: Mapping[str, Any], files: PhaseFiles, seed: int) -> LoadedRu
     names: list[str] = []
     while part is not None and "earlier_phases" in part:
         missing = {"earlier_phases": part["earlier_phases"]}
-        name = _checked_name(part["earlier_phases"])
+        name = files.name_in(part["earlier_phases"])
         part = files.load(name, needed=not phases)
         if part is not None:
             names.append(name)
@@ -143,108 +135,6 @@ def _read_part(part: Mapping[str, Any], seed: int) -> tuple[list[Phase], dict[st
         else:
             phases.append(_phase_from_json(found))
     return phases, dict(data)
-
-
-def _fits(state: object) -> bool:
-    return len(json.dumps(state)) <= MOST_BYTES
-
-
-class PhaseFiles:
-    """The files in a folder that hold the phases of states, and those of this run that a state may still need.
-
-    A file is named by its content, and ranks that save the same state write the same file. Each removes only what it
-    wrote or read itself: other runs may keep theirs in the same folder.
-    """
-
-    def __init__(self, folder: Path | None) -> None:
-        self.folder = folder
-        self._steps: dict[str, int] = {}
-        """The step of the last state that names a file."""
-        self._lock = threading.Lock()
-        self._has_warned = False
-
-    def warn_of_no_past(self, phases: int) -> None:
-        """Say once that states do not keep the past."""
-        if not self._has_warned:
-            self._has_warned = True
-            logger.warning(
-                "%d phases are too many for a state: it resumes, but its past cannot be explained; "
-                "pass cache_dir= to keep them",
-                phases,
-            )
-
-    def save(self, text: bytes, step: int) -> dict[str, Any]:
-        """Write the phases of the state of a step; gives what the state says of the file."""
-        assert self.folder is not None
-        name = sidecar.file_of(KIND, text)
-        with self._lock:
-            if name not in self._steps or not (self.folder / name).is_file():
-                sidecar.save(self.folder, KIND, [text], writer=os.urandom(8).hex())  # peers have the same rank
-            self._steps[name] = max(step, self._steps.get(name, step))
-        return {"file": name, "bytes": len(text)}
-
-    def load(self, name: str, *, needed: bool) -> Mapping[str, Any] | None:
-        """Read a file that a state names; None where it is not here and the run can do without it."""
-        path = None if self.folder is None else self.folder / name
-        if path is None or not path.exists():
-            if needed:
-                raise StateError(
-                    f"the phases of this run lie in {name}, which is not here",
-                    hint="pass the cache_dir= it was saved with",
-                )
-            logger.warning("%s is not here: the run resumes, but its past cannot be explained", name)
-            return None
-        text = _read_old(path) if path.suffix == OLD else sidecar.load([path.parent], KIND, {"file": name})
-        try:
-            whole = json.loads(text)
-        except ValueError:
-            whole = None
-        if not isinstance(whole, Mapping):
-            raise StateError(f"{path}: does not hold phases", hint=DAMAGED)
-        return whole
-
-    def loaded(self, names: Iterable[str], step: int) -> None:
-        """The run stands where a state was saved, which named these."""
-        with self._lock:
-            for name in names:
-                self._steps[name] = max(step, self._steps.get(name, step))
-
-    def release(self, state: Mapping[str, Any]) -> None:
-        """A state is committed: remove the files that only states before it name."""
-        if self.folder is None:
-            return
-        kept = state["earlier_phases"].get("file") if isinstance(state.get("earlier_phases"), Mapping) else None
-        with self._lock, disk.reported(self.folder):
-            for name in [name for name, step in self._steps.items() if step < state["step"] and name != kept]:
-                disk.remove(self.folder / name)
-                del self._steps[name]
-
-
-def _checked_name(reference: Any) -> str:
-    """The file that a state names; those of older versions were named otherwise."""
-    name = reference.get("file") if isinstance(reference, Mapping) else None
-    if not isinstance(name, str) or not re.fullmatch(rf"{KIND}-[0-9a-f]{{32}}(\.bin|{re.escape(OLD)})", name):
-        raise StateError("the state names its earlier phases in a way that cannot be read", hint=DAMAGED)
-    return name
-
-
-def _read_old(path: Path) -> bytes:
-    """Read a file of a state of an older version, which is JSON by its name, too."""
-    with disk.reported(path):
-        found = path.read_bytes()
-    if path.stem != f"{KIND}-{hashlib.blake2b(found, digest_size=16).hexdigest()}":
-        raise StateError(f"{path}: does not hold the phases that the state names", hint="restore the file")
-    return found
-
-
-def read_count(value: Any, what: str) -> int:
-    """Insist on a count that no arithmetic overflows."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < LONGEST_RUN:
-        raise StateError(
-            f"{what} in the state is {value!r}, not a count",
-            hint=DAMAGED,
-        )
-    return value
 
 
 def _phases_to_json(schedule: Schedule) -> list[Any]:

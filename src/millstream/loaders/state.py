@@ -1,19 +1,15 @@
-"""The state of a run as readable JSON under 4 KB: does it fit the loader that loads it? Nothing in it is trusted."""
+"""Does the state of a run over stores fit the data that is here? Nothing in it is trusted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from millstream._core import order_version
 from millstream.errors import FingerprintError, StateError
 from millstream.loaders.member import Member
-from millstream.loaders.phases import DAMAGED, read_count
 from millstream.order import Phase, StepPlace
+from millstream.storage.state import DAMAGED, read_count
 from millstream.store import TokenStore
-
-FORMAT = "millstream state"
-VERSION = 1
 
 
 def check_data(data: Mapping[str, Any], phases: Sequence[Phase], members: Mapping[str, Member]) -> None:
@@ -75,57 +71,3 @@ def check_place(state: Mapping[str, Any], place: StepPlace) -> None:
             raise StateError(
                 f"the state says {key} {state.get(key)}, but its step {place.step} lies at {key} {found}", hint=DAMAGED
             )
-
-
-def header(loader: str, step: int, seed: int, rows: Mapping[str, Any]) -> dict[str, Any]:
-    """What every state begins with; `check_header` reads it."""
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "order_version": order_version,
-        "loader": loader,
-        "step": step,
-        "seed": seed,
-        "rows": dict(rows),
-    }
-
-
-def _as_it_was(fact: str, saved: Any) -> str:
-    return f"pass {fact}={saved!r} to go on with that run"
-
-
-def check_header(
-    state: Mapping[str, Any],
-    loader: str,
-    seed: int,
-    rows: Mapping[str, Any],
-    hint: Callable[[str, Any], str] = _as_it_was,
-) -> int:
-    """Check that a state fits a loader; gives its step. `hint` says how to have again what a fact of its rows was."""
-    if not isinstance(state, Mapping) or state.get("format") != FORMAT:
-        raise StateError("this is not the state of a Millstream loader", hint="give what state_dict() returned")
-    if state.get("version") != VERSION or state.get("order_version") != order_version:
-        raise StateError(
-            f"the state has version {state.get('version')} and order version {state.get('order_version')}; "
-            f"this Millstream reads version {VERSION} and order version {order_version}",
-            hint="use the Millstream that wrote it",
-        )
-    if state.get("loader") != loader:
-        raise StateError(
-            f"this is the state of a {state.get('loader')!r} loader, not of a {loader!r} one",
-            hint="load it into a loader of the kind that saved it",
-        )
-    if state.get("seed") != seed:
-        raise StateError(
-            f"the state was saved with seed={state.get('seed')}, this loader has seed={seed}",
-            hint=f"pass seed={state.get('seed')} to go on with that run",
-        )
-    saved = state.get("rows")
-    for key, value in rows.items():
-        found = saved.get(key) if isinstance(saved, Mapping) else None
-        if found != value:
-            raise StateError(
-                f"the state was saved with {key}={found!r}, this loader has {key}={value!r}",
-                hint=hint(key, found),
-            )
-    return read_count(state.get("step"), "step")

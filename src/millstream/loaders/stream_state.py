@@ -14,8 +14,8 @@ from typing import Any
 from millstream.errors import FingerprintError, StateError
 from millstream.loaders.lane import Place
 from millstream.loaders.lane_steps import LaneSteps
-from millstream.loaders.phases import DAMAGED, read_count
 from millstream.order.steps import StepPhase
+from millstream.storage.state import DAMAGED, read_count
 
 
 @dataclass(frozen=True, slots=True)

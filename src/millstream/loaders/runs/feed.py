@@ -21,10 +21,8 @@ from millstream.admission import Admission, Cut
 from millstream.batches.rollouts import RolloutRows
 from millstream.errors import LoaderError, LossWarning, MillstreamError, StateError, UnknownLength
 from millstream.feeds import Feed
-from millstream.loaders import state as states
 from millstream.loaders.feed_explain import Recorded, RecordedRun
 from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, RolloutBatch
-from millstream.loaders.phases import read_count
 from millstream.loaders.rollout_rated import rate
 from millstream.loaders.rollout_steps import Dealer, DealtStep
 from millstream.loaders.rollout_task import RolloutTask
@@ -34,6 +32,8 @@ from millstream.loaders.runs.run import Locks
 from millstream.order.steps import resized
 from millstream.rollouts import Id, RolloutBlock
 from millstream.stages.lifetime import defer_sigint
+from millstream.storage import state as states
+from millstream.storage.state import read_count
 
 logger = logging.getLogger("millstream.loaders")
 KEPT_STEPS = 64

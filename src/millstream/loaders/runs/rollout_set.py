@@ -21,7 +21,7 @@ from millstream.advantages.ragged import masked_counts
 from millstream.errors import FingerprintError, LoaderError, RecordError
 from millstream.loaders import state as states
 from millstream.loaders.origin import RowOrigin, Span
-from millstream.loaders.phases import PhaseFiles, dump_run, load_run
+from millstream.loaders.phases import KIND, dump_run, load_run
 from millstream.loaders.rollout_gathering import Gathering
 from millstream.loaders.rollout_rated import Rated, comparable, rate
 from millstream.loaders.rollout_steps import Dealer, DealtStep, StepSamples
@@ -35,6 +35,7 @@ from millstream.rollouts.parse import OnBad
 from millstream.rollouts.sides import notes_of
 from millstream.stats.figures import counted
 from millstream.stats.ledger import Ledger
+from millstream.storage.state import StateFiles, check_header, header
 
 Numbers = npt.NDArray[np.int64]
 _LOSSES = ("unscored", "baselines", "groups_of_one", "nothing_trained", "tokens_not_trained", "rewards_ignored")
@@ -163,7 +164,7 @@ class RolloutSetRun:
         self.locks, self._task, self._dealer = Locks(), task, dealer
         self._rows = dealer.rows(rollouts.block)
         self._samples = len(rollouts.group_members) if task.steps.keep_groups else len(rollouts.block)
-        self._files = PhaseFiles(task.settings.cache_dir)
+        self._files = StateFiles(task.settings.cache_dir, KIND)
         self.restart()
 
     def restart(self) -> None:
@@ -272,12 +273,12 @@ class RolloutSetRun:
         """Describe where the run stands before a step."""
         schedule = self.schedule if step == self.step else self.schedule.until(step)
         place = schedule.place(step)
-        header = {
-            **states.header(self.kind, step, self.settings.seed, self._task.steps.facts),
+        begun = {
+            **header(self.kind, step, self.settings.seed, self._task.steps.facts),
             "epoch": place.epoch,
             "offset": place.offset,
         }
-        return dump_run(schedule, {self.name: self._facts}, self._files, self._missing, header=header)
+        return dump_run(schedule, {self.name: self._facts}, self._files, self._missing, header=begun)
 
     @property
     def _facts(self) -> dict[str, Any]:
@@ -309,7 +310,7 @@ class RolloutSetRun:
 
     def _check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
-        return states.check_header(state, self.kind, self.settings.seed, self._task.steps.facts)
+        return check_header(state, self.kind, self.settings.seed, self._task.steps.facts)
 
     def fingerprint(self) -> dict[str, Any]:
         """Say what all ranks must have in common."""

@@ -18,7 +18,7 @@ from millstream.loaders.explain import StoreSource, steps_of
 from millstream.loaders.loss import LossMean
 from millstream.loaders.losses import store_losses, tell_losses
 from millstream.loaders.member import Member, RowShape
-from millstream.loaders.phases import PhaseFiles, dump_run, load_run
+from millstream.loaders.phases import KIND, dump_run, load_run
 from millstream.loaders.runs.growing import GrowingSource
 from millstream.loaders.runs.run import Locks
 from millstream.loaders.settings import LoaderSettings, positive
@@ -26,6 +26,7 @@ from millstream.order import Phase, Recipe, Schedule
 from millstream.order.phase import UNKNOWN, settled, steps_in
 from millstream.order.steps import StepPhase
 from millstream.order.windows import Windows
+from millstream.storage.state import StateFiles, check_header, header
 
 MOST_BATCH_TOKENS = 2**31
 
@@ -76,7 +77,7 @@ class StoreRun:
         self.kind, self.members, self.shape, self.settings = kind, dict(members), shape, settings
         self.loss, self._one_source = loss, one_source
         self.locks, self._epoch_size = Locks(), epoch_size
-        self._files = PhaseFiles(settings.cache_dir)
+        self._files = StateFiles(settings.cache_dir, KIND)
         self.growing = growing
         self.changed: Callable[[], None] = lambda: None
         """Called when a source has grown: what was made ahead does not know it."""
@@ -271,14 +272,14 @@ class StoreRun:
         place = schedule.place(step)
         data = {name: member.facts for name, member in self.members.items()}
         unknown = any(member.share.samples == UNKNOWN for member in self.members.values())
-        header = {
-            **states.header(self.kind, step, self.settings.seed, self._row_facts),
+        begun = {
+            **header(self.kind, step, self.settings.seed, self._row_facts),
             "epoch": place.epoch,
             "offset": place.offset,
             **({"unknown_length": True} if unknown else {}),
         }
         known = {**self._earlier_data, **data}
-        return dump_run(schedule, known, self._files, self._missing, header=header)
+        return dump_run(schedule, known, self._files, self._missing, header=begun)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing. A state that knows the end of its epoch waits for it."""
@@ -310,7 +311,7 @@ class StoreRun:
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
-        return states.check_header(state, self.kind, self.settings.seed, self._row_facts)
+        return check_header(state, self.kind, self.settings.seed, self._row_facts)
 
     @property
     def _row_facts(self) -> dict[str, Any]:

@@ -22,8 +22,6 @@ from millstream.live.mirror import Mirror
 from millstream.live.row_log import StepRows
 from millstream.live.tensor_maker import Tensors
 from millstream.live.window import Entry, Window
-from millstream.loaders import state as states
-from millstream.loaders.phases import read_count
 from millstream.loaders.runs.run import Locks
 from millstream.loaders.self_play.checks import checked_step
 from millstream.loaders.self_play.entered import Entered
@@ -44,6 +42,8 @@ from millstream.order.shuffle import source_key
 from millstream.stages.lifetime import ForkLock, defer_sigint
 from millstream.stats.ledger import Ledger, read_counts
 from millstream.storage import Position
+from millstream.storage import state as states
+from millstream.storage.state import read_count
 
 logger = logging.getLogger("millstream.loaders")
 NOT_FULL = "last batch not full"
