@@ -55,6 +55,11 @@ class RunLosses:
             self._since.update(reason for number, reason in self._ahead if number < draw)
             self._ahead = [each for each in self._ahead if each[0] >= draw]
 
+    def at(self, draw: int) -> Counter[str]:
+        """What lies behind a draw, which is not before the last one that was settled."""
+        with self._guard:
+            return self.behind + Counter(reason for number, reason in self._ahead if number < draw)
+
     def gone_from_reservoir(self, positions: int) -> None:
         """Positions would have been delivered, if their files were there."""
         self._since += Counter({RESERVOIR: positions})
