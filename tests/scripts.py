@@ -27,7 +27,9 @@ def run_script(code: str, *arguments: object, timeout: float = 60) -> subprocess
         out, err = Path(folder, "out"), Path(folder, "err")
         asked = [textwrap.dedent(code), command, os.getcwd(), dict(os.environ), str(out), str(err)]  # noqa: PTH109
         child = _answer(asked, timeout)
-        if not select.select([_server().stdout], [], [], timeout)[0]:
+        answers = _server().stdout
+        assert answers is not None
+        if not select.select([answers], [], [], timeout)[0]:
             os.kill(child, signal.SIGKILL)
             _answer(None, timeout)
             raise subprocess.TimeoutExpired(command, timeout)

@@ -11,7 +11,7 @@ from live.games import a_game
 from millstream.errors import StateError
 from millstream.games import ORIGIN
 from millstream.live.events import Event
-from millstream.live.frame_shuffler import FrameShuffler, Moves
+from millstream.live.frame_shuffler import FrameShuffler, Moves, joined
 from millstream.live.mirror import Mirror
 from millstream.live.place import Place
 from millstream.live.window import Window
@@ -44,6 +44,25 @@ def test_its_slots_are_those_of_the_reservoir(plies: list[int], frames: int, dra
         rest = np.concatenate([NOTHING, *(piece.frames.origins for piece in left)])
         untold = np.concatenate([NOTHING, *(piece.moves.filled for piece in left)])
         assert sorted(rest.tolist()) == sorted([*mirror.origins.tolist(), *untold.tolist()])
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 30), st.integers(1, 8))
+def test_moves_that_are_joined_do_the_same(plies: list[int], frames: int, together: int) -> None:
+    shuffler, each, whole = (
+        FrameShuffler(Queue(), frames=frames, seed=3),
+        *(Mirror(Window(None, 0), frames) for _ in "ab"),
+    )
+    pieces = [piece for chunk, count in enumerate(plies) for piece in shuffler.process(a_game(chunk, plies=count))]
+    moves = [part for piece in [*pieces, *shuffler.finish()] for part in piece.moves.split(len(piece) // 2)]
+    for first in range(0, len(moves), together):
+        some = moves[first : first + together]
+        each.follow(some)
+        whole.follow(joined(some))
+        assert len(joined(some)) <= 2
+        assert (each.origins.tolist(), each.counter, each.place) == (whole.origins.tolist(), whole.counter, whole.place)
+        copy = whole.copy()
+        assert copy.state()[0] == whole.state()[0]
+        whole = copy  # it goes on as the other one would
 
 
 def test_sources_are_known_as_long_as_the_window_the_slots_or_the_place_need_them() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from millstream.errors import BudgetError
 from millstream.games import ORIGIN, FrameBlock, Game, Reservoir
+from millstream.games.block import join_records
 from millstream.live.drops import Draw, DrawStage
 from millstream.live.losses import Losses
 from millstream.live.place import Place
@@ -44,6 +45,31 @@ class Moves:
         place = self.place and replace(self.place, used=self.place.used - later)
         head = Moves(self.filled, self.slots[:rows], self.arrivals[:rows], place)
         return head, Moves(self.filled[:0], self.slots[rows:], self.arrivals[rows:], self.place)
+
+    @property
+    def drains(self) -> bool:
+        """Whether frames left, and nothing came in."""
+        return len(self.slots) > len(self.arrivals)
+
+
+def joined(moves: Sequence[Moves]) -> list[Moves]:
+    """The same moves in two at most, which hold no array of a game: first a reservoir fills and exchanges, and when
+    nothing more comes in, it drains."""
+    if not moves[-1].drains:
+        return [_joined(moves)]
+    first = next(number for number, move in enumerate(moves) if move.drains)
+    return [_joined(some) for some in (moves[:first], moves[first:]) if some]
+
+
+def _joined(moves: Sequence[Moves]) -> Moves:
+    filled = [move.filled for move in moves if len(move.filled)]
+    arrivals = [move.arrivals for move in moves if len(move.arrivals)]
+    return Moves(
+        join_records(filled) if filled else _NOTHING,
+        np.concatenate([move.slots for move in moves]),
+        join_records(arrivals) if arrivals else _NOTHING,
+        moves[-1].place,  # what came in once has told it ever since
+    )
 
 
 @dataclass(frozen=True, slots=True)

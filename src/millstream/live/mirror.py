@@ -52,6 +52,20 @@ class Mirror:
         """In a forked child: a thread that is not here may hold the lock."""
         self._guard = threading.Lock()
 
+    def copy(self) -> Mirror:
+        """Another one that stands here, and has heard nothing of what happens ahead."""
+        other = Mirror(self.window.copy(), len(self._slots))
+        other._slots[: self._count] = self.origins
+        other._count, other.counter, other.place = self._count, self.counter, self.place
+        other._left = list(self._left)
+        return other
+
+    def hear(self, behind: Mirror) -> None:
+        """Learn from another one, which stands where this one stood or behind it, what has happened since."""
+        with behind._guard:
+            draws, events = self.window.draws, list(behind._events)
+        self._events = deque([event for event in events if event.draw >= draws])
+
     def go_back(self) -> list[Event]:
         """Stages begin where batches were delivered: give what had happened ahead of that, which will happen again."""
         self.catch_up()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from copy import copy
 from itertools import accumulate
 
 import numpy as np
@@ -53,6 +54,12 @@ class Counts:
     def __init__(self, spans: Spans = ((0, 0),), values: npt.NDArray[np.uint32] | None = None) -> None:
         self._values = np.zeros(0, np.uint32) if values is None else values
         self._hold(spans)
+
+    def copy(self) -> Counts:
+        """Another one with the same counters."""
+        other = copy(self)
+        other._values = self._values[: self._count].copy()
+        return other
 
     def _hold(self, spans: Spans) -> None:
         """The numbers of these spans are those of the values, one after the other."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
+from typing import Self
+
 import numpy as np
 import numpy.typing as npt
 
@@ -108,6 +111,12 @@ class StreamShuffler:
     def advanced(self) -> int:
         """How far the lower bound went since what had left the range was last looked for."""
         return self._advanced
+
+    def copy(self) -> Self:
+        """Another one that stands here."""
+        other = copy(self)
+        other._unseen = self.unseen()
+        return other
 
     def _place(self) -> int:
         """Which of the numbers that are left comes next."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import astuple, dataclass
 from math import inf
 from typing import Any
@@ -235,6 +236,13 @@ class Window:
         self._holes = [hole for hole in self._holes if hole[1] > self.lower]
         self._uses.keep(self._spans())
         return left
+
+    def copy(self) -> Window:
+        """Another one that stands here."""
+        other = copy(self)
+        other._entries, other._left = self.entries, 0
+        other._shuffler, other._uses = self._shuffler.copy(), self._uses.copy()
+        return other
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
         """All that decides what comes: facts as JSON, and arrays of the size of the window."""

@@ -86,10 +86,17 @@ class Ledger:
     @property
     def counts(self) -> dict[str, int]:
         """What lies behind the trainer, by its public name; for a state, too."""
+        return dict(self.at(-math.inf))
+
+    def at(self, place: float) -> Counter[str]:
+        """What lies before a place, which is not before the last one that was settled."""
         with self._guard:
             found = self._unplaced.copy()
             found.update(self._settled)
-            return dict(found)
+            for each, name, count in self.pending:
+                if each < place:
+                    found[name] += count
+            return found
 
     def reasons(self, *whats: str, source: str = "") -> Counter[str]:
         """The counts of a source by reason alone, whatever of `whats` became of it.

@@ -113,13 +113,13 @@ class RunFiles:
 
     # Windows
 
-    def save(self, step: int, facts: Facts, arrays: Arrays) -> dict[str, Any]:
-        """Keep the window of a state; gives what the state says of it."""
+    def save(self, step: int, position: Position, facts: Facts, arrays: Arrays) -> dict[str, Any]:
+        """Keep the window of a state that belongs to a position in the journal; gives what the state says of it. The
+        files are open."""
         assert self.folder is not None
-        self.open(step)  # what lies there may be another run's
         if self.rows is not None:
             self.rows.sync()
-        journal = self.journal.saved()
+        journal = self.journal.saved(position)
         named = sidecar.save(self.folder / SIDECARS, SIDECAR, [_packed(facts, arrays)], writer=self._part.rank)
         self._saved.append((step, named))
         return {"sidecar": named, "journal": journal.to_json()}
@@ -134,8 +134,9 @@ class RunFiles:
 
     def release(self, state: Mapping[str, Any]) -> None:
         """Let go of the windows of all states before this one."""
-        while self._saved and self._saved[0][0] < state["step"]:
-            self._saved.popleft()
+        later = [saved for saved in self._saved if saved[0] >= state["step"]]
+        self._saved.clear()
+        self._saved.extend(later)
         if self.folder is not None and self._part.writes and isinstance(state.get("sidecar"), Mapping):
             needed = [state["sidecar"], *(named for _, named in self._saved)]
             sidecar.release(self.folder / SIDECARS, SIDECAR, needed)

@@ -29,7 +29,8 @@ class Inheritance:
 
     def refuse(self) -> None:
         """The run goes elsewhere, or begins an epoch: it has no past there."""
-        self._is_due = False
+        self.is_due = False
+        """Whether there is something to take over."""
         self._journal: RunJournal | None = None
         """That of a parent."""
         self._own: RunJournal | None = None
@@ -40,11 +41,11 @@ class Inheritance:
     def fall(self, journal: RunJournal | None, *, at_work: bool) -> None:
         """This process was forked from one that writes a journal, and whose stages were at work, or not."""
         self._is_forked, self._journal = True, journal or self._journal
-        self._is_due = self._is_due or at_work or self._journal is not None
+        self.is_due = self.is_due or at_work or self._journal is not None
 
     def fail(self, journal: RunJournal) -> None:
         """The stages of this process have failed, which wrote this journal."""
-        self._is_due, self._own = True, journal
+        self.is_due, self._own = True, journal
 
     def entrance(self, mirror: Mirror, entered: Entered, entrances: Entrances, epoch: int) -> Entrance | None:
         """What lets sources in from where the run stands; None: whatever did so before."""
@@ -53,7 +54,7 @@ class Inheritance:
                 "the ranks of this run do what rank 0 says, and a forked process is none of them",
                 hint="make another loader in this process, with a cache_dir= of its own",
             )
-        if not self._is_due:
+        if not self.is_due:
             return None
         ahead, own = mirror.go_back(), self._own
         if self._journal is not None:
@@ -65,5 +66,5 @@ class Inheritance:
         if own is not None:
             own.go_back(mirror.place)
         before = entered.go_back(mirror.window.total)
-        self._is_due, self._journal, self._own = False, None, None
+        self.is_due, self._journal, self._own = False, None, None
         return entrances.again(epoch, before, ahead)

@@ -203,11 +203,12 @@ class RunJournal:
             while self._ahead and self._ahead[0][0] < draw:
                 self.position = self._ahead.popleft()[1]
 
-    def saved(self) -> Position:
-        """Where the trainer stands, on the disk."""
+    def saved(self, position: Position | None = None) -> Position:
+        """Where the trainer stands, or stood, on the disk."""
         if self._log is not None:
             self._log.sync()
-        return self._first if self.position == START else self.position
+        position = position or self.position
+        return self._first if position == START else position
 
     # What the first rank says
 

@@ -15,7 +15,7 @@ import numpy as np
 from millstream.errors import LoaderError
 from millstream.live.entrance import Entrance
 from millstream.live.events import Event
-from millstream.live.frame_shuffler import GONE, Shuffled
+from millstream.live.frame_shuffler import Moves, Shuffled, joined
 from millstream.live.led import EVER, AsLed
 from millstream.live.losses import Loss, Losses
 from millstream.live.mirror import Mirror
@@ -33,6 +33,7 @@ from millstream.loaders.self_play.hints import going_on_hint
 from millstream.loaders.self_play.inheritance import Inheritance
 from millstream.loaders.self_play.journal import START, Part
 from millstream.loaders.self_play.length import EpochLength
+from millstream.loaders.self_play.past import Past, Stood
 from millstream.loaders.self_play.replay import Replay
 from millstream.loaders.self_play.reread import Reread
 from millstream.loaders.self_play.task import Begin, SelfPlayGraph, SelfPlayTask
@@ -48,7 +49,7 @@ from millstream.storage.state import read_count
 logger = logging.getLogger("millstream.loaders")
 NOT_FULL = "last batch not full"
 CATCH_UP = 256
-"""Steps after which the mirror of the window catches up: what lies before is let go of."""
+"""Steps after which the window behind the trainer catches up: what lies before is let go of."""
 
 
 class SelfPlayRun:
@@ -75,6 +76,7 @@ class SelfPlayRun:
         self._entered = Entered(task.path, watch=task.watch)
         self._committed: dict[str, Any] | None = None
         self._losses = Ledger()
+        self._past = Past(self._losses)
         self._gone, self._guard = set[str](), threading.Lock()
         self.locks = Locks(ForkLock(delays_fork=True, in_child=self._leave_behind))
         self._inheritance = Inheritance(led=led)
@@ -95,10 +97,31 @@ class SelfPlayRun:
         self.epoch, self.epoch_rows = epoch, 0
         self.skip = 0
         """Rows of all ranks before the place where the run stands, which the stages give once more."""
-        self.mirror = Mirror(self._window(epoch), self.task.shuffle_frames)
+        self._past.begin(Mirror(self._window(epoch), self.task.shuffle_frames))
+        self._at_first = dict(self._losses.unplaced)
         self._entrance = self._entrances.first(epoch)
         self._entered.stand(epoch)
         self._inheritance.refuse()
+
+    def _stood(self, moves: Sequence[Moves] = (), gone: int = 0) -> Stood:
+        """Where the trainer stands, before a step that does this."""
+        return Stood(
+            self.step,
+            self.epoch,
+            self.epoch_rows,
+            self._at_first,
+            self._entered.files,
+            self.files.journal.position,
+            self._past.mirror,
+            self._past.draw,
+            moves,
+            gone,
+        )
+
+    @property
+    def mirror(self) -> Mirror:
+        """The window and the slots of the reservoir, where the trainer stands."""
+        return self._past.at(self._stood())
 
     def _window(self, epoch: int) -> Window:
         seed, watch = self._epoch_seed(epoch), self.task.watch
@@ -144,7 +167,9 @@ class SelfPlayRun:
         if sum(map(len, pieces)) < self.skip:
             raise self._entered.other_files()
         with self.locks.moving, defer_sigint():
-            self.mirror.follow([piece.moves for piece in pieces])
+            mirror = self._past.mirror
+            mirror.follow([piece.moves for piece in pieces])
+            self._past.begin(mirror)
             self.skip = 0
 
     def check_files(self) -> None:
@@ -156,6 +181,7 @@ class SelfPlayRun:
         if self._replay is not None and self.task.watch:
             raise self._replay.ended()
         if tensors is not None and self.settings.drop_last:
+            self._past.settle()
             self._losses.add("", NOT_FULL, len(tensors.origins))
             return None
         return tensors
@@ -163,10 +189,10 @@ class SelfPlayRun:
     def delivered(self, tensors: Tensors) -> None:
         """Move on by one step: its batch is the trainer's. If its rows cannot be written down, nothing changes."""
         self.files.remember(self.step, StepRows(tensors.origins, tensors.batch_size, self.epoch))
-        moves = tensors.moves
-        self.mirror.follow(moves)
-        if gone := sum(len(move.slots) for move in moves) - len(tensors.origins):
-            self._losses.add("", GONE, gone, at=-1)  # they have left: no draw lies before
+        moves = joined(tensors.moves)
+        gone = sum([len(move.slots) for move in moves]) - len(tensors.origins)
+        self._past.deliver(self._stood(moves, gone))
+        self.files.journal.catch_up(self._past.draw)
         self.step += 1
         self.epoch_rows += len(tensors.origins)
         if self.step % CATCH_UP == 0:
@@ -219,13 +245,13 @@ class SelfPlayRun:
         with defer_sigint():  # half open, they would stay locked
             self.files.open(self.step)
         losses = Losses([*self._inheritance.lost, *(self._replay or self.files.journal).losses(self.epoch)])
-        window = self._window(self.epoch)
-        window.load(*self.mirror.window.state())
+        mirror, window = self._past.mirror, self._window(self.epoch)
+        window.load(*mirror.window.state())
         entrance = self._entrance
         if self._replay is not None:
             entrance = self._replay.entrance(self.epoch, window.draws, watch=self.task.watch)
-        place, entry = self.mirror.place, self.mirror.entry
-        listeners = [self.mirror.note, self._enters, self._written]  # in this order: a fork may come between
+        place, entry = mirror.place, mirror.entry
+        listeners = [mirror.note, self._enters, self._written]  # in this order: a fork may come between
         begin = Begin(
             window,
             entrance,
@@ -240,11 +266,11 @@ class SelfPlayRun:
         graph = SelfPlayGraph(task, begin, positions_seed=self.settings.seed)
         graph.pipeline.on_close(listeners.clear)  # a thread that ends late says nothing of the stages that come then
         try:
-            self._restore(graph, losses)
+            self._restore(graph, mirror, losses)
         except BaseException:
             graph.pipeline.close()
             raise
-        self.mirror.window.acceptance = graph.chunk_set.window.acceptance
+        mirror.window.acceptance = graph.chunk_set.window.acceptance
         return graph
 
     def what_for(self) -> str:
@@ -255,16 +281,16 @@ class SelfPlayRun:
             led = f"rank 0 to say which games enter; it does so {where}; "
         return led + what_is_there(self.task, self.graph, self.losses)
 
-    def _restore(self, graph: SelfPlayGraph, losses: Losses) -> None:
+    def _restore(self, graph: SelfPlayGraph, mirror: Mirror, losses: Losses) -> None:
         """Read the frames of the reservoir again; those that cannot be are lost from now on."""
-        if not self.mirror.counter:
+        if not mirror.counter:
             return
-        reread = Reread(self.task, graph.changes, self.mirror.entries, lambda: self.closed)
-        frames, lost = reread.reservoir(self.mirror, losses)
+        reread = Reread(self.task, graph.changes, mirror.entries, lambda: self.closed)
+        frames, lost = reread.reservoir(mirror, losses)
         for loss in lost:
             self._note(loss)
             losses.add(loss)
-        graph.shuffler.restore(frames, self.mirror.counter)
+        graph.shuffler.restore(frames, mirror.counter)
 
     def _note(self, loss: Loss) -> None:
         """Say that something is lost with its file; of games, on a thread of the reader."""
@@ -285,11 +311,11 @@ class SelfPlayRun:
         self.files.journal.write(events, self.epoch)
 
     def _catch_up(self) -> None:
-        """Let go of what only lies before the place where the trainer stands."""
-        gone = self.mirror.catch_up()
-        if self.mirror.place is not None:
-            self.files.journal.catch_up(self.mirror.place.draw)
-            self._losses.settle(self.mirror.place.draw)
+        """Let go of what only lies before the steps that are kept."""
+        mirror = self._past.mirror
+        gone = mirror.catch_up()
+        if mirror.place is not None:
+            self._losses.settle(mirror.place.draw)
         graph = self.graph
         if graph is not None and graph.chunk_set.weights is not None:
             for entry in gone:
@@ -302,18 +328,19 @@ class SelfPlayRun:
 
     def ended(self, dropped: Mapping[str, int]) -> None:
         """The stages have ended, and left this out."""
+        self._past.settle()
         self._losses.restart(self._losses.unplaced + Counter(dropped))
 
     def forget_ahead(self) -> None:
         """Count only what lies behind the trainer: what was left out ahead will be left out again."""
-        if self.mirror.place is not None:
-            self._losses.settle(self.mirror.place.draw)
+        self._past.settle()
+        self._losses.settle(self._past.draw)
         self._losses.restart(self._losses.counts)
 
     def _leave_behind(self) -> None:
         """In a forked child: the other process has the stages, and writes the files; this one remembers in memory."""
         self._guard = threading.Lock()
-        for each in (self.mirror, self._entered, self._losses):
+        for each in (self._past, self._entered, self._losses):
             each.unlock()
         self.forget_ahead()
         journal = None if self.files.folder is None else self.files.journal
@@ -324,7 +351,9 @@ class SelfPlayRun:
 
     def _inherit(self) -> None:
         """In a forked child, and where stages have failed: begin where the others stood."""
-        inherited = self._inheritance.entrance(self.mirror, self._entered, self._entrances, self.epoch)
+        if self._inheritance.is_due:
+            self._past.begin(self.mirror)
+        inherited = self._inheritance.entrance(self._past.mirror, self._entered, self._entrances, self.epoch)
         self._entrance = inherited or self._entrance
 
     def close(self) -> None:
@@ -341,22 +370,20 @@ class SelfPlayRun:
             self.resume(self._committed)
             return
         self.changed()
+        self._past.forget()
         self.files.stand(START)
         self._losses.restart()
         self.step = 0
         self._begin_epoch(0)
 
     def state(self, step: int) -> dict[str, Any]:
-        """Describe where the run stands. With a folder, a file in it that the state names holds the window."""
-        if step != self.step:
-            raise LoaderError(
-                f"this run does not know any more where it stood before step {step}",
-                hint="save a state before the next batch is taken",
-            )
+        """Describe where the run stands, or stood before one of the last steps. With a folder, a file in it that the
+        state names holds the window."""
+        stood = self._stood() if step == self.step else self._past[step]
         state = {
-            **states.header(self.kind, self.step, self.settings.seed, self.task.facts),
-            "epoch": self.epoch,
-            "epoch_rows": self.epoch_rows,
+            **states.header(self.kind, step, self.settings.seed, self.task.facts),
+            "epoch": stood.epoch,
+            "epoch_rows": stood.epoch_rows,
         }
         if self.files.folder is None:
             self.files.refuse_parents()
@@ -365,9 +392,11 @@ class SelfPlayRun:
                     "a window of games does not fit into a state, and nobody said where to keep it",
                     hint="pass cache_dir=, a folder beside the checkpoints",
                 )
-            return {**state, "losses": dict(self._losses.unplaced), "files": self._entered.files}
+            return {**state, "losses": dict(stood.at_first), "files": stood.files}
         self._catch_up()
-        return {**state, "losses": self._losses.counts, **self.files.save(self.step, *self.mirror.state())}
+        self.files.open(self.step)  # what lies there may be another run's
+        saved = self.files.save(step, stood.journal, *self._past.at(stood).state())
+        return {**state, "losses": dict(self._past.losses_at(stood)), **saved}
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
@@ -380,6 +409,7 @@ class SelfPlayRun:
         losses = read_counts(state.get("losses"))
         kept = self._kept(state, epoch) if "sidecar" in state else None
         self.changed()
+        self._past.forget()
         self._losses.restart(losses)
         self.files.stand(START if kept is None else kept[0])
         self._begin_epoch(epoch)
@@ -388,7 +418,8 @@ class SelfPlayRun:
             self.skip = rows
             self._entered.stand(epoch, state.get("files"))
         else:
-            _, self.mirror, self._entrance = kept
+            _, mirror, self._entrance = kept
+            self._past.begin(mirror)
         self._committed = dict(state)
 
     def _kept(self, state: Mapping[str, Any], epoch: int) -> tuple[Position, Mirror, Entrance]:
