@@ -66,9 +66,26 @@ def load_bookmark(folder: Path, identity: str | None) -> Bookmark | None:
     """
     try:
         content = json.loads((folder / NAME).read_bytes())
-        if content.pop("version") != _VERSION or identity is None or content["identity"] != identity:
+        version = content.pop("version")
+        if version == 1:
+            content = _from_first_version(content)
+        if version not in (1, _VERSION) or identity is None or content["identity"] != identity:
             log.warning("the unfinished run was making something else, or of other files: it is begun anew")
             return None
         return Bookmark(**content)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def _from_first_version(content: dict[str, Any]) -> dict[str, Any]:
+    """A bookmark whose counts lie apart by what became of records.
+
+    >>> old = {"bad": {"not JSON": 2}, "statistics": {"skipped": {"empty": 1}, "changed": {}, "dropped": {}, "files": []}}
+    >>> _from_first_version(old)
+    {'statistics': {'files': [], 'losses': {'skipped:empty': 1, 'bad:not JSON': 2}}}
+    """
+    statistics = dict(content["statistics"])
+    counts = {what: statistics.pop(what, {}) for what in ("skipped", "changed", "dropped")} | {"bad": content["bad"]}
+    losses = {f"{what}:{reason}": count for what, reasons in counts.items() for reason, count in reasons.items()}
+    rest = {key: value for key, value in content.items() if key not in ("bad", "statistics")}
+    return {**rest, "statistics": {**statistics, "losses": losses} if statistics else {}}
