@@ -80,8 +80,8 @@ def load_bookmark(folder: Path, identity: str | None) -> Bookmark | None:
 def _from_first_version(content: dict[str, Any]) -> dict[str, Any]:
     """A bookmark whose counts lie apart by what became of records.
 
-    >>> old = {"bad": {"not JSON": 2}, "statistics": {"skipped": {"empty": 1}, "changed": {}, "dropped": {}, "files": []}}
-    >>> _from_first_version(old)
+    >>> counts = {"skipped": {"empty": 1}, "changed": {}, "dropped": {}, "files": []}
+    >>> _from_first_version({"bad": {"not JSON": 2}, "statistics": counts})
     {'statistics': {'files': [], 'losses': {'skipped:empty': 1, 'bad:not JSON': 2}}}
     """
     statistics = dict(content["statistics"])
