@@ -163,7 +163,7 @@ class DataLoader(Generic[BatchT]):
             except BaseException as error:
                 if is_asked and (run.step == step or run.steps_back):
                     with locks.moving:
-                        filler.give_back(error, filled)
+                        filler.give_back(error, filled, step)
                 elif is_asked:
                     self._untaken = (size, finish), epoch, made, rows
                 self._failed(error)

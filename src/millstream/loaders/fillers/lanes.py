@@ -90,9 +90,10 @@ class LaneFiller:
         """Move on by one step."""
         self._run.advance()
 
-    def give_back(self, error: BaseException, filled: LaneStep | None) -> None:
-        """Stand where the run stood before `take`."""
-        self._run.place = self._before
+    def give_back(self, error: BaseException, filled: LaneStep | None, step: int) -> None:
+        """Stand where the run stood before `take`; Ctrl-C may have come before that noted where."""
+        if self._before[1] == step:
+            self._run.place = self._before
         self.stop()
 
     def prefetch(self, batches: int) -> None:

@@ -11,6 +11,7 @@ from millstream._core import Batch
 from millstream.batches.engine import Counters, Engine, EngineSettings, closed_error
 from millstream.errors import BudgetError, StoreError
 from millstream.loaders.runs.store import StoreRun
+from millstream.order import Schedule
 
 
 class RingFiller:
@@ -23,12 +24,12 @@ class RingFiller:
         self.engine = Engine(
             EngineSettings(settings.threads, settings.prefetch, settings.memory_budget, settings.pad_last, accumulation)
         )
-        self._before = run.schedule, run.step
-        """Where the run stood before the step that is being made."""
+        self._before: tuple[Schedule, int] | None = None
+        """Where the run stood before the step that is being made, or was made last."""
         self._is_direct = False
         """Whether batches are filled without threads, since their size has changed."""
         self._closed = False
-        run.changed = self.engine.stop
+        run.changed = self.stop
 
     def take(self, batch_size: int) -> Batch:
         """Wait for the rows of the next step. This runs for every batch: keep it lean."""
@@ -101,11 +102,12 @@ class RingFiller:
         """Move on by one step."""
         self._run.step += 1
 
-    def give_back(self, error: BaseException, filled: Batch | None) -> None:
-        """Stand where the run stood before `take`."""
-        schedule, step = self._before
-        resized = schedule is not self._run.schedule
-        self._run.stand(schedule, step)
+    def give_back(self, error: BaseException, filled: Batch | None, step: int) -> None:
+        """Stand where the run stood before `take`; Ctrl-C may have come before that noted where."""
+        before, resized = self._before, False
+        if before is not None and before[1] == step:
+            resized = before[0] is not self._run.schedule
+            self._run.stand(*before)
         if resized or filled is not None or not isinstance(error, BudgetError):  # a ring without buffers gets some
             self.engine.stop()
 

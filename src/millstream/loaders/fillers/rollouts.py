@@ -33,6 +33,7 @@ class RolloutRun(Protocol):
 
     locks: Locks
     settings: LoaderSettings
+    step: int
     place: Any
     """What `coming` may change, for a way back."""
 
@@ -67,7 +68,8 @@ class RolloutFiller:
     """Deals out the steps of a run, and makes their batches ahead where it is known what comes."""
 
     def __init__(self, run: RolloutRun, dealer: Dealer, delivery: RolloutDelivery, prefetch: int | None) -> None:
-        self._run, self._dealer, self._delivery, self._before = run, dealer, delivery, run.place
+        self._run, self._dealer, self._delivery = run, dealer, delivery
+        self._before = run.step, run.place
         self._most = AHEAD if prefetch is None else prefetch
         self._made: deque[tuple[tuple[Any, int], Future[DealtStep]]] = deque()
         """Steps that are made ahead: the place and the batch size that they are for, and what comes of them."""
@@ -76,7 +78,7 @@ class RolloutFiller:
 
     def take(self, batch_size: int) -> DealtStep:
         """Wait for the rollouts of the next step."""
-        self._before = self._run.place
+        self._before = self._run.step, self._run.place
         size = positive("batch_size", batch_size)
         step = self._made_ahead(size)
         if step is None:
@@ -121,9 +123,10 @@ class RolloutFiller:
         """Move on by one step."""
         self._run.advance()
 
-    def give_back(self, error: BaseException, filled: DealtStep | None) -> None:
-        """Stand where the run stood before `take`."""
-        self._run.place = self._before
+    def give_back(self, error: BaseException, filled: DealtStep | None, step: int) -> None:
+        """Stand where the run stood before `take`; Ctrl-C may have come before that noted where."""
+        if self._before[0] == step:
+            self._run.place = self._before[1]
         self.stop()
 
     def prefetch(self, batches: int) -> None:

@@ -95,7 +95,7 @@ class StageFiller:
             self._run.delivered(filled)
             ahead.taken()
 
-    def give_back(self, error: BaseException, filled: Tensors | None) -> None:
+    def give_back(self, error: BaseException, filled: Tensors | None, step: int) -> None:
         """The tensors stay the next ones; stages that have failed end, and so do those that still gave old rows."""
         graph = self._run.graph
         if graph is None or self._run.closed:

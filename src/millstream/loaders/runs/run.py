@@ -137,8 +137,8 @@ class Filler(Protocol[FilledT]):
         """Move the run on by one step: this one is delivered."""
         ...
 
-    def give_back(self, error: BaseException, filled: FilledT | None) -> None:
-        """Stand where the run stood before `take`: the next call gives that step again."""
+    def give_back(self, error: BaseException, filled: FilledT | None, step: int) -> None:
+        """Stand before this step, where the run stood before `take`: the next call gives it again."""
         ...
 
     def prefetch(self, batches: int) -> None:
