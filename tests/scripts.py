@@ -26,12 +26,12 @@ def run_script(code: str, *arguments: object, timeout: float = 60) -> subprocess
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         asked = [textwrap.dedent(code), command, os.getcwd(), dict(os.environ), str(out), str(err)]  # noqa: PTH109
-        child = _answer(asked, timeout)
-        if not select.select([_server().stdout], [], [], timeout)[0]:
-            os.kill(child, signal.SIGKILL)
-            _answer(None, timeout)
+        child, status = _said(timeout, asked), _said(timeout)
+        if child is None or status is None:
+            if child is not None:
+                os.kill(child, signal.SIGKILL)
+                _said(timeout)
             raise subprocess.TimeoutExpired(command, timeout)
-        status = _answer(None, timeout)
         return subprocess.CompletedProcess(command, os.waitstatus_to_exitcode(status), out.read_text(), err.read_text())
 
 
@@ -49,14 +49,13 @@ def _server() -> subprocess.Popen[bytes]:
     return server
 
 
-def _answer(asked: object, timeout: float) -> int:
-    """The next number that the server says, asked for or not."""
+def _said(timeout: float, asked: object = None) -> int | None:
+    """The next number that the server says, to what is asked or to what was asked before; None if it does not come."""
     server = _server()
     assert server.stdin is not None and server.stdout is not None
     if asked is not None:
         server.stdin.write(json.dumps(asked).encode() + b"\n")
-    assert select.select([server.stdout], [], [], timeout)[0], "the server hangs"
-    return int(server.stdout.readline())
+    return int(server.stdout.readline()) if select.select([server.stdout], [], [], timeout)[0] else None
 
 
 def _serve() -> tuple[str, dict[str, object]]:
