@@ -590,8 +590,8 @@ class Intake:
 
     @property
     def ready(self) -> int:
-        """Rollout batches that are cut ahead."""
-        return len(self._ahead)
+        """Rollout batches that are cut, written down and rated ahead."""
+        return sum(made.is_rated for made in tuple(self._ahead))
 
     @property
     def decides(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a feed has brought: arrivals in line, the places that the intake can go back to, and cuts ahead of the trainer."""
+"""What a feed has brought: arrivals in line, places that the intake can go back to, and cuts ahead of the trainer."""
 
 from __future__ import annotations
 
