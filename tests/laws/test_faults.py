@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from forks import forked
 from laws.case import Kind, Row, Team, digest
 from laws.faults import KINDS, STEPS, case_of, trail_of, train
 from loaders.conversations import small
@@ -215,7 +216,7 @@ def test_a_forked_child_and_its_parent_both_go_on(kind: Kind, tmp_path: Path) ->
 def in_child(act: Callable[[], Any]) -> Any:
     """What something gives in a forked child, or the error that it raises there."""
     reading, writing = os.pipe()
-    child = os.fork()
+    child = forked()
     if child == 0:
         told: Any = "nothing"
         try:

@@ -66,6 +66,7 @@ def test_a_loader_of_ones_own_has_everything_that_follows_from_its_four_methods(
     closed: list[str] = []
     with Numbers(3) as loader:
         loader.on_close(lambda: closed.append("closed"))
+        assert loader.counters() == {"seconds": 0.0, "stages": {}, "queues": {}} and loader.statistics()["stages"] == {}
         assert (loader.next(), list(loader), len(loader), bool(loader), loader.losses) == (0, [1, 2], 3, True, {})
         loader.reset()
         assert list(loader) == [0, 1, 2]
@@ -84,7 +85,6 @@ ASKED: dict[str, Callable[[DataLoader[int]], Any]] = {
     "prefetch()": lambda loader: loader.prefetch(2),
     "enable_profiling()": lambda loader: loader.enable_profiling(),
     "get_profiling_results()": lambda loader: loader.get_profiling_results(),
-    "statistics()": lambda loader: loader.statistics(),
     "step": lambda loader: loader.step,
     "epoch": lambda loader: loader.epoch,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -64,10 +65,28 @@ def test_it_is_the_state_that_was_saved_then_whatever_the_sizes_of_steps(sizes: 
 def test_what_was_not_delivered_or_is_no_batch_is_refused() -> None:
     with example_loader(batch_size=2) as loader:
         batch = loader.next()
-        for wrong in ({"after": 1}, {"before": 2}, {"before": -1}, {"after": batch, "before": batch}):
+        for wrong in ({"after": 1}, {"after": -1}, {"before": 2}, {"before": -1}, {"after": batch, "before": batch}):
             with pytest.raises(LoaderError):
                 loader.state_dict(**wrong)
         things: list[Any] = [batch.input_ids, "0", 1.5, True, {}]
         for thing in things:
             with pytest.raises(LoaderError, match="does not say which step"):
                 loader.state_dict(after=thing)
+
+
+def test_batches_of_several_steps_stand_for_the_last_or_are_refused() -> None:
+    with example_loader(batch_size=2) as loader:
+        one, other = loader.next(), loader.next()
+        assert loader.state_dict(after=TrainingBatch.merge([one, other]))["step"] == 2
+        assert loader.state_dict(after=[other, other])["step"] == 2  # micro-batches of one step
+        with pytest.raises(LoaderError, match="does not say which step"):
+            loader.state_dict(after=[one, other])
+
+
+def test_a_batch_whose_labels_were_taken_out_can_be_moved_copied_and_sent() -> None:
+    batch = example_loader(batch_size=2, framework="torch").next()
+    labels = batch.pop("labels")
+    assert labels.shape == (2, 4)
+    for other in (batch.to("cpu"), batch.to("numpy"), batch.copy(), pickle.loads(pickle.dumps(batch))):
+        assert list(other) == ["input_ids", "attention_mask"]
+        assert other.metadata["step"] == 0

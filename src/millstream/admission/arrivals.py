@@ -114,7 +114,8 @@ COMPLAINTS = {
                 "pass live={{'group_size': 8}}, or give it in `extra`; 'any' takes what comes before group_timeout_s"),
     "unplaced": ("no {order}", "does not say its {order}", "give it in `extra`, or take order='arrival'"),
     "future": ("version from the future", "has tokens of version {newest}, and the trainer is at {version}",
-               "does the trainer tell its version, and do engines count alike?"),
+               "does the trainer tell its version, and do engines count alike? After a resume engines may still have "
+               'weights of steps that were lost: on_bad="skip" leaves their rollouts out, and counts them'),
     "other_prompt": ("another prompt", "is in a group that has another prompt_id", "one prompt makes a group"),
 }  # fmt: skip
 """By reason: what it is called, what was found, and what to try."""

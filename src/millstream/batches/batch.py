@@ -210,6 +210,11 @@ class TrainingBatch(AnswerFields, MaskFields, MappedBatch):
         setattr(self, name, None)
         return taken
 
+    @property
+    def _is_without_labels(self) -> bool:
+        """Whether labels were taken out, and everything else is there."""
+        return self.labels is None and self.input_ids is not None
+
     def __repr__(self) -> str:
         shown = [key for key in ("epoch", "step", "rows", "sequence_length") if key in self.metadata]
         place = [f"{key}={self.metadata[key]}" for key in shown]
@@ -251,6 +256,8 @@ class TrainingBatch(AnswerFields, MaskFields, MappedBatch):
             merged.max_seqlen = max(part.max_seqlen or 0 for part in parts)
         sums = {key: sum(part.metadata[key] for part in parts) for key in SUMS if key in parts[0].metadata}
         merged.metadata.update(sums)
+        if "step" in merged.metadata:
+            merged.metadata["step"] = max(part.metadata.get("step", 0) for part in parts)
         if mismatched := [part.kl for part in parts if part.kl is not None]:
             merged.kl = TrainingBatch.merge(mismatched)
         merged.metadata.update(merged.columns.joined([part.metadata for part in parts]))
@@ -284,9 +291,9 @@ class TrainingBatch(AnswerFields, MaskFields, MappedBatch):
     ) -> TrainingBatch:
         """Make a batch of the same facts with every tensor made anew by `field`; by default rows stay as long."""
         facts = {key: list(value) if isinstance(value, list) else value for key, value in self.metadata.items()}
-        return TrainingBatch(
+        made = TrainingBatch(
             field("input_ids"),
-            field("labels"),
+            field("input_ids" if self._is_without_labels else "labels"),
             framework=framework,
             lengths=lengths if lengths is not None or self.lengths is None else self.lengths.copy(),
             position_ids=None if self.position_ids is None else field("position_ids"),
@@ -298,6 +305,9 @@ class TrainingBatch(AnswerFields, MaskFields, MappedBatch):
             columns=self.columns,
             masks={name: field(name) for name in self._given},
         )
+        if self._is_without_labels:
+            made.labels = None
+        return made
 
     def rows_between(self, start: int, stop: int) -> TrainingBatch:
         """Some neighbouring rows; tensors are views.
@@ -389,4 +399,6 @@ def _joined(name: str, parts: list[TrainingBatch]) -> Any:
 
 
 def _unpickled(fields: dict[str, Any]) -> TrainingBatch:
-    return TrainingBatch(**fields)
+    batch = TrainingBatch(**{**fields, "labels": fields["input_ids"] if fields["labels"] is None else fields["labels"]})
+    batch.labels = fields["labels"]  # None: they were taken out
+    return batch

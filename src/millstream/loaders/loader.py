@@ -63,6 +63,11 @@ class DataLoader(Generic[BatchT]):
     _untaken: tuple[Any, int, Any, int] | None = None
     """A batch that did not reach the trainer: how it was asked for, its epoch, itself, and its rows."""
 
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        """Make a loader that torch's DataLoader takes as a data set, also one that does not call `__init__`."""
+        accept_as_torch_dataset(DataLoader)
+        return super().__new__(cls)
+
     def __init__(
         self,
         run: Any = None,
@@ -87,7 +92,6 @@ class DataLoader(Generic[BatchT]):
         self._callbacks = Callbacks(settings.callbacks)
         self._agreement = Agreement(settings.rank, settings.world_size)
         self._profile, self._history = Profile(), History()
-        accept_as_torch_dataset(DataLoader)
         close_on_exit(self, partial(_close, run, filler))
 
     def _having_run(self, what: str) -> Run:
@@ -356,6 +360,8 @@ class DataLoader(Generic[BatchT]):
             raise LoaderError("a state stands after a batch or before one, not both", hint="pass one of them")
         if after is None and before is None:
             return self.step
+        if isinstance(after, int | np.integer) and after < 0:
+            raise LoaderError(f"there is no step {after}", hint="steps count from 0; before=0 is the beginning")
         step = _step_of(before) if after is None else _step_of(after) + 1
         if not 0 <= step <= self.step:
             raise LoaderError(
@@ -497,6 +503,8 @@ class DataLoader(Generic[BatchT]):
         >>> stage["in"], stage["out"], stage["drops"]["cut_tokens"]
         (2, 1, 0)
         """
+        if self._run is None:
+            return {"seconds": 0.0, "stages": {}, "queues": {}}
         found = self.get_profiling_results()
         waits, memory = found["waits"], {f"{owner}_bytes": held for owner, held in found["memory"].items()}
         gauges = {"wait_fraction": found["wait_fraction"], "trainer_wait_s": waits["trainer_on_batch"], **memory}
@@ -521,7 +529,8 @@ class DataLoader(Generic[BatchT]):
         ...     list(loader.statistics()["stages"])
         ['loader']
         """
-        self._having_run("statistics()")
+        if self._run is None:
+            return {**self.counters(), "window_s": 0.0}
         return self._history.statistics(self.counters())
 
     # The end
@@ -579,15 +588,19 @@ def _step_of(batch: Any) -> int:
     """The step of a batch, of micro-batches, or the number itself."""
     if isinstance(batch, int | np.integer) and not isinstance(batch, bool):
         return int(batch)
-    first = batch[0] if isinstance(batch, list) and batch else batch
-    metadata = getattr(first, "metadata", None)
-    step = metadata.get("step") if isinstance(metadata, Mapping) else None
+    steps = {_metadata_of(each).get("step") for each in (batch if isinstance(batch, list) else [batch])}
+    step = steps.pop() if len(steps) == 1 else None
     if not isinstance(step, int):
         raise LoaderError(
             f"{type(batch).__name__} does not say which step it is",
             hint="pass a batch of this loader, or its step number: batch.metadata['step']",
         )
     return step
+
+
+def _metadata_of(batch: Any) -> Mapping[str, Any]:
+    metadata = getattr(batch, "metadata", None)
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def no_workers() -> LoaderError:

@@ -122,8 +122,10 @@ class RolloutDataLoader(DataLoader[TrainingBatch]):
     @policy_version.setter
     def policy_version(self, version: int) -> None:
         run = self._feed_run
+        if not isinstance(version, int | np.integer) or isinstance(version, bool):
+            raise LoaderError(f"policy_version={version!r} is no version", hint="set it to a whole number, 0 or more")
         with self._locks.moving:
-            run.tell_version(version)
+            run.tell_version(int(version))
 
     @property
     def _feed_run(self) -> FeedRun:

@@ -71,7 +71,8 @@ class Threads:
 
     def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
         """Have a call made."""
-        return self._work.submit(call, *arguments)
+        with defer_sigint():  # a thread that is known and was not started would be waited for
+            return self._work.submit(call, *arguments)
 
     def close(self) -> None:
         """Make no more calls, and wait for those that are being made; the others are cancelled."""

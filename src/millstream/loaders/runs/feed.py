@@ -322,7 +322,8 @@ class FeedRun:
         step = self._check(state)
         place = FeedPlace.from_json(state)
         version = read_count(state.get("policy_version"), "policy_version")
-        phases = [FeedPhase.from_json(each) for each in state.get("phases", ())]
+        listed = state.get("phases")
+        phases = [FeedPhase.from_json(each) for each in listed] if isinstance(listed, list) else []
         cursor = state.get("feed")
         if not isinstance(cursor, Mapping) or not phases:
             raise StateError(

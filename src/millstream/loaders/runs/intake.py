@@ -328,14 +328,14 @@ class Intake:
             ended = line.ended
         is_due, version = self._due()
         if is_due:
-            if self._try(version, ended=ended):
+            if self._try(line, version, ended=ended):
                 return 0
         elif not self._is_hungry():
             return PATIENCE_S
         self._looks += 1
         decide = self._decide
         if ended if isinstance(decide, Admission) else decide.ended:
-            self._notice_end()
+            self._notice_end(line)
             return PATIENCE_S
         if isinstance(decide, JournaledAdmission) and decide.full:
             return self._rested(FOLLOW_S)
@@ -375,10 +375,10 @@ class Intake:
                 and not decide.has_a_batch
             )
 
-    def _try(self, version: int | None, *, ended: bool) -> bool:
+    def _try(self, line: FeedLine, version: int | None, *, ended: bool) -> bool:
         """Cut a rollout batch if there is enough for it."""
         with self._locks.moving, defer_sigint():
-            if self._due() != (True, version):
+            if line is not self._line or self._due() != (True, version):
                 return True  # things have changed meanwhile
             if self._trying is not None and self._trying != version:
                 self._go_back(self._base)
@@ -422,10 +422,10 @@ class Intake:
             made.rated = self._rate(made.cut)
         made.is_rated = True
 
-    def _notice_end(self) -> None:
+    def _notice_end(self, line: FeedLine) -> None:
         """Nothing more comes; the trainer hears it when it asks for more than there is."""
         with self._locks.moving, defer_sigint():
-            if self._asked is None or self._ahead or self._line:
+            if self._asked is None or self._ahead or self._line or line is not self._line:
                 return
             if isinstance(self._decide, Admission):
                 if self._trying != self._asked:
