@@ -64,6 +64,7 @@ def test_the_next_rollout_batch_is_made_while_the_trainer_has_the_one_before() -
     with opened(filled()) as loader:
         loader.next()
         ready(loader, 1)
+        assert (loader.step, loader.get_profiling_results()["ready_batches"]) == (1, 1)
 
 
 def test_where_only_the_newest_weights_count_nothing_is_cut_ahead(tmp_path: Path) -> None:

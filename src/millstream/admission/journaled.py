@@ -136,7 +136,7 @@ class JournaledAdmission:
         return JournalMark(self, dict(self._held), self._gone.mark(), replay, self._groups, self.received)
 
     def go_back(self, mark: JournalMark) -> None:
-        """Stand at a mark, but for the journal: what was cut since is cut again, as it goes on."""
+        """Stand at a mark, but for the journal: what was cut since is cut again."""
         self._held, self._groups, self.received = dict(mark.held), mark.groups, mark.received
         self._gone.go_back(mark.gone)
         self._replay, self._next, self.withdrawn = None if mark.replay is None else mark.replay.copy(), None, None

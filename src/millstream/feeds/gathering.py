@@ -132,7 +132,7 @@ class GatheringSource(RolloutSource):
                 return  # sent meanwhile
             try:
                 self.flush()
-            except (MillstreamError, WaitWarning) as error:  # whoever puts, flushes or closes next hears, if it lasts
+            except (MillstreamError, WaitWarning) as error:  # the next put, flush or close raises it, if it lasts
                 log.warning("gathered rollouts wait: %s", error)
                 self._send_later()
 

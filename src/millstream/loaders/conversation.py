@@ -18,7 +18,7 @@ from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_s
 from millstream.loaders.delivery import Delivery
 from millstream.loaders.explain import origins_of
 from millstream.loaders.fillers.ring import RingFiller
-from millstream.loaders.growth import Growth
+from millstream.loaders.growth import GrowingSource, Growth
 from millstream.loaders.lengths import PadTo, grouped, one_group, pad_multiple
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.loss import LossMean, MeanOf
@@ -28,7 +28,6 @@ from millstream.loaders.member import Answers, Isolation, Member, RowShape
 from millstream.loaders.names_elsewhere import refuse_unknown
 from millstream.loaders.raw import RawSettings, ReadingKeywords, cached_store, is_raw
 from millstream.loaders.rows import id_limit, padding_id, row_length
-from millstream.loaders.runs.growing import GrowingSource
 from millstream.loaders.runs.store import StoreRun
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, check_choice, positive, resolve
 from millstream.loaders.shown import show_document, show_step

@@ -33,7 +33,7 @@ def store_losses(store: TokenStore, name: str = "") -> Ledger:
     """What a source lost on its way into its store, by what became of it and by reason; so far, if it is still made.
 
     >>> from millstream.loaders.pretrain import example_loader
-    >>> store_losses(example_loader().store, "web").counts  # a store that nobody prepared says nothing
+    >>> store_losses(example_loader().store, "web").counts  # a store that was not prepared says nothing
     {}
     """
     ledger = Ledger()

@@ -167,7 +167,7 @@ class ForkLock:
     mine
 
     Args:
-        delays_fork: What it guards must not be seen half done: a fork waits for whoever has it, and if that takes too
+        delays_fork: What it guards must not be seen half done: a fork waits until it is free, and if that takes too
             long, the child is told so.
         in_child: Called in a forked child, after everything that `after_fork` knows of.
     """

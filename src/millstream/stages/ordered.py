@@ -256,7 +256,7 @@ class Ordered(Generic[T]):
             call.cancel()
 
     def close(self) -> None:
-        """Take no more: whoever waits is told. Calls that are being made go on, and their results are dropped."""
+        """Take no more: a thread that waits is told. Calls that are being made end, and their results are dropped."""
         if not self._home.left:
             with self._changed:
                 self._closed = True

@@ -30,7 +30,7 @@ RECONNECT_S: Pauses = (0.02, 2.0)
 
 
 def checked_timeout(timeout_s: object, name: str = "timeout_s") -> float | None:
-    """A number of seconds that somebody gave, or None: no limit.
+    """A number of seconds that was given, or None: no limit.
 
     >>> checked_timeout(2), checked_timeout(None)
     (2.0, None)
@@ -180,7 +180,7 @@ class Reconnect:
         return done[0]
 
     def stop(self) -> None:
-        """Wait no longer, now and later: whoever waits is told that it was closed."""
+        """Wait no longer, now and later: a thread that waits is told that it was closed."""
         self._stopping.set()
 
     def _note_away(self, error: Exception) -> None:

@@ -73,7 +73,7 @@ class Ledger:
             self._settled, self.pending = settled, [each for each in self.pending if each[0] >= at]
 
     def forget(self) -> None:
-        """What is pending is not delivered: whoever makes it again counts it again."""
+        """What is pending is not delivered: making it again counts it again."""
         with self._guard:
             self.pending = []
 

@@ -62,7 +62,7 @@ class RingFiller:
         self._is_direct = True
 
     def _next(self) -> Batch:
-        """Give the rows of the next step, whoever fills them."""
+        """Give the rows of the next step, filled by threads or by this one."""
         run, engine = self._run, self.engine
         if engine.ring is None:
             if self._is_direct and not engine.threads_pay(run.clock, run.rank_rows):

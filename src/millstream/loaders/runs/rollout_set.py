@@ -46,7 +46,7 @@ AT_A_TIME = 1024
 
 @dataclass(frozen=True, eq=False)
 class RolloutSet:
-    """Rollouts that somebody trains on, numbered from 0."""
+    """Rollouts that are trained on, numbered from 0."""
 
     rated: Rated
     files: Sequence[str]

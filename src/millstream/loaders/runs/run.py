@@ -64,7 +64,7 @@ class Run(Protocol):
         ...
 
     def in_epoch(self, epoch: int) -> bool:
-        """Whether iteration over an epoch goes on with the next step."""
+        """Whether iteration over an epoch continues with the next step."""
         ...
 
     def check_epochs(self) -> None:

@@ -15,11 +15,11 @@ from millstream.batches.engine import feed_source
 from millstream.errors import LoaderError, UnknownLength
 from millstream.loaders import state as states
 from millstream.loaders.explain import StoreSource, steps_of
+from millstream.loaders.growth import GrowingSource
 from millstream.loaders.loss import LossMean
 from millstream.loaders.losses import store_losses, tell_losses
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.phases import KIND, dump_run, load_run
-from millstream.loaders.runs.growing import GrowingSource
 from millstream.loaders.runs.run import Locks
 from millstream.loaders.settings import LoaderSettings, positive
 from millstream.order import Phase, Recipe, Schedule
