@@ -302,7 +302,7 @@ def test_what_means_nothing_is_refused_when_a_loader_is_made(games: Path, keywor
 
 @pytest.mark.parametrize("step", ["a", -1, 1.5, None, True])
 def test_only_a_step_can_be_explained(games: Path, step: Any) -> None:
-    with loader(games) as run, pytest.raises(LoaderError, match="is no step"):
+    with loader(games) as run, pytest.raises(OrderError, match="there is no step"):
         run.explain(step)
 
 

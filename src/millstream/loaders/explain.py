@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from millstream.errors import LoaderError, StoreError
 from millstream.loaders.member import Member
 from millstream.loaders.origin import RowOrigin, Span
+from millstream.loaders.settings import whole
 
 if TYPE_CHECKING:
     from millstream.loaders.runs.store import StoreRun
@@ -133,9 +134,10 @@ def samples_with(document: int, member: Member) -> range:
 
 def _tokens_of(document: int, member: Member) -> tuple[int, int]:
     store = member.store
-    if not 0 <= document < store.documents:
+    number = whole(document)
+    if number is None or not 0 <= number < store.documents:
         raise LoaderError(
-            f"{store.path}: there is no document {document} among {store.documents}",
+            f"{store.path}: there is no document {document!r} among {store.documents}",
             hint=f"documents are numbered from 0 to {store.documents - 1}",
         )
-    return store.document_span(document)
+    return store.document_span(number)

@@ -9,11 +9,10 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-import numpy as np
-
 from millstream.batches.engine import closed_error
 from millstream.errors import LoaderError
 from millstream.loaders.agreement import Agreement
+from millstream.loaders.asked import asked_place, asked_rows, asked_step
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.explain import origins_of
 from millstream.loaders.origin import RowOrigin
@@ -140,13 +139,14 @@ class DataLoader(Generic[BatchT]):
         with locks.asking:
             run: Run = self._run
             filler: Filler[Any] = self._filler
-            step, size = run.step, self.settings.batch_size if batch_size is None else batch_size
+            step = run.step
             filled: Any = None
             made: MadeT | None = None
-            epoch, rows, is_asked = 0, 0, False
+            size, epoch, rows, is_asked = 0, 0, 0, False
             try:
                 if self._closed:
                     raise closed_error()
+                size = self.settings.batch_size if batch_size is None else asked_rows(batch_size)
                 if not self._agreement.agreed:
                     self._agreement.check(run.fingerprint)
                 if self._untaken is None:
@@ -327,7 +327,7 @@ class DataLoader(Generic[BatchT]):
         >>> metadata["step"], metadata["epoch"]
         (3000000, 1000000)
         """
-        run = self._having_run("seek()")
+        run, step = self._having_run("seek()"), asked_step(step)
         with self._locks.asking, self._locks.moving:
             if step != self.step or run.steps_back:  # else it stays, with all that was made for this step
                 run.seek(step)
@@ -352,23 +352,7 @@ class DataLoader(Generic[BatchT]):
         """
         run = self._having_run("state_dict()")
         with self._locks.moving:
-            return run.state(self._place_of(after, before))
-
-    def _place_of(self, after: Any, before: Any) -> int:
-        """The step at which a state stands."""
-        if after is not None and before is not None:
-            raise LoaderError("a state stands after a batch or before one, not both", hint="pass one of them")
-        if after is None and before is None:
-            return self.step
-        if isinstance(after, int | np.integer) and after < 0:
-            raise LoaderError(f"there is no step {after}", hint="steps count from 0; before=0 is the beginning")
-        step = _step_of(before) if after is None else _step_of(after) + 1
-        if not 0 <= step <= self.step:
-            raise LoaderError(
-                f"a state at step {step} was asked for, and the next step is {self.step}",
-                hint="pass a batch that this loader has delivered since its last reset(), seek() or load_state_dict()",
-            )
-        return step
+            return run.state(asked_place(after, before, self.step))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume where a state was saved, with this loader's own batch size, ranks, weights and sources.
@@ -419,7 +403,7 @@ class DataLoader(Generic[BatchT]):
         ...     [(span.document, span.start, span.stop) for span in loader.explain(0)[1].spans]
         [(0, 4, 7), (1, 0, 1)]
         """
-        return origins_of(self._having_run("explain()").rows(step))
+        return origins_of(self._having_run("explain()").rows(asked_step(step)))
 
     def steps_of(self, document: Any, source: str | None = None) -> list[int]:
         """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document.
@@ -582,25 +566,6 @@ def _close(run: Run, filler: Filler[Any]) -> None:
     """Stop what makes rows, then what fills batches: either may be waited for."""
     run.close()
     filler.close()
-
-
-def _step_of(batch: Any) -> int:
-    """The step of a batch, of micro-batches, or the number itself."""
-    if isinstance(batch, int | np.integer) and not isinstance(batch, bool):
-        return int(batch)
-    steps = {_metadata_of(each).get("step") for each in (batch if isinstance(batch, list) else [batch])}
-    step = steps.pop() if len(steps) == 1 else None
-    if not isinstance(step, int):
-        raise LoaderError(
-            f"{type(batch).__name__} does not say which step it is",
-            hint="pass a batch of this loader, or its step number: batch.metadata['step']",
-        )
-    return step
-
-
-def _metadata_of(batch: Any) -> Mapping[str, Any]:
-    metadata = getattr(batch, "metadata", None)
-    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def no_workers() -> LoaderError:

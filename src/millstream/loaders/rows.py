@@ -36,7 +36,7 @@ def padding_id(given: int | None, tokenizer: Tokenizer | None, settings: LoaderS
     choices = (given, None if tokenizer is None else tokenizer.pad_id, settings.limits.pad_id, 0)
     chosen = next(choice for choice in choices if choice is not None)
     most = settings.limits.vocab_size or ID_LIMIT
-    if isinstance(chosen, bool) or whole(chosen) is None or not 0 <= chosen < most:
+    if whole(chosen) is None or not 0 <= chosen < most:
         raise LoaderError(f"pad_id={chosen!r} is no id", hint=f"pass an integer from 0 to {most - 1}")
     return chosen
 

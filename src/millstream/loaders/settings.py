@@ -142,9 +142,9 @@ def check_choice(word: str, value: object, choices: tuple[str, ...]) -> None:
 
 
 def whole(value: object) -> int | None:
-    """Give an integer of any kind as a Python integer, None for anything else."""
+    """Give an integer of any kind as a Python integer, None for anything else, True and False too."""
     try:
-        return operator.index(value)  # type: ignore[arg-type]
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         return None
 
@@ -157,7 +157,7 @@ def _flag(given: SharedKeywords, name: Literal["drop_last", "pad_last"]) -> bool
 
 
 def _seed(value: object) -> int:
-    seed = None if isinstance(value, bool) else whole(value)
+    seed = whole(value)
     if seed is None or not -(2**63) <= seed < 2**64:
         raise LoaderError(f"seed must be an integer of 64 bits, not {value!r}", hint="pass seed=0, or leave it out")
     return seed
@@ -214,22 +214,18 @@ def ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     launched = None if rank is not None and world_size is not None else _launched()
     if launched is not None:
         rank, world_size = launched[0] if rank is None else rank, launched[1] if world_size is None else world_size
-    if rank is None and (world_size is None or _is_one(world_size)):
+    if rank is None and (world_size is None or whole(world_size) == 1):
         # Among several, a rank that was left out must not be 0 on all of them.
         rank, world_size = 0, 1
     if world_size is None and rank == 0:
         world_size = 1
     hint = "ranks count from 0; pass both rank= and world_size=, or neither under torchrun, SLURM or MPI"
-    place, size = (None if isinstance(value, bool) else whole(value) for value in (rank, world_size))
+    place, size = whole(rank), whole(world_size)
     if place is None or size is None:
         raise OrderError(f"rank={rank!r} of world_size={world_size!r} are not both integers", hint=hint)
     if not 0 <= place < size:
         raise OrderError(f"rank {place} is outside 0..{size - 1}", hint=hint)
     return place, size
-
-
-def _is_one(world_size: object) -> bool:
-    return not isinstance(world_size, bool) and whole(world_size) == 1
 
 
 def _launched() -> tuple[int, int] | None:

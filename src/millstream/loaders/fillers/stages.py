@@ -15,7 +15,6 @@ from millstream.live.tensor_maker import Tensors
 from millstream.loaders.self_play.ahead import Ahead
 from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.loaders.self_play.task import SelfPlayGraph
-from millstream.loaders.settings import positive
 from millstream.stages.lifetime import defer_sigint
 
 _NOTHING: dict[str, Any] = {"seconds": 0.0, "window_s": 0.0, "stages": {}, "queues": {}}
@@ -50,7 +49,6 @@ class StageFiller:
         """Wait for the tensors of the next step; None where an epoch ends. This runs for every batch: keep it lean."""
         run, rows = self._run, self._step_rows
         if batch_size != self._settings.batch_size:
-            batch_size = positive("batch_size", batch_size)
             rows = batch_size * self._settings.world_size
         ahead = self._ahead or self._start()
         if run.skip:

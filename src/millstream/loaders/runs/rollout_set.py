@@ -27,6 +27,7 @@ from millstream.loaders.rollout_rated import Rated, comparable, rate
 from millstream.loaders.rollout_steps import Dealer, DealtStep, StepSamples
 from millstream.loaders.rollout_task import RolloutTask
 from millstream.loaders.runs.run import Locks
+from millstream.loaders.settings import whole
 from millstream.order import Recipe, Schedule, Share
 from millstream.order.phase import steps_in
 from millstream.rollouts import RolloutBlock, content_hash
@@ -95,9 +96,10 @@ class RolloutSet:
     def check_number(self, number: int) -> None:
         """Insist on the number of a rollout."""
         rollouts = len(self.block)
-        if not 0 <= number < rollouts:
+        place = whole(number)
+        if place is None or not 0 <= place < rollouts:
             raise LoaderError(
-                f"there is no rollout {number} among {counted(rollouts, 'rollout')}",
+                f"there is no rollout {number!r} among {counted(rollouts, 'rollout')}",
                 hint=f"they count from 0 to {rollouts - 1}; number_of(rollout_id) finds one by its id",
             )
 

@@ -21,7 +21,7 @@ from millstream.loaders.losses import store_losses, tell_losses
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.phases import KIND, dump_run, load_run
 from millstream.loaders.runs.run import Locks
-from millstream.loaders.settings import LoaderSettings, positive
+from millstream.loaders.settings import LoaderSettings
 from millstream.order import Phase, Recipe, Schedule
 from millstream.order.phase import UNKNOWN, settled, steps_in
 from millstream.order.steps import StepPhase
@@ -108,7 +108,7 @@ class StoreRun:
                 f"{batch_size} rows were asked for, but batches have as many as fit {self.shape.max_tokens} tokens",
                 hint="call next(), or make the loader with batch_size= in the place of max_tokens=",
             )
-        rows = self._rows(positive("batch_size", batch_size))
+        rows = self._rows(batch_size)
         self.stand(self.schedule.resize(rows * self.settings.world_size, self.step), self.step)
 
     def seek(self, step: int) -> None:

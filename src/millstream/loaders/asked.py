@@ -1,0 +1,87 @@
+"""What a trainer passes to a loader -> steps and rows: checked once, whatever the loader is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from millstream.errors import LoaderError, OrderError
+from millstream.loaders.settings import positive, whole
+from millstream.storage.state import MOST_COUNT
+
+MOST_ROWS = 2**31
+
+
+def asked_step(step: object) -> int:
+    """Insist on the number of a step.
+
+    >>> asked_step(np.int64(3))
+    3
+    >>> asked_step("3")
+    Traceback (most recent call last):
+    millstream.errors.OrderError: there is no step '3'
+      hint: steps are whole numbers that count from 0, as batch.metadata['step'] says them
+    """
+    number = whole(step)
+    if number is None or number < 0:
+        raise OrderError(
+            f"there is no step {step!r}",
+            hint="steps are whole numbers that count from 0, as batch.metadata['step'] says them",
+        )
+    if number >= MOST_COUNT:
+        raise OrderError(f"there is no step {number}", hint="no run is that long")
+    return number
+
+
+def asked_rows(batch_size: object) -> int:
+    """Insist on a number of rows that a batch can have.
+
+    >>> asked_rows(4)
+    4
+    """
+    rows = positive("batch_size", batch_size)
+    if rows > MOST_ROWS:
+        raise LoaderError(f"batch_size={rows} is too many: a batch has at most 2**31 rows", hint="ask for fewer rows")
+    return rows
+
+
+def asked_place(after: Any, before: Any, next_step: int) -> int:
+    """The step at which a state stands: after a batch or a step, before one, or, by default, at the next step.
+
+    >>> asked_place(None, None, 5), asked_place(2, None, 5), asked_place(None, 2, 5)
+    (5, 3, 2)
+    """
+    if after is not None and before is not None:
+        raise LoaderError("a state stands after a batch or before one, not both", hint="pass one of them")
+    if after is None and before is None:
+        return next_step
+    if isinstance(after, int | np.integer) and after < 0:
+        raise LoaderError(f"there is no step {after}", hint="steps count from 0; before=0 is the beginning")
+    step = _step_of(before) if after is None else _step_of(after) + 1
+    if not 0 <= step <= next_step:
+        raise LoaderError(
+            f"a state at step {step} was asked for, and the next step is {next_step}",
+            hint="pass a batch that this loader has delivered since its last reset(), seek() or load_state_dict()",
+        )
+    return step
+
+
+def _step_of(batch: Any) -> int:
+    """The step of a batch, of micro-batches, or the number itself."""
+    if isinstance(batch, int | np.integer) and not isinstance(batch, bool):
+        return int(batch)
+    steps = {_metadata_of(each).get("step") for each in (batch if isinstance(batch, list) else [batch])}
+    step = steps.pop() if len(steps) == 1 else None
+    if not isinstance(step, int):
+        raise LoaderError(
+            f"{type(batch).__name__} does not say which step it is",
+            hint="pass a batch of this loader, or its step number: batch.metadata['step']",
+        )
+    return step
+
+
+def _metadata_of(batch: Any) -> Mapping[str, Any]:
+    metadata = getattr(batch, "metadata", None)
+    return metadata if isinstance(metadata, Mapping) else {}

@@ -1,0 +1,66 @@
+"""What a trainer passes to a loader is checked once: every loader refuses the same values, with the same words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from loaders.kinds import KINDS
+from loaders.samples import follows_its_hint
+from millstream import DataLoader, LoaderError, OrderError
+from millstream.loaders.pretrain import example_loader
+
+NO_STEPS: tuple[Any, ...] = ("a", 1.5, -1, True, None, 2**62, 2**200, np.array([1, 2]))
+NO_SIZES: tuple[Any, ...] = ("8", True, 0, -1, 1.5, 2**31 + 1, 2**70, np.array([1, 2]))
+NO_BATCHES: tuple[Any, ...] = ("x", True, 1.5, {}, [])
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def loader(request: pytest.FixtureRequest) -> Any:
+    with KINDS[request.param](batch_size=4) as opened:
+        opened.next()
+        yield opened
+
+
+def test_a_step_that_cannot_be_is_refused_in_the_same_words(loader: DataLoader[Any]) -> None:
+    for wrong in NO_STEPS:
+        for call in (loader.seek, loader.explain):
+            with pytest.raises(OrderError, match=r"^there is no step") as refused:
+                call(wrong)
+            follows_its_hint(refused.value)
+    assert loader.step == 1
+
+
+def test_rows_that_no_batch_can_have_are_refused_in_the_same_words(loader: DataLoader[Any]) -> None:
+    for wrong in NO_SIZES:
+        with pytest.raises(LoaderError, match=r"^batch_size") as refused:
+            loader.get_batch(wrong)
+        follows_its_hint(refused.value)
+    assert loader.step == 1
+
+
+def test_what_is_no_batch_has_no_state(loader: DataLoader[Any]) -> None:
+    for wrong in NO_BATCHES:
+        for place in ("after", "before"):
+            with pytest.raises(LoaderError, match="does not say which step it is") as refused:
+                loader.state_dict(**{place: wrong})
+            follows_its_hint(refused.value)
+
+
+def test_integers_of_every_kind_are_steps_and_rows() -> None:
+    with example_loader(batch_size=2) as loader:
+        loader.seek(np.int64(2))  # type: ignore[arg-type]
+        assert loader.get_batch(np.int16(1)).metadata["rows"] == 1  # type: ignore[arg-type]
+        assert type(loader.state_dict()["step"]) is int
+        assert loader.explain(np.uint8(0)) == loader.explain(0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["store", "documents", "packed chats", "rollouts", "groups of rollouts"])
+def test_a_document_that_cannot_be_has_no_steps(kind: str) -> None:
+    with KINDS[kind]() as opened:
+        for wrong in ("x", 1.5, True, None, -1, 2**70):
+            with pytest.raises(LoaderError, match=r"there is no (document|rollout)") as refused:
+                opened.steps_of(wrong)
+            follows_its_hint(refused.value)
