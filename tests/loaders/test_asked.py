@@ -9,7 +9,7 @@ import pytest
 
 from loaders.kinds import KINDS
 from loaders.samples import follows_its_hint
-from millstream import DataLoader, LoaderError, OrderError
+from millstream import ClosedError, DataLoader, LoaderError, OrderError
 from millstream.loaders.pretrain import example_loader
 
 NO_STEPS: tuple[Any, ...] = ("a", 1.5, -1, True, None, 2**62, 2**200, np.array([1, 2]))
@@ -47,6 +47,36 @@ def test_what_is_no_batch_has_no_state(loader: DataLoader[Any]) -> None:
             with pytest.raises(LoaderError, match="does not say which step it is") as refused:
                 loader.state_dict(**{place: wrong})
             follows_its_hint(refused.value)
+
+
+def test_more_batches_than_are_kept_ready_are_refused_with_the_most(loader: DataLoader[Any]) -> None:
+    for wrong in (1025, 10**6, 2**70):
+        with pytest.raises(LoaderError, match="too many") as refused:
+            loader.prefetch(wrong)
+        assert follows_its_hint(refused.value) == "pass prefetch=1024 at most"
+    assert loader.step == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_as_many_as_are_kept_ready_stay_within_the_budget(kind: str) -> None:
+    budget = 4_000_000
+    with KINDS[kind](batch_size=32, memory_budget=budget) as opened:
+        opened.prefetch(1024)
+        for _ in range(2):
+            opened.next().release()
+            assert opened.get_profiling_results()["memory"]["batches"] <= budget
+    with pytest.raises(LoaderError, match="too many") as refused:
+        KINDS[kind](prefetch=10**6)
+    assert follows_its_hint(refused.value) == "pass prefetch=1024 at most"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loader_that_was_closed_keeps_nothing_ready(kind: str) -> None:
+    with KINDS[kind]() as opened:
+        opened.next()
+    with pytest.raises(ClosedError, match="was closed") as refused:
+        opened.prefetch(2)
+    follows_its_hint(refused.value)
 
 
 def test_integers_of_every_kind_are_steps_and_rows() -> None:

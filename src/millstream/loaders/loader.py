@@ -17,7 +17,7 @@ from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.explain import origins_of
 from millstream.loaders.origin import RowOrigin
 from millstream.loaders.runs.run import Filler, Finisher, Locks, Run, RunEnded
-from millstream.loaders.settings import LoaderSettings, positive
+from millstream.loaders.settings import MOST_PREFETCHED, LoaderSettings, positive
 from millstream.stages.lifetime import close_on_exit
 from millstream.stages.statistics import History
 from millstream.stats import Profile
@@ -262,7 +262,7 @@ class DataLoader(Generic[BatchT]):
         return True  # also while the length is unknown
 
     def prefetch(self, batches: int) -> None:
-        """Keep this many batches ready from now on, and start filling them.
+        """Keep this many batches ready from now on, at most 1024 and what `memory_budget` has room for, and start.
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
@@ -271,7 +271,10 @@ class DataLoader(Generic[BatchT]):
         0
         """
         self._having_run("prefetch()")
-        self._filler.prefetch(positive("prefetch", batches))
+        depth = positive("prefetch", batches, MOST_PREFETCHED)
+        if self._closed:
+            raise closed_error()
+        self._filler.prefetch(depth)
 
     # Where the run stands
 

@@ -23,7 +23,7 @@ RANK_VARIABLES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
 MOST_THREADS = 1024
-MOST_PREFETCHED = 2**20
+MOST_PREFETCHED = 1024
 SENSIBLE = {
     "batch_size": "it counts the rows of one rank; pass batch_size=8, or leave it out",
     "chunk_size": "it counts the tokens of a row; pass chunk_size=2048, or what the model was built for",
