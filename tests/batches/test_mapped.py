@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import torch
@@ -16,7 +17,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from loaders.kinds import KINDS
 from loaders.samples import counting_loader
-from millstream import BatchError, BatchPool, BatchQueue, SelfPlayBatch, TrainingBatch
+from millstream import BatchError, BatchPool, BatchQueue, LoaderError, SelfPlayBatch, TrainingBatch
 from millstream.batches.batch import REPLACED
 from millstream.batches.columns import Columns
 from millstream.tensors import FRAMEWORKS, backend
@@ -124,6 +125,77 @@ def test_a_dtype_is_that_of_floating_point_numbers_alone(framework: str) -> None
     merged = TrainingBatch.merge(half.split(2))
     assert merged.loss_weights.dtype == half.loss_weights.dtype
     assert plain(merged.loss_weights) == plain(half.loss_weights)
+
+
+INT32 = {"torch": torch.int32, "numpy": np.int32, "jax": jax.numpy.int32, "mlx": backend("mlx").mx.int32}
+INT16 = {"torch": torch.int16, "numpy": np.dtype("int16"), "jax": np.int16, "mlx": backend("mlx").mx.int16}
+HALF = {"torch": torch.float16, "numpy": np.float16, "jax": jax.numpy.float16, "mlx": backend("mlx").mx.float16}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_dtype_may_come_first_as_torch_takes_it(framework: str) -> None:
+    whole = rich(framework)
+    for narrow in (whole.to(INT16[framework]), whole.to(INT32[framework]).to(dtype=INT16[framework])):
+        for tensor in (narrow.input_ids, narrow.labels, narrow.attention_mask, narrow["kl_input_ids"]):
+            assert str(tensor.dtype).endswith("int16")
+        assert narrow.input_ids.tolist() == whole.input_ids.tolist()
+        assert narrow.loss_weights.dtype == whole.loss_weights.dtype
+        assert plain(TrainingBatch.merge(narrow.split(2))) == plain(narrow)
+    half = whole.to(HALF[framework], True)
+    assert str(half.loss_weights.dtype).endswith("float16") and half.input_ids.dtype == whole.input_ids.dtype
+    assert plain(rich("numpy").to(framework, HALF[framework])) == plain(half)
+
+
+def test_ids_that_do_not_fit_into_a_dtype_are_refused_and_segments_stay() -> None:
+    ids = torch.tensor([[5, 70_000]])
+    packed = TrainingBatch(ids, ids, cu_seqlens=torch.tensor([0, 2], dtype=torch.int32), max_seqlen=2)
+    with pytest.raises(BatchError, match=r"input_ids hold 70000, which torch.int16 cannot") as refused:
+        packed.to(torch.int16)
+    assert refused.value.hint
+    with pytest.raises(BatchError, match=r"labels hold -100, which torch.uint8 cannot"):
+        TrainingBatch.empty(1, 2, framework="torch").to(torch.uint8)
+    moved = packed.to("meta", torch.int32)
+    assert (moved.input_ids.dtype, moved.input_ids.device.type) == (torch.int32, "meta")
+    assert moved.to(torch.int64).cu_seqlens.dtype == torch.int32
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_what_is_no_framework_device_or_dtype_is_refused_with_a_hint(framework: str) -> None:
+    batch = rich(framework)
+    others = [each[other] for other in FRAMEWORKS for each in (INT32, HALF)]
+    foreign = [each for each in others if backend(framework).dtype_of(each) is None]
+    assert framework in ("numpy", "jax") or np.float16 in foreign
+    wrong = [*foreign, True, "no device", object(), [1], bool, np.bool_, list, np.zeros(2), ("cpu", "cpu"), 2.5]
+    for thing in wrong:
+        with pytest.raises((BatchError, LoaderError)) as refused:
+            batch.to(thing)
+        assert refused.value.hint
+    with pytest.raises(BatchError, match="'no dtype' is no dtype of"):
+        batch.to(framework, "no dtype")
+    with pytest.raises(BatchError, match="cannot go to"):
+        batch.to("cpu", device="meta")
+    assert batch.to(framework) is batch
+
+
+@pytest.mark.parametrize("asked", [0, slice(1, 3), (0, 1), None, np.array([0, 1])])
+def test_rows_that_are_asked_for_by_number_are_told_of_split(asked: Any) -> None:
+    positions = SelfPlayBatch(*(np.zeros((2, *shape), np.float32) for shape in ((112, 8, 8), (1858,), (6, 3))))
+    for batch in (rich(), positions):
+        with pytest.raises(BatchError, match="its tensors have names") as refused:
+            batch[asked]
+        assert "batch.split(n)" in str(refused.value.hint) and "rows_between(start, stop)" in str(refused.value.hint)
+
+
+def test_a_framework_and_a_device_go_together() -> None:
+    assert rich("numpy").to("torch", device="meta").input_ids.device.type == "meta"
+
+
+def test_positions_of_games_have_no_whole_numbers() -> None:
+    batch = SelfPlayBatch(*(np.zeros((2, *shape), np.float32) for shape in ((112, 8, 8), (1858,), (6, 3))))
+    with pytest.raises(BatchError, match="float32 do not become") as refused:
+        batch.to(np.int32)
+    assert "floating-point" in str(refused.value.hint)
+    assert batch.to(np.float16).planes.dtype == np.float16
 
 
 def test_numbers_that_numpy_does_not_know_are_copied_and_merged_as_they_are() -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from millstream._core import Batch
 from millstream.batches.answers import AnswerFields
 from millstream.batches.columns import NO_COLUMNS, ROW_FACTS, SUMS, Columns
-from millstream.batches.mapped import MappedBatch
+from millstream.batches.mapped import MappedBatch, no_name
 from millstream.batches.masks import MASKS, NO_LOSS, MaskFields, check
 from millstream.batches.remade import GIVEN_FIELDS, fields_of
 from millstream.errors import BatchError
@@ -177,7 +177,7 @@ class TrainingBatch(AnswerFields, MaskFields, MappedBatch):
 
     def __getitem__(self, name: str) -> Any:
         if not isinstance(name, str):
-            raise BatchError(f"a batch has no {name!r}: its tensors have names", hint="ask for batch['input_ids']")
+            raise no_name(name, "input_ids")
         if name in self.columns.tokens:
             return self.metadata[name]
         return getattr(self, name) if name in FIELDS else self._answer_field(name)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
+import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import BatchError
-from millstream.tensors import backend, framework_for, framework_of
+from millstream.tensors import FRAMEWORKS, backend, framework_for, framework_of, is_dtype, numbers_of
 
 OWNERS: WeakValueDictionary[int, MappedBatch] = WeakValueDictionary()
 """The batch whose key an object is, by its id: a batch keeps its keys, so no other object has their ids."""
@@ -45,7 +46,7 @@ class MovableBatch:
         *,
         device: Any = None,
     ) -> Self:
-        """Convert to another framework ("numpy", "torch", "jax", "mlx"), or move to a device ("cuda:0").
+        """Convert to another framework ("numpy", "torch", "jax", "mlx"), device ("cuda:0") or dtype (`torch.bfloat16`).
 
         A device or a sharding may also be an object of its framework, as `torch.device` and jax's `NamedSharding` are.
 
@@ -53,27 +54,42 @@ class MovableBatch:
         >>> batch = TrainingBatch.empty(2, 3, framework="torch")
         >>> batch.to(device="cpu", non_blocking=True).metadata == batch.to("numpy").metadata
         True
+        >>> batch.to("numpy").to(np.int32).labels.dtype
+        dtype('int32')
 
         Args:
-            target: The framework, or the device.
-            dtype: What tensors of floating-point numbers become; ids and masks of whole numbers stay.
+            target: The framework, the device, or the dtype.
+            dtype: What tensors of its kind become: one of floating-point numbers is for weights and advantages, one of
+                whole numbers for ids, labels, positions and masks, which must fit. `cu_seqlens` stay as they are.
             non_blocking: Of torch: whether to return before the copies are made. By default yes, except to the
                 processor, which would read what has not arrived.
             device: The device, by torch's name of it.
         """
-        target = device if target is None else target
-        if type(target).__name__ == "dtype":  # as torch takes it
-            target, dtype = None, target
-        framework = framework_for(target) or self.framework
+        if is_dtype(target) and (dtype is None or isinstance(dtype, bool)):  # as torch takes them
+            target, dtype, non_blocking = None, target, non_blocking if dtype is None else dtype
+        named = target if isinstance(target, str) and target in FRAMEWORKS else None
+        place = device if target is None or named else target
+        if isinstance(place, bool):
+            raise BatchError(f"{place} is no framework, device or dtype", hint="name it: non_blocking=True")
+        if device is not None and place is not device:
+            raise BatchError(f"a batch cannot go to {target!r} and to {device!r}", hint="pass one of them")
+        framework = named or framework_for(place) or self.framework
         if framework != self.framework:
             make = backend(framework).from_numpy
-            moved = self._each(lambda batch, name: make(batch._numpy(name)), framework)
-            return moved.to(None if target == framework else target, dtype, non_blocking)
-        target = None if target == framework else target
-        if target is None and dtype is None:
+            return self._each(lambda batch, name: make(batch._numpy(name)), framework).to(place, dtype, non_blocking)
+        if dtype is not None:
+            dtype = checked_dtype(framework, dtype, self._first())
+        elif place is None:
             return self
         move, how = backend(framework).to_device, {} if non_blocking is None else {"non_blocking": non_blocking}
-        return self._each(lambda batch, name: move(batch._tensor(name), target, dtype, **how), framework)
+
+        def moved_field(batch: Any, name: str) -> Any:
+            wanted = None if name == "cu_seqlens" else dtype
+            if wanted is not None:
+                check_fits(name, batch._tensor(name), wanted)
+            return move(batch._tensor(name), place, wanted, **how)
+
+        return self._each(moved_field, framework)
 
     def pin_memory(self, device: Any = None) -> Self:
         """Copy into memory that an accelerator reads by itself, as torch's `DataLoader(pin_memory=True)` asks for it.
@@ -112,6 +128,45 @@ class MovableBatch:
         if tensor is None:
             raise BatchError("this batch was released", hint="use it before release(), or keep a batch.copy() of it")
         return tensor
+
+
+def no_name(found: object, first: str) -> BatchError:
+    """Say how tensors and rows are asked for."""
+    return BatchError(
+        f"a batch has no {found!r}: its tensors have names",
+        hint=f"batch[{first!r}] is a tensor; batch.split(n) cuts the rows into n batches, "
+        "and batch.rows_between(start, stop) gives some of them as one",
+    )
+
+
+def checked_dtype(framework: str, dtype: Any, first: Any) -> Any:
+    """Insist on a dtype of a framework that tensors like the first one of a batch can have."""
+    found = backend(framework).dtype_of(dtype)
+    if found is None:
+        raise BatchError(
+            f"{dtype!r} is no dtype of {framework}",
+            hint=f"pass one, like {framework}'s float16 or int32; batch.to(framework, dtype) converts to both",
+        )
+    numbers = numbers_of(found)
+    if numbers not in ("float", "int") or (numbers == "int" and numbers_of(first.dtype) != "int"):
+        raise BatchError(
+            f"the numbers of a batch of {first.dtype} do not become {dtype!r}",
+            hint="pass a floating-point type, or for ids and labels int32 or int64",
+        )
+    return found
+
+
+def check_fits(name: str, tensor: Any, dtype: Any) -> None:
+    """Insist that whole numbers stay what they are as another type of them."""
+    if numbers_of(dtype) != "int" or numbers_of(tensor.dtype) != "int" or getattr(tensor, "is_meta", False):
+        return
+    most, given = (np.iinfo(str(each).rpartition(".")[2]) for each in (dtype, tensor.dtype))
+    if (most.min <= given.min and given.max <= most.max) or 0 in tensor.shape:
+        return
+    least, largest = int(tensor.min()), int(tensor.max())
+    if not most.min <= least <= largest <= most.max:
+        wrong = least if least < most.min else largest
+        raise BatchError(f"{name} hold {wrong}, which {dtype} cannot hold", hint="pass int32 or int64")
 
 
 class MappedBatch(MovableBatch, Mapping[str, Any]):

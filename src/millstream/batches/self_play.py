@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from millstream.batches.mapped import MovableBatch
+from millstream.batches.mapped import MovableBatch, no_name
 from millstream.errors import BatchError
 from millstream.tensors import backend, framework_of
 
@@ -66,6 +66,8 @@ class SelfPlayBatch(MovableBatch):
         return _unpickled, (*(getattr(whole, name) for name in TENSORS), whole.framework, whole.metadata)
 
     def __getitem__(self, name: str) -> Any:
+        if not isinstance(name, str):
+            raise no_name(name, "planes")
         if name not in TENSORS:
             raise KeyError(name)
         return getattr(self, name)

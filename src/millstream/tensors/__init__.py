@@ -2,8 +2,8 @@
 
 A backend is a module with a few functions: `share` (a batch's own memory, without a copy where the framework allows),
 `from_numpy` (any array), `to_numpy`, `to_device`, `place` (on the device of another tensor), `copied`, `floats` (of a
-mask) and `buffers` (address and bytes of the memory that a tensor keeps); and `ID_BYTES`, the width of ids that the
-framework likes best.
+mask), `dtype_of` (a type of numbers; None for anything else) and `buffers` (address and bytes of the memory that a
+tensor keeps); and `ID_BYTES`, the width of ids that the framework likes best.
 """
 
 from __future__ import annotations
@@ -80,9 +80,34 @@ def framework_for(target: object) -> str | None:
     return package if package in ("torch", "jax", "mlx") else None
 
 
+def is_dtype(thing: object) -> bool:
+    """Whether something is a type of numbers, of any framework.
+
+    >>> is_dtype(np.float16), is_dtype(np.dtype("int32")), is_dtype("cpu")
+    (True, True, False)
+    """
+    if isinstance(thing, str):
+        return False
+    frameworks = ("numpy", *(name for name in FRAMEWORKS if (name if name != "mlx" else "mlx.core") in sys.modules))
+    return any(backend(name).dtype_of(thing) is not None for name in frameworks)
+
+
+def numbers_of(dtype: object) -> str:
+    """What numbers a dtype is of: "float", "int", or, of any other kind, its name.
+
+    >>> numbers_of(np.dtype("float16")), numbers_of(np.dtype("uint8")), numbers_of(np.dtype("bool"))
+    ('float', 'int', 'bool')
+    """
+    name = str(dtype).rpartition(".")[2]  # "torch.int64"
+    return next((kind for kind in ("float", "int") if kind in name), name)
+
+
 def unknown_device(framework: str, device: object, hint: str) -> LoaderError:
     """Say that tensors cannot go there."""
-    return LoaderError(f"{framework} arrays cannot be moved to {device!r}", hint=hint)
+    return LoaderError(
+        f"{framework} arrays cannot be moved to {device!r}",
+        hint=f"pass a device or a dtype of {framework}, or a framework ({', '.join(FRAMEWORKS)}); {hint}",
+    )
 
 
 @cache

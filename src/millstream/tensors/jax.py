@@ -12,7 +12,8 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from millstream.tensors import unknown_device
+from millstream.tensors import numbers_of, unknown_device
+from millstream.tensors.numpy import dtype_of as numpy_dtype_of
 
 NAME = "jax"
 ID_BYTES = 4
@@ -39,7 +40,7 @@ def to_device(tensor: jax.Array, device: Any, dtype: Any = None, *, non_blocking
     """Move an array to the first device of a platform ("gpu") or to a numbered one ("gpu:1"); or to a device or
     sharding of jax. An array of one dimension belongs to all rows: every device of a mesh gets it whole."""
     del non_blocking  # jax never waits
-    if dtype is not None and jax.numpy.issubdtype(tensor.dtype, jax.numpy.floating):
+    if numbers_of(dtype) == numbers_of(tensor.dtype):
         tensor = tensor.astype(dtype)
     if device is None:
         return tensor
@@ -74,6 +75,11 @@ def place(array: Any, like: jax.Array) -> Any:
 def copied(tensor: jax.Array) -> Any:
     """Copy into memory of its own."""
     return jax.numpy.array(tensor, copy=True)
+
+
+def dtype_of(thing: object) -> np.dtype[Any] | None:
+    """A type of numbers of jax, which are those of numpy; None for anything else."""
+    return numpy_dtype_of(thing)
 
 
 def floats(mask: jax.Array) -> Any:

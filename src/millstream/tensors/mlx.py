@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 
-from millstream.tensors import unknown_device
+from millstream.tensors import numbers_of, unknown_device
 
 NAME = "mlx"
 ID_BYTES = 4
@@ -32,9 +32,9 @@ def to_numpy(tensor: mx.array) -> npt.NDArray[Any]:
 def to_device(tensor: mx.array, device: Any, dtype: Any = None, *, non_blocking: bool = True) -> mx.array:
     """Mlx shares one memory between its devices."""
     del non_blocking
-    if device not in (None, "cpu", "gpu") and not isinstance(device, mx.Device):
+    if device is not None and not isinstance(device, mx.Device) and str(device) not in ("cpu", "gpu"):
         raise unknown_device("mlx", device, "mlx knows 'cpu' and 'gpu', and shares memory")
-    return tensor if dtype is None or not mx.issubdtype(tensor.dtype, mx.floating) else tensor.astype(dtype)
+    return tensor.astype(dtype) if numbers_of(dtype) == numbers_of(tensor.dtype) else tensor
 
 
 def place(array: Any, like: mx.array) -> mx.array:
@@ -46,6 +46,11 @@ def place(array: Any, like: mx.array) -> mx.array:
 def copied(tensor: mx.array) -> mx.array:
     """Copy into memory of its own."""
     return mx.array(to_numpy(tensor))
+
+
+def dtype_of(thing: object) -> mx.Dtype | None:
+    """A type of numbers of mlx, None for anything else."""
+    return thing if isinstance(thing, mx.Dtype) else None
 
 
 def floats(mask: mx.array) -> mx.array:

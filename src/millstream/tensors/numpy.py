@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.tensors import unknown_device
+from millstream.tensors import numbers_of, unknown_device
 
 NAME = "numpy"
 ID_BYTES = 8
@@ -33,9 +33,9 @@ def to_device(
 ) -> npt.NDArray[Any]:
     """Numpy knows one device."""
     del non_blocking
-    if device not in (None, "cpu"):
+    if device is not None and (not isinstance(device, str) or device != "cpu"):
         raise unknown_device("numpy", device, "ask the loader for framework='torch' or 'jax'")
-    return tensor if dtype is None or tensor.dtype.kind != "f" else tensor.astype(dtype)
+    return tensor.astype(dtype) if numbers_of(dtype) == numbers_of(tensor.dtype) else tensor
 
 
 def place(array: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -47,6 +47,19 @@ def place(array: npt.NDArray[Any], like: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def copied(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Copy into memory of its own."""
     return tensor.copy()
+
+
+def dtype_of(thing: object) -> np.dtype[Any] | None:
+    """A type of numbers of numpy, or its name; None for anything else.
+
+    >>> dtype_of(np.float16), dtype_of("int32"), dtype_of(list)
+    (dtype('float16'), dtype('int32'), None)
+    """
+    try:
+        found = np.dtype(thing) if isinstance(thing, np.dtype | type | str) else None
+    except TypeError:
+        return None
+    return None if found is None or found.kind == "O" else found
 
 
 def floats(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:

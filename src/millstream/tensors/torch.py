@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import IterableDataset
 
-from millstream.tensors import unknown_device
+from millstream.tensors import numbers_of, unknown_device
 
 NAME = "torch"
 ID_BYTES = 8
@@ -35,10 +35,10 @@ def to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
 def to_device(
     tensor: torch.Tensor, device: Any, dtype: torch.dtype | None = None, *, non_blocking: bool | None = None
 ) -> torch.Tensor:
-    """Move a tensor, without waiting where that is safe; one of floating-point numbers becomes of type `dtype`."""
+    """Move a tensor, without waiting where that is safe; one of numbers like those of `dtype` becomes of that type."""
     try:
         place = tensor.device if device is None else torch.device(device)
-        wanted = dtype if tensor.is_floating_point() else None
+        wanted = dtype if numbers_of(dtype) == numbers_of(tensor.dtype) else None
         return tensor.to(place, wanted, non_blocking=place.type != "cpu" if non_blocking is None else non_blocking)
     except torch.OutOfMemoryError:
         raise  # trainers catch it by its name
@@ -61,6 +61,11 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
 def pin(tensor: torch.Tensor, device: Any = None) -> torch.Tensor:
     """Copy into pinned memory."""
     return tensor.pin_memory() if device is None else tensor.pin_memory(device)
+
+
+def dtype_of(thing: object) -> torch.dtype | None:
+    """A type of numbers of torch, None for anything else."""
+    return thing if isinstance(thing, torch.dtype) else None
 
 
 def floats(mask: torch.Tensor) -> torch.Tensor:
