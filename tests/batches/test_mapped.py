@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,68 @@ def test_tensors_of_rows_that_nothing_names_leave_nothing_behind_in_silence() ->
     simple = TrainingBatch(*torch.arange(16).reshape(2, 2, 4), metadata={"step": 7})
     joined = remade(simple, twice)
     assert (joined.metadata["step"], joined.metadata["rows"], joined.metadata["tokens"]) == (7, 4, 16)
+
+
+def facts_of(batch: TrainingBatch, row: int) -> Any:
+    """Everything that a batch knows of one row, its tokens too."""
+    one = plain(batch.rows_between(row, row + 1))
+    one["metadata"] = {name: fact for name, fact in one["metadata"].items() if name != "loss_tokens"}
+    return one
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "self-play"])
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_rows_in_another_order_take_along_what_they_have_or_are_refused(kind: str, framework: str) -> None:
+    with KINDS[kind](batch_size=4) as loader:
+        batch = loader.next().to(framework)
+    rows = int(batch._first().shape[0])
+    orders = [[*range(rows)][::-1], [0] * rows, [*range(1, rows), 0]]
+    for order in [each for each in orders if each != [*range(rows)]]:
+        try:
+            again = remade(batch, lambda tensor, order=order: tensor[np.array(order)])
+        except BatchError as refused:
+            assert "nothing says which rows they are" in str(refused)
+            continue
+        assert batch.columns == Columns() and "source" not in batch.metadata
+        for place, row in enumerate(order):
+            assert facts_of(again, place)["input_ids"] == facts_of(batch, row)["input_ids"]
+            assert facts_of(again, place)["metadata"] == facts_of(batch, row)["metadata"]
+            assert plain(again.attention_mask)[1] == plain(np.asarray(batch.attention_mask)[order])[1]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_rows_that_were_permuted_do_not_keep_the_facts_of_others(framework: str) -> None:
+    batch = rich("numpy")
+    with pytest.raises(BatchError, match=r"nothing says which rows they are, so loss_weights, kl, source, adv") as told:
+        TrainingBatch({name: backend(framework).from_numpy(tensor[[1, 0, 2]].copy()) for name, tensor in batch.items()})
+    assert "batch.split(n)" in str(told.value.hint)
+    with pytest.raises(BatchError, match="lengths cannot go with them"):
+        short = TrainingBatch(batch.input_ids, batch.labels, lengths=batch.lengths)
+        TrainingBatch({name: short[name][::-1] for name in short if name != "attention_mask"})
+    pairs = TrainingBatch(batch.input_ids[:2], batch.labels[:2], metadata={"answers": "preference"})
+    with pytest.raises(BatchError, match="pairs cannot go with them"):
+        remade(pairs, lambda tensor: tensor[::-1])
+
+
+def test_rows_that_stay_in_their_places_may_have_other_ids_or_other_labels() -> None:
+    batch = rich("numpy")
+    for name in ("input_ids", "labels"):
+        other = TrainingBatch({**batch, name: np.full_like(batch[name], 7)})
+        assert (other.metadata["source"], other.metadata["step"]) == (["s0", "s1", "s2"], 7)
+        assert other[name].tolist() == [[7] * 4] * 3
+    with pytest.raises(BatchError, match="nothing says which rows") as told:
+        TrainingBatch({**batch, "input_ids": batch.input_ids * 2, "labels": batch.labels * 2})
+    assert "dataclasses.replace(batch" in str(told.value.hint)
+    both = replace(batch, input_ids=batch.input_ids * 2, labels=batch.labels * 2)
+    assert both.metadata["source"] == ["s0", "s1", "s2"]
+
+
+def test_labels_that_several_rows_share_do_not_name_them() -> None:
+    ids = np.arange(8).reshape(2, 4)
+    batch = TrainingBatch(ids, np.full_like(ids, -100), metadata={"source": ["a", "b"]})
+    assert remade(batch).metadata["source"] == ["a", "b"]
+    with pytest.raises(BatchError, match="so source cannot go"):
+        remade(batch, lambda tensor: tensor[::-1])
 
 
 def test_a_mapping_of_ones_own_becomes_a_batch_or_is_told_what_it_lacks() -> None:

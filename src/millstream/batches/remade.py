@@ -1,13 +1,17 @@
 """Mappings -> batches: the tensors that are named, and what the batch knew whose items they were.
 
-Nothing that belongs to rows is lost in silence: views of some rows take along what those rows have, and tensors of
-other rows are refused where something would be left behind.
+Nothing that belongs to rows is lost or mixed up in silence: views of some rows take along what those rows have, and
+tensors of other rows, or of the same in another order, are refused where something would be left behind. Tensors that
+went to another device are not read, which would make it wait: they hold the rows that they held.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from millstream.batches.columns import ROW_FACTS, SUMS
 from millstream.batches.mapped import OWNERS, MappedBatch
@@ -29,7 +33,7 @@ class Origin(NamedTuple, Generic[BatchT]):
     batch: BatchT
     """The batch, or those of its rows that the tensors are views of."""
     same_rows: bool
-    """Whether the tensors hold the rows of that batch; else they were cut or joined, and nothing says how."""
+    """Whether the tensors hold the rows of that batch in their order; else nothing says which rows they are."""
 
 
 def origin_of(kind: type[BatchT], given: Mapping[str, Any], first: Any) -> Origin[BatchT] | None:
@@ -42,11 +46,48 @@ def origin_of(kind: type[BatchT], given: Mapping[str, Any], first: Any) -> Origi
         return None
     whole = owner._first()
     if tuple(whole.shape) == tuple(first.shape):
-        return Origin(owner, same_rows=True)
+        return Origin(owner, same_rows=_in_their_places(owner, given, first))
     start = first_row(first, whole)
     if start is None:
         return Origin(owner, same_rows=False)
     return Origin(owner.rows_between(start, start + int(first.shape[0])), same_rows=True)  # type: ignore[attr-defined]
+
+
+def _in_their_places(batch: MappedBatch, given: Mapping[str, Any], first: Any) -> bool:
+    """Whether tensors of a mapping hold the rows of a batch, each in its place. Either ids or labels may be others."""
+    whole = batch._first()
+    if first is whole or first_row(first, whole) == 0:
+        return True
+    old = {name: tensor for name in ("input_ids", "labels") if (tensor := getattr(batch, name, None)) is not None}
+    if not all(_can_be_compared(given[name], tensor) for name, tensor in old.items()):
+        return True
+    rows = {name: _as_rows(tensor) for name, tensor in old.items()}
+    same = {name: (_as_rows(given[name]) == rows[name]).all(axis=1) for name in rows}
+    there = np.logical_and.reduce([*same.values()])
+    for name in rows if not there.all() else ():
+        _, kind, found = np.unique(rows[name], axis=0, return_inverse=True, return_counts=True)
+        there |= same[name] & (found[kind.reshape(-1)] == 1)  # what other rows have too names none
+    return bool(there.all())
+
+
+def _can_be_compared(tensor: Any, other: Any) -> bool:
+    """Whether both are at hand, or on one device, and hold numbers: trainers also send shapes instead of tensors."""
+    if framework_of(tensor) is None or framework_of(other) is None or tuple(tensor.shape) != tuple(other.shape):
+        return False
+    here, there = (_device(each) for each in (tensor, other))
+    return here == there != "meta"
+
+
+def _device(tensor: Any) -> str:
+    framework = framework_of(tensor)
+    if framework == "jax":
+        return ",".join(sorted({each.platform for each in tensor.devices()}))
+    return str(tensor.device) if framework == "torch" else "cpu"
+
+
+def _as_rows(tensor: Any) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = backend(str(framework_of(tensor))).to_numpy(tensor)
+    return array
 
 
 def checked_names(given: Mapping[str, Any], needed: tuple[str, ...], known: Iterable[str]) -> None:
@@ -64,12 +105,12 @@ _MAPPING = "name the tensors as the batch does; anything else goes into metadata
 
 
 def lost_rows(first: Any, origin: MappedBatch, losing: Iterable[str]) -> BatchError:
-    """Say that rows were cut or joined in a way that leaves behind what belongs to them."""
+    """Say that rows were cut, joined or put into another order in a way that leaves behind what belongs to them."""
     return BatchError(
         f"tensors of shape {tuple(first.shape)} were made of a batch of shape {tuple(origin._first().shape)}, "
         f"and nothing says which rows they are, so {', '.join(losing)} cannot go with them",
-        hint="use batch.split(n), batch.rows_between(a, b) or TrainingBatch.merge([…]); "
-        "or train on dict(batch), which is the model's inputs alone",
+        hint="use batch.split(n), batch.rows_between(a, b) or TrainingBatch.merge([…]); for the same rows with other "
+        "ids dataclasses.replace(batch, input_ids=…); or train on dict(batch), which is the model's inputs alone",
     )
 
 
@@ -137,6 +178,8 @@ def _remade(batch: TrainingBatch, given: Mapping[str, Any]) -> tuple[dict[str, A
 def _rest_of(batch: TrainingBatch, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The fields of a mapping, and what the batch whose items it was knows of itself, not of its rows."""
     losing = [name for name in ("cu_seqlens", "loss_weights", "kl") if getattr(batch, name) is not None]
+    losing += ["lengths"] if batch.lengths is not None and given.get("attention_mask") is None else []
+    losing += ["pairs"] if batch.unit > 1 else []
     losing += [name for name in (*ROW_FACTS, *batch.columns.tokens, *batch.columns.samples) if name in batch.metadata]
     if losing:
         raise lost_rows(given["input_ids"], batch, losing)
