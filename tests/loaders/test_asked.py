@@ -9,7 +9,7 @@ import pytest
 
 from loaders.kinds import KINDS
 from loaders.samples import follows_its_hint
-from millstream import ClosedError, DataLoader, LoaderError, OrderError
+from millstream import ClosedError, DataLoader, LoaderError, OrderError, StateError
 from millstream.loaders.pretrain import example_loader
 
 NO_STEPS: tuple[Any, ...] = ("a", 1.5, -1, True, None, 2**62, 2**200, np.array([1, 2]))
@@ -22,6 +22,14 @@ def loader(request: pytest.FixtureRequest) -> Any:
     with KINDS[request.param](batch_size=4) as opened:
         opened.next()
         yield opened
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind_of_state(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    where = {"cache_dir": tmp_path_factory.mktemp("cache")} if request.param == "rollout feed" else {}
+    with KINDS[request.param](batch_size=4, **where) as opened:
+        opened.next()
+        yield opened, opened.state_dict()
 
 
 def test_a_step_that_cannot_be_is_refused_in_the_same_words(loader: DataLoader[Any]) -> None:
@@ -77,6 +85,34 @@ def test_a_loader_that_was_closed_keeps_nothing_ready(kind: str) -> None:
     with pytest.raises(ClosedError, match="was closed") as refused:
         opened.prefetch(2)
     follows_its_hint(refused.value)
+
+
+@pytest.mark.parametrize("key", ["version", "order_version", "loader", "step", "seed", "rows"])
+def test_a_state_that_lacks_something_says_what_and_why_that_may_be(kind_of_state: Any, key: str) -> None:
+    opened, state = kind_of_state
+    for call in (opened.load_state_dict, opened.commit):
+        with pytest.raises(StateError, match=f"the state has no '{key}'") as refused:
+            call({name: fact for name, fact in state.items() if name != key})
+        assert "something else, or was edited" in follows_its_hint(refused.value)
+
+
+def test_rows_of_a_state_that_lack_a_fact_are_not_told_to_pass_none(kind_of_state: Any) -> None:
+    opened, state = kind_of_state
+    for key, fact in state["rows"].items():
+        if fact is None:
+            continue
+        rows = {name: each for name, each in state["rows"].items() if name != key}
+        with pytest.raises(StateError, match=f"the state does not say {key}, this loader has") as refused:
+            opened.load_state_dict({**state, "rows": rows})
+        assert "was edited" in follows_its_hint(refused.value) and "None" not in follows_its_hint(refused.value)
+    with pytest.raises(StateError, match="rows in the state are 5"):
+        opened.load_state_dict({**state, "rows": 5})
+    opened.load_state_dict(state)
+
+
+def test_a_state_of_another_version_is_told_so_whatever_else_it_lacks() -> None:
+    with example_loader() as opened, pytest.raises(StateError, match="the state has version 2"):
+        opened.load_state_dict({"format": "millstream state", "version": 2, "order_version": 1})
 
 
 def test_integers_of_every_kind_are_steps_and_rows() -> None:

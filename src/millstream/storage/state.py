@@ -30,6 +30,7 @@ MOST_COUNT = 2**62
 OLD = ".json"
 """How files beside a state ended in older versions."""
 DAMAGED = "the state is damaged; use another checkpoint"
+_EDITED = "it is the state of something else, or was edited; give what state_dict() returned, as it was"
 
 
 def header(loader: str, step: int, seed: int, rows: Mapping[str, Any]) -> dict[str, Any]:
@@ -59,31 +60,50 @@ def check_header(
     """Check that a state fits a loader; gives its step. `hint` says how to have again what a fact of its rows was."""
     if not isinstance(state, Mapping) or state.get("format") != FORMAT:
         raise StateError("this is not the state of a Millstream loader", hint="give what state_dict() returned")
-    if state.get("version") != VERSION or state.get("order_version") != order_version:
+    _check_has(state, "version", "order_version")
+    if state["version"] != VERSION or state["order_version"] != order_version:
         raise StateError(
-            f"the state has version {state.get('version')} and order version {state.get('order_version')}; "
+            f"the state has version {state['version']} and order version {state['order_version']}; "
             f"this Millstream reads version {VERSION} and order version {order_version}",
             hint="use the Millstream that wrote it",
         )
-    if state.get("loader") != loader:
+    _check_has(state, *header(loader, 0, seed, rows))
+    if state["loader"] != loader:
         raise StateError(
-            f"this is the state of a {state.get('loader')!r} loader, not of a {loader!r} one",
+            f"this is the state of a {state['loader']!r} loader, not of a {loader!r} one",
             hint="load it into a loader of the kind that saved it",
         )
-    if state.get("seed") != seed:
+    if state["seed"] != seed:
         raise StateError(
-            f"the state was saved with seed={state.get('seed')}, this loader has seed={seed}",
-            hint=f"pass seed={state.get('seed')} to go on with that run",
+            f"the state was saved with seed={state['seed']}, this loader has seed={seed}",
+            hint=f"pass seed={state['seed']} to go on with that run",
         )
-    saved = state.get("rows")
+    _check_rows(state["rows"], rows, hint)
+    return read_count(state["step"], "step")
+
+
+def _check_has(state: Mapping[str, Any], *keys: str) -> None:
+    for key in keys:
+        if key not in state:
+            raise StateError(f"the state has no {key!r}", hint=_EDITED)
+
+
+def _check_rows(saved: Any, rows: Mapping[str, Any], hint: Callable[[str, Any], str]) -> None:
+    """Check that rows are what they were; a fact that is None need not be there."""
+    if not isinstance(saved, Mapping):
+        raise StateError(f"rows in the state are {saved!r}, not facts by their names", hint=_EDITED)
     for key, value in rows.items():
-        found = saved.get(key) if isinstance(saved, Mapping) else None
-        if found != value:
+        found = saved.get(key)
+        if found == value:
+            continue
+        if key not in saved:
             raise StateError(
-                f"the state was saved with {key}={found!r}, this loader has {key}={value!r}",
-                hint=hint(key, found),
+                f"the state does not say {key}, this loader has {key}={value!r}",
+                hint=f"it was saved by a loader that has no {key}=, or was edited; give what state_dict() returned",
             )
-    return read_count(state.get("step"), "step")
+        raise StateError(
+            f"the state was saved with {key}={found!r}, this loader has {key}={value!r}", hint=hint(key, found)
+        )
 
 
 def read_count(value: Any, what: str) -> int:
