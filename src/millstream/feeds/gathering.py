@@ -13,17 +13,20 @@ from typing import TypeAlias
 
 import numpy as np
 
-from millstream.errors import ClosedError, MillstreamError, WaitWarning
+from millstream.errors import BusyError, ClosedError, MillstreamError, WaitWarning
 from millstream.feeds.feed import Puttable, RolloutSource
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import Part, encode_parts
 from millstream.rollouts.parse import block_of
 from millstream.stages.ordered import Threads
+from millstream.stats.figures import counted
 
 Encoded: TypeAlias = list[Part]
 """A block as bytes, in parts that lie end to end."""
 
 log = logging.getLogger("millstream.feeds")
+MOST_TRIES = 10
+"""How often what could not be sent is sent again without being asked, after pauses that double up to 64 times."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,11 @@ class GatheringSource(RolloutSource):
         self._waiting: list[RolloutBlock] = []
         self._rollouts = self._bytes = 0
         self._sender = Threads(1, "millstream-put", finish_on_exit=True)
-        self._sending: tuple[Future[None], list[Encoded]] | None = None
+        self._sending: tuple[Future[None], list[Encoded], int] | None = None
+        """What is on its way, and how many rollouts that are."""
         self._timer: threading.Timer | None = None
+        self._tries = 0
+        """How often in a row the timer could not send what was gathered."""
         self._closed = False
 
     @abstractmethod
@@ -59,13 +65,16 @@ class GatheringSource(RolloutSource):
     def put(self, rollouts: Puttable) -> None:
         """Give rollouts to the trainer; at the latest after `gather.seconds` they are on their way.
 
-        What fails on the way is kept, and the next put, flush or close tries it again and says so if it fails again.
-        The arrays of a block are sent from where they lie: nobody may change them any more.
+        What fails on the way is kept and tried again, a few times without being asked; then the next put, flush or
+        close tries it, and says so if it fails again. The arrays of a block are sent from where they lie: do not change
+        them any more.
         """
         block = block_of(rollouts)
         with self._lock:
             if self._closed:
                 raise ClosedError("this source was closed; the rollouts are not in it", hint="open another one")
+            if self._tries and self._timer is None:  # it is not tried any more without being asked
+                self.flush()
             if self._sending is not None and self._sending[0].done():
                 self._wait_for_sending()
             for piece in pieces(block, self._gather.most_bytes):
@@ -79,15 +88,34 @@ class GatheringSource(RolloutSource):
             if blocks:
                 self._send(blocks)
                 self._forget()
+            self._tries = 0
 
     def close(self) -> None:
-        """Flush, and say that nothing more comes from here. What fails can be tried again."""
+        """Flush, and say that nothing more comes from here. What fails can be tried again, by another close().
+
+        Where another producer has taken the name, nothing can: the source is closed, and the error says what it held.
+        """
         with self._lock:
-            if not self._closed:
+            if self._closed:
+                return
+            self._stop_timer()
+            try:
                 self.flush()
                 self._end()
-                self._sender.close()
+            except BusyError as error:
                 self._closed = True
+                self._sender.close()
+                raise self._given_up(error) from error
+            self._sender.close()
+            self._closed = True
+
+    def _given_up(self, error: BusyError) -> BusyError:
+        unsent = self._rollouts + (0 if self._sending is None else self._sending[2])
+        self._sending, self._waiting = None, []
+        return BusyError(
+            f"{error.message}; this source is closed, and {counted(unsent, 'rollout')} in it did not arrive",
+            hint=f"{error.hint}, and put them again",
+        )
 
     def _add(self, block: RolloutBlock) -> None:
         size = size_of(block)
@@ -103,26 +131,29 @@ class GatheringSource(RolloutSource):
     def _begin_to_send(self) -> None:
         blocks = encoded(self._waiting)  # while what was gathered before is still on its way
         self._wait_for_sending()
-        self._sending = self._sender.submit(self._send, blocks), blocks
+        self._sending = self._sender.submit(self._send, blocks), blocks, self._rollouts
         self._forget()
 
     def _wait_for_sending(self) -> None:
         """Return when nothing is on its way; what did not arrive is tried once more, and raises if it cannot."""
         if self._sending is None:
             return
-        future, blocks = self._sending
+        future, blocks, _ = self._sending
         if future.exception() is not None:
             self._send(blocks)
         self._sending = None
 
     def _forget(self) -> None:
         self._waiting, self._rollouts, self._bytes = [], 0, 0
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _send_later(self) -> None:
-        self._timer = threading.Timer(self._gather.seconds, self._send_old)
+        self._timer = threading.Timer(self._gather.seconds * 2 ** min(self._tries, 6), self._send_old)
         self._timer.daemon = True
         self._timer.start()
 
@@ -130,9 +161,14 @@ class GatheringSource(RolloutSource):
         with self._lock:
             if threading.current_thread() is not self._timer:
                 return  # sent meanwhile
+            self._timer = None
             try:
                 self.flush()
             except (MillstreamError, WaitWarning) as error:  # the next put, flush or close raises it, if it lasts
+                self._tries += 1
+                if isinstance(error, BusyError) or self._tries > MOST_TRIES:
+                    log.error("gathered rollouts wait for the next put, flush or close, which tries again: %s", error)
+                    return
                 log.warning("gathered rollouts wait: %s", error)
                 self._send_later()
 
