@@ -187,6 +187,18 @@ def test_rows_that_are_asked_for_by_number_are_told_of_split(asked: Any) -> None
         assert "batch.split(n)" in str(refused.value.hint) and "rows_between(start, stop)" in str(refused.value.hint)
 
 
+@pytest.mark.parametrize("parts", [0, -1, True, 1.5, "2", None])
+def test_a_batch_is_split_into_a_whole_number_of_parts(parts: Any) -> None:
+    positions = SelfPlayBatch(*(np.zeros((2, *shape), np.float32) for shape in ((112, 8, 8), (1858,), (6, 3))))
+    for batch in (rich(), positions):
+        with pytest.raises(BatchError, match="at least 1 part"):
+            batch.split(parts)
+        assert [int(piece._first().shape[0]) for piece in batch.split(np.int64(2))] in ([2, 1], [1, 1])  # type: ignore[arg-type]
+        batch.release()
+        with pytest.raises(BatchError, match="was released"):
+            batch.rows_between(0, 1)
+
+
 def test_a_framework_and_a_device_go_together() -> None:
     assert rich("numpy").to("torch", device="meta").input_ids.device.type == "meta"
 

@@ -90,3 +90,6 @@ def test_a_batch_whose_labels_were_taken_out_can_be_moved_copied_and_sent() -> N
     for other in (batch.to("cpu"), batch.to("numpy"), batch.copy(), pickle.loads(pickle.dumps(batch))):
         assert list(other) == ["input_ids", "attention_mask"]
         assert other.metadata["step"] == 0
+        merged = TrainingBatch.merge(other.split(2))
+        assert list(merged) == ["input_ids", "attention_mask"]
+        assert merged.input_ids.tolist() == batch.input_ids.tolist()

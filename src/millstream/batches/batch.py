@@ -6,9 +6,8 @@ they follow from labels and row lengths, and each costs as much as the ids.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, make_dataclass, replace
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,9 +15,10 @@ import numpy.typing as npt
 
 from millstream._core import Batch
 from millstream.batches.answers import AnswerFields
-from millstream.batches.columns import NO_COLUMNS, ROW_FACTS, SUMS, Columns
+from millstream.batches.columns import NO_COLUMNS, Columns
 from millstream.batches.mapped import MappedBatch, no_name
 from millstream.batches.masks import MASKS, NO_LOSS, MaskFields, check
+from millstream.batches.pieces import PieceFields
 from millstream.batches.remade import GIVEN_FIELDS, fields_of
 from millstream.errors import BatchError
 from millstream.tensors import backend, framework_of
@@ -35,7 +35,7 @@ MODEL_FIELDS = ("input_ids", "attention_mask", "labels", "position_ids")
 FIELDS = (*GIVEN_FIELDS, "seq_idx")
 
 
-class TrainingBatch(AnswerFields, MaskFields, MappedBatch):
+class TrainingBatch(AnswerFields, MaskFields, PieceFields, MappedBatch):
     """Rows that are ready to train on: a mapping of what a model takes, so that `model(**batch)` works.
 
     `dataclasses.replace(batch, labels=…)` and `copy.copy(batch)` give another one that shares its tensors; a pickle
@@ -221,48 +221,6 @@ class TrainingBatch(AnswerFields, MaskFields, MappedBatch):
         released = ["released"] if self.input_ids is None else []
         return f"TrainingBatch({', '.join([self.framework, *place, *released])})"
 
-    def split(self, parts: int) -> list[TrainingBatch]:
-        """Cut the rows into `parts` neighbouring batches that differ by at most one row (or pair); tensors are views.
-
-        >>> [piece.metadata["rows"] for piece in TrainingBatch.empty(5, 2).split(2)]
-        [3, 2]
-        """
-        if parts < 1:
-            raise BatchError(f"a batch is split into at least 1 part, not {parts}", hint="pass parts=1 or more")
-        samples = int(self._tensor("input_ids").shape[0]) // self.unit
-        bounds = [part * (samples // parts) + min(part, samples % parts) for part in range(parts + 1)]
-        return [self.rows_between(start * self.unit, stop * self.unit) for start, stop in pairwise(bounds)]
-
-    @classmethod
-    def merge(cls, batches: Iterable[TrainingBatch]) -> TrainingBatch:
-        """Put the rows of several batches into one, in memory of its own.
-
-        >>> TrainingBatch.merge([TrainingBatch.empty(2, 3), TrainingBatch.empty(1, 3)]).metadata["rows"]
-        3
-        """
-        parts = list(batches)
-        if not parts:
-            raise BatchError("there are no batches to merge", hint="merge at least one")
-        kinds = {part._kind() for part in parts}
-        if len(kinds) != 1:
-            raise BatchError(
-                f"batches to merge differ in framework, row length or fields: {sorted(map(str, kinds))}",
-                hint="merge batches of one loader, or pad them to one length",
-            )
-        some_short = any(part.lengths is not None for part in parts)
-        lengths = np.concatenate([part._real_lengths() for part in parts]) if some_short else None
-        merged = parts[0]._with(lambda name: _joined(name, parts), parts[0].framework, lengths)
-        if merged.max_seqlen is not None:
-            merged.max_seqlen = max(part.max_seqlen or 0 for part in parts)
-        sums = {key: sum(part.metadata[key] for part in parts) for key in SUMS if key in parts[0].metadata}
-        merged.metadata.update(sums)
-        if "step" in merged.metadata:
-            merged.metadata["step"] = max(part.metadata.get("step", 0) for part in parts)
-        if mismatched := [part.kl for part in parts if part.kl is not None]:
-            merged.kl = TrainingBatch.merge(mismatched)
-        merged.metadata.update(merged.columns.joined([part.metadata for part in parts]))
-        return merged
-
     def validate(self) -> TrainingBatch:
         """Check that everything fits together; raises BatchError, returns the batch."""
         ids, labels = self._numpy("input_ids"), self._numpy("labels")
@@ -309,59 +267,10 @@ class TrainingBatch(AnswerFields, MaskFields, MappedBatch):
             made.labels = None
         return made
 
-    def rows_between(self, start: int, stop: int) -> TrainingBatch:
-        """Some neighbouring rows; tensors are views.
-
-        >>> TrainingBatch.empty(5, 2).rows_between(1, 3).metadata["rows"]
-        2
-        """
-        length = int(self.input_ids.shape[1])
-        starts, longest = None, None
-        if self.cu_seqlens is not None:
-            every = self._numpy("cu_seqlens")
-            inside = every[(every >= start * length) & (every <= stop * length)] - np.int32(start * length)
-            longest = int(np.diff(inside).max(initial=0))
-            starts = self._beside(inside)
-        lengths = None if self.lengths is None else self.lengths[start:stop]
-        facts = self.columns.cut(self.metadata, start, stop)
-        tokens = (stop - start) * length if lengths is None else int(lengths.sum())
-        if "pairs" in self.metadata:
-            facts["pairs"] = (stop - start - sum(facts.get("filler", ()))) // 2
-        if "loss_tokens" in self.metadata:
-            facts["loss_tokens"] = int((self._numpy("labels")[start:stop] != NO_LOSS).sum())
-        part = TrainingBatch(
-            self.input_ids[start:stop],
-            self.labels[start:stop],
-            framework=self.framework,
-            lengths=lengths,
-            position_ids=None if self.position_ids is None else self.position_ids[start:stop],
-            loss_weights=None if self.loss_weights is None else self.loss_weights[start:stop],
-            cu_seqlens=starts,
-            max_seqlen=longest,
-            dense_mask=self.dense_mask,
-            metadata={
-                **self.metadata,
-                **facts,
-                "rows": stop - start - sum(facts.get("filler", ())),
-                "tokens": tokens,
-            },
-            columns=self.columns,
-            masks={name: mask[start:stop] for name, mask in self.masks.items()},
-        )
-        part.kl = self.kl and self.kl.rows_between(start, stop)
-        return part
-
     def _tensor(self, name: str) -> Any:
         if name in self.columns.tokens and self.metadata[name] is not None:
             return self.metadata[name]
         return super()._tensor(name if name not in self.columns.tokens else "input_ids")
-
-    def _kind(self) -> tuple[object, ...]:
-        """What batches must have in common to be merged."""
-        fields = [name for name in ("position_ids", "cu_seqlens", "loss_weights") if getattr(self, name) is not None]
-        facts = [fact for fact in (*ROW_FACTS, "pairs") if fact in self.metadata]
-        fields += [f"its own {name}" for name in sorted(self._given)]
-        return self.framework, tuple(self._tensor("input_ids").shape[1:]), *fields, *facts, self.columns
 
     def _real_lengths(self) -> npt.NDArray[np.int32]:
         rows, length = (int(size) for size in self.input_ids.shape)
@@ -386,16 +295,6 @@ def _framework(input_ids: Any, labels: Any) -> str:
 
 def _no_metadata(found: object) -> BatchError:
     return BatchError(f"metadata is {found!r}, not facts by their names", hint='pass a dict: metadata={"mine": 7}')
-
-
-def _joined(name: str, parts: list[TrainingBatch]) -> Any:
-    arrays = [part._numpy(name) for part in parts]
-    if name == "cu_seqlens":
-        shifts = np.cumsum([0, *(array[-1] for array in arrays)])
-        shifted = [array[:-1] + shift for array, shift in zip(arrays, shifts, strict=False)]
-        return parts[0]._beside(np.concatenate([*shifted, shifts[-1:]]).astype(np.int32))
-    first = parts[0]._tensor(name)
-    return backend(parts[0].framework).to_device(parts[0]._beside(np.concatenate(arrays)), None, first.dtype)
 
 
 def _unpickled(fields: dict[str, Any]) -> TrainingBatch:

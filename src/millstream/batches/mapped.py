@@ -7,6 +7,7 @@ inputs alone. What else a batch knows is found by the keys: each batch has key o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
@@ -28,6 +29,15 @@ class MovableBatch:
 
     def _first(self) -> Any:
         """The tensor whose rows and device are those of the batch."""
+        raise NotImplementedError
+
+    @property
+    def unit(self) -> int:
+        """Neighbouring rows that belong together."""
+        raise NotImplementedError
+
+    def rows_between(self, start: int, stop: int) -> Self:
+        """Some neighbouring rows; tensors are views."""
         raise NotImplementedError
 
     def _with(self, field: Callable[[str], Any], framework: str) -> Self:
@@ -90,6 +100,19 @@ class MovableBatch:
             return move(batch._tensor(name), place, wanted, **how)
 
         return self._each(moved_field, framework)
+
+    def split(self, parts: int) -> list[Self]:
+        """Cut the rows into `parts` neighbouring batches that differ by at most one row (or pair); tensors are views.
+
+        >>> from millstream import TrainingBatch
+        >>> [piece.metadata["rows"] for piece in TrainingBatch.empty(5, 2).split(2)]
+        [3, 2]
+        """
+        if isinstance(parts, bool) or not isinstance(parts, int | np.integer) or parts < 1:
+            raise BatchError(f"a batch is split into at least 1 part, not {parts!r}", hint="pass parts=1 or more")
+        samples = int(self._first().shape[0]) // self.unit
+        bounds = [part * (samples // parts) + min(part, samples % parts) for part in range(parts + 1)]
+        return [self.rows_between(start * self.unit, stop * self.unit) for start, stop in pairwise(bounds)]
 
     def pin_memory(self, device: Any = None) -> Self:
         """Copy into memory that an accelerator reads by itself, as torch's `DataLoader(pin_memory=True)` asks for it.

@@ -50,7 +50,7 @@ def origin_of(kind: type[BatchT], given: Mapping[str, Any], first: Any) -> Origi
     start = first_row(first, whole)
     if start is None:
         return Origin(owner, same_rows=False)
-    return Origin(owner.rows_between(start, start + int(first.shape[0])), same_rows=True)  # type: ignore[attr-defined]
+    return Origin(owner.rows_between(start, start + int(first.shape[0])), same_rows=True)
 
 
 def _in_their_places(batch: MappedBatch, given: Mapping[str, Any], first: Any) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +35,7 @@ class SelfPlayBatch(MovableBatch):
     """
 
     __slots__ = ("framework", "metadata", "planes", "policy", "values")
-    unit: ClassVar[int] = 1
+    unit = 1
     """Rows that stay together."""
 
     def __init__(
@@ -105,13 +104,6 @@ class SelfPlayBatch(MovableBatch):
         values = self._numpy("values")[:, VALUES.index(source)]
         q, d = values[:, 0], values[:, 1]
         return self._beside(np.stack([(1 - d + q) / 2, d, (1 - d - q) / 2], axis=1))
-
-    def split(self, parts: int) -> list[SelfPlayBatch]:
-        """Cut the rows into `parts` neighbouring batches that differ by at most one row; tensors are views."""
-        if parts < 1:
-            raise BatchError(f"a batch is split into at least 1 part, not {parts}", hint="pass parts=1 or more")
-        bounds = [part * (self._rows // parts) + min(part, self._rows % parts) for part in range(parts + 1)]
-        return [self.rows_between(start, stop) for start, stop in pairwise(bounds)]
 
     @classmethod
     def merge(cls, batches: Iterable[SelfPlayBatch]) -> SelfPlayBatch:
