@@ -21,6 +21,7 @@ from millstream.loaders.settings import MOST_PREFETCHED, LoaderSettings, positiv
 from millstream.stages.lifetime import close_on_exit
 from millstream.stages.statistics import History
 from millstream.stats import Profile
+from millstream.stats.profile import as_pipeline
 from millstream.tensors import accept_as_torch_dataset, inside_torch_worker
 from millstream.tensors.ranks import refuse_to_be_dealt_again
 
@@ -492,20 +493,7 @@ class DataLoader(Generic[BatchT]):
         """
         if self._run is None:
             return {"seconds": 0.0, "stages": {}, "queues": {}}
-        found = self.get_profiling_results()
-        waits, memory = found["waits"], {f"{owner}_bytes": held for owner, held in found["memory"].items()}
-        gauges = {"wait_fraction": found["wait_fraction"], "trainer_wait_s": waits["trainer_on_batch"], **memory}
-        stage = {
-            "threads": self.settings.threads,
-            "in": found["samples"],
-            "out": found["batches"],
-            "busy_s": waits["threads_filling"],
-            "input_wait_s": 0.0,
-            "output_wait_s": waits["threads_on_trainer"],
-            "drops": found["losses"],
-            "gauges": gauges | ({"ready_batches": found["ready_batches"]} if "ready_batches" in found else {}),
-        }
-        return {"seconds": found["seconds"], "stages": {"loader": stage}, "queues": {}}
+        return as_pipeline("loader", self.get_profiling_results(), self.settings.threads)
 
     def statistics(self) -> dict[str, Any]:
         """How fast things go: shares and rates of the last second and since the start; see the guide on pipelines.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -63,3 +64,22 @@ class Profile:
                 "threads_filling": fill / 1e9,
             },
         }
+
+
+def as_pipeline(name: str, results: Mapping[str, Any], threads: int) -> dict[str, Any]:
+    """Results, with `memory` and `losses`, as the counters of a pipeline of one stage."""
+    waits, memory = results["waits"], {f"{owner}_bytes": held for owner, held in results["memory"].items()}
+    gauges = {"wait_fraction": results["wait_fraction"], "trainer_wait_s": waits["trainer_on_batch"], **memory}
+    if "ready_batches" in results:
+        gauges["ready_batches"] = results["ready_batches"]
+    stage = {
+        "threads": threads,
+        "in": results["samples"],
+        "out": results["batches"],
+        "busy_s": waits["threads_filling"],
+        "input_wait_s": 0.0,
+        "output_wait_s": waits["threads_on_trainer"],
+        "drops": results["losses"],
+        "gauges": gauges,
+    }
+    return {"seconds": results["seconds"], "stages": {name: stage}, "queues": {}}
