@@ -301,7 +301,7 @@ class FeedRun:
             "phases": [phase.to_json() for phase in mark.phases],
         }
         if self.intake.decides:
-            return {**state, **self.intake.save(mark.place.batch, begins=mark.place.begins_batch)}
+            return {**state, **self.intake.save(step, mark.place.batch, begins=mark.place.begins_batch)}
         return {**state, **({"replay": True} if self.checkpoint.replays else {"follower": self.settings.rank})}
 
     @property

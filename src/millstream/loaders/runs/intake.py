@@ -560,15 +560,15 @@ class Intake:
             self._home = None
             self._stand(self._checkpoint.begin(), self.feed.cursor, 0)
 
-    def save(self, batch: int, *, begins: bool) -> dict[str, Any]:
-        """Where the feed stood before a rollout batch, or in the midst of it;
+    def save(self, step: int, batch: int, *, begins: bool) -> dict[str, Any]:
+        """Where the feed stood before a step, with which a rollout batch begins or which lies in the midst of it;
         and where everything lies that came before and was not used up then.
         """
         self._begin()
         next_batch = batch if begins else batch + 1
         base = self._kept[next_batch][0] if next_batch in self._kept else self._settled
         present = [] if begins else [self._kept[batch][1] if batch in self._kept else self._present_cut]
-        return {"feed": dict(base.cursor), **self._checkpoint.save(base.mark.state(), present, base.position)}
+        return {"feed": dict(base.cursor), **self._checkpoint.save(step, base.mark.state(), present, base.position)}
 
     @property
     def _present_cut(self) -> Cut:

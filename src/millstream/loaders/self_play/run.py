@@ -420,6 +420,7 @@ class SelfPlayRun:
         else:
             _, mirror, self._entrance = kept
             self._past.begin(mirror)
+            self.files.loaded(state)
         self._committed = dict(state)
 
     def _kept(self, state: Mapping[str, Any], epoch: int) -> tuple[Position, Mirror, Entrance]:
