@@ -53,6 +53,8 @@ class Past:
     def __init__(self, losses: Ledger) -> None:
         self._losses = losses
         self._kept: deque[Stood] = deque()
+        self._gone = 0
+        """Positions that would have been in steps before the last ones, of the stages that are at work."""
         self._near: tuple[Mirror, int, Mirror] | None = None
         """The last copy that was made: of which mirror, at which step, itself. What is asked for next is often near."""
 
@@ -79,14 +81,10 @@ class Past:
         if len(self._kept) > KEPT:
             oldest = self._kept.popleft()
             oldest.mirror.follow(oldest.moves)
-            if oldest.gone and oldest.losses is None:
-                self._count_gone(oldest.gone)
+            if oldest.losses is None:
+                self._gone += oldest.gone
             if self._near is not None and self._near[1] <= oldest.step:
                 self._near = None
-
-    def _count_gone(self, positions: int) -> None:
-        if positions:
-            self._losses.add("", GONE, positions, at=-1)  # they have left: no draw lies before
 
     def __getitem__(self, step: int) -> Stood:
         first = self._kept[0].step if self._kept else step + 1
@@ -117,12 +115,13 @@ class Past:
         if stood.losses is not None:
             return stood.losses
         gone = sum([each.gone for each in list(self._kept) if each.losses is None and each.step < stood.step])
-        return self._losses.at(stood.draw) + Counter({GONE: gone})
+        return self._losses.at(stood.draw) + Counter({GONE: self._gone + gone})
 
-    def settle(self) -> None:
-        """The stages end, or count anew: what was left out until each step is kept with it."""
+    def settle(self) -> int:
+        """The stages end, or count anew: what was left out until each step is kept with it; gives how many positions
+        would have been in the steps that they made."""
         due = [stood for stood in list(self._kept) if stood.losses is None]
-        found = [self.losses_at(stood) for stood in due]
-        self._count_gone(sum(stood.gone for stood in due))
-        for stood, losses in zip(due, found, strict=True):
+        for stood, losses in zip(due, [self.losses_at(stood) for stood in due], strict=True):
             stood.losses = losses
+        gone, self._gone = self._gone + sum(stood.gone for stood in due), 0
+        return gone

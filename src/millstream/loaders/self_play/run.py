@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 from millstream.errors import LoaderError
 from millstream.live.entrance import Entrance
 from millstream.live.events import Event
-from millstream.live.frame_shuffler import Moves, Shuffled, joined
+from millstream.live.frame_shuffler import GONE, Moves, Shuffled, joined
 from millstream.live.led import EVER, AsLed
 from millstream.live.losses import Loss, Losses
 from millstream.live.mirror import Mirror
@@ -98,7 +98,7 @@ class SelfPlayRun:
         self.skip = 0
         """Rows of all ranks before the place where the run stands, which the stages give once more."""
         self._past.begin(Mirror(self._window(epoch), self.task.shuffle_frames))
-        self._at_first = dict(self._losses.unplaced)
+        self._at_first = self._losses.counts
         self._entrance = self._entrances.first(epoch)
         self._entered.stand(epoch)
         self._inheritance.refuse()
@@ -181,8 +181,7 @@ class SelfPlayRun:
         if self._replay is not None and self.task.watch:
             raise self._replay.ended()
         if tensors is not None and self.settings.drop_last:
-            self._past.settle()
-            self._losses.add("", NOT_FULL, len(tensors.origins))
+            self._count(NOT_FULL, len(tensors.origins), None)
             return None
         return tensors
 
@@ -201,8 +200,8 @@ class SelfPlayRun:
     def end_epoch(self) -> None:
         """An epoch is over: the next one begins."""
         if not self.epoch_rows:
-            short, step_rows = self._losses.unplaced[NOT_FULL], self.settings.batch_size * self._ranks
-            raise nothing_to_train_on(self.task.path, self.losses, short, step_rows)
+            losses, step_rows = self.losses, self.settings.batch_size * self._ranks
+            raise nothing_to_train_on(self.task.path, losses, losses.get(NOT_FULL, 0), step_rows)
         self._length.end_epoch()
         self.changed()
         self.files.journal.catch_up(EVER)
@@ -214,9 +213,8 @@ class SelfPlayRun:
 
     @property
     def losses(self) -> dict[str, int]:
-        """What was left out so far, by reason."""
-        graph = self.graph
-        return dict(self._losses.unplaced if graph is None else self._losses.unplaced + graph.drops())
+        """What was left out so far, by reason; by the stages that are at work, also ahead of the trainer."""
+        return dict(+self._losses.at(math.inf))
 
     # The past
 
@@ -258,13 +256,14 @@ class SelfPlayRun:
             last=None if place is None or entry is None else (place, entry),
             losses=losses,
             lost=self._note,
-            dropped=lambda draw, reason: self._losses.add("", reason, at=draw),
+            counted=self._count,
             shared=self._ranks > 1,
             listeners=listeners,
         )
         task = replace(self.task, seed=self._epoch_seed(self.epoch))
         graph = SelfPlayGraph(task, begin, positions_seed=self.settings.seed)
         graph.pipeline.on_close(listeners.clear)  # a thread that ends late says nothing of the stages that come then
+        graph.pipeline.on_close(graph.count_no_more)
         try:
             self._restore(graph, mirror, losses)
         except BaseException:
@@ -326,16 +325,30 @@ class SelfPlayRun:
         """The stages end. If the run stays, others begin where it stands, and do again what these did ahead."""
         self._inheritance.fail(self.files.journal)
 
-    def ended(self, dropped: Mapping[str, int]) -> None:
-        """The stages have ended, and left this out."""
+    def _count(self, reason: str, number: int, draw: int | None) -> None:
+        """Count what was left out, at its draw; what has none, as files have not, at the end of the epoch."""
+        self._losses.add("", reason, number, at=EVER if draw is None else draw)
+
+    def ended(self) -> None:
+        """The stages have ended, and with them an epoch, or the run."""
+        if self.closed:
+            self._settle_behind(files=True)
+            return
         self._past.settle()
-        self._losses.restart(self._losses.unplaced + Counter(dropped))
+        self._losses.settle()
 
     def forget_ahead(self) -> None:
-        """Count only what lies behind the trainer: what was left out ahead will be left out again."""
-        self._past.settle()
+        """Count only what lies behind the trainer: what was left out ahead, and which files, is left out again."""
+        self._settle_behind(files=False)
+
+    def _settle_behind(self, *, files: bool) -> None:
+        without_draw = self._losses.at(math.inf) - self._losses.at(EVER)
+        gone = {GONE: self._past.settle()}  # the stages have counted those that lie ahead, too
         self._losses.settle(self._past.draw)
-        self._losses.restart(self._losses.counts)
+        self._losses.forget()
+        for reason, number in {**(without_draw if files else {}), **gone}.items():
+            if number:
+                self._losses.add("", reason, number)
 
     def _leave_behind(self) -> None:
         """In a forked child: the other process has the stages, and writes the files; this one remembers in memory."""
