@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 from collections.abc import Mapping
 from pathlib import Path
@@ -95,6 +96,16 @@ def test_a_disk_that_refuses_leaves_the_sidecars_that_are_there(
         save(tmp_path, admission.state())
     assert load(tmp_path, named).fields["step"] == 1
     assert load(tmp_path, save(tmp_path, admission.state())).fields == admission.state().fields
+
+
+def test_a_state_stays_as_it_is_when_its_admission_goes_on() -> None:
+    admission = Admission(AdmissionRules(groups_per_batch=1, group_size=1, order="group_index", max_staleness=0))
+    admission.arrive(row("a", 1, versions=(0,)), now=0)
+    state = admission.state()
+    before = copy.deepcopy(state.fields)
+    assert admission.cut(0, 1, now=0) is None  # it is stale by now: nobody waits for index 1
+    assert admission.state().fields["line"] == [0, [1]]
+    assert state.fields == before
 
 
 def test_a_state_that_cannot_be_meant_is_refused() -> None:
