@@ -295,7 +295,7 @@ def test_states_stay_small_when_the_size_of_steps_changes_all_the_time(
         assert len(loader.state_dict()["phases"]) == 4
         with pytest.raises(LoaderError, match="step 3 had is not known any more"):
             loader.explain(3)
-        explained = [[span.file for origin in loader.explain(step) for span in origin.spans] for step in range(4, 8)]
+        explained = [[span.id for origin in loader.explain(step) for span in origin.spans] for step in range(4, 8)]
         assert explained == steps[4:]
 
 

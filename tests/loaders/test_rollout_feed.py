@@ -220,7 +220,7 @@ def test_the_journal_gives_the_same_batches_again_and_explains_every_step(tmp_pa
     with opened(SpoolFeed(tmp_path / "spool", keep=True), **how) as loader:
         seen = [ids(batch) for batch in loader]
         assert [
-            [span.file for origin in loader.explain(step) for span in origin.spans] for step in range(len(seen))
+            [span.id for origin in loader.explain(step) for span in origin.spans] for step in range(len(seen))
         ] == seen
         assert loader.steps_of(seen[4][0]) == [4]
         loader.commit(loader.state_dict())

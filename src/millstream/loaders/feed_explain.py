@@ -39,7 +39,7 @@ class Recorded:
     def origins(self, number: int) -> list[RowOrigin]:
         """Name a rollout by its number in the batch."""
         rollout = self.rollout_ids[number]
-        span = Span(self.source, number, 0, int(self.tokens[number]), str(rollout), id=rollout)
+        span = Span(self.source, number, 0, int(self.tokens[number]), "", id=rollout)
         return [RowOrigin(0, self.source, number, (span,))]
 
     @property

@@ -376,7 +376,8 @@ class FeedRun:
     def rows(self, step: int) -> list[tuple[Recorded, int]]:
         """The rollout of each row of this rank's batch at a step, from the journal in `cache_dir`.
 
-        A `Span`'s id, and its file, is that of the rollout; its document is the number of its row in the rollout batch.
+        A `Span`'s id is that of the rollout, and its document the number of its row in the rollout batch. It has no
+        file: the journal does not say which one a rollout came in.
         """
         return self._recorded.rows(step)
 
