@@ -61,7 +61,7 @@ class FeedCheckpoint:
         self._rules, self._seed, self._follows = rules, seed, replay or not leads
         self.folder, self.replays = folder, replay
         self._journal: Journal | None = None
-        self._is_ended = False
+        self._is_ended = self._has_started = False
         self._files = Sidecars(None if folder is None else folder / SIDECARS, sidecar.KIND, owns=True, writer=0)
         """What states that may be asked for hold."""
         self._reader: JournalReader | None = None
@@ -98,14 +98,15 @@ class FeedCheckpoint:
     def start(self) -> None:
         """The run begins, without a state."""
         if not self._follows and self.journal_path is not None:
-            self._warn_of_what_waits()
+            if not self._has_started:
+                self._warn_of_what_waits()
             journal = Journal(self.journal_path, START)
             try:
                 announce(self.journal_path, START)
             except BaseException:  # the next try takes the lock again
                 journal.close()
                 raise
-            self._journal = journal
+            self._journal, self._has_started = journal, True
 
     def _warn_of_what_waits(self) -> None:
         """Say that an earlier run left rollouts here, which its feed may not give again."""

@@ -188,6 +188,7 @@ class Intake:
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
+        self._check_version(policy_version)
         if deadline is not None and time.monotonic() > deadline and self._looks > looks + 1:
             with self._locks.moving:
                 away = getattr(self.feed, "away", None) or self._waiting_for(policy_version)
@@ -195,6 +196,26 @@ class Intake:
                 f"no rollout batch came in {self._timeout_s:g} s: {away}",
                 hint="see whether producers live; group_timeout_s lets incomplete groups go",
             )
+
+    def _check_version(self, policy_version: int) -> None:
+        """Raise StateError if the next rollout batch was trained with another version: no cut for this one comes.
+
+        Rank 0 may withdraw what it has cut ahead. It has handed a cut over where there are more than lie ahead, and
+        cuts nothing ahead where only the newest weights count; of a replay, what was withdrawn is left out.
+        """
+        with self._locks.moving:
+            if not self._ahead or not isinstance(self._decide, JournaledAdmission):
+                return
+            cut, replays = self._ahead[0].cut, self._checkpoint.replays
+            is_trained = replays or len(self._ahead) > max(1, self._most_ahead)
+            if cut.policy_version == policy_version or not (is_trained or self._decide.rules.max_staleness == 0):
+                return
+        leader, here = ("the journal", "this run") if replays else ("rank 0", "this rank")
+        raise StateError(
+            f"{leader} trains version {cut.policy_version} in rollout batch {cut.step}, and {here} trains version "
+            f"{policy_version}",
+            hint="set policy_version to the same number on all ranks, and in a replay, before next() is called",
+        )
 
     def _is_news(self, policy_version: int) -> bool:
         return self.closed or self._failed is not None or self._head(policy_version) is not None
