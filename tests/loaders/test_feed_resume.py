@@ -15,6 +15,7 @@ from loaders.test_rollout_feed import filled, ids, opened, spooled
 from millstream import BusyError, LoaderError, LossWarning, StateError, StoreError, WaitTimeout
 from millstream.admission import JournalReader
 from millstream.feeds import SpoolFeed
+from millstream.loaders import feed_steps
 from millstream.loaders.runs import feed as feed_runs
 from millstream.loaders.runs.checkpoint import JOURNAL
 from millstream.storage import disk
@@ -322,7 +323,7 @@ def test_rollouts_that_cannot_be_rated_are_not_passed_over(tmp_path: Path, monke
         def refuse(*_: Any) -> None:
             raise ArithmeticError("no")
 
-        patch.setattr(feed_runs, "rate", refuse)
+        patch.setattr(feed_steps, "rate", refuse)
         for _ in range(2):
             with pytest.raises(ArithmeticError):
                 loader.next()

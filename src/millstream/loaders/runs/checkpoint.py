@@ -78,6 +78,15 @@ class FeedCheckpoint:
         """Where it is written what was trained on."""
         return None if self.folder is None else self.folder / JOURNAL
 
+    @property
+    def written_journal(self) -> Path:
+        """The same; raises LoaderError if nothing is written down."""
+        if self.journal_path is None:
+            raise LoaderError(
+                "nobody wrote down what was trained on", hint="pass cache_dir=: the journal of admissions is kept there"
+            )
+        return self.journal_path
+
     def begin(self) -> Admission | JournaledAdmission:
         """What decides from the very beginning."""
         if self._follows:
