@@ -27,6 +27,7 @@ from millstream.live.position_cache import PREFETCHED_USES, PositionCache
 from millstream.live.positions import ALL_POSITIONS, PositionSampling
 from millstream.live.tensor_maker import Output
 from millstream.live.window import Entry, Window
+from millstream.order.shuffle import source_key
 from millstream.stages import Pipeline, Stage
 
 
@@ -73,6 +74,20 @@ class SelfPlayTask:
             "rescore": repr(self.rescore),
             **filter_facts(**self.filters or {"rules": None, "match": None, "predicates": ()}),
         }
+
+    def epoch_seed(self, seed: int, epoch: int) -> int:
+        """Passes over what does not change are orders of their own; a run that watches has one order, without end."""
+        return seed if self.watch or not epoch else source_key(seed, f"self-play epoch {epoch}")
+
+    def window(self, seed: int, epoch: int) -> Window:
+        """The window of games of an epoch, before anything has entered."""
+        return Window(
+            self.num_chunks,
+            self.epoch_seed(seed, epoch),
+            endless=self.watch,
+            first_use=0 if self.watch else epoch,
+            shuffle=self.shuffle,
+        )
 
     @property
     def knows_length(self) -> bool:
