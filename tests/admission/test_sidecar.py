@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import errno
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from admission.samples import assert_same_block, assert_same_cut, group, row, rows
 from millstream.admission import Admission, AdmissionRules, AdmissionState, ReplayRules, sidecar
 from millstream.errors import StateError, StoreError
-from millstream.storage import disk
+from millstream.storage import Sidecars, disk
 
 RULES = AdmissionRules(groups_per_batch=2, group_size=2, replay=ReplayRules())
 
@@ -23,10 +26,18 @@ def some_admission() -> Admission:
     return admission
 
 
+def save(folder: Path, state: AdmissionState) -> dict[str, Any]:
+    return Sidecars(folder, sidecar.KIND).save(sidecar.encode(state), step=0)
+
+
+def load(folder: Path, named: Mapping[str, Any]) -> AdmissionState:
+    return sidecar.decode(Sidecars(folder, sidecar.KIND).load({"sidecar": named}), folder)
+
+
 def test_a_state_is_read_back_and_goes_on_alike(tmp_path: Path) -> None:
     admission = some_admission()
-    named = sidecar.save(tmp_path, admission.state())
-    state = sidecar.load(tmp_path, named)
+    named = save(tmp_path, admission.state())
+    state = load(tmp_path, named)
     assert state.fields == admission.state().fields
     for one, other in zip(state.blocks, admission.state().blocks, strict=True):
         assert_same_block(one, other)
@@ -37,34 +48,35 @@ def test_a_state_is_read_back_and_goes_on_alike(tmp_path: Path) -> None:
 
 
 def test_the_same_state_is_the_same_file(tmp_path: Path) -> None:
-    assert sidecar.save(tmp_path, some_admission().state()) == sidecar.save(tmp_path, some_admission().state())
+    assert save(tmp_path, some_admission().state()) == save(tmp_path, some_admission().state())
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_sidecar_that_is_missing_or_damaged_is_an_error_that_names_it(tmp_path: Path) -> None:
-    named = sidecar.save(tmp_path, some_admission().state())
+    named = save(tmp_path, some_admission().state())
     path = tmp_path / named["file"]
     whole = bytearray(path.read_bytes())
     for place in range(0, len(whole), 97):
         whole[place] ^= 1
         path.write_bytes(whole)
         with pytest.raises(StateError, match="is damaged"):
-            sidecar.load(tmp_path, named)
+            load(tmp_path, named)
         whole[place] ^= 1
     path.unlink()
     with pytest.raises(StateError, match="is missing"):
-        sidecar.load(tmp_path, named)
+        load(tmp_path, named)
     for odd in ({}, {"file": 3}, {"file": "../admission-1.bin"}, {"file": "/admission-1.bin"}):
         with pytest.raises(StateError, match="as its sidecar"):
-            sidecar.load(tmp_path, odd)
+            load(tmp_path, odd)
 
 
 def test_releasing_removes_what_no_state_names(tmp_path: Path) -> None:
     admission = some_admission()
-    first = sidecar.save(tmp_path, admission.state())
+    files = Sidecars(tmp_path, sidecar.KIND, owns=True)
+    first = files.save(sidecar.encode(admission.state()), step=0)
     admission.cut(1, 0, now=9)
-    second = sidecar.save(tmp_path, admission.state())
-    assert sidecar.release(tmp_path, keep=[second]) == 1
+    second = save(tmp_path, admission.state())
+    files.release({"step": 1, "sidecar": second})
     assert [path.name for path in tmp_path.iterdir()] == [second["file"]] != [first["file"]]
 
 
@@ -73,7 +85,7 @@ def test_a_disk_that_refuses_leaves_the_sidecars_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     admission = some_admission()
-    named = sidecar.save(tmp_path, admission.state())
+    named = save(tmp_path, admission.state())
     admission.cut(1, 0, now=9)
 
     def refuse(*_: object) -> None:
@@ -81,9 +93,19 @@ def test_a_disk_that_refuses_leaves_the_sidecars_that_are_there(
 
     with monkeypatch.context() as patch, pytest.raises(StoreError, match="No space left"):
         patch.setattr(disk, step, refuse)
-        sidecar.save(tmp_path, admission.state())
-    assert sidecar.load(tmp_path, named).fields["step"] == 1
-    assert sidecar.load(tmp_path, sidecar.save(tmp_path, admission.state())).fields == admission.state().fields
+        save(tmp_path, admission.state())
+    assert load(tmp_path, named).fields["step"] == 1
+    assert load(tmp_path, save(tmp_path, admission.state())).fields == admission.state().fields
+
+
+def test_a_state_stays_as_it_is_when_its_admission_goes_on() -> None:
+    admission = Admission(AdmissionRules(groups_per_batch=1, group_size=1, order="group_index", max_staleness=0))
+    admission.arrive(row("a", 1, versions=(0,)), now=0)
+    state = admission.state()
+    before = copy.deepcopy(state.fields)
+    assert admission.cut(0, 1, now=0) is None  # it is stale by now: nobody waits for index 1
+    assert admission.state().fields["line"] == [0, [1]]
+    assert state.fields == before
 
 
 def test_a_state_that_cannot_be_meant_is_refused() -> None:

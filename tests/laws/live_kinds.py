@@ -156,7 +156,7 @@ class RolloutFeed(RolloutRows):
 
     def check_origin(self, loader: Any, origin: RowOrigin, row: Row) -> list[Any]:
         (span,) = origin.spans
-        assert span.file == row.name
+        assert (span.id, span.file) == (row.name, "")
         return [(row.name, None)]
 
     def spoiled(self) -> RolloutFeed:

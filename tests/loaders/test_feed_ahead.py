@@ -233,6 +233,34 @@ def test_a_rank_that_trains_what_the_first_has_withdrawn_is_told(tmp_path: Path)
             second.next()
 
 
+@pytest.mark.parametrize("max_staleness", [0, 4])
+def test_a_rank_that_trains_another_version_than_the_first_is_told_at_once(tmp_path: Path, max_staleness: int) -> None:
+    spooled(tmp_path / "spool")
+    live = {"max_staleness": max_staleness, "timeout_s": None}
+    with of_two(0, tmp_path, live=live) as first, of_two(1, tmp_path, live=live) as second:
+        first.next()
+        second.policy_version = 7
+        differs = "rank 0 trains version 0 in rollout batch 0, and this rank trains version 7"
+        for _ in range(2):
+            with pytest.raises(StateError, match=differs):
+                second.next()
+
+
+def test_a_replay_that_trains_another_version_is_told_at_once(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool")
+    how: dict[str, Any] = {"cache_dir": tmp_path / "cache"}
+    with opened(SpoolFeed(tmp_path / "spool", keep=True), **how) as loader:
+        steps = [ids(loader.next()), ids(loader.next())]
+    live = {"replay_journal": True, "timeout_s": None}
+    with opened(SpoolFeed(tmp_path / "spool"), **how, live=live) as again:
+        assert ids(again.next()) == steps[0]
+        again.policy_version = 5
+        with pytest.raises(
+            StateError, match="the journal trains version 1 in rollout batch 1, and this run trains version 5"
+        ):
+            again.next()
+
+
 def test_a_replay_of_a_journal_leaves_out_what_was_withdrawn(tmp_path: Path) -> None:
     spooled(tmp_path / "spool")
 

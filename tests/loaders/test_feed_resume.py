@@ -15,6 +15,7 @@ from loaders.test_rollout_feed import filled, ids, opened, spooled
 from millstream import BusyError, LoaderError, LossWarning, StateError, StoreError, WaitTimeout
 from millstream.admission import JournalReader
 from millstream.feeds import SpoolFeed
+from millstream.loaders import feed_steps
 from millstream.loaders.runs import feed as feed_runs
 from millstream.loaders.runs.checkpoint import JOURNAL
 from millstream.storage import disk
@@ -295,7 +296,7 @@ def test_states_stay_small_when_the_size_of_steps_changes_all_the_time(
         assert len(loader.state_dict()["phases"]) == 4
         with pytest.raises(LoaderError, match="step 3 had is not known any more"):
             loader.explain(3)
-        explained = [[span.file for origin in loader.explain(step) for span in origin.spans] for step in range(4, 8)]
+        explained = [[span.id for origin in loader.explain(step) for span in origin.spans] for step in range(4, 8)]
         assert explained == steps[4:]
 
 
@@ -322,7 +323,7 @@ def test_rollouts_that_cannot_be_rated_are_not_passed_over(tmp_path: Path, monke
         def refuse(*_: Any) -> None:
             raise ArithmeticError("no")
 
-        patch.setattr(feed_runs, "rate", refuse)
+        patch.setattr(feed_steps, "rate", refuse)
         for _ in range(2):
             with pytest.raises(ArithmeticError):
                 loader.next()

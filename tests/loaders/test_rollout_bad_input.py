@@ -14,7 +14,7 @@ import pytest
 
 from millstream import MemoryFeed, RecordError, RolloutDataLoader, WaitTimeout
 from millstream.feeds import SpoolSource
-from millstream.loaders.runs import rollout_set
+from millstream.loaders import rollout_gathering
 
 LIVE = {"groups_per_batch": 2, "group_size": 2, "timeout_s": 20}
 
@@ -125,7 +125,7 @@ def test_a_rollout_above_the_cap_of_a_fixed_set_is_an_error() -> None:
 
 
 def test_what_is_left_alone_by_what_was_left_out_is_left_out_and_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollout_set, "AT_A_TIME", 3)
+    monkeypatch.setattr(rollout_gathering, "AT_A_TIME", 3)
     baseline = record(9, group_id="g2", kind="baseline")
     records = [GOOD[0], record(4), baseline, *GOOD[1:], record(5, reward=float("inf")), record(6, reward=None)]
     with pytest.raises(RecordError, match="not finite"):

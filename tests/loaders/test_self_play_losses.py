@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,20 @@ def test_epochs_that_are_over_stay_counted(folder: Path, tmp_path: Path) -> None
             for _ in run:
                 pass
             assert run.losses == both
+
+
+@pytest.mark.parametrize("steps", [1, 7])
+def test_a_closed_run_has_lost_what_lies_behind_the_trainer_and_bad_files(
+    folder: Path, tmp_path: Path, steps: int
+) -> None:
+    (folder / "broken.gz").write_bytes(b"no games")
+    with live(folder, tmp_path / "run", prefetch=8, **HOW) as run:
+        behind = counted(run, steps)
+        files = {reason: count for reason, count in run.losses.items() if reason not in ("short", "no position chosen")}
+        while run.losses["short"] == behind["short"]:  # the stages go ahead
+            time.sleep(0.01)
+    assert files
+    assert run.losses == behind | files
 
 
 def test_losses_of_a_state_are_not_trusted(folder: Path) -> None:

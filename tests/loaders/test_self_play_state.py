@@ -238,6 +238,20 @@ def test_committing_an_older_state_keeps_the_newer_ones(folder: Path, tmp_path: 
     assert [path.name for path in (cache / "sidecars").iterdir()] == [states[2]["sidecar"]["file"]]
 
 
+def test_committing_an_older_state_keeps_the_one_that_was_loaded(folder: Path, tmp_path: Path) -> None:
+    with live(folder, tmp_path / "run") as run:
+        states = []
+        for _ in range(3):
+            steps(run, 2)
+            states.append(run.state_dict())
+        expected = steps(run, 3)
+    with live(folder, tmp_path / "run") as run:
+        run.load_state_dict(states[2])
+        run.commit(states[1])
+        run.load_state_dict(states[2])
+        assert steps(run, 3) == expected
+
+
 @pytest.mark.parametrize("part", ["rows", "admissions"])
 def test_a_full_disk_is_named_and_the_run_goes_on_from_its_state(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str

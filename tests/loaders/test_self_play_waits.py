@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from loaders.growing_games import LENGTHS, add, live, loader, three_archives
-from millstream.errors import ClosedError, LoaderError, WaitWarning
+from millstream.errors import ClosedError, LoaderError, StageError, WaitWarning
 from millstream.loaders.self_play import SelfPlayDataLoader
 
 
@@ -131,6 +131,18 @@ def test_a_rank_with_a_cache_of_its_own_says_where_it_waits_for_rank_0(games: Pa
         said = f"rank 0 to say .*in {tmp_path / 'second'}, the cache_dir that all ranks must share"
         with closed_after(run, 1), pytest.warns(WaitWarning, match=said):
             run.next()
+
+
+def test_a_rank_of_a_pass_that_never_sees_rank_0_ends_with_an_error(
+    games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millstream.tensors.ranks.PATIENCE_S", 0.2)
+    how: dict[str, Any] = {"cache_dir": tmp_path / "run", "world_size": 2}
+    with loader(games, rank=1, **how) as run:
+        with pytest.raises(StageError, match=r"rank 0 has begun no run in .*run after 0\.2 s"):
+            run.next()
+        with loader(games, rank=0, **how) as first:
+            assert len(first.next()) == len(run.next())  # it may come later all the same
 
 
 @pytest.mark.usefixtures("impatient")

@@ -25,7 +25,7 @@ from millstream.admission.identity import Drop, Key, is_baseline, keys, said
 from millstream.admission.memory import AdmissionState, Memory, MemoryMark
 from millstream.admission.pacing import groups_wanted
 from millstream.admission.rules import AdmissionRules
-from millstream.admission.tally import ARRIVED, CUT, MASKED
+from millstream.admission.tally import ARRIVED, CUT, MASKED, count_fate
 from millstream.errors import BudgetError, LoaderError
 from millstream.rollouts import Id, RolloutBlock, content_hash
 from millstream.rollouts.sides import notes_of
@@ -78,8 +78,9 @@ class Admission:
         memory = self._memory
         contents, reasons = self.look(block)
         memory.now, memory.columns = now, memory.columns or columns_of(block)
-        memory.tally.add(ARRIVED, len(block), int(block.ends[-1]))
-        memory.tally.rollouts.update({note.replace(" ", "_"): count for note, count in notes_of(block).items()})
+        count_fate(memory.tally, ARRIVED, len(block), int(block.ends[-1]))
+        for note, count in notes_of(block).items():
+            memory.tally.add(note.replace(" ", "_"), count=count)
         joined: dict[Id, list[int]] = {}
         for row, (key, reason) in enumerate(zip(keys(block), reasons, strict=True)):
             if reason in (REPEATED, CONFLICTING):  # the rollout that it claims to be has its own fate
@@ -103,8 +104,8 @@ class Admission:
     def set_aside(self, block: RolloutBlock) -> None:
         """Count rollouts that nothing can be said of: looking at them fails."""
         tokens = int(block.ends[-1])
-        self._memory.tally.add(ARRIVED, len(block), tokens)
-        self._memory.tally.add(UNREADABLE, len(block), tokens)
+        for fate in (ARRIVED, UNREADABLE):
+            count_fate(self._memory.tally, fate, len(block), tokens)
 
     def _joined(self, block: RolloutBlock, row: int, now: float) -> Gathering | None:
         """The group that a rollout has come to, begun if it is new; None if it takes nobody any more."""
@@ -126,7 +127,7 @@ class Admission:
 
     def _refuse(self, block: RolloutBlock, row: int, reason: str, key: Key, content: int) -> None:
         tokens = int(block.lengths[row])
-        self._memory.tally.add(reason, 1, tokens)
+        count_fate(self._memory.tally, reason, 1, tokens)
         if reason != REPEATED:
             self._memory.drops.append(Drop(reason, block.rows["group_id"][row], ((key, content),), tokens))
 
@@ -209,12 +210,12 @@ class Admission:
         cut = Cut.of(self.rules, step, memory.policy_version, fresh, again, names, memory.drops)
         memory.drops, memory.step = [], step + 1
         for group in fresh:
-            memory.tally.add(CUT, len(group.block), group.tokens)
+            count_fate(memory.tally, CUT, len(group.block), group.tokens)
             memory.seen.let_go(group.keys)
             if self.rules.order == "group_index":
                 memory.line.skip_to(group.place)
             pass_by(memory, self.rules, group.place)
-        memory.tally.tokens[MASKED] += cut.stale_masked
+        memory.tally.add(MASKED, count=cut.stale_masked)
         taken = {group.number for group in fresh}
         memory.ready = [group for group in memory.ready if group.number not in taken]
         memory.tried = self._size.weigh(memory.ready)
@@ -260,8 +261,9 @@ class Admission:
     @property
     def counters(self) -> dict[str, int]:
         """What became of everything that arrived, by reason, in rollouts and in tokens; and what was replayed."""
-        replay = {} if self._memory.replay is None else self._memory.replay.counters
-        return {**self._memory.tally.counters(), **{f"replay_{name}": count for name, count in sorted(replay.items())}}
+        replay = {} if self._memory.replay is None else self._memory.replay.counts.counts
+        counts = sorted(self._memory.tally.counts.items())
+        return {**dict(counts), **{f"replay_{name}": count for name, count in sorted(replay.items())}}
 
     @property
     def odd_group(self) -> tuple[Id, str, int] | None:

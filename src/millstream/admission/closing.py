@@ -10,7 +10,7 @@ from millstream.admission.groups import Gathering, Group
 from millstream.admission.identity import Drop
 from millstream.admission.memory import Memory
 from millstream.admission.rules import AdmissionRules
-from millstream.admission.tally import SHORT_GROUPS
+from millstream.admission.tally import SHORT_GROUPS, count_fate
 
 
 def close(memory: Memory, rules: AdmissionRules, gathering: Gathering, *, crowded: bool = False) -> None:
@@ -30,7 +30,7 @@ def close(memory: Memory, rules: AdmissionRules, gathering: Gathering, *, crowde
     left = rest(memory, rules, group, examine(block, rules, memory.policy_version, at_cut=False))
     came, size = len(gathering.arrived), gathering.size
     if left and size is not None and came < size:
-        memory.tally.rollouts[SHORT_GROUPS] += 1
+        memory.tally.add(SHORT_GROUPS)
         memory.odd_group = memory.odd_group or (group.id, f"{came} rollouts", size)
     memory.ready += left
 
@@ -53,7 +53,7 @@ def _drop(memory: Memory, group: Group, flags: Flags, reason: str) -> None:
     rows = np.flatnonzero(flags).tolist()
     dropped = [group.keys[row] for row in rows]
     tokens = int(group.block.lengths[rows].sum())
-    memory.tally.add(reason, len(rows), tokens)
+    count_fate(memory.tally, reason, len(rows), tokens)
     memory.drops.append(Drop(reason, group.id, memory.seen.names(dropped), tokens))
     memory.seen.let_go(dropped)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,9 +12,10 @@ from millstream.admission.identity import Drop, drop_from_json, drop_to_json
 from millstream.admission.replay import Kept, ReplayBuffer
 from millstream.admission.rules import AdmissionRules
 from millstream.admission.seen import Recent, Seen
-from millstream.admission.tally import Tally
+from millstream.admission.tally import fates_from_json, fates_to_json
 from millstream.errors import StateError
 from millstream.rollouts import Id, RolloutBlock
+from millstream.stats.ledger import Ledger
 
 FORMAT = 1
 DAMAGED = "it was damaged or made by another version; take an older state"
@@ -42,7 +42,8 @@ class Memory:
     """In the order in which they were completed; what a batch had no room for stays for the next."""
     drops: list[Drop] = field(default_factory=list)
     """What was dropped since the last cut."""
-    tally: Tally = field(default_factory=Tally)
+    tally: Ledger = field(default_factory=Ledger)
+    """What became of everything that arrived."""
     line: IndexLine = field(default_factory=IndexLine)
     columns: dict[str, list[Any]] | None = None
     """Type and shape of each column of tokens."""
@@ -99,14 +100,14 @@ class Memory:
             "gathering": [_gathering_to_json(group) for group in self.gathering.values()],
             "ready": [_group_to_json(group) for group in self.ready],
             "drops": [drop_to_json(drop) for drop in self.drops],
-            "tally": self.tally.to_json(),
-            "line": [self.line.next, self.line.passed],
+            "tally": fates_to_json(self.tally),
+            "line": [self.line.next, list(self.line.passed)],
             "closed": list(self.closed),
             "seen": self.seen.to_json(),
         }
         if self.replay is not None:
             fields["replay"] = [{**_group_to_json(kept.group), "uses": kept.uses} for kept in self.replay.kept]
-            fields["replay_counters"] = dict(self.replay.counters)
+            fields["replay_counters"] = self.replay.counts.counts
             blocks += [kept.group.block for kept in self.replay.kept]
         return AdmissionState(fields, blocks)
 
@@ -132,7 +133,7 @@ class Memory:
             memory.gathering[gathering.id] = gathering
         memory.ready = [_group_from_json(each, blocks, later) for each in fields["ready"]]
         memory.drops = [drop_from_json(each) for each in fields["drops"]]
-        memory.tally = Tally.from_json(fields["tally"])
+        memory.tally = fates_from_json(fields["tally"])
         memory.line = IndexLine(*fields["line"])
         memory.columns = fields["columns"]
         memory.policy_version, memory.step = fields["policy_version"], fields["step"]
@@ -143,7 +144,7 @@ class Memory:
         if memory.replay is not None:
             saved = fields.get("replay", [])
             memory.replay.kept = [Kept(_group_from_json(each, blocks, later), each["uses"]) for each in saved]
-            memory.replay.counters = Counter(fields.get("replay_counters", {}))
+            memory.replay.counts.restart(fields.get("replay_counters", {}))
         return memory
 
 

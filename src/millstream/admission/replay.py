@@ -6,7 +6,6 @@ draws the same.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ from millstream.admission.groups import Group, held_tokens
 from millstream.admission.rules import ReplayRules
 from millstream.admission.staleness import NEVER, trained_versions
 from millstream.order import SampleOrder
+from millstream.stats.ledger import Ledger
 
 
 @dataclass(eq=False)
@@ -38,12 +38,13 @@ class ReplayBuffer:
     def __init__(self, rules: ReplayRules, seed: int, kept: Iterable[Kept] = ()) -> None:
         self.rules, self.seed = rules, seed
         self.kept = list(kept)
-        self.counters: Counter[str] = Counter()
+        self.counts = Ledger()
+        """How often a group came again, and why groups are not kept any more."""
 
     def copy(self) -> ReplayBuffer:
         """The same, to be changed apart."""
         buffer = ReplayBuffer(self.rules, self.seed, (Kept(kept.group, kept.uses) for kept in self.kept))
-        buffer.counters = self.counters.copy()
+        buffer.counts = self.counts.copy()
         return buffer
 
     def expire(self, oldest_version: int) -> None:
@@ -63,7 +64,7 @@ class ReplayBuffer:
         for group in groups:
             kept = next(kept for kept in self.kept if kept.group is group)
             kept.uses += 1
-            self.counters["uses"] += 1
+            self.counts.add("uses")
         self._give_up([kept for kept in self.kept if kept.uses >= self.rules.max_uses], "used_up")
 
     def add(self, groups: Iterable[Group]) -> None:
@@ -81,5 +82,5 @@ class ReplayBuffer:
 
     def _give_up(self, gone: list[Kept], reason: str) -> None:
         if gone:
-            self.counters[reason] += len(gone)
+            self.counts.add(reason, count=len(gone))
             self.kept = [kept for kept in self.kept if kept not in gone]

@@ -1,60 +1,49 @@
-"""What became of rollouts: one fate for each that arrived, counted in rollouts and in tokens."""
+"""What became of rollouts: one fate for each that arrived, counted in rollouts and in tokens on a ledger."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from millstream.stats.ledger import Ledger
+
 ARRIVED = "arrived"
 CUT = "cut"
-MASKED = "stale_masked"
+TOKENS = "_tokens"
+"""What the name of a count of tokens ends with."""
+MASKED = f"stale_masked{TOKENS}"
 """Not a fate: tokens whose loss was taken away, of rollouts that were cut."""
 
 SHORT_GROUPS = "short_groups"
 """Not a fate: groups that were smaller than they were said to be, and are used all the same."""
 
 
-class Tally:
-    """Counts by fate.
+def count_fate(ledger: Ledger, fate: str, rollouts: int, tokens: int) -> None:
+    """Count some rollouts, and their tokens.
 
-    >>> tally = Tally()
-    >>> tally.add("cut", 2, 30)
-    >>> tally.counters()
+    >>> ledger = Ledger()
+    >>> count_fate(ledger, "cut", 2, 30)
+    >>> ledger.counts
     {'cut': 2, 'cut_tokens': 30}
     """
+    ledger.add(fate, count=rollouts)
+    ledger.add(f"{fate}{TOKENS}", count=tokens)
 
-    def __init__(self) -> None:
-        self.rollouts: Counter[str] = Counter()
-        self.tokens: Counter[str] = Counter()
 
-    def add(self, fate: str, rollouts: int, tokens: int) -> None:
-        """Count some rollouts."""
-        self.rollouts[fate] += rollouts
-        self.tokens[fate] += tokens
+def fates_to_json(ledger: Ledger) -> dict[str, Any]:
+    """Write the counts down, those of rollouts and those of tokens apart."""
+    counts = sorted(ledger.counts.items())
+    return {
+        "rollouts": {name: count for name, count in counts if not name.endswith(TOKENS)},
+        "tokens": {name.removesuffix(TOKENS): count for name, count in counts if name.endswith(TOKENS)},
+    }
 
-    def copy(self) -> Tally:
-        """The same, to be counted apart."""
-        tally = Tally()
-        tally.rollouts, tally.tokens = self.rollouts.copy(), self.tokens.copy()
-        return tally
 
-    def counters(self) -> dict[str, int]:
-        """All counts with flat names: rollouts as `stale`, tokens as `stale_tokens`."""
-        named = {f"{fate}_tokens": count for fate, count in self.tokens.items()}
-        return dict(sorted({**self.rollouts, **named}.items()))
-
-    def to_json(self) -> dict[str, Any]:
-        """Write the counts down."""
-        return {"rollouts": dict(sorted(self.rollouts.items())), "tokens": dict(sorted(self.tokens.items()))}
-
-    @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> Tally:
-        """Read them back."""
-        tally = cls()
-        tally.rollouts.update(saved["rollouts"])
-        tally.tokens.update(saved["tokens"])
-        return tally
+def fates_from_json(saved: Mapping[str, Any]) -> Ledger:
+    """Read them back."""
+    ledger = Ledger()
+    ledger.restart({**saved["rollouts"], **{f"{fate}{TOKENS}": count for fate, count in saved["tokens"].items()}})
+    return ledger
 
 
 def mean_lengths(counters: Mapping[str, int]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from millstream.feeds.redis_stream import RedisStream
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import iter_blocks
 from millstream.stages.wait import Deadline, poll
+from millstream.stats.ledger import Ledger
 
 Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
 BEGIN = "0-0"
@@ -53,7 +54,7 @@ class RedisFeed:
         self._held: deque[str] = deque()
         self._numbers: dict[bytes, int] = {}
         self._entry_bytes = 8 << 20
-        self._counts = {"received": 0, "repeated": 0, "damaged": 0, "begun_anew": 0}
+        self._counts = Ledger("received", "repeated", "damaged", "begun_anew")
 
     @property
     def cursor(self) -> Cursor:
@@ -118,7 +119,7 @@ class RedisFeed:
     def counters(self) -> dict[str, int]:
         """`received` rollouts; entries that were `repeated` or `damaged`; how often the server came back, and how often
         with nothing of what it had."""
-        return {**self._counts, "reconnected": self._stream.reconnected}
+        return {**self._counts.counts, "reconnected": self._stream.reconnected}
 
     def close(self) -> None:
         """Close the connection; who waits in `receive` gets nothing."""
@@ -218,7 +219,7 @@ class RedisFeed:
         known = self._id == stream
         if not known:
             log.warning("Redis: %s is not the stream that it was; what it held is lost", self._stream.name)
-            self._counts["begun_anew"] += 1
+            self._counts.add("begun_anew")
             self._last, self._blocks = BEGIN, 0
             self._held.clear()
         self._id = stream
@@ -240,7 +241,7 @@ class RedisFeed:
             if not self._follow:
                 self._held.append(last)
         self._entry_bytes = max(1, *(sum(map(len, fields.values())) for _, fields in entries))
-        self._counts["received"] += sum(len(arrival.block) for arrival in arrivals)
+        self._counts.add("received", count=sum(len(arrival.block) for arrival in arrivals))
         self._last, self._blocks, self._numbers = last, skipped, numbers
         return arrivals
 
@@ -254,10 +255,10 @@ class RedisFeed:
             if self._on_bad == "error":
                 raise StoreError(said, hint='on_bad="skip" counts damaged entries and goes on') from error
             log.warning("%s; left out", said)
-            self._counts["damaged"] += 1
+            self._counts.add("damaged")
             return []
         if number <= numbers.get(producer, -1):
-            self._counts["repeated"] += 1
+            self._counts.add("repeated")
             return []
         numbers[producer] = number
         return blocks

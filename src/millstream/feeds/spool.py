@@ -25,6 +25,7 @@ from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import iter_blocks
 from millstream.settings import local_path
 from millstream.stages.wait import POLL_S, Deadline, poll
+from millstream.stats.ledger import Ledger
 from millstream.storage import Lock, disk
 
 MOST_BYTES = 64 << 20
@@ -112,7 +113,7 @@ class SpoolFeed:
     ) -> None:
         self.directory = local_path(directory, "a spool", LoaderError)
         self._keep, self._on_bad = keep, on_bad
-        self._counts = {"received": 0, "shards": 0, "damaged": 0}
+        self._counts = Ledger("received", "shards", "damaged")
         self._warned, self._closing = False, threading.Event()
         self._control = SpoolControl(self.directory)
         path = self.directory / _ARRIVALS
@@ -142,7 +143,7 @@ class SpoolFeed:
             if self._writer is None:
                 self._log.refresh()
             ended = self._place == self._log.end and self._discovery.ended()
-        if ended and not self._counts["shards"] and not self._discovery.was_open:
+        if ended and not self._counts.counts["shards"] and not self._discovery.was_open:
             self._warn_of_old_ends()
         return ended
 
@@ -188,7 +189,7 @@ class SpoolFeed:
 
     def counters(self) -> dict[str, int]:
         """`received` rollouts, `shards` that were taken, and those of them that are `damaged`."""
-        return dict(self._counts)
+        return self._counts.counts
 
     def taken(self, producer: str) -> str:
         """The last shard of a producer that was taken, or nothing."""
@@ -239,8 +240,8 @@ class SpoolFeed:
             before, behind = self._cursor(place), self._cursor(place + 1)
             arrivals += arrivals_of(blocks, skipped=skipped, before=before, behind=behind)
             place, skipped, size = place + 1, 0, size + sum(block.nbytes for block in blocks)
-        self._counts["shards"] += place - self._place
-        self._counts["received"] += sum(len(arrival.block) for arrival in arrivals)
+        self._counts.add("shards", count=place - self._place)
+        self._counts.add("received", count=sum(len(arrival.block) for arrival in arrivals))
         self._place, self._blocks = place, 0
         return arrivals
 
@@ -265,7 +266,7 @@ class SpoolFeed:
             raise StoreError(f"{path}: {error.strerror}", hint="look at the permissions and the disk") from error
 
     def _put_aside(self, shard: Shard, error: MillstreamError) -> None:
-        self._counts["damaged"] += 1
+        self._counts.add("damaged")
         log.warning("%s: damaged, left out: %s", self._path(shard), error.message)
         if self._writer is not None:
             with disk.reported(self._path(shard)):

@@ -3,7 +3,6 @@ the number of its draw, so that what lies behind a trainer is known exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -52,9 +51,6 @@ class Draw:
 class DrawStage(MapStage[In, Out], Generic[In, Out]):
     """A stage that works on one draw at a time."""
 
-    dropped: Callable[[int, str], None] | None = None
-    """Hears of each draw that gives nothing, and why."""
-
     def game_of(self, item: Game | Draw) -> Game | None:
         """A game; one that is still to be read is read here, and dropped if that cannot be."""
         if isinstance(item, Game):
@@ -67,6 +63,4 @@ class DrawStage(MapStage[In, Out], Generic[In, Out]):
 
     def drop(self, draw: int, reason: str) -> None:
         """Count a draw that gives nothing."""
-        self.count(reason)
-        if self.dropped is not None:
-            self.dropped(draw, reason)
+        self.count(reason, at=draw)

@@ -39,7 +39,7 @@ class Recorded:
     def origins(self, number: int) -> list[RowOrigin]:
         """Name a rollout by its number in the batch."""
         rollout = self.rollout_ids[number]
-        span = Span(self.source, number, 0, int(self.tokens[number]), str(rollout), id=rollout)
+        span = Span(self.source, number, 0, int(self.tokens[number]), "", id=rollout)
         return [RowOrigin(0, self.source, number, (span,))]
 
     @property
@@ -141,8 +141,10 @@ class RecordedRun:
         own = ranks[self.order.rank] if len(ranks) == self.order.ranks else np.concatenate(ranks)
         return [(batch, number) for number in own.tolist()]
 
-    def steps_of(self, rollout: Id) -> list[int]:
+    def steps_of(self, rollout: Id, source: str | None = None) -> list[int]:
         """The steps that a rollout was in, on any rank, as far back as the sizes of steps are known."""
+        if source not in (None, self.order.name):
+            raise LoaderError(f"there is no source {source!r}", hint=f"there is {self.order.name!r}")
         found = []
         for step, (_, place) in sorted(self.places.items()):
             batch = self.batches[place.batch]

@@ -17,7 +17,8 @@ from millstream.loaders.rollout_settings import by_name
 from millstream.loaders.rollout_steps import Dealer
 from millstream.loaders.rollout_task import RolloutTask
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
-from millstream.loaders.runs.feed import LEADER, FeedRun
+from millstream.loaders.runs.feed import FeedRun
+from millstream.loaders.runs.marks import LEADER
 from millstream.loaders.settings import positive
 
 FEED_SCHEMES = ("redis", "rediss", "http", "https")

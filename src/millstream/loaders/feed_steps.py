@@ -1,7 +1,8 @@
-"""How a run over a feed is cut into steps: rollout batches, passes over each, and steps of a pass. Arithmetic only."""
+"""How a run over a feed is cut into steps: rollout batches, passes over each, and steps of a pass."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from millstream.admission import Cut
+from millstream.advantages import AdvantageSettings
 from millstream.errors import StateError
-from millstream.loaders.rollout_rated import Rated
+from millstream.loaders.rollout_rated import Rated, rate
 from millstream.loaders.rollout_steps import StepSamples
 from millstream.order import SampleOrder
 from millstream.order.shuffle import Shuffle
 from millstream.order.steps import StepPhase
+from millstream.rollouts import RolloutBlock
 from millstream.storage.state import DAMAGED, read_count
 
 Numbers = npt.NDArray[np.int64]
@@ -123,6 +127,20 @@ class RolloutBatch:
     groups: Numbers
     """The number of each rollout's group in the cut."""
     facts: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, cut: Cut, rating: AdvantageSettings | None) -> RolloutBatch:
+        """Rate a cut; its facts are part of every batch that is made of it."""
+        rated = rate(cut.block, rating)
+        sizes = np.diff(cut.group_ends, prepend=0)
+        groups = np.repeat(np.arange(len(sizes)), sizes)[rated.rows]
+        drops = Counter[str]()
+        for drop in cut.drops:
+            drops[drop.reason] += len(drop.names)
+        rows = {**rated.block.rows, "replayed": np.array(cut.replayed)[groups]}
+        block = RolloutBlock(rated.block.ends, rows, rated.block.tokens, rated.block.kept_ids)
+        facts = {"statistics": rated.facts, "policy_version_trained": cut.policy_version, "dropped": dict(drops)}
+        return cls(cut.policy_version, replace(rated, block=block), groups, facts)
 
     @property
     def group_members(self) -> list[Numbers]:

@@ -1,4 +1,5 @@
-"""Counts of dropped and changed rows: recorded by `prepare`, read by `loader.losses`, told once as a LossWarning."""
+"""Counts of dropped and changed rows: recorded by `prepare`, read by `loader.losses`, told once as a LossWarning; and
+groups of rollouts that are not whole."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from collections import Counter
 from millstream.errors import LossWarning
 from millstream.loaders.made_by import recipe_of
 from millstream.parts.report import report_path
+from millstream.rollouts import Id
 from millstream.sources.failure import BLANK
 from millstream.stats.ledger import Ledger
 from millstream.store import TokenStore
@@ -61,6 +63,16 @@ def tell_losses(store: TokenStore) -> None:
     if told:
         report = report_path(store.path, ".html")
         warnings.warn(f"{'; '.join(told)} (report: {report})", LossWarning, stacklevel=_level_of_caller())
+
+
+def tell_odd_group(group: Id, came: str, size: int) -> None:
+    """Warn of a group of a feed that is not as large as was said."""
+    warnings.warn(
+        f"group {group!r} has {came}, and group_size says {size}; `losses` counts smaller ones that are trained on "
+        "(short_groups), and what came too late for its group (late)",
+        LossWarning,
+        stacklevel=_level_of_caller(),
+    )
 
 
 def _level_of_caller() -> int:

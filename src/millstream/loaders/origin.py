@@ -20,6 +20,7 @@ class Span:
     start: int
     stop: int
     file: str
+    """Empty where there is none: rollouts of a feed are in the journal by their ids."""
     id: int | str | None = field(default=None, kw_only=True, repr=False)
     """That of the rollout; None for what has none."""
 

@@ -106,7 +106,7 @@ def load_run(state: Mapping[str, Any], files: StateFiles, seed: int) -> LoadedRu
     while part is not None and "earlier_phases" in part:
         missing = {"earlier_phases": part["earlier_phases"]}
         name = files.name_in(part["earlier_phases"])
-        part = files.load(name, needed=not phases)
+        part = files.read(name, needed=not phases)
         if part is not None:
             names.append(name)
             earlier, data_then = _read_part(part, seed)

@@ -19,13 +19,14 @@ from millstream.loaders.loader import DataLoader
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.mixed_rollouts import stored
+from millstream.loaders.rollout_gathering import RolloutSet, read_set
 from millstream.loaders.rollout_settings import RolloutKeywords, advantage_settings
 from millstream.loaders.rollout_shown import show_rollout
 from millstream.loaders.rollout_steps import Dealer, MicroBatches
 from millstream.loaders.rollout_task import RolloutTask
 from millstream.loaders.rows import id_limit
 from millstream.loaders.runs.feed import FeedRun
-from millstream.loaders.runs.rollout_set import RolloutSet, RolloutSetRun, read_set
+from millstream.loaders.runs.rollout_set import RolloutSetRun
 from millstream.order import Share
 from millstream.rollouts import Id
 from millstream.rollouts.parse import OnBad

@@ -82,6 +82,8 @@ class Stage(ABC, Generic[Out]):
         """Set when the stage shall end; whoever waits for something else than a queue waits for it, too."""
         self.on_failure: Callable[[StageError], None] | None = None
         """Called once, by the thread that failed."""
+        self.counted: Callable[[str, int, int | None], None] | None = None
+        """Hears of everything that is counted: why, how much, and its place in a run, if it has one."""
         self._clocks = Clocks()
         self.inputs = tuple(Intake(self._clocks, self._joined(each)) for each in inputs)
         self._queues: dict[str, Queue[Out]] = {each: Queue(capacity, overflow) for each in self.outputs}
@@ -180,10 +182,12 @@ class Stage(ABC, Generic[Out]):
                 worker.join(min(deadline.left_s, threading.TIMEOUT_MAX))
         return not any(worker.is_alive() for worker in self._workers)
 
-    def count(self, reason: str, n: int = 1) -> None:
-        """Count something that was dropped, by its reason."""
+    def count(self, reason: str, n: int = 1, *, at: int | None = None) -> None:
+        """Count something that was dropped, by its reason; and at which place of a run, if it has one."""
         with self._lock:
             self._reasons[reason] += n
+        if (counted := self.counted) is not None:
+            counted(reason, n, at)
 
     def gauges(self) -> dict[str, float]:
         """Numbers of this kind of stage that go up and down; for subclasses."""

@@ -41,8 +41,16 @@ class Ledger:
         begin = Counter({**dict.fromkeys(self._always, 0), **read_counts(saved)})
         with self._guard:
             self._unplaced, self._settled = begin, Counter[str]()
-            self.pending: list[tuple[int, str, int]] = []
-            """Place, name and count of what lies ahead of the trainer."""
+            self.pending = Counter[tuple[int, str]]()
+            """Counts of what lies ahead of the trainer, by place and name."""
+
+    def copy(self) -> Ledger:
+        """The same counts, to be counted on apart."""
+        ledger = Ledger(*self._always)
+        with self._guard:
+            ledger._unplaced, ledger._settled = self._unplaced.copy(), self._settled.copy()
+            ledger.pending = self.pending.copy()
+        return ledger
 
     def unlock(self) -> None:
         """In a forked child: a thread that is not here may hold the lock."""
@@ -55,7 +63,7 @@ class Ledger:
             if at is None:
                 self._unplaced[name] += count
             else:
-                self.pending.append((at, name, count))
+                self.pending[at, name] += count
 
     def add_all(self, what: str, reasons: Mapping[str, int], *, source: str = "") -> None:
         """Count for good by reason; a count of 0 is none."""
@@ -67,15 +75,18 @@ class Ledger:
         """Everything before a place is delivered."""
         with self._guard:
             settled = self._settled.copy()
-            for place, name, count in self.pending:
+            ahead = Counter[tuple[int, str]]()
+            for (place, name), count in self.pending.items():
                 if place < at:
                     settled[name] += count
-            self._settled, self.pending = settled, [each for each in self.pending if each[0] >= at]
+                else:
+                    ahead[place, name] = count
+            self._settled, self.pending = settled, ahead
 
     def forget(self) -> None:
         """What is pending is not delivered: making it again counts it again."""
         with self._guard:
-            self.pending = []
+            self.pending = Counter()
 
     @property
     def unplaced(self) -> Counter[str]:
@@ -93,7 +104,7 @@ class Ledger:
         with self._guard:
             found = self._unplaced.copy()
             found.update(self._settled)
-            for each, name, count in self.pending:
+            for (each, name), count in self.pending.items():
                 if each < place:
                     found[name] += count
             return found

@@ -7,6 +7,7 @@ from millstream.storage.follow import FollowedLog, announce, announced, forget
 from millstream.storage.lock import Lock, Presence, is_held
 from millstream.storage.log import OTHER_RUN, ChainedLog, DamagedLine, LogReader, Position, holds, log_of
 from millstream.storage.record_log import RecordLog, are_whole, record_type, records_of
+from millstream.storage.sidecar import Sidecars
 from millstream.storage.staging import FinishedStore, staged, staging_folder
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Position",
     "Presence",
     "RecordLog",
+    "Sidecars",
     "ZstdReader",
     "announce",
     "announced",

@@ -1,6 +1,7 @@
 """Sidecars: files beside a checkpoint that hold what does not fit into a state, named by their content.
 
-The file is written and synced before the state that names it. `commit` releases it when no later state needs it.
+A file is written and synced before the state that names it, and checked when it is read. `Sidecars` knows which states
+name which file: `commit` of a state releases the files that only earlier states need.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import StateError
+from millstream.stages.lifetime import ForkLock
 from millstream.storage import disk
 
 NAME_BYTES = 16
 FREE_SPACE = "free some space: without its sidecar a state cannot be gone on from"
+MOST_STATES = 1024
+"""States that are remembered of a folder that a run owns: the disk knows the files of older ones."""
 ELSEWHERE = "restore the file, or take another checkpoint; commit() removes the files of states older than its own"
 
 
@@ -72,11 +76,90 @@ def load(folders: Sequence[str | os.PathLike[str]], kind: str, named: Mapping[st
     return data
 
 
-def release(folder: str | os.PathLike[str], kind: str, keep: Iterable[Mapping[str, Any]]) -> int:
-    """Remove the sidecars that no named state needs; gives how many were removed."""
-    needed = {named.get("file") for named in keep}
-    gone = [path for path in Path(folder).glob(f"{kind}-*.bin") if path.name not in needed]
-    with disk.reported(Path(folder), full="free some space, then commit the state again"):
-        for path in gone:
-            disk.remove(path)
-    return len(gone)
+class Sidecars:
+    """The sidecars of a run in a folder: the last state that names each, and so which of them may be released.
+
+    A state that was saved or loaded may be asked for until a later one is committed. Ranks that save the same state
+    write the same file.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     files = Sidecars(folder, "window")
+    ...     states = [{"step": step, "sidecar": files.save(bytes([step]), step)} for step in range(3)]
+    ...     files.release(states[1])
+    ...     [(Path(folder) / state["sidecar"]["file"]).exists() for state in states]
+    [False, True, True]
+
+    Args:
+        folder: Where they lie; None: nowhere.
+        kind: What they hold; their names begin with it.
+        named_by: The entry of a state that names its file.
+        owns: Whether all of this kind in the folder belong to the run, those that an earlier process left too;
+            otherwise only those are released that were saved or loaded here.
+        writer: Of those that save at the same time, such as ranks, each has another one; None: any number may save.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str] | None,
+        kind: str,
+        *,
+        named_by: str = "sidecar",
+        owns: bool = False,
+        writer: int | None = None,
+    ) -> None:
+        self.folder, self.kind = None if folder is None else Path(folder), kind
+        self._named_by, self._owns, self._writer = named_by, owns, writer
+        self._steps: dict[str, int] = {}
+        """The step of the last state that names a file."""
+        self._lock = ForkLock()
+
+    @property
+    def any(self) -> bool:
+        """Whether a state may be asked for that names one of them."""
+        return bool(self._steps)
+
+    def save(self, data: bytes | Iterable[disk.Bytes], step: int) -> dict[str, Any]:
+        """Write the sidecar of the state of a step, whole or in parts; gives what the state says of it."""
+        assert self.folder is not None
+        with self._lock:
+            if isinstance(data, bytes):
+                name = file_of(self.kind, data)
+                if name in self._steps and (self.folder / name).is_file():
+                    self._note(name, step)
+                    return {"file": name, "bytes": len(data)}
+                data = [data]
+            writer = os.urandom(8).hex() if self._writer is None else self._writer
+            named = save(self.folder, self.kind, data, writer=writer)
+            self._note(named["file"], step)
+        return named
+
+    def load(self, state: Mapping[str, Any], beside: Iterable[Path] = ()) -> bytes:
+        """Read what a state names, which may lie in another folder if it is not in this one."""
+        assert self.folder is not None
+        named = state.get(self._named_by)
+        return load([self.folder, *beside], self.kind, named if isinstance(named, Mapping) else {})
+
+    def loaded(self, names: Iterable[str], step: int) -> None:
+        """The run stands where the state of a step was saved, which named these."""
+        with self._lock:
+            for name in names:
+                self._note(name, step)
+
+    def _note(self, name: str, step: int) -> None:
+        self._steps[name] = max(step, self._steps.pop(name, step))
+        while self._owns and len(self._steps) > MOST_STATES:
+            del self._steps[next(iter(self._steps))]
+
+    def release(self, state: Mapping[str, Any]) -> None:
+        """A state is committed: remove the sidecars that only states before it name."""
+        named = state.get(self._named_by)
+        kept = named.get("file") if isinstance(named, Mapping) else None
+        if self.folder is None or (self._owns and kept is None):
+            return
+        with self._lock, disk.reported(self.folder, full="free some space, then commit the state again"):
+            needed = {name for name, step in self._steps.items() if step >= state["step"]} | {kept}
+            here = [path.name for path in self.folder.glob(f"{self.kind}-*.bin")] if self._owns else list(self._steps)
+            for name in [name for name in here if name not in needed]:
+                disk.remove(self.folder / name)
+            self._steps = {name: step for name, step in self._steps.items() if name in needed}

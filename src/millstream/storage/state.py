@@ -9,16 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import re
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from millstream._core import order_version
 from millstream.errors import StateError
 from millstream.storage import disk, sidecar
+from millstream.storage.sidecar import Sidecars
 
 logger = logging.getLogger("millstream.storage")
 FORMAT = "millstream state"
@@ -121,18 +120,11 @@ def fits(state: object) -> bool:
     return len(json.dumps(state)) <= MOST_BYTES
 
 
-class StateFiles:
-    """The files in a folder that hold what outgrows states, and those of this run that a state may still need.
-
-    A file is named by its content, and ranks that save the same state write the same file. Each removes only what it
-    wrote or read itself: other runs may keep theirs in the same folder.
-    """
+class StateFiles(Sidecars):
+    """Sidecars that hold the earlier phases of a run, as JSON. Other runs may keep theirs in the same folder."""
 
     def __init__(self, folder: Path | None, kind: str) -> None:
-        self.folder, self._kind = folder, kind
-        self._steps: dict[str, int] = {}
-        """The step of the last state that names a file."""
-        self._lock = threading.Lock()
+        super().__init__(folder, kind, named_by="earlier_phases")
         self._has_warned = False
 
     def warn_of_no_past(self, phases: int) -> None:
@@ -145,24 +137,14 @@ class StateFiles:
                 phases,
             )
 
-    def save(self, text: bytes, step: int) -> dict[str, Any]:
-        """Write the phases of the state of a step; gives what the state says of the file."""
-        assert self.folder is not None
-        name = sidecar.file_of(self._kind, text)
-        with self._lock:
-            if name not in self._steps or not (self.folder / name).is_file():
-                sidecar.save(self.folder, self._kind, [text], writer=os.urandom(8).hex())  # peers have the same rank
-            self._steps[name] = max(step, self._steps.get(name, step))
-        return {"file": name, "bytes": len(text)}
-
     def name_in(self, reference: Any) -> str:
         """The file that a state refers to; those of older versions were named otherwise."""
         name = reference.get("file") if isinstance(reference, Mapping) else None
-        if not isinstance(name, str) or not re.fullmatch(rf"{self._kind}-[0-9a-f]{{32}}(\.bin|{re.escape(OLD)})", name):
-            raise StateError(f"the state names its {self._kind} in a way that cannot be read", hint=DAMAGED)
+        if not isinstance(name, str) or not re.fullmatch(rf"{self.kind}-[0-9a-f]{{32}}(\.bin|{re.escape(OLD)})", name):
+            raise StateError(f"the state names its {self.kind} in a way that cannot be read", hint=DAMAGED)
         return name
 
-    def load(self, name: str, *, needed: bool) -> Mapping[str, Any] | None:
+    def read(self, name: str, *, needed: bool) -> Mapping[str, Any] | None:
         """Read a file that a state names; None where it is not here and the run can do without it."""
         path = None if self.folder is None else self.folder / name
         if path is None or not path.exists():
@@ -174,9 +156,7 @@ class StateFiles:
             logger.warning("%s is not here: the run resumes, but its past cannot be explained", name)
             return None
         text = (
-            _read_old(path, self._kind)
-            if path.suffix == OLD
-            else sidecar.load([path.parent], self._kind, {"file": name})
+            _read_old(path, self.kind) if path.suffix == OLD else sidecar.load([path.parent], self.kind, {"file": name})
         )
         try:
             whole = json.loads(text)
@@ -185,22 +165,6 @@ class StateFiles:
         if not isinstance(whole, Mapping):
             raise StateError(f"{path}: does not hold phases", hint=DAMAGED)
         return whole
-
-    def loaded(self, names: Iterable[str], step: int) -> None:
-        """The run stands where a state was saved, which named these."""
-        with self._lock:
-            for name in names:
-                self._steps[name] = max(step, self._steps.get(name, step))
-
-    def release(self, state: Mapping[str, Any]) -> None:
-        """A state is committed: remove the files that only states before it name."""
-        if self.folder is None:
-            return
-        kept = state["earlier_phases"].get("file") if isinstance(state.get("earlier_phases"), Mapping) else None
-        with self._lock, disk.reported(self.folder):
-            for name in [name for name, step in self._steps.items() if step < state["step"] and name != kept]:
-                disk.remove(self.folder / name)
-                del self._steps[name]
 
 
 def _read_old(path: Path, kind: str) -> bytes:

@@ -5,7 +5,6 @@ goes elsewhere; stages that fail end, too, and the next step begins others in th
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -112,23 +111,22 @@ class StageFiller:
 
     def stop(self) -> None:
         """End the stages: the run goes elsewhere."""
-        if (dropped := self._halt()) is not None:
-            self._run.ended(dropped)
+        if self._halt():
+            self._run.ended()
 
-    def _halt(self) -> Counter[str] | None:
-        """End the stages; gives what they have left out, or None if there are none."""
+    def _halt(self) -> bool:
+        """End the stages; gives whether there were any."""
         with self._switch:
             graph, ahead = self._run.graph, self._ahead
             if graph is not None:
                 self._run.interrupted()
             self._run.graph = self._ahead = None
-        dropped = None if graph is None else graph.drops()
         if graph is not None:
             graph.pipeline.close()
             self._ended = graph.pipeline.counters()
         if ahead is not None:
             ahead.close()
-        return dropped
+        return graph is not None
 
     def close(self) -> None:
         """End the stages for good; a consumer that waits is told."""

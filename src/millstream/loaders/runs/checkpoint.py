@@ -26,7 +26,7 @@ from millstream.admission.journal import START, FollowedJournal
 from millstream.errors import LoaderError, LossWarning, StateError
 from millstream.rollouts import RolloutBlock
 from millstream.rollouts.codec import SUFFIX, encode
-from millstream.storage import FollowedLog, Position, announce, announced, disk, forget
+from millstream.storage import FollowedLog, Position, Sidecars, announce, announced, disk, forget
 
 JOURNAL = "admissions.jsonl"
 SIDECARS = "sidecars"
@@ -41,7 +41,8 @@ class Loaded:
     decide: Admission | JournaledAdmission
     cut: Cut | None
     """The rollout batch that was trained on, if there was one."""
-    sidecar: dict[str, Any]
+    sidecar: str
+    step: int
     position: Position
     """Where the journal stood."""
     reader: JournalReader | None = None
@@ -60,22 +61,31 @@ class FeedCheckpoint:
         self._rules, self._seed, self._follows = rules, seed, replay or not leads
         self.folder, self.replays = folder, replay
         self._journal: Journal | None = None
-        self._is_ended = False
-        self._saved: list[dict[str, Any]] = []
-        """The sidecars of states that somebody may have, oldest first."""
+        self._is_ended = self._has_started = False
+        self._files = Sidecars(None if folder is None else folder / SIDECARS, sidecar.KIND, owns=True, writer=0)
+        """What states that may be asked for hold."""
         self._reader: JournalReader | None = None
         if self.journal_path is not None and not self._follows:
             forget(self.journal_path)
 
     @property
     def saved(self) -> bool:
-        """Whether somebody has a state."""
-        return bool(self._saved)
+        """Whether there is a state that may be asked for."""
+        return self._files.any
 
     @property
     def journal_path(self) -> Path | None:
         """Where it is written what was trained on."""
         return None if self.folder is None else self.folder / JOURNAL
+
+    @property
+    def written_journal(self) -> Path:
+        """The same; raises LoaderError if nothing is written down."""
+        if self.journal_path is None:
+            raise LoaderError(
+                "nobody wrote down what was trained on", hint="pass cache_dir=: the journal of admissions is kept there"
+            )
+        return self.journal_path
 
     def begin(self) -> Admission | JournaledAdmission:
         """What decides from the very beginning."""
@@ -97,14 +107,15 @@ class FeedCheckpoint:
     def start(self) -> None:
         """The run begins, without a state."""
         if not self._follows and self.journal_path is not None:
-            self._warn_of_what_waits()
+            if not self._has_started:
+                self._warn_of_what_waits()
             journal = Journal(self.journal_path, START)
             try:
                 announce(self.journal_path, START)
             except BaseException:  # the next try takes the lock again
                 journal.close()
                 raise
-            self._journal = journal
+            self._journal, self._has_started = journal, True
 
     def _warn_of_what_waits(self) -> None:
         """Say that an earlier run left rollouts here, which its feed may not give again."""
@@ -152,8 +163,8 @@ class FeedCheckpoint:
         """Where the journal stands."""
         return START if self._journal is None else self._journal.position
 
-    def save(self, state: AdmissionState, cuts: Sequence[Cut], position: Position) -> dict[str, Any]:
-        """Write what is held beside the states, and say where it lies; `position` is that of the journal then."""
+    def save(self, step: int, state: AdmissionState, cuts: Sequence[Cut], position: Position) -> dict[str, Any]:
+        """Write what is held before a step beside its state, and say where it lies; the journal stood at `position`."""
         if self.folder is None:
             raise LoaderError(
                 "rollouts that wait do not fit into a state, and nobody said where to keep them",
@@ -161,17 +172,15 @@ class FeedCheckpoint:
             )
         fields = {"admission": dict(state.fields), "present": [cut.to_json() for cut in cuts]}
         whole = AdmissionState(fields, [*state.blocks, *(cut.block for cut in cuts)])
-        named = sidecar.save(self.folder / SIDECARS, whole)
-        self._saved.append(named)
-        return {"sidecar": named, "journal": position.to_json()}
+        return {"sidecar": self._files.save(sidecar.encode(whole), step), "journal": position.to_json()}
 
     def load(self, state: Mapping[str, Any], now: float) -> Loaded:
         """Read what a state names; nothing is changed."""
         if self.folder is None or self.journal_path is None:
             raise LoaderError("the state names files beside it", hint="pass the cache_dir= it was saved with")
-        found = state.get("sidecar")
-        named = dict(found) if isinstance(found, Mapping) else {}
-        whole = sidecar.load(self.folder / SIDECARS, named)
+        data = self._files.load(state)
+        name = str(state["sidecar"]["file"])
+        whole = sidecar.decode(data, self.folder / SIDECARS / name)
         fields, blocks = whole.fields, whole.blocks
         present, held = fields.get("present"), fields.get("admission")
         if not isinstance(present, list) or not isinstance(held, Mapping) or len(present) > len(blocks):
@@ -183,8 +192,8 @@ class FeedCheckpoint:
         if self._follows:
             reader = self._followed(position)
             follower = JournaledAdmission.load(saved, reader, self._rules, self._seed)
-            return Loaded(follower, cut, named, position, reader)
-        return Loaded(Admission.load(saved, self._rules, self._seed, now), cut, named, position)
+            return Loaded(follower, cut, name, state["step"], position, reader)
+        return Loaded(Admission.load(saved, self._rules, self._seed, now), cut, name, state["step"], position)
 
     def go_on(self, loaded: Loaded) -> None:
         """Stand where a state was saved, and the journal with it."""
@@ -197,16 +206,12 @@ class FeedCheckpoint:
                 self._journal = Journal(self.journal_path, loaded.position)
             else:
                 self._journal.go_back(loaded.position)
-        self._saved, self._is_ended = [loaded.sidecar], False
+        self._files.loaded([loaded.sidecar], loaded.step)
+        self._is_ended = False
 
     def release(self, state: Mapping[str, Any]) -> None:
         """A state is committed: sidecars of older ones are not asked for again."""
-        named = state.get("sidecar")
-        if self.folder is None or not isinstance(named, Mapping):
-            return
-        while self._saved and self._saved[0] != named and named in self._saved:
-            self._saved.pop(0)
-        sidecar.release(self.folder / SIDECARS, [named, *self._saved])
+        self._files.release(state)
 
     def close(self) -> None:
         """Let go of the journal."""

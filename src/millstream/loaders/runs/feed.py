@@ -9,51 +9,33 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
-from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from millstream.admission import Admission, Cut
+from millstream.admission import Cut
 from millstream.batches.rollouts import RolloutRows
-from millstream.errors import LoaderError, LossWarning, MillstreamError, StateError, UnknownLength
+from millstream.errors import LoaderError, MillstreamError, StateError, UnknownLength
 from millstream.feeds import Feed
 from millstream.loaders.feed_explain import Recorded, RecordedRun
 from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, RolloutBatch
-from millstream.loaders.rollout_rated import rate
+from millstream.loaders.losses import tell_odd_group
 from millstream.loaders.rollout_steps import Dealer, DealtStep
 from millstream.loaders.rollout_task import RolloutTask
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
 from millstream.loaders.runs.intake import Intake
+from millstream.loaders.runs.marks import KEPT_STEPS, LEADER, FeedMark, Marks, check_leads, follows
 from millstream.loaders.runs.run import Locks
+from millstream.loaders.runs.versions import Versions
 from millstream.order.steps import resized
-from millstream.rollouts import Id, RolloutBlock
+from millstream.rollouts import Id
 from millstream.stages.lifetime import defer_sigint
 from millstream.storage import state as states
-from millstream.storage.state import read_count
 
 logger = logging.getLogger("millstream.loaders")
-KEPT_STEPS = 64
-"""Steps whose states can still be asked for when later ones were delivered."""
 MOST_PHASES = 64
 """How many changes of a step's size a state remembers: steps before them cannot be explained."""
 AHEAD = 1
 """Rollout batches that are cut ahead, unless `prefetch` says it: more would only be older when they are trained on."""
-LEADER = 0
-"""The rank that decides what is trained on; the others follow its journal."""
-
-
-class FeedMark(NamedTuple):
-    """Where a run stood before a step."""
-
-    step: int
-    place: FeedPlace
-    policy_version: int
-    was_told: bool
-    phases: list[FeedPhase]
 
 
 class FeedRun:
@@ -90,7 +72,7 @@ class FeedRun:
         self.feed, self.checkpoint, self.settings, self.name = feed, checkpoint, settings, task.name
         self.locks, self._task, self._dealer = Locks(), task, dealer
         self.order = FeedOrder(task.name, settings.seed, settings.shuffle, settings.rank, settings.world_size, passes)
-        self.passes, self._first_version = passes, policy_version
+        self.passes, self._versions, self._marks = passes, Versions(policy_version), Marks()
         self.intake = Intake(
             feed, checkpoint, timeout_s, self.locks, self._rated, self._expected, settings.prefetch or AHEAD
         )
@@ -105,48 +87,24 @@ class FeedRun:
     def _stand(self) -> None:
         ranks = self.settings.world_size
         self.step, self._place = 0, FeedPlace()
-        self.policy_version, self._was_told = self._first_version, False
-        self._trained: list[int] = []
-        """The versions of the last three rollout batches that were handed over."""
-        self._handed, self._is_set = -1, False
-        """The number of the last of them; and whether the trainer has said the version of the next one."""
+        self._versions.restart()
         self.phases = [FeedPhase(0, self._place, self.settings.batch_size * ranks, ranks)]
-        self._marks: deque[FeedMark] = deque()
-        """Where the last steps began: for states of batches that were delivered."""
+        self._marks.clear()
 
     @property
-    def _leads(self) -> bool:
-        """Whether this rank decides."""
-        return self.settings.rank == LEADER
+    def policy_version(self) -> int:
+        """What the next step trains."""
+        return self._versions.present
 
     def tell_version(self, version: int) -> None:
         """The trainer says which version of the policy the next step trains; else rollout batches are counted."""
-        if version < self.policy_version:
-            raise LoaderError(
-                f"policy_version went back from {self.policy_version} to {version}",
-                hint="versions only grow; to go back, load the state that was saved then",
-            )
-        self.policy_version, self._was_told = version, True
-        self._is_set = self.intake.present is None
+        self._versions.tell(version, is_next=self.intake.present is None)
         self.intake.tell(version)
         self.intake.recheck()
 
     def _expected(self, batch: int) -> int | None:
-        """The version that a rollout batch which is not handed over will train; None: that is not known.
-
-        It is counted, unless the trainer says it: then it grows as it did between the last three rollout batches.
-        """
-        if not self._was_told:
-            return self.policy_version + batch - self._place.batch
-        place, trained = self._place.batch, self._trained
-        if self._is_set and batch == place:
-            return self.policy_version
-        strides = set(np.diff(trained).tolist())
-        if len(trained) < 3 or len(strides) > 1:
-            return None
-        known, version = (place, self.policy_version) if self._is_set else (self._handed, trained[-1])
-        expected = version + strides.pop() * (batch - known)
-        return expected if expected >= self.policy_version else None
+        """The version that a rollout batch which is not handed over will train; None: that is not known."""
+        return self._versions.expected(batch, self._place.batch)
 
     # Epochs
 
@@ -200,9 +158,7 @@ class FeedRun:
         if batch is None:
             batch = self.intake.take(self.policy_version)
         with self.locks.moving, defer_sigint():
-            if self._handed != self._place.batch:
-                self._trained = [*self._trained, batch.policy_version][-3:]
-                self._handed, self._is_set = self._place.batch, False
+            self._versions.hand_over(self._place.batch, batch.policy_version)
         self.last = batch
         self._warn_of_odd_groups()
         with self.locks.moving:
@@ -222,16 +178,7 @@ class FeedRun:
         return
 
     def _rated(self, cut: Cut) -> RolloutBatch:
-        rated = rate(cut.block, self._task.rating)
-        sizes = np.diff(cut.group_ends, prepend=0)
-        groups = np.repeat(np.arange(len(sizes)), sizes)[rated.rows]
-        drops: dict[str, int] = {}
-        for drop in cut.drops:
-            drops[drop.reason] = drops.get(drop.reason, 0) + len(drop.names)
-        rows = {**rated.block.rows, "replayed": np.array(cut.replayed)[groups]}
-        block = RolloutBlock(rated.block.ends, rows, rated.block.tokens, rated.block.kept_ids)
-        facts = {"statistics": rated.facts, "policy_version_trained": cut.policy_version, "dropped": drops}
-        return RolloutBatch(cut.policy_version, replace(rated, block=block), groups, facts)
+        return RolloutBatch.of(cut, self._task.rating)
 
     def _total(self, batch: RolloutBatch) -> int:
         """Samples of a rollout batch."""
@@ -239,33 +186,24 @@ class FeedRun:
 
     def _warn_of_odd_groups(self) -> None:
         """Say once that groups are not as large as was said."""
-        decide = self.intake.decide
-        odd = decide.odd_group if isinstance(decide, Admission) else None
-        if odd is None or self._warned:
-            return
-        self._warned = True
-        group, came, size = odd
-        warnings.warn(
-            f"group {group!r} has {came}, and group_size says {size}; `losses` counts smaller ones that are trained on "
-            "(short_groups), and what came too late for its group (late)",
-            LossWarning,
-            stacklevel=2,
-        )
+        if not self._warned and (odd := self.intake.odd_group) is not None:
+            self._warned = True
+            tell_odd_group(*odd)
 
     def advance(self) -> None:
         """The next step was delivered."""
         present = self.intake.present
         assert present is not None
         place = self._place.after(self.phases[-1].rows, self._total(present), self.passes)
-        version = self.policy_version + (place.begins_batch and not self._was_told)
+        version = self._versions.after(begins_batch=place.begins_batch)
         if place.begins_batch:
             try:
                 self.intake.tell(version)
             except MillstreamError as error:  # the step is delivered all the same
                 logger.warning("producers could not be told of version %d: %s", version, error.message)
         with defer_sigint():
-            self._marks.append(self._mark)
-            self.step, self._place, self.policy_version = self.step + 1, place, version
+            self._marks.add(self._mark)
+            self.step, self._place, self._versions.present = self.step + 1, place, version
             if place.begins_batch:
                 self._rows = None, None
                 self.intake.used_up()
@@ -287,26 +225,15 @@ class FeedRun:
 
     def state(self, step: int) -> dict[str, Any]:
         """Describe where the run stands; the sidecar that it names holds all rollouts that are not used up."""
-        mark = self._mark if step == self.step else next((each for each in self._marks if each.step == step), None)
-        if mark is None:
-            raise LoaderError(
-                f"where the run stood before step {step} is not known any more: the last {len(self._marks)} steps are",
-                hint=f"save a state within {KEPT_STEPS} steps, and before a later one is committed",
-            )
-        state = {
-            **states.header(self.kind, step, self.settings.seed, self._row_facts),
-            **mark.place.to_json(),
-            "policy_version": mark.policy_version,
-            "version_was_told": mark.was_told,
-            "phases": [phase.to_json() for phase in mark.phases],
-        }
+        mark = self._mark if step == self.step else self._marks.at(step)
+        state = {**states.header(self.kind, step, self.settings.seed, self._row_facts), **mark.to_json()}
         if self.intake.decides:
-            return {**state, **self.intake.save(mark.place.batch, begins=mark.place.begins_batch)}
-        return {**state, **({"replay": True} if self.checkpoint.replays else {"follower": self.settings.rank})}
+            return {**state, **self.intake.save(step, mark.place.batch, begins=mark.place.begins_batch)}
+        return {**state, **follows(self.settings.rank, replays=self.checkpoint.replays)}
 
     @property
     def _mark(self) -> FeedMark:
-        return FeedMark(self.step, self._place, self.policy_version, self._was_told, self.phases)
+        return FeedMark(self.step, self._place, self.policy_version, self._versions.was_told, self.phases)
 
     def _keep_marks(self) -> None:
         """Remember where the last steps began, as far as there is memory for their rollouts."""
@@ -314,53 +241,35 @@ class FeedRun:
         while len(self._marks) > KEPT_STEPS or (
             most is not None and self._marks and self.intake.kept_bytes > most // 2
         ):
-            self._marks.popleft()
-            self.intake.keep_from(self._marks[0].place.batch if self._marks else self._place.batch)
+            self._marks.forget_first()
+            self.intake.keep_from(self._marks.first_batch(self._place))
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing."""
-        step = self._check(state)
-        place = FeedPlace.from_json(state)
-        version = read_count(state.get("policy_version"), "policy_version")
-        listed = state.get("phases")
-        phases = [FeedPhase.from_json(each) for each in listed] if isinstance(listed, list) else []
-        cursor = state.get("feed")
-        if not isinstance(cursor, Mapping) or not phases:
-            raise StateError(
-                "the state does not say where its feed stood", hint="it is damaged; use another checkpoint"
-            )
+        mark, cursor = FeedMark.from_state(self._check(state), state), state.get("feed")
+        if not isinstance(cursor, Mapping):
+            raise StateError("the state does not say where its feed stood", hint=states.DAMAGED)
         loaded = self.checkpoint.load(state, time.monotonic())
         present = None if loaded.cut is None else self._rated(loaded.cut)
         with defer_sigint():
-            self.intake.resume(loaded, cursor, place.batch, present)
-            self._committed, self._trained, self._handed, self._is_set = dict(state), [], -1, False
-            self.last = present or self.last
-            self.step, self._place, self.phases = step, place, phases
+            self.intake.resume(loaded, cursor, mark.place.batch, present)
+            self._versions.resume(mark.policy_version, was_told=mark.was_told)
+            self.step, self._place, self.phases = mark.step, mark.place, mark.phases
             self._marks.clear()
-            self.policy_version, self._was_told = version, state.get("version_was_told") is True
+            self._committed, self.last = dict(state), present or self.last
 
     def _check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
         step = states.check_header(state, self.kind, self.settings.seed, self._row_facts)
-        if "replay" in state:
-            raise StateError(
-                "this is the state of a replay, which holds nothing of its own",
-                hint="load a state of the run that wrote the journal, or replay it from its beginning",
-            )
-        if "follower" in state:
-            raise StateError(
-                f"this is the state of rank {state['follower']}, which follows rank {LEADER}",
-                hint=f"save the state of rank {LEADER}, and load it on all ranks",
-            )
+        check_leads(state)
         return step
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Release everything that lies before a state."""
         self._check(state)
-        if self._leads:
-            while self._marks and self._marks[0].step < state["step"]:
-                self._marks.popleft()
-            self.intake.keep_from(self._marks[0].place.batch if self._marks else self._place.batch)
+        if self.settings.rank == LEADER:
+            self._marks.forget_before(state["step"])
+            self.intake.keep_from(self._marks.first_batch(self._place))
             self.intake.release(state["feed"])
             self.checkpoint.release(state)
         self._committed = dict(state)
@@ -376,24 +285,18 @@ class FeedRun:
     def rows(self, step: int) -> list[tuple[Recorded, int]]:
         """The rollout of each row of this rank's batch at a step, from the journal in `cache_dir`.
 
-        A `Span`'s id, and its file, is that of the rollout; its document is the number of its row in the rollout batch.
+        A `Span`'s id is that of the rollout, and its document the number of its row in the rollout batch. It has no
+        file: the journal does not say which one a rollout came in.
         """
         return self._recorded.rows(step)
 
     def steps_of(self, document: Id, source: str | None) -> list[int]:
         """Name the steps that a rollout was in, on any rank, given by its id."""
-        if source not in (None, self.name):
-            raise LoaderError(f"there is no source {source!r}", hint=f"there is {self.name!r}")
-        return self._recorded.steps_of(document)
+        return self._recorded.steps_of(document, source)
 
     @property
     def _recorded(self) -> RecordedRun:
-        journal = self.checkpoint.journal_path
-        if journal is None:
-            raise LoaderError(
-                "nobody wrote down what was trained on", hint="pass cache_dir=: the journal of admissions is kept there"
-            )
-        return RecordedRun(journal, self.phases, self.order, self._task.steps)
+        return RecordedRun(self.checkpoint.written_journal, self.phases, self.order, self._task.steps)
 
     @property
     def losses(self) -> dict[str, int]:

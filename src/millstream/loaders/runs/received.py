@@ -1,25 +1,36 @@
-"""What a feed has brought: arrivals in line, places that the intake can go back to, and cuts ahead of the trainer."""
+"""What a feed has brought: arrivals in line, and how they are let in, each once, however often it is interrupted."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
-from millstream.admission import Cut
+import numpy as np
+
+from millstream.admission import Admission, JournaledAdmission
+from millstream.errors import MillstreamError
 from millstream.feeds import Arrival, Feed
 from millstream.feeds.feed import Cursor
-from millstream.loaders.feed_steps import RolloutBatch
 from millstream.rollouts import RolloutBlock
+from millstream.rollouts.faults import shown
 from millstream.stages.lifetime import defer_sigint
-from millstream.storage import Position
+
+log = logging.getLogger("millstream.loaders")
 
 
 class FeedLine:
-    """Arrivals of a feed, first in first out. What the line does not hold, the feed gives again."""
+    """Arrivals of a feed, first in first out. What the line does not hold, the feed gives again.
 
-    def __init__(self, feed: Feed, cursor: Cursor) -> None:
+    Args:
+        feed: Where they come from.
+        cursor: The place in it behind everything that was let in.
+        keep_aside: Takes rollouts that cannot be trained on, so that people can look at them.
+    """
+
+    def __init__(self, feed: Feed, cursor: Cursor, keep_aside: Callable[[RolloutBlock], None]) -> None:
+        self._keep_aside = keep_aside
         self._feed, self.cursor = feed, cursor
         """The place in the feed behind everything that was let in."""
         self._waiting: deque[Arrival] = deque()
@@ -42,11 +53,11 @@ class FeedLine:
         self._waiting.extend(self._feed.receive(timeout_s))
         self._is_receiving = False
 
-    def let_in(self, arrive: Callable[[RolloutBlock], None], since: list[Arrival]) -> None:
+    def let_in(self, decide: Admission | JournaledAdmission, since: list[Arrival]) -> None:
         """Let in what is first in line, whole or not at all. What is refused stays: the place is that before it."""
         with defer_sigint():
             first = self._waiting[0]
-            arrive(first.block)
+            self._arrive(decide, first.block)
             self._waiting.popleft()
             self.cursor = first.cursor
             since.append(first)
@@ -56,27 +67,29 @@ class FeedLine:
         self._waiting.extendleft(reversed(arrivals))
         self.cursor = cursor
 
+    def _arrive(self, decide: Admission | JournaledAdmission, block: RolloutBlock) -> None:
+        """Let rollouts in. Those that looking at fails are set aside: the feed would give them again to every run."""
+        try:
+            decide.arrive(block, time.monotonic())
+        except MillstreamError:
+            raise
+        except Exception as error:
+            odd = [row for row in range(len(block)) if not _can_look(decide, block.select([row]))]
+            if not odd:
+                raise
+            names = ", ".join(shown(block.rows["rollout_id"][row]) for row in odd[:3])
+            log.warning("%d rollouts are left out, such as %s: %s", len(odd), names, shown(error))
+            decide.arrive(block.select(np.setdiff1d(np.arange(len(block)), odd)), time.monotonic())
+            decide.set_aside(block.select(odd))
+            if isinstance(decide, Admission):
+                self._keep_aside(block.select(odd))
 
-@dataclass(frozen=True, eq=False)
-class Base:
-    """Where the intake stood before it tried for a rollout batch."""
 
-    mark: Any
-    """Of what decides."""
-    cursor: Cursor
-    position: Position
-    """Of the journal."""
-    since: list[Arrival] = field(default_factory=list)
-    """What was let in until the next base."""
-
-
-@dataclass(eq=False)
-class Ahead:
-    """A rollout batch that is cut and not handed over."""
-
-    cut: Cut
-    base: Base
-    is_written: bool = False
-    is_rated: bool = False
-    rated: RolloutBatch | None = None
-    """None: rating failed. It is tried again, and the error raised, when the trainer asks for the batch."""
+def _can_look(decide: Admission | JournaledAdmission, block: RolloutBlock) -> bool:
+    try:
+        decide.look(block)
+    except MillstreamError:  # it is refused in an orderly way
+        pass
+    except Exception:
+        return False
+    return True

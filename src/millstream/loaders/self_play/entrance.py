@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from millstream.errors import LoaderError
 from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten, Entrance
 from millstream.live.events import CHANGES, Event, unpacked
 from millstream.live.led import EVER, AsLed, AtOnce, Leads
 from millstream.loaders.self_play.journal import RunJournal
+from millstream.stages.wait import Deadline
+from millstream.tensors import ranks
 
 
 class Entrances:
@@ -40,7 +43,25 @@ class Entrances:
         return Leads(then) if self._watch else AtOnce(then)
 
     def _led(self, epoch: int, promised: int = 0, before: Sequence[Event] = ()) -> Entrance:
-        return AsLed(lambda: self._journal.heard(epoch), self._journal.has_begun, promised, before)
+        begun = self._journal.has_begun if self._watch else self._begun_in_time()
+        return AsLed(lambda: self._journal.heard(epoch), begun, promised, before)
+
+    def _begun_in_time(self) -> Callable[[], bool]:
+        """Whether the first rank has begun its pass; raises LoaderError if it has not for as long as ranks wait for
+        each other elsewhere."""
+        deadline: Deadline | None = None
+
+        def has_begun() -> bool:
+            nonlocal deadline
+            deadline = deadline or Deadline(ranks.PATIENCE_S)
+            if not self._journal.has_begun() and deadline.is_over:
+                raise LoaderError(
+                    f"rank 0 has begun no run in {self._journal.folder} after {ranks.PATIENCE_S:g} s",
+                    hint="start all ranks, with one cache_dir= that they share; rank 0 begins with its first batch",
+                )
+            return self._journal.has_begun()
+
+        return has_begun
 
 
 def _seen(events: Sequence[Event]) -> set[int] | None:

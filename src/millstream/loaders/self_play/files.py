@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections import deque
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -27,13 +26,11 @@ from millstream.live.row_log import RowLog, StepRows
 from millstream.live.same_rows import SameRows
 from millstream.live.window import Arrays
 from millstream.loaders.self_play.journal import JOURNAL, Facts, Part, RunJournal
-from millstream.storage import Position, sidecar
+from millstream.storage import Position, Sidecars
 
 SIDECAR, SIDECARS = "window", "sidecars"
 BESIDE = (*RowLog.NAMES, SIDECARS)
 """What belongs to the same run as the journal."""
-MOST_STATES = 1024
-"""States whose windows are kept when an older one is committed."""
 
 
 class RunFiles:
@@ -50,7 +47,8 @@ class RunFiles:
         self.journal = RunJournal(None if folder is None else folder / JOURNAL, facts or {}, self._part, BESIDE)
         self.rows: RowLog | None = None
         self._same = None if folder is None or not self._part.hears else SameRows(folder)
-        self._saved: deque[tuple[int, Mapping[str, Any]]] = deque(maxlen=MOST_STATES)
+        windows = None if folder is None else folder / SIDECARS
+        self._windows = Sidecars(windows, SIDECAR, owns=True, writer=self._part.rank)
         self.parents: Path | None = None
         """Where the process writes its rows that this one was forked from."""
 
@@ -120,26 +118,23 @@ class RunFiles:
         if self.rows is not None:
             self.rows.sync()
         journal = self.journal.saved(position)
-        named = sidecar.save(self.folder / SIDECARS, SIDECAR, [_packed(facts, arrays)], writer=self._part.rank)
-        self._saved.append((step, named))
-        return {"sidecar": named, "journal": journal.to_json()}
+        return {"sidecar": self._windows.save(_packed(facts, arrays), step), "journal": journal.to_json()}
 
     def load(self, state: Mapping[str, Any]) -> tuple[dict[str, Any], Arrays]:
         """The window of a state, also if its run was put aside."""
         if self.folder is None:
             self.refuse_parents()
             raise LoaderError("the state names files beside it", hint="pass the cache_dir= it was saved with")
-        folders = [self.folder / SIDECARS, *sorted(self.folder.glob(f"{SIDECARS}.[0-9]*"))]
-        return _unpacked(sidecar.load(folders, SIDECAR, state["sidecar"]))
+        return _unpacked(self._windows.load(state, sorted(self.folder.glob(f"{SIDECARS}.[0-9]*"))))
+
+    def loaded(self, state: Mapping[str, Any]) -> None:
+        """The run stands where a state was saved, whose window was loaded."""
+        self._windows.loaded([state["sidecar"]["file"]], state["step"])
 
     def release(self, state: Mapping[str, Any]) -> None:
-        """Let go of the windows of all states before this one."""
-        later = [saved for saved in self._saved if saved[0] >= state["step"]]
-        self._saved.clear()
-        self._saved.extend(later)
-        if self.folder is not None and self._part.writes and isinstance(state.get("sidecar"), Mapping):
-            needed = [state["sidecar"], *(named for _, named in self._saved)]
-            sidecar.release(self.folder / SIDECARS, SIDECAR, needed)
+        """Let go of the windows that only states before this one need."""
+        if self._part.writes:
+            self._windows.release(state)
 
     def close(self) -> None:
         """Let go of the files."""

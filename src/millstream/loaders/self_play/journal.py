@@ -96,6 +96,11 @@ class RunJournal:
                 else self._followed.anew(self._heard)
             )
 
+    @property
+    def folder(self) -> Path | None:
+        """Where the journal lies."""
+        return None if self._path is None else self._path.parent
+
     def _head(self) -> dict[str, Any]:
         """Ranks that do not hear each other cannot agree on an id."""
         alone = self._part.led or self._part.ranks == 1

@@ -1,4 +1,5 @@
-"""The last steps of a self-play run: where it stood before each of them, for a trainer that reads ahead.
+"""The last steps of a self-play run: where it stood before each of them, for a trainer that reads ahead; and what was
+left out until there.
 
 A mirror stands where the oldest of them begins, and for each there is what making it did to the reservoir. A copy of
 the mirror that does the same comes to where the run stood. A row takes 20 bytes here, and 1,372 in a reservoir.
@@ -6,16 +7,21 @@ the mirror that does the same comes to where the run stood. A row takes 20 bytes
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from millstream.errors import LoaderError
 from millstream.live.frame_shuffler import GONE, Moves
+from millstream.live.led import EVER
 from millstream.live.mirror import Mirror
+from millstream.live.window import Entry
 from millstream.stats.ledger import Ledger
 from millstream.storage import Position
 
+_NOTHING: Mapping[str, int] = MappingProxyType({})
 KEPT = 64
 """Steps."""
 
@@ -44,15 +50,13 @@ class Stood:
 
 
 class Past:
-    """The last steps, and the mirror behind them.
+    """The last steps, the mirror behind them, and the ledger of what the run leaves out, ahead of the trainer too."""
 
-    Args:
-        losses: What the run leaves out.
-    """
-
-    def __init__(self, losses: Ledger) -> None:
-        self._losses = losses
+    def __init__(self) -> None:
+        self._losses = Ledger()
         self._kept: deque[Stood] = deque()
+        self._gone = 0
+        """Positions that would have been in steps before the last ones, of the stages that are at work."""
         self._near: tuple[Mirror, int, Mirror] | None = None
         """The last copy that was made: of which mirror, at which step, itself. What is asked for next is often near."""
 
@@ -62,12 +66,14 @@ class Past:
         self.draw = 0 if mirror.place is None else mirror.place.draw
         """Of the game that the trainer's last positions came from."""
 
-    def forget(self) -> None:
-        """The run goes elsewhere."""
+    def forget(self, losses: Mapping[str, int] = _NOTHING) -> None:
+        """The run goes elsewhere, where this was left out."""
         self._kept.clear()
+        self._losses.restart(losses)
 
     def unlock(self) -> None:
         """In a forked child: a thread that is not here may hold the locks."""
+        self._losses.unlock()
         for mirror in (self.mirror, *(stood.mirror for stood in self._kept)):
             mirror.unlock()
 
@@ -79,14 +85,10 @@ class Past:
         if len(self._kept) > KEPT:
             oldest = self._kept.popleft()
             oldest.mirror.follow(oldest.moves)
-            if oldest.gone and oldest.losses is None:
-                self._count_gone(oldest.gone)
+            if oldest.losses is None:
+                self._gone += oldest.gone
             if self._near is not None and self._near[1] <= oldest.step:
                 self._near = None
-
-    def _count_gone(self, positions: int) -> None:
-        if positions:
-            self._losses.add("", GONE, positions, at=-1)  # they have left: no draw lies before
 
     def __getitem__(self, step: int) -> Stood:
         first = self._kept[0].step if self._kept else step + 1
@@ -117,12 +119,52 @@ class Past:
         if stood.losses is not None:
             return stood.losses
         gone = sum([each.gone for each in list(self._kept) if each.losses is None and each.step < stood.step])
-        return self._losses.at(stood.draw) + Counter({GONE: gone})
+        return self._losses.at(stood.draw) + Counter({GONE: self._gone + gone})
 
-    def settle(self) -> None:
-        """The stages end, or count anew: what was left out until each step is kept with it."""
+    # What was left out
+
+    def count(self, reason: str, number: int, draw: int | None = None) -> None:
+        """Count what was left out, at its draw; what has none, as files have not, at the end of the epoch."""
+        self._losses.add("", reason, number, at=EVER if draw is None else draw)
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """What was left out so far, by reason; by stages that are at work, also ahead of the trainer."""
+        return dict(+self._losses.at(math.inf))
+
+    @property
+    def settled_losses(self) -> dict[str, int]:
+        """What was left out by stages that have ended."""
+        return self._losses.counts
+
+    def catch_up(self) -> list[Entry]:
+        """Let go of what only lies before the steps that are kept; gives the sources that nobody asks for again."""
+        gone = self.mirror.catch_up()
+        if self.mirror.place is not None:
+            self._losses.settle(self.mirror.place.draw)
+        return gone
+
+    def end_stages(self) -> None:
+        """The stages have ended, and with them an epoch: all that they left out counts."""
+        self._settle()
+        self._losses.settle()
+
+    def forget_ahead(self, *, keep_files: bool = False) -> None:
+        """Count only what lies behind the trainer: what was left out ahead, and which files, other stages will leave
+        out again. With `keep_files`, none will."""
+        without_draw = self._losses.at(math.inf) - self._losses.at(EVER)
+        gone = {GONE: self._settle()}  # the stages have counted those that lie ahead, too
+        self._losses.settle(self.draw)
+        self._losses.forget()
+        for reason, number in {**(without_draw if keep_files else {}), **gone}.items():
+            if number:
+                self._losses.add("", reason, number)
+
+    def _settle(self) -> int:
+        """What was left out until each step is kept with it; gives how many positions would have been in the steps of
+        the stages that end."""
         due = [stood for stood in list(self._kept) if stood.losses is None]
-        found = [self.losses_at(stood) for stood in due]
-        self._count_gone(sum(stood.gone for stood in due))
-        for stood, losses in zip(due, found, strict=True):
+        for stood, losses in zip(due, [self.losses_at(stood) for stood in due], strict=True):
             stood.losses = losses
+        gone, self._gone = self._gone + sum(stood.gone for stood in due), 0
+        return gone

@@ -1,27 +1,23 @@
-"""Where a self-play run stands, and how it goes on from there."""
+"""SelfPlayRun: steps over games. It knows where the trainer stands and moves it on.
+
+Its stages begin there (`stages.py`), a state says where that is (`state.py`), and the last steps are kept (`past.py`).
+"""
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from millstream.errors import LoaderError
-from millstream.live.entrance import Entrance
-from millstream.live.events import Event
 from millstream.live.frame_shuffler import Moves, Shuffled, joined
-from millstream.live.led import EVER, AsLed
-from millstream.live.losses import Loss, Losses
+from millstream.live.led import EVER
 from millstream.live.mirror import Mirror
 from millstream.live.row_log import StepRows
 from millstream.live.tensor_maker import Tensors
-from millstream.live.window import Entry, Window
+from millstream.live.window import Entry
 from millstream.loaders.runs.run import Locks
 from millstream.loaders.self_play.checks import checked_step
 from millstream.loaders.self_play.entered import Entered
@@ -29,24 +25,18 @@ from millstream.loaders.self_play.entrance import Entrances
 from millstream.loaders.self_play.explain import Games, steps_of
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.found import FoundFiles
-from millstream.loaders.self_play.hints import going_on_hint
 from millstream.loaders.self_play.inheritance import Inheritance
 from millstream.loaders.self_play.journal import START, Part
 from millstream.loaders.self_play.length import EpochLength
 from millstream.loaders.self_play.past import Past, Stood
 from millstream.loaders.self_play.replay import Replay
-from millstream.loaders.self_play.reread import Reread
-from millstream.loaders.self_play.task import Begin, SelfPlayGraph, SelfPlayTask
-from millstream.loaders.self_play.waiting import nothing_to_train_on, what_is_there
+from millstream.loaders.self_play.stages import StageMaker
+from millstream.loaders.self_play.state import KIND, States
+from millstream.loaders.self_play.task import SelfPlayGraph, SelfPlayTask
+from millstream.loaders.self_play.waiting import nothing_to_train_on
 from millstream.loaders.settings import LoaderSettings
-from millstream.order.shuffle import source_key
 from millstream.stages.lifetime import ForkLock, defer_sigint
-from millstream.stats.ledger import Ledger, read_counts
-from millstream.storage import Position
-from millstream.storage import state as states
-from millstream.storage.state import read_count
 
-logger = logging.getLogger("millstream.loaders")
 NOT_FULL = "last batch not full"
 CATCH_UP = 256
 """Steps after which the window behind the trainer catches up: what lies before is let go of."""
@@ -55,7 +45,7 @@ CATCH_UP = 256
 class SelfPlayRun:
     """A step of a run over games, and everything that is needed to go on from there."""
 
-    kind = "self-play"
+    kind = KIND
     steps_back: ClassVar[bool] = False
     is_known = True
 
@@ -73,11 +63,12 @@ class SelfPlayRun:
         part = Part(settings.rank, settings.world_size, led, settings.batch_size)
         self.files = RunFiles(settings.cache_dir, facts, part)
         self._entrances = Entrances(self.files.journal, watch=task.watch, follows=led and settings.rank > 0)
+        self._states = States(task, settings.seed, self._entrances)
         self._entered = Entered(task.path, watch=task.watch)
         self._committed: dict[str, Any] | None = None
-        self._losses = Ledger()
-        self._past = Past(self._losses)
-        self._gone, self._guard = set[str](), threading.Lock()
+        self.closed = False
+        self._past = Past()
+        self._stages = StageMaker(task, settings, self._past, self._entered, self._replay, lambda: self.closed)
         self.locks = Locks(ForkLock(delays_fork=True, in_child=self._leave_behind))
         self._inheritance = Inheritance(led=led)
         self._length, self._found = EpochLength(self), FoundFiles(settings.rank, settings.world_size)
@@ -87,7 +78,6 @@ class SelfPlayRun:
         """Ends the stages: they work for the place where the run stands, which is about to change."""
         self.forked: Callable[[], None] = lambda: None
         """Called in a forked child: what is at work is at work elsewhere."""
-        self.closed = False
         self.step = 0
         self._begin_epoch(0)
 
@@ -97,8 +87,8 @@ class SelfPlayRun:
         self.epoch, self.epoch_rows = epoch, 0
         self.skip = 0
         """Rows of all ranks before the place where the run stands, which the stages give once more."""
-        self._past.begin(Mirror(self._window(epoch), self.task.shuffle_frames))
-        self._at_first = dict(self._losses.unplaced)
+        self._past.begin(Mirror(self.task.window(self.settings.seed, epoch), self.task.shuffle_frames))
+        self._at_first = self._past.settled_losses
         self._entrance = self._entrances.first(epoch)
         self._entered.stand(epoch)
         self._inheritance.refuse()
@@ -122,16 +112,6 @@ class SelfPlayRun:
     def mirror(self) -> Mirror:
         """The window and the slots of the reservoir, where the trainer stands."""
         return self._past.at(self._stood())
-
-    def _window(self, epoch: int) -> Window:
-        seed, watch = self._epoch_seed(epoch), self.task.watch
-        first_use, shuffle = 0 if watch else epoch, self.task.shuffle
-        return Window(self.task.num_chunks, seed, endless=watch, first_use=first_use, shuffle=shuffle)
-
-    def _epoch_seed(self, epoch: int) -> int:
-        """Passes over what does not change are orders of their own; a run that watches has one order for ever."""
-        seed = self.settings.seed
-        return seed if self.task.watch or not epoch else source_key(seed, f"self-play epoch {epoch}")
 
     def wait_until_known(self) -> None:
         """The epoch of the next step is always known."""
@@ -181,8 +161,7 @@ class SelfPlayRun:
         if self._replay is not None and self.task.watch:
             raise self._replay.ended()
         if tensors is not None and self.settings.drop_last:
-            self._past.settle()
-            self._losses.add("", NOT_FULL, len(tensors.origins))
+            self._past.count(NOT_FULL, len(tensors.origins))
             return None
         return tensors
 
@@ -201,22 +180,17 @@ class SelfPlayRun:
     def end_epoch(self) -> None:
         """An epoch is over: the next one begins."""
         if not self.epoch_rows:
-            short, step_rows = self._losses.unplaced[NOT_FULL], self.settings.batch_size * self._ranks
-            raise nothing_to_train_on(self.task.path, self.losses, short, step_rows)
+            losses, step_rows = self.losses, self.settings.batch_size * self.settings.world_size
+            raise nothing_to_train_on(self.task.path, losses, losses.get(NOT_FULL, 0), step_rows)
         self._length.end_epoch()
         self.changed()
         self.files.journal.catch_up(EVER)
         self._begin_epoch(self.epoch + 1)
 
     @property
-    def _ranks(self) -> int:
-        return self.settings.world_size
-
-    @property
     def losses(self) -> dict[str, int]:
-        """What was left out so far, by reason."""
-        graph = self.graph
-        return dict(self._losses.unplaced if graph is None else self._losses.unplaced + graph.drops())
+        """What was left out so far, by reason; by the stages that are at work, also ahead of the trainer."""
+        return self._past.losses
 
     # The past
 
@@ -244,79 +218,15 @@ class SelfPlayRun:
         self._inherit()
         with defer_sigint():  # half open, they would stay locked
             self.files.open(self.step)
-        losses = Losses([*self._inheritance.lost, *(self._replay or self.files.journal).losses(self.epoch)])
-        mirror, window = self._past.mirror, self._window(self.epoch)
-        window.load(*mirror.window.state())
-        entrance = self._entrance
-        if self._replay is not None:
-            entrance = self._replay.entrance(self.epoch, window.draws, watch=self.task.watch)
-        place, entry = mirror.place, mirror.entry
-        listeners = [mirror.note, self._enters, self._written]  # in this order: a fork may come between
-        begin = Begin(
-            window,
-            entrance,
-            last=None if place is None or entry is None else (place, entry),
-            losses=losses,
-            lost=self._note,
-            dropped=lambda draw, reason: self._losses.add("", reason, at=draw),
-            shared=self._ranks > 1,
-            listeners=listeners,
-        )
-        task = replace(self.task, seed=self._epoch_seed(self.epoch))
-        graph = SelfPlayGraph(task, begin, positions_seed=self.settings.seed)
-        graph.pipeline.on_close(listeners.clear)  # a thread that ends late says nothing of the stages that come then
-        try:
-            self._restore(graph, mirror, losses)
-        except BaseException:
-            graph.pipeline.close()
-            raise
-        mirror.window.acceptance = graph.chunk_set.window.acceptance
-        return graph
+        return self._stages.begin(self.files, self.epoch, self._entrance, self._inheritance.lost)
 
     def what_for(self) -> str:
         """Say what is waited for."""
-        led = ""
-        if isinstance(self._entrance, AsLed) and self._entrance.waits:
-            where = f"in {self.files.folder}, the cache_dir that all ranks must share"
-            led = f"rank 0 to say which games enter; it does so {where}; "
-        return led + what_is_there(self.task, self.graph, self.losses)
-
-    def _restore(self, graph: SelfPlayGraph, mirror: Mirror, losses: Losses) -> None:
-        """Read the frames of the reservoir again; those that cannot be are lost from now on."""
-        if not mirror.counter:
-            return
-        reread = Reread(self.task, graph.changes, mirror.entries, lambda: self.closed)
-        frames, lost = reread.reservoir(mirror, losses)
-        for loss in lost:
-            self._note(loss)
-            losses.add(loss)
-        graph.shuffler.restore(frames, mirror.counter)
-
-    def _note(self, loss: Loss) -> None:
-        """Say that something is lost with its file; of games, on a thread of the reader."""
-        if self._replay is not None:
-            raise self._replay.missing(loss.name)
-        with self._guard:
-            told = loss.name in self._gone
-            self._gone.add(loss.name)
-        if not told:
-            logger.warning("%s is gone, and was still needed: what is lost with it is in the journal", loss.name)
-        self.files.journal.note(loss, self.epoch)
-
-    def _enters(self, events: Sequence[Event]) -> None:
-        if self.files.folder is None:  # else the journal knows
-            self._entered.note(events)
-
-    def _written(self, events: Sequence[Event]) -> None:
-        self.files.journal.write(events, self.epoch)
+        return self._stages.what_for(self.files, self._entrance, self.graph)
 
     def _catch_up(self) -> None:
         """Let go of what only lies before the steps that are kept."""
-        mirror = self._past.mirror
-        gone = mirror.catch_up()
-        if mirror.place is not None:
-            self._losses.settle(mirror.place.draw)
-        graph = self.graph
+        gone, graph = self._past.catch_up(), self.graph
         if graph is not None and graph.chunk_set.weights is not None:
             for entry in gone:
                 graph.chunk_set.weights.forget(entry)
@@ -326,21 +236,20 @@ class SelfPlayRun:
         """The stages end. If the run stays, others begin where it stands, and do again what these did ahead."""
         self._inheritance.fail(self.files.journal)
 
-    def ended(self, dropped: Mapping[str, int]) -> None:
-        """The stages have ended, and left this out."""
-        self._past.settle()
-        self._losses.restart(self._losses.unplaced + Counter(dropped))
+    def ended(self) -> None:
+        """The stages have ended, and with them an epoch, or the run."""
+        if self.closed:
+            self._past.forget_ahead(keep_files=True)
+        else:
+            self._past.end_stages()
 
     def forget_ahead(self) -> None:
-        """Count only what lies behind the trainer: what was left out ahead will be left out again."""
-        self._past.settle()
-        self._losses.settle(self._past.draw)
-        self._losses.restart(self._losses.counts)
+        """Count only what lies behind the trainer: the stages begin there once more."""
+        self._past.forget_ahead()
 
     def _leave_behind(self) -> None:
         """In a forked child: the other process has the stages, and writes the files; this one remembers in memory."""
-        self._guard = threading.Lock()
-        for each in (self._past, self._entered, self._losses):
+        for each in (self._past, self._entered, self._stages):
             each.unlock()
         self.forget_ahead()
         journal = None if self.files.folder is None else self.files.journal
@@ -372,7 +281,6 @@ class SelfPlayRun:
         self.changed()
         self._past.forget()
         self.files.stand(START)
-        self._losses.restart()
         self.step = 0
         self._begin_epoch(0)
 
@@ -380,58 +288,31 @@ class SelfPlayRun:
         """Describe where the run stands, or stood before one of the last steps. With a folder, a file in it that the
         state names holds the window."""
         stood = self._stood() if step == self.step else self._past[step]
-        state = {
-            **states.header(self.kind, step, self.settings.seed, self.task.facts),
-            "epoch": stood.epoch,
-            "epoch_rows": stood.epoch_rows,
-        }
-        if self.files.folder is None:
-            self.files.refuse_parents()
-            if self.task.watch:
-                raise LoaderError(
-                    "a window of games does not fit into a state, and nobody said where to keep it",
-                    hint="pass cache_dir=, a folder beside the checkpoints",
-                )
-            return {**state, "losses": dict(stood.at_first), "files": stood.files}
-        self._catch_up()
-        self.files.open(self.step)  # what lies there may be another run's
-        saved = self.files.save(step, stood.journal, *self._past.at(stood).state())
-        return {**state, "losses": dict(self._past.losses_at(stood)), **saved}
-
-    def check(self, state: Mapping[str, Any]) -> int:
-        """Check that a state is one of a run like this; gives its step."""
-        return states.check_header(state, self.kind, self.settings.seed, self.task.facts, going_on_hint)
+        if self.files.folder is not None:
+            self._catch_up()
+            self.files.open(self.step)  # what lies there may be another run's
+        return self._states.write(stood, self._past, self.files)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing."""
-        step = self.check(state)
-        epoch, rows = (read_count(state.get(key), key) for key in ("epoch", "epoch_rows"))
-        losses = read_counts(state.get("losses"))
-        kept = self._kept(state, epoch) if "sidecar" in state else None
+        saved = self._states.read(state, self.files)
+        kept = saved.kept
         self.changed()
-        self._past.forget()
-        self._losses.restart(losses)
-        self.files.stand(START if kept is None else kept[0])
-        self._begin_epoch(epoch)
-        self.step, self.epoch_rows = step, rows
+        self._past.forget(saved.losses)
+        self.files.stand(START if kept is None else kept.journal)
+        self._begin_epoch(saved.epoch)
+        self.step, self.epoch_rows = saved.step, saved.epoch_rows
         if kept is None:
-            self.skip = rows
-            self._entered.stand(epoch, state.get("files"))
+            self.skip = saved.epoch_rows
+            self._entered.stand(saved.epoch, saved.files)
         else:
-            _, mirror, self._entrance = kept
-            self._past.begin(mirror)
+            self._entrance = kept.entrance
+            self._past.begin(kept.mirror)
+            self.files.loaded(state)
         self._committed = dict(state)
-
-    def _kept(self, state: Mapping[str, Any], epoch: int) -> tuple[Position, Mirror, Entrance]:
-        """Where the journal stood, the window and the reservoir, and what enters then."""
-        mirror = Mirror(self._window(epoch), self.task.shuffle_frames)
-        mirror.load(*self.files.load(state))
-        position = Position.from_json(state.get("journal") or {})
-        before, behind = self.files.journal.split_at(position, epoch)
-        return position, mirror, self._entrances.again(epoch, before, behind)
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Let go of what lies before a state."""
-        self.check(state)
+        self._states.check(state)
         self.files.release(state)
         self._committed = dict(state)

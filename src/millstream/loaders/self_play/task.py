@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,6 @@ from millstream.live.chunk_set import ChunkSet
 from millstream.live.chunk_source_feed import ChunkSourceFeed, Partial
 from millstream.live.chunk_unpacker import ChunkUnpacker
 from millstream.live.discovery import Discovery
-from millstream.live.drops import DrawStage
 from millstream.live.entrance import Entrance
 from millstream.live.events import Event
 from millstream.live.frame_shuffler import FrameShuffler
@@ -29,6 +27,7 @@ from millstream.live.position_cache import PREFETCHED_USES, PositionCache
 from millstream.live.positions import ALL_POSITIONS, PositionSampling
 from millstream.live.tensor_maker import Output
 from millstream.live.window import Entry, Window
+from millstream.order.shuffle import source_key
 from millstream.stages import Pipeline, Stage
 
 
@@ -76,6 +75,20 @@ class SelfPlayTask:
             **filter_facts(**self.filters or {"rules": None, "match": None, "predicates": ()}),
         }
 
+    def epoch_seed(self, seed: int, epoch: int) -> int:
+        """Passes over what does not change are orders of their own; a run that watches has one order, without end."""
+        return seed if self.watch or not epoch else source_key(seed, f"self-play epoch {epoch}")
+
+    def window(self, seed: int, epoch: int) -> Window:
+        """The window of games of an epoch, before anything has entered."""
+        return Window(
+            self.num_chunks,
+            self.epoch_seed(seed, epoch),
+            endless=self.watch,
+            first_use=0 if self.watch else epoch,
+            shuffle=self.shuffle,
+        )
+
     @property
     def knows_length(self) -> bool:
         """Whether every frame of every game is used, so that the headers of files say how many there are."""
@@ -92,7 +105,8 @@ class Begin:
     last: tuple[Place, Entry] | None = None
     losses: Losses = field(default_factory=Losses)
     lost: Callable[[LostUse], None] = lambda _: None
-    dropped: Callable[[int, str], None] | None = None
+    counted: Callable[[str, int, int | None], None] | None = None
+    """Hears of everything that is left out: why, how much, and at which draw, if it was drawn."""
     shared: bool = False
     listeners: Sequence[Callable[[Sequence[Event]], None]] = ()
 
@@ -148,9 +162,6 @@ class SelfPlayGraph:
             prefetch=0 if cache is None else PREFETCHED_USES,
             capacity=task.queue_games,
         )
-        of_draws: list[DrawStage[Any, Any]] = [self.reader, *self.changes, unpacker]
-        for stage in of_draws:
-            stage.dropped = begin.dropped
         self.shuffler = FrameShuffler(
             unpacker,
             frames=task.shuffle_frames,
@@ -170,15 +181,16 @@ class SelfPlayGraph:
             "chunk_unpacker": unpacker,
             "frame_shuffler": self.shuffler,
         }
+        self._stages = list(stages.values())
+        for stage in self._stages:
+            stage.counted = begin.counted
         self.pipeline = Pipeline(stages)
         self.pipeline.on_close(self.feed.descriptors.close)
 
-    def drops(self) -> Counter[str]:
-        """What the stages left out, by reason."""
-        found: Counter[str] = Counter()
-        for stage in self.pipeline.counters()["stages"].values():
-            found.update(stage["drops"])
-        return found
+    def count_no_more(self) -> None:
+        """Threads that end late count nothing: others have begun."""
+        for stage in self._stages:
+            stage.counted = None
 
     def memory(self) -> dict[str, int]:
         """Bytes of the window, of games between stages, of the reservoir and of kept positions."""
