@@ -146,7 +146,7 @@ class Schedule:
         sources, samples = np.empty(place.own, np.uint64), np.empty(place.own, np.uint64)
         phase.plan(self.seed, self.windows).rows(place.first, sources, samples)
         names = phase.active
-        return [names[int(source)] for source in sources], samples
+        return [names[source] for source in sources.tolist()], samples
 
     def steps_of(self, name: str, tokens: tuple[int, int] | None, documents: range, epoch: int) -> list[int]:
         """Find the steps of an epoch whose rows use given samples of a source.
