@@ -56,7 +56,7 @@ def done(loader: Any, act: str, value: Any) -> Any:
 def without_threads() -> RolloutDataLoader:
     loader = opened()
     loader._filler._most = 0
-    loader.prefetch = lambda _: None  # type: ignore[method-assign]
+    loader.prefetch = lambda batches: None  # type: ignore[method-assign]
     return loader
 
 
