@@ -1,10 +1,12 @@
 """What rollouts cost on their way into a step, each as a ratio to a baseline measured in the same run.
 
-    python benchmarks/rollout.py [--only assembly imbalance verl] [--rounds 7]
+    python benchmarks/rollout.py [--only assembly imbalance ahead verl] [--rounds 7]
 
 `assembly`: ragged columns into padded and packed torch tensors against memcpy of the same bytes into buffers of the
-same size, warm on both sides. `imbalance`: how much more the busiest of 8 ranks has to do than the mean. `verl` (with
-what `make oracles` installs): advantages, balance over ranks and micro-batches under a cap against verl's functions.
+same size, warm on both sides. `imbalance`: how much more the busiest of 8 ranks has to do than the mean. `ahead`:
+batches of a fixed set with and without a thread that makes them ahead, for trainers that ask back to back, sleep or
+compute between steps. `verl` (with what `make oracles` installs): advantages, balance over ranks and micro-batches
+under a cap against verl's functions.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import torch
 
 import machine
 from engine import Finding, table
+from millstream import RolloutDataLoader
 from millstream.advantages import compute_advantages
 from millstream.batches import TrainingBatch
 from millstream.batches.rollout_loss import Numbers
@@ -135,6 +138,59 @@ def imbalance(rounds: int) -> list[Finding]:
     return findings
 
 
+def nothing() -> None:
+    """What a trainer does that asks back to back."""
+
+
+def computed() -> None:
+    """What a trainer does that computes for 5 ms."""
+    until, numbers = time.perf_counter() + 0.005, np.ones(10_000)
+    while time.perf_counter() < until:
+        np.exp(numbers)
+
+
+def trained(loader: RolloutDataLoader, train: Callable[[], None], batches: int) -> tuple[float, float, float]:
+    """Microseconds of a step: wall time, CPU time of all threads, and the wait for its batch."""
+    waited, wall, cpu = 0.0, time.perf_counter(), time.process_time()
+    for _ in range(batches):
+        start = time.perf_counter()
+        batch = loader.next()
+        waited += time.perf_counter() - start
+        train()
+        del batch
+    took = time.perf_counter() - wall, time.process_time() - cpu, waited
+    return took[0] / batches * 1e6, took[1] / batches * 1e6, took[2] / batches * 1e6
+
+
+def ahead(rounds: int) -> list[Finding]:
+    """Batches of 64 rollouts of 400 tokens; rounds alternate, and the best of each counts."""
+    kept = {"token_ids": list(range(5, 405)), "loss_mask": [0] * 100 + [1] * 300, "finish": "stop"}
+    records = [{"rollout_id": n, "group_id": n // 8, "reward": float(n % 3), **kept} for n in range(2000)]
+    trainers = {
+        "back to back": nothing,
+        "after 5 ms of sleep": lambda: time.sleep(0.005),
+        "after 5 ms of numpy": computed,
+    }
+    findings = []
+    for name, train in trainers.items():
+        loaders = [RolloutDataLoader(records, batch_size=64, framework="torch") for _ in range(2)]
+        loaders[1]._filler._most = 0  # makes nothing ahead
+        for loader in loaders:
+            trained(loader, train, 20)
+        times = [[trained(loader, train, 40) for loader in loaders] for _ in range(rounds)]
+        on, off = np.array(times).min(axis=0)
+        for loader in loaders:
+            loader.close()
+        column, limit = (0, 1.1) if train is nothing else (2, 0.5)
+        told = [
+            f"{wall:.0f} / {cpu:.0f} us a step, wall / CPU; {wait:.0f} us in next()" for wall, cpu, wait in (on, off)
+        ]
+        ratio = float(on[column] / off[column])
+        what = f"batches of 64 rollouts {name}, {'a step' if column == 0 else 'the wait in next()'}"
+        findings.append(Finding(what, told[0], f"made in the call: {told[1]}", ratio, f"<= {limit}", ratio <= limit))
+    return findings
+
+
 def steps(rollouts: int, rows: int) -> list[RolloutBlock]:
     """Steps of so many rollouts, 500 tokens on average and at most 2048, in groups of 8, with rewards of 0 and 1."""
     made = []
@@ -216,6 +272,7 @@ def against_verl(rounds: int) -> list[Finding]:
 SECTIONS: dict[str, Callable[[int], list[Finding]]] = {
     "assembly": assembly,
     "imbalance": imbalance,
+    "ahead": ahead,
     "verl": against_verl,
 }
 

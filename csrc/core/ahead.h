@@ -23,10 +23,11 @@ class ReadAhead {
  public:
   ReadAhead(const Feed& feed, const Clock& clock, std::uint64_t first_step) : feed_(feed) { follow(clock, first_step); }
 
-  // Looks ahead from a step of another clock on. Only for who fills alone.
+  // Looks ahead from a step of another clock on, which begins behind the steps of the one before. What was looked at then is
+  // not looked at again: other steps cut the same samples. Only for who fills alone.
   void follow(const Clock& clock, std::uint64_t first_step) {
     clock_ = clock;
-    next_step_ = first_step;
+    next_step_ = looked_at_ > clock.start ? std::max(first_step, clock.number_of(looked_at_)) : first_step;
     const auto rows = std::max<std::uint64_t>(clock.rank_rows, 1);
     steps_ahead_ = std::clamp<std::uint64_t>(rows_ahead / rows, 2, 64);
     steps_per_question_ = std::max<std::uint64_t>(1, rows_per_question / rows);
@@ -59,10 +60,11 @@ class ReadAhead {
   static constexpr int cold_memory = 64;            // steps to go on asking for after something was not in memory
 
   void look_at(std::uint64_t number, const std::atomic<bool>& stopping) {
-    const bool ask = cold_steps_.load(std::memory_order_relaxed) > 0;
-    if (!ask && number % steps_per_question_ != 0) return;
     const auto step = clock_.step(number);
-    if (step.own == 0) return;
+    looked_at_ = step.position + step.rows;
+    const bool ask = cold_steps_.load(std::memory_order_relaxed) > 0;
+    if (step.own == 0 || (!ask && step.position < next_question_)) return;
+    next_question_ = step.position + steps_per_question_ * clock_.global_rows;
     feed_.plan().rows(step.first, step.own, scratch_);
     if (ask) cold_steps_.fetch_sub(1, std::memory_order_relaxed);
     for (const auto& row : scratch_.rows) {
@@ -131,6 +133,8 @@ class ReadAhead {
   Clock clock_;
   std::mutex mutex_;
   std::uint64_t next_step_ = 0;
+  std::uint64_t looked_at_ = 0;      // positions of the plan before this one
+  std::uint64_t next_question_ = 0;  // the position of it
   std::uint64_t steps_ahead_ = 1, steps_per_question_ = 1;
   std::atomic<int> cold_steps_ = 0;
   PlanScratch scratch_;

@@ -69,7 +69,7 @@ class StepFill {
     batch.facts.step = number;
     batch.facts.epoch = step.epoch;
     batch.facts.place = step.offset + step.first - step.position;
-    note_misses(number);
+    note_misses();
     return true;
   }
 
@@ -88,9 +88,10 @@ class StepFill {
   }
 
   // Waits for the disk show up as major faults of this thread; asking costs a system call, so not for every batch.
-  void note_misses(std::uint64_t number) {
-    if (number % 8 != 0) return;
+  void note_misses() {
+    thread_local unsigned filled = 0;
     thread_local long seen = 0;
+    if (filled++ % 8 != 0) return;
     struct rusage usage;
     if (::getrusage(RUSAGE_THREAD, &usage) != 0) return;
     if (usage.ru_majflt > seen) ahead_.missed();

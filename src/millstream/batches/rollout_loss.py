@@ -37,8 +37,14 @@ class StepLoss:
     """What sums of tokens are divided by besides: only for "sequence_sum" and "constant"."""
 
     @cached_property
+    def _rows_are_rollouts(self) -> bool:
+        return len(set(self.rollouts)) == len(self.rollouts)
+
+    @cached_property
     def rollout_targets(self) -> Numbers:
         """Learned tokens of all rows that have the rollout of a row."""
+        if self._rows_are_rollouts:
+            return self.targets
         numbers: dict[Hashable, int] = {}
         of_rollout = np.array([numbers.setdefault(each, len(numbers)) for each in self.rollouts], np.int64)
         return np.bincount(of_rollout, self.targets).astype(np.int64)[of_rollout]
@@ -60,11 +66,12 @@ class StepLoss:
     @cached_property
     def totals(self) -> dict[str, Any]:
         """What every batch says of its whole step; rows and rollouts without a learned token do not count."""
-        learned = np.flatnonzero(self.targets).tolist()
+        learned = np.flatnonzero(self.targets)
+        rollouts = learned if self._rows_are_rollouts else {self.rollouts[row] for row in learned.tolist()}
         return {
             "num_loss_tokens": int(self.targets.sum()),
             "num_sequences": len(learned),
-            "num_rollouts": len({self.rollouts[row] for row in learned}),
+            "num_rollouts": len(rollouts),
             "loss_denominator": self.denominator,
         }
 

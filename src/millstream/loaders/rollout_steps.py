@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -119,7 +120,8 @@ def shares_of(
     [[0, 1], [2, 3]]
     """
     if settings.balance is None:
-        return np.split(np.arange(len(lengths), dtype=np.int64), np.cumsum(counts)[:-1])
+        numbers, ends = np.arange(len(lengths), dtype=np.int64), [*accumulate(counts, initial=0)]
+        return [numbers[first:stop] for first, stop in pairwise(ends)]
     return StepPlan.share(lengths, ranks=len(counts), cost=settings.cost, groups=groups, equal_sizes=groups is None)
 
 
@@ -192,7 +194,8 @@ class Dealer:
             numbers, counts = expanded(numbers, counts, grouped.group_members)
         if found.rank is None:
             counts = [len(numbers)]
-        places = np.stack([np.zeros_like(numbers), numbers], axis=1)
+        places = np.zeros((len(numbers), 2), np.int64)
+        places[:, 1] = numbers
         step = rows.step(
             places,
             mean_of=steps.loss,

@@ -175,10 +175,11 @@ class Phase:
         shares = [(name, replace(share, packed=False)) for name, share in recipe.sources.items()]
         return settings == wanted and list(self.shares.items()) == shares
 
-    def clock(self, rank: int | None = None, steps: StepPhase[int] | None = None) -> Clock:
+    def clock(self, rank: int | None = None, steps: StepPhase[int] | None = None, left: int | None = None) -> Clock:
         """Give the clock that cuts this phase into steps, as seen by one rank (None: by all together).
 
-        It counts steps, epochs and offsets from the beginning of the phase, or of `steps` of it.
+        It counts steps, epochs and offsets from the beginning of the phase, or of `steps` of it. Who knows how many
+        samples are left of the epoch there may say it.
         """
         start, total = (0, self.global_rows) if steps is None else (steps.place, steps.rows)
         rows = total if rank is None else total // self.ranks
@@ -187,7 +188,8 @@ class Phase:
                 f"drop_last leaves no step: an epoch has {self.size} samples, a global batch {total}",
                 hint="use a smaller batch_size, or drop_last=False",
             )
-        left = self.left if start == 0 else self.place_of(start)[2]
+        if left is None:
+            left = self.left if start == 0 else self.place_of(start)[2]
         return Clock(left, self.size, total, (rank or 0) * rows, rows, self.drop_last, start)
 
     def place_of(self, position: int) -> tuple[int, int, int]:
@@ -212,16 +214,19 @@ class Phase:
     def _with(self, steps: StepPhase[int]) -> Phase:
         """Have other last steps. This runs for every batch of another size: `replace` takes four times as long."""
         phase = object.__new__(Phase)
-        phase.__dict__.update(self.__dict__, resized=None if steps.before is None else steps)
+        values = phase.__dict__
+        values.update(self.__dict__)
+        values["resized"] = None if steps.before is None else steps
         return phase
 
-    def resize(self, rows: int, step: int) -> Phase | None:
+    def resize(self, rows: int, step: int, position: int | None = None) -> Phase | None:
         """Have so many rows in each step from a later one on; None where that needs a new phase.
 
         An epoch of an only source begins where one of the source does: a phase that begins with an epoch sees to it.
         """
-        past = self.steps_at(step - 1)  # what had no step yet is forgotten
-        position = int(self.clock(None, past).step(step - past.step)[2])
+        if position is None:
+            past = self.steps_at(step - 1)  # what had no step yet is forgotten
+            position = int(self.clock(None, past).step(step - past.step)[2])
         if self.epoch_size is None and self.place_of(position)[1] == 0:
             names = self.active
             if len(names) == 1 and self.sources[names[0]].after(position).left != self.size:

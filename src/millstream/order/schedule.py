@@ -74,13 +74,16 @@ class Schedule:
                 return self._with((*earlier, resized))
         return self._with((*past, next_phase(now if phase.step == step else past[-1], recipe, step)))
 
-    def resize(self, rows: int, step: int) -> Schedule:
-        """Have so many rows in each step from `step` on, and change nothing else. O(1) in the changes before."""
-        *earlier, phase = self.phases
-        resized = phase.resize(rows, step) if phase.step < step else None
+    def resize(self, rows: int, step: int, position: int | None = None) -> Schedule:
+        """Have so many rows in each step from `step` on, and change nothing else. O(1) in the changes before.
+
+        Who knows at which position of its phase the step begins may say it.
+        """
+        phase = self.phases[-1]
+        resized = phase.resize(rows, step, position) if phase.step < step else None
         if resized is None:
             return self.change(self._phase_of(step).recipe(self.seed, rows), step)
-        return self._with((*earlier, resized))
+        return self._with((*self.phases[:-1], resized))
 
     def until(self, step: int) -> Schedule:
         """The schedule as it was before a step."""
@@ -91,7 +94,11 @@ class Schedule:
         return tuple(phase.until(step) for phase in self.phases if phase.step < step)
 
     def _with(self, phases: tuple[Phase, ...]) -> Schedule:
-        return Schedule(self.seed, phases, self.windows)
+        """Have other phases. This runs for every batch of another size: `Schedule()` takes twice as long."""
+        schedule = object.__new__(Schedule)
+        values = schedule.__dict__
+        values["seed"], values["phases"], values["windows"] = self.seed, phases, self.windows
+        return schedule
 
     @property
     def past(self) -> list[object]:
@@ -103,21 +110,22 @@ class Schedule:
         """Give the phase that a step belongs to, as if it began where the rows of a step last changed before."""
         return self._phase_of(step).begun_at(step, self.seed)
 
+    def _phase_of(self, step: int) -> Phase:
+        return self.steps_at(step)[0]
+
     def steps_at(self, step: int) -> tuple[Phase, StepPhase[int]]:
         """Give the phase that a step belongs to, and those of its steps that have the same size."""
-        phase = self._phase_of(step)
-        return phase, phase.steps_at(step)
-
-    def _phase_of(self, step: int) -> Phase:
         if not hasattr(step, "__index__") or step < 0:
             raise OrderError(f"there is no step {step!r}", hint="steps count from 0")
         for phase in reversed(self.phases):
             if phase.step > step:
                 continue
-            steps = phase.steps_at(step)
+            steps = phase.resized
+            if steps is None or steps.step > step:
+                steps = phase.steps_at(step)
             if (step - steps.step) * steps.rows >= LONGEST_RUN:
                 raise OrderError(f"step {step} lies behind {LONGEST_RUN} samples", hint="no run is that long")
-            return phase
+            return phase, steps
         raise OrderError(
             f"step {step} lies before what is known of this run (from step {self.phases[0].step} on)",
             hint="pass the cache_dir= that the run was saved with: the earlier phases lie there; without one, a state "
@@ -138,7 +146,7 @@ class Schedule:
         sources, samples = np.empty(place.own, np.uint64), np.empty(place.own, np.uint64)
         phase.plan(self.seed, self.windows).rows(place.first, sources, samples)
         names = phase.active
-        return [names[int(source)] for source in sources], samples
+        return [names[source] for source in sources.tolist()], samples
 
     def steps_of(self, name: str, tokens: tuple[int, int] | None, documents: range, epoch: int) -> list[int]:
         """Find the steps of an epoch whose rows use given samples of a source.

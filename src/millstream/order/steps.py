@@ -15,9 +15,11 @@ PlaceT = TypeVar("PlaceT")
 PhaseT = TypeVar("PhaseT", bound="StepPhase[Any]")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class StepPhase(Generic[PlaceT]):
     """From `step` on, which begins at `place`, a step has `rows` rows on `ranks` ranks together.
+
+    Nothing changes it. It is not frozen: to be made would take five times as long, for every batch of another size.
 
     >>> first = StepPhase(0, place=0, rows=8, ranks=2)
     >>> last = first.resized(5, place=40, rows=4).resized(9, place=56, rows=8)

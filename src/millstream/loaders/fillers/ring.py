@@ -19,7 +19,8 @@ class RingFiller:
 
     def __init__(self, run: StoreRun, id_bytes: int) -> None:
         settings = run.settings
-        self._run, self._id_bytes, self._locks = run, id_bytes, run.locks
+        self._run, self._locks = run, run.locks
+        self._feed = partial(run.feed, id_bytes)
         accumulation = 0 if run.loss is None else run.loss.accumulation
         self.engine = Engine(
             EngineSettings(settings.threads, settings.prefetch, settings.memory_budget, settings.pad_last, accumulation)
@@ -80,7 +81,7 @@ class RingFiller:
         """Fill the next step in this thread; a `close` meanwhile ends it or is noticed here."""
         self._check_open()
         run = self._run
-        batch = self.engine.fill(partial(run.feed, self._id_bytes), run.clock, run.rank_rows, run.step - run.steps.step)
+        batch = self.engine.fill(self._feed, run.clock, run.rank_rows, run.step - run.steps.step)
         self._check_open()
         return batch
 
@@ -90,7 +91,7 @@ class RingFiller:
         run = self._run
         begun = run.steps.step
         end = None if run.growing is None else run.known_step - begun
-        self.engine.start(partial(run.feed, self._id_bytes), run.clock, run.rank_rows, run.step - begun, end)
+        self.engine.start(self._feed, run.clock, run.rank_rows, run.step - begun, end)
         self._check_open()
 
     def _check_open(self) -> None:

@@ -1,16 +1,18 @@
 """RolloutFiller: steps of rollouts, dealt out to ranks.
 
-Of a fixed set, a thread makes the next batches ahead. A feed receives, cuts and rates rollout batches ahead itself.
+Of a fixed set, a thread makes the next batches ahead, where the trainer leaves it time for that. A feed receives, cuts
+and rates rollout batches ahead itself.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from millstream.batches import TrainingBatch
 from millstream.batches.engine import Counters, closed_error
@@ -26,6 +28,10 @@ from millstream.stats.ledger import Ledger
 log = logging.getLogger("millstream.loaders")
 AHEAD = 1
 """Batches that are made ahead, unless `prefetch` says it."""
+HAND_OVER_NS = 100_000
+"""What it costs to have a batch made by another thread: a trainer that takes less time for a step gains nothing."""
+PATIENCE = 8
+"""Steps in a row without that time after which no more is made ahead, until there is time again."""
 
 
 class RolloutRun(Protocol):
@@ -64,64 +70,86 @@ class RolloutRun(Protocol):
         ...
 
 
+class AheadStep(NamedTuple):
+    """A step that is made ahead."""
+
+    asked: tuple[Any, int]
+    """The place of the run and the batch size that it is for."""
+    make: Callable[[], DealtStep]
+    coming: Future[DealtStep]
+
+
 class RolloutFiller:
-    """Deals out the steps of a run, and makes their batches ahead where it is known what comes."""
+    """Deals out the steps of a run, and makes their batches ahead where it is known what comes.
+
+    A batch that no thread has begun when it is asked for is made by who asks. Who makes it changes nothing about it.
+    """
 
     def __init__(self, run: RolloutRun, dealer: Dealer, delivery: RolloutDelivery, prefetch: int | None) -> None:
         self._run, self._dealer, self._delivery = run, dealer, delivery
         self._before = run.step, run.place
-        self._most = AHEAD if prefetch is None else prefetch
-        self._made: deque[tuple[tuple[Any, int], Future[DealtStep]]] = deque()
-        """Steps that are made ahead: the place and the batch size that they are for, and what comes of them."""
+        self._most, self._always = prefetch or AHEAD, prefetch is not None
+        self._short = 0
+        """Steps in a row that left no time to make a batch meanwhile."""
+        self._size: int | None = None
+        """Of the step that the trainer makes itself: once it is made, the next one is made ahead."""
+        self._made: deque[AheadStep] = deque()
         self._threads: Threads | None = None
         self._process, self._closed = HomeProcess(), False
 
     def take(self, batch_size: int) -> DealtStep:
         """Wait for the rollouts of the next step."""
-        self._before = self._run.step, self._run.place
+        left_ns = time.monotonic_ns() - self._delivery.made_at_ns
+        self._short = 0 if left_ns > HAND_OVER_NS else self._short + 1
+        self._before, self._size = (self._run.step, self._run.place), None
         size = positive("batch_size", batch_size)
         step = self._made_ahead(size)
         if step is None:
-            step = self._run.coming(size)
-        self._fill(size, first=1)
+            step, self._size = self._run.coming(size), size
+        else:
+            self._fill(size, first=1)
         return step
 
     def _made_ahead(self, batch_size: int) -> DealtStep | None:
-        """The next step, if it was made ahead; what fails there is tried again by the trainer, and raised."""
+        """The next step, if it was to be made ahead; what a thread failed at is tried again by the trainer."""
         if self._process.left:  # a forked child has none of its parent's threads
             self._made, self._process = deque(), HomeProcess()
         if not self._made:
             return None
-        asked, coming = self._made[0]
-        try:
-            if asked == (self._run.place, batch_size):
+        asked, make, coming = self._made[0]
+        if asked == (self._run.place, batch_size):
+            self._made.popleft()
+            if not self._closed and coming.cancel():  # to wait until a thread wakes up would take longer
+                return make()
+            try:
                 return coming.result()
-        except CancelledError:
-            raise closed_error() from None
-        except Exception as error:
-            log.debug("a batch could not be made ahead: %r", error)
+            except CancelledError:
+                raise closed_error() from None
+            except Exception as error:
+                log.debug("a batch could not be made ahead: %r", error)
         self.stop()
         return None
 
     def _fill(self, batch_size: int, first: int) -> None:
-        """Make so many steps ahead, from the first that comes after those that are made."""
+        """Make steps ahead, from the one that comes so many after the next."""
         run, micro = self._run, self._delivery.makes_micro
-        if first and self._made:
-            self._made.popleft()
+        if self._short >= PATIENCE and not self._always:
+            return
         for number in range(first + len(self._made), first + self._most):
-            make = run.later(number, batch_size)
-            if make is None or self._closed:
+            later = run.later(number, batch_size)
+            if later is None or self._closed:
                 return
             if self._threads is None:
                 self._threads = Threads(1, "millstream-rollouts")
             schedule, step = run.place
-            self._made.append(
-                (((schedule, step + number), batch_size), self._threads.submit(partial(_made, make, micro=micro)))
-            )
+            make = partial(_made, later, micro=micro)
+            self._made.append(AheadStep(((schedule, step + number), batch_size), make, self._threads.submit(make)))
 
     def taken(self, filled: DealtStep) -> None:
         """Move on by one step."""
         self._run.advance()
+        if self._size is not None:
+            self._fill(self._size, first=0)
 
     def give_back(self, error: BaseException, filled: DealtStep | None, step: int) -> None:
         """Stand where the run stood before `take`; Ctrl-C may have come before that noted where."""
@@ -133,7 +161,7 @@ class RolloutFiller:
         """Make so many batches ahead from now on, and start."""
         with self._run.locks.asking:
             self.stop()
-            self._most = batches
+            self._most, self._always = batches, True
             self._run.prefetch(batches)
             self._fill(self._run.settings.batch_size, first=0)
 
@@ -142,7 +170,7 @@ class RolloutFiller:
         if self._process.left:
             self._made.clear()
         while self._made:
-            self._made.pop()[1].cancel()
+            self._made.pop().coming.cancel()
 
     def close(self) -> None:
         """Stop the thread."""
@@ -164,7 +192,7 @@ class RolloutFiller:
     @property
     def ready(self) -> int:
         """Batches, or rollout batches of a feed, that are made ahead."""
-        return self._run.ready + sum(coming.done() for _, coming in tuple(self._made))
+        return self._run.ready + sum(each.coming.done() for each in tuple(self._made))
 
 
 def _made(make: Callable[[], DealtStep], *, micro: bool) -> DealtStep:
@@ -185,17 +213,22 @@ class RolloutDelivery:
         self._transforms, self.ledger = transforms, Ledger()
         self.makes_micro = False
         """Whether the last step was asked for in micro-batches."""
+        self.made_at_ns = 0
+        """When its batches were made; transforms and the trainer come after."""
 
     def finish(self, filled: DealtStep) -> tuple[TrainingBatch, int]:
         """Make one batch of all rollouts of this rank."""
         self.makes_micro = False
-        batch = self._transformed(filled.batch())
+        made = filled.batch()
+        self.made_at_ns = time.monotonic_ns()
+        batch = self._transformed(made)
         return batch, batch.metadata["rows"]
 
     def finish_micro(self, filled: DealtStep) -> tuple[MicroBatches, int]:
         """Make micro-batches of at most so many tokens."""
         self.makes_micro = True
         found = filled.micro_batches()
+        self.made_at_ns = time.monotonic_ns()
         found[:] = [self._transformed(batch) for batch in found]
         return found, sum(batch.metadata["rows"] for batch in found)
 

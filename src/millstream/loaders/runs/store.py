@@ -92,9 +92,9 @@ class StoreRun:
     def stand(self, schedule: Schedule, step: int) -> None:
         """Stand at a step of a schedule, or change nothing."""
         phase, steps = schedule.steps_at(step)
-        self.clock = phase.clock(self.settings.rank, steps)
+        epoch, offset, left = phase.place_of(steps.place)
+        self.clock = phase.clock(self.settings.rank, steps, left)
         self.schedule, self.step, self.phase, self.steps = schedule, step, phase, steps
-        epoch, offset, _ = phase.place_of(steps.place)
         self.begun = epoch, offset
         self.rank_rows = steps.rows // steps.ranks
         self.samples = self.rank_rows // self.shape.unit
@@ -109,7 +109,9 @@ class StoreRun:
                 hint="call next(), or make the loader with batch_size= in the place of max_tokens=",
             )
         rows = self._rows(batch_size)
-        self.stand(self.schedule.resize(rows * self.settings.world_size, self.step), self.step)
+        step, steps = self.step, self.steps
+        begun = int(self.clock.step(step - steps.step)[2]) if step > steps.step else steps.place
+        self.stand(self.schedule.resize(rows * self.settings.world_size, step, begun), step)
 
     def seek(self, step: int) -> None:
         """Stand at a step; raises UnknownLength for one whose rows are still being made."""
