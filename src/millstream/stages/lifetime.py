@@ -150,7 +150,9 @@ def after_fork(call: Callable[[], object]) -> None:
     """
     number = next(_numbers)
     if hasattr(call, "__self__"):
-        _IN_CHILD[number] = weakref.WeakMethod(call, lambda _: _IN_CHILD.pop(number, None))
+        # The callback of a WeakMethod fails while an interpreter ends: it looks for the method that is collected.
+        owner, method = weakref.ref(call.__self__, lambda _: _IN_CHILD.pop(number, None)), call.__func__
+        _IN_CHILD[number] = lambda: None if (found := owner()) is None else partial(method, found)
     else:
         _IN_CHILD[number] = lambda: call
 
