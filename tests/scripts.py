@@ -63,7 +63,10 @@ def _answer(asked: object, timeout: float) -> int:
 
 def _serve() -> tuple[str, dict[str, object]]:
     """Fork for each line that comes, and say the child's number and its status; gives a child what it runs."""
-    import millstream  # noqa: F401 - so that children have it
+    import millstream
+
+    for name in millstream.__all__:  # so that children have them
+        getattr(millstream, name)
 
     sys.path[0] = ""
     for line in sys.stdin.buffer:

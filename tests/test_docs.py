@@ -17,19 +17,19 @@ from millstream import Rollout, errors
 from millstream.admission import AdmissionRules
 from millstream.admission.admission import LATE
 from millstream.admission.arrivals import COMPLAINTS, REPEATED
-from millstream.cli.main import VERBS, main
+from millstream.cli.main import VERBS, main, verb_module
 from millstream.loaders.chat_keywords import ChatKeywords
 from millstream.loaders.feed_settings import LiveSettings
 from millstream.loaders.raw import ReadingKeywords
 from millstream.loaders.rollout_settings import StepKeywords
 from millstream.loaders.settings import SharedKeywords
-from millstream.records.registry import _find, _registered
+from millstream.records.registry import _find, _known
 from millstream.sources.formats import _our_own
 from millstream.sources.text import _CODE
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-OUR_STEPS = sorted(name for name, made in _registered.items() if made.__module__.startswith("millstream."))
+OUR_STEPS = sorted(name for name, made in _known().items() if made.__module__.startswith("millstream."))
 
 
 def page(name: str) -> str:
@@ -114,14 +114,14 @@ def test_the_two_lines_of_the_readme_make_a_store_and_load_it(tmp_path: Path, mo
     Path("raw.txt").write_text("The stream turns the wheel, and the wheel turns the stone.\n" * 2000, "utf-8")
 
     assert main([*command[1].split(), "--quiet"]) == 0
-    with eval(call[1], vars(millstream)) as loader:
+    with eval(call[1], {"PretrainDataLoader": millstream.PretrainDataLoader}) as loader:
         assert loader.next().input_ids.shape == (64, 128)
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_flag_is_named(verb: str) -> None:
     parser = argparse.ArgumentParser(add_help=False)
-    VERBS[verb].add_arguments(parser)
+    verb_module(verb).add_arguments(parser)
     flags = [action.option_strings[-1] for action in parser._actions if action.option_strings]
 
     assert [flag for flag in flags if not re.search(rf"`(?:[^`]* )?{flag}\b", page("cli.md"))] == []

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import pydoc
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import millstream
+from loaders.samples import ran
 
 ROOT = Path(__file__).parent.parent
 PUBLIC = [
@@ -101,6 +105,67 @@ PUBLIC = [
 
 def test_the_public_names_are_the_written_ones() -> None:
     assert sorted(millstream.__all__) == sorted(PUBLIC)
+
+
+def test_what_a_program_does_not_use_is_not_loaded() -> None:
+    code = """
+        import sys
+
+        def loaded():
+            return [name for name in sys.modules if name.partition(".")[0] == "millstream"]
+
+        import millstream
+        print(len(loaded()), "numpy" in sys.modules)
+        from millstream.cli.main import main
+        try:
+            main(["--help"])
+        except SystemExit as end:
+            print(end.code, len(loaded()))
+        from millstream import PretrainDataLoader
+        print(len(loaded()))
+        unused = ("games", "live", "loaders.self_play", "feeds", "chats")
+        print([name for name in loaded() if name.removeprefix("millstream.").startswith(unused)])
+        print(millstream.feeds.spool.SpoolFeed is millstream.feeds.SpoolFeed, hasattr(millstream, "nothing"))
+    """
+    first, *_, helped, reader, unused, rest = ran(code)
+
+    assert int(first.split()[0]) <= 10
+    assert first.split()[1] == "False"
+    assert helped.startswith("0 ")
+    assert int(helped.split()[1]) <= 20
+    assert int(reader) <= 150
+    assert unused == "[]"
+    assert rest == "True False"
+
+
+def test_names_that_wait_are_seen_by_all_who_look() -> None:
+    names: dict[str, object] = {}
+    exec("from millstream import *", names)
+
+    assert names.keys() >= set(PUBLIC)
+    assert set(dir(millstream)) >= {*PUBLIC, "__version__"}
+    assert "class PretrainDataLoader" in pydoc.plain(pydoc.render_doc(millstream))
+    with pytest.raises(ImportError, match="cannot import name 'PretrainLoader' from 'millstream'"):
+        exec("from millstream import PretrainLoader", {})
+
+
+def _lazy_packages() -> list[Path]:
+    source = ROOT / "src/millstream"
+    return [path for path in sorted(source.rglob("__init__.py")) if "import lazy" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", _lazy_packages(), ids=lambda path: path.parent.name)
+def test_names_are_found_where_type_checkers_find_them(path: Path) -> None:
+    package = ".".join(path.parent.relative_to(ROOT / "src").parts)
+    module = import_module(package)
+    (choice,) = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.If)]
+    typed = {each.name: node.module for node in choice.body if isinstance(node, ast.ImportFrom) for each in node.names}
+    (table,) = [node for node in ast.walk(choice) if isinstance(node, ast.Dict)]
+    found = {name: f"{package}.{home}" for home, names in ast.literal_eval(table).items() for name in names.split()}
+
+    assert found == typed
+    assert [name for name in found if (path.parent / f"{name}.py").exists()] == []
+    assert found.keys() <= set(module.__all__) <= set(dir(module))
 
 
 @pytest.mark.parametrize("name", PUBLIC)

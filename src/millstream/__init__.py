@@ -12,21 +12,8 @@
 """
 
 import logging
+from typing import TYPE_CHECKING
 
-from millstream.advantages import AdvantageSettings, compute_advantages
-from millstream.api import PrepareReport, load, prepare
-from millstream.batches import (
-    BatchPool,
-    BatchQueue,
-    CompletionTracker,
-    SelfPlayBatch,
-    Topology,
-    TrainingBatch,
-    check_isolation,
-    distribute,
-    register_balancer,
-)
-from millstream.chats import ChatTemplate
 from millstream.errors import (
     BatchError,
     BudgetError,
@@ -53,41 +40,82 @@ from millstream.errors import (
     WaitTimeout,
     WaitWarning,
 )
-from millstream.feeds import MemoryFeed, RolloutSource, open_feed, open_source
-from millstream.live import (
-    ChunkFilter,
-    ChunkReader,
-    ChunkRescorer,
-    ChunkSet,
-    ChunkSourceFeed,
-    ChunkUnpacker,
-    Discovery,
-    FrameShuffler,
-    StreamShuffler,
-    TensorGenerator,
-)
-from millstream.loaders import (
-    ConversationDataLoader,
-    DataLoader,
-    MixedDataLoader,
-    PretrainDataLoader,
-    RolloutDataLoader,
-    RowOrigin,
-    SelfPlayDataLoader,
-    Span,
-    corrupt_spans,
-    fill_in_the_middle,
-    mask_tokens,
-    merge_states,
-    per_row,
-)
-from millstream.loaders.looking import lint
-from millstream.records import DataProcessor, Recipe, Reject, register_processor
-from millstream.rollouts import Rollout
-from millstream.sources import Record, RecordFormat, register_format
-from millstream.stages import Pipeline, Queue, Stage
-from millstream.store import TokenStore, TokenStoreWriter
-from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
+from millstream.lazy import lazy
+
+if TYPE_CHECKING:
+    from millstream.advantages import AdvantageSettings, compute_advantages
+    from millstream.api import PrepareReport, load, prepare
+    from millstream.batches import (
+        BatchPool,
+        BatchQueue,
+        CompletionTracker,
+        SelfPlayBatch,
+        Topology,
+        TrainingBatch,
+        check_isolation,
+        distribute,
+        register_balancer,
+    )
+    from millstream.chats import ChatTemplate
+    from millstream.feeds import MemoryFeed, RolloutSource, open_feed, open_source
+    from millstream.live import (
+        ChunkFilter,
+        ChunkReader,
+        ChunkRescorer,
+        ChunkSet,
+        ChunkSourceFeed,
+        ChunkUnpacker,
+        Discovery,
+        FrameShuffler,
+        StreamShuffler,
+        TensorGenerator,
+    )
+    from millstream.loaders import (
+        ConversationDataLoader,
+        DataLoader,
+        MixedDataLoader,
+        PretrainDataLoader,
+        RolloutDataLoader,
+        RowOrigin,
+        SelfPlayDataLoader,
+        Span,
+        corrupt_spans,
+        fill_in_the_middle,
+        mask_tokens,
+        merge_states,
+        per_row,
+    )
+    from millstream.loaders.looking import lint
+    from millstream.records import DataProcessor, Recipe, Reject, register_processor
+    from millstream.rollouts import Rollout
+    from millstream.sources import Record, RecordFormat, register_format
+    from millstream.stages import Pipeline, Queue, Stage
+    from millstream.store import TokenStore, TokenStoreWriter
+    from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
+else:
+    __getattr__, __dir__ = lazy(
+        __name__,
+        {
+            "advantages": "AdvantageSettings compute_advantages",
+            "api": "PrepareReport load prepare",
+            "batches": "BatchPool BatchQueue CompletionTracker SelfPlayBatch Topology TrainingBatch check_isolation "
+            "distribute register_balancer",
+            "chats": "ChatTemplate",
+            "feeds": "MemoryFeed RolloutSource open_feed open_source",
+            "live": "ChunkFilter ChunkReader ChunkRescorer ChunkSet ChunkSourceFeed ChunkUnpacker Discovery "
+            "FrameShuffler StreamShuffler TensorGenerator",
+            "loaders": "ConversationDataLoader DataLoader MixedDataLoader PretrainDataLoader RolloutDataLoader "
+            "RowOrigin SelfPlayDataLoader Span corrupt_spans fill_in_the_middle mask_tokens merge_states "
+            "per_row",
+            "loaders.looking": "lint",
+            "records": "DataProcessor Recipe Reject register_processor",
+            "rollouts": "Rollout",
+            "sources": "Record RecordFormat register_format",
+            "stages": "Pipeline Queue Stage",
+            "store": "TokenStore TokenStoreWriter",
+            "tokens": "BPETokenizer CharTokenizer load_tokenizer",
+        },
+    )
 
 __version__ = "0.1.0"
 logging.getLogger("millstream").addHandler(logging.NullHandler())

@@ -31,11 +31,6 @@ Each says where, what was found and, in its hint, what to try.
 
 from __future__ import annotations
 
-import json
-from importlib import metadata
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
-
 
 class MillstreamError(Exception):
     """An error with a place, a finding and, where there is one, a hint.
@@ -300,6 +295,11 @@ class MissingExtra(MillstreamError, ImportError):  # noqa: N818 - reads as a cla
 
 def _how_to_install(extra: str) -> str:
     """The command that adds an extra to Millstream as it was installed: from an index, a folder, a file, or git."""
+    import json
+    from importlib import metadata
+    from urllib.parse import urlsplit
+    from urllib.request import url2pathname
+
     try:
         origin = json.loads(metadata.distribution("millstream").read_text("direct_url.json") or "{}")
     except (metadata.PackageNotFoundError, ValueError):

@@ -11,11 +11,8 @@ import re
 import tomllib
 import types
 from collections.abc import Callable, Iterable, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from millstream.errors import LoaderError, MillstreamError, MissingExtra, RecipeError
 
@@ -117,6 +114,9 @@ def local_path(where: str | os.PathLike[str], what: str, error: type[MillstreamE
         return Path(where)
     scheme = match[0].rstrip(":/").lower()
     if scheme == "file":
+        from urllib.parse import urlsplit
+        from urllib.request import url2pathname
+
         path = url2pathname(urlsplit(text).path)
         raise error(f"{text}: {what} is named by its path, not by a file:// address", hint=f"pass {path!r}")
     raise error(
@@ -256,6 +256,8 @@ def byte_count(name: str, said: object, hint: str = A_SIZE) -> int:
 def found_by_name(name: str, registered: dict[str, F], group: str, noun: str) -> F:
     """What was registered under a name, or is by an entry point of an installed package, which is then registered."""
     if name not in registered:
+        from importlib import metadata
+
         for point in metadata.entry_points(group=group, name=name):
             try:
                 registered[name] = point.load()
@@ -279,6 +281,8 @@ def register(name: str, made: Any, registered: dict[str, Any], noun: str) -> Non
 
 def known_names(registered: Iterable[str], group: str) -> list[str]:
     """Every name that can be found, sorted."""
+    from importlib import metadata
+
     return sorted({*registered, *(point.name for point in metadata.entry_points(group=group))})
 
 

@@ -13,7 +13,7 @@ from batches.test_topology import topologies
 from laws import ONE, Data, Ranks, Work, examples
 from loaders.samples import follows_its_hint
 from millstream import BatchError, LoaderError, OrderError, Topology, TrainingBatch, distribute, register_balancer
-from millstream.batches.distribute import by_tokens
+from millstream.batches.distribution import by_tokens
 from millstream.tensors import FRAMEWORKS
 
 

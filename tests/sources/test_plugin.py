@@ -203,7 +203,7 @@ def test_a_plugin_that_cannot_be_loaded_is_left_out_and_named(
         def load(self) -> None:
             raise ImportError("no module named nowhere")
 
-    monkeypatch.setattr(formats, "entry_points", lambda group: [Broken()])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Broken()])
     formats._plugins.cache_clear()
     try:
         assert "jsonl" in formats.known_formats()

@@ -17,7 +17,6 @@ from millstream.loaders.rows import USUAL_ROW
 from millstream.stats.progress import Progress
 from millstream.store import TokenStore
 
-SUMMARY = "measure how fast a store can be read on this machine"
 DESCRIPTION = """\
 Draw batches as a trainer would that computes nothing, and set that beside two baselines measured in the same
 run: a loop that gathers random rows with numpy, and a plain copy of as many bytes (memcpy). Turns alternate,

@@ -24,7 +24,6 @@ from millstream.stats.progress import OnProgress, Progress
 from millstream.store import TokenStore
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer
 
-SUMMARY = "see everything work, in under a minute"
 DESCRIPTION = """\
 Takes the sources of Python's standard library, learns a tokenizer, prepares a store, feeds a small language
 model (numpy only) from it, and shows that the order can be explained and resumed. Needs no network."""

@@ -25,7 +25,6 @@ from millstream.store.format import Tokens
 from millstream.store.origin import Origin
 from millstream.tokens import Tokenizer
 
-SUMMARY = "name the documents behind a step, or the steps of a document"
 DESCRIPTION = """\
 Say where every row of a training step comes from, or in which steps a document is used. Nothing is replayed:
 the answer is computed, for any step, in a moment. Give the settings of the run that you ask about, or a state that it

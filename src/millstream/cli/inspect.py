@@ -20,7 +20,6 @@ from millstream.store.format import token_dtype
 from millstream.tokens import Tokenizer, load_tokenizer
 from millstream.tokens.keep import check_tokenizer, find_tokenizer
 
-SUMMARY = "show what a store holds and what it was made from, or what rollouts or games hold"
 DESCRIPTION = """\
 Show counts, document lengths, sources, versions, the report of its making and a sample of a store.
 Of rollouts, in files or in a spool: counts, lengths, rewards, groups, how they ended and who sampled them.

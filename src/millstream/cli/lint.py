@@ -13,7 +13,6 @@ from millstream.cli.saying import say
 from millstream.games.rules import Rules
 from millstream.stats.styled import Shown, Styled
 
-SUMMARY = "say what is wrong with conversations, rollouts or games, in plain words"
 DESCRIPTION = """\
 Read files to the end and say what is wrong with them, before a model learns it; the first row tells what they hold.
 Of conversations: rows that cannot be used, by file and line; masks that learn nothing or everything; stop tokens that

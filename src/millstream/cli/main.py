@@ -8,7 +8,6 @@ streams hold JSON alone.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import io
 import os
 import sys
@@ -16,23 +15,24 @@ import traceback
 from collections.abc import Container, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from difflib import get_close_matches
+from importlib import import_module, metadata
+from types import ModuleType
 from typing import NoReturn
 
-from millstream.cli import bench, demo, explain, inspect, lint, prepare, show_row, verify, watch
 from millstream.cli.flags import spoken_as_flags
 from millstream.cli.saying import say, speaking
 from millstream.errors import MillstreamError
 
 VERBS = {
-    "demo": demo,
-    "prepare": prepare,
-    "inspect": inspect,
-    "verify": verify,
-    "explain": explain,
-    "show": show_row,
-    "lint": lint,
-    "bench": bench,
-    "watch": watch,
+    "demo": "see everything work, in under a minute",
+    "prepare": "turn raw files into a store of tokens",
+    "inspect": "show what a store holds and what it was made from, or what rollouts or games hold",
+    "verify": "read a whole store and compare it with its checksums",
+    "explain": "name the documents behind a step, or the steps of a document",
+    "show": "show what is learned of a conversation, a rollout or a game",
+    "lint": "say what is wrong with conversations, rollouts or games, in plain words",
+    "bench": "measure how fast a store can be read on this machine",
+    "watch": "run a pipeline of a recipe, or look at a running one, and show what each stage does",
 }
 
 EPILOG = """\
@@ -77,26 +77,35 @@ class Parser(argparse.ArgumentParser):
         self.exit(2)
 
 
-def build_parser() -> Parser:
-    """The command line as argparse knows it."""
+def verb_module(verb: str) -> ModuleType:
+    """What a verb takes and does. It is imported when the verb is asked for: most need much that the others do not."""
+    return import_module(f"millstream.cli.{'show_row' if verb == 'show' else verb}")
+
+
+def build_parser(wanted: str | None) -> Parser:
+    """The command line as argparse knows it: all verbs, and the arguments of the one that is wanted."""
     parser = Parser(
         prog="millstream",
         description="Training data at the speed of memory: reproducible, resumable, explainable batches.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    version = importlib.metadata.version("millstream")
+    version = metadata.version("millstream")
     parser.add_argument("--version", action="version", version=f"millstream {version}")
     common = Parser(add_help=False)
     common.add_argument("-v", "--verbose", action="count", default=0, help="log what happens (-vv: more)")
     common.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors (and JSON, if asked for)")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
     verbs = parser.add_subparsers(title="verbs", metavar="<verb>")
-    for name, verb in VERBS.items():
+    for name, summary in VERBS.items():
+        if name != wanted:
+            verbs.add_parser(name, help=summary)
+            continue
+        verb = verb_module(name)
         one = verbs.add_parser(
             name,
             parents=[common],
-            help=verb.SUMMARY,
+            help=summary,
             description=verb.DESCRIPTION,
             epilog=verb.EPILOG,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -125,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parsed(given: list[str]) -> argparse.Namespace:
     """The command line, of which a verb that is not one, and flags that it does not have, are told with what is like
     them."""
-    parser = build_parser()
+    parser = build_parser(next((word for word in given if word in VERBS), None))
     if not given:
         parser.print_help()
         parser.exit(2)

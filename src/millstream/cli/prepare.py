@@ -14,7 +14,6 @@ from millstream.storage import LEVEL
 if TYPE_CHECKING:
     from millstream.api import PrepareReport
 
-SUMMARY = "turn raw files into a store of tokens"
 DESCRIPTION = """\
 Turn text, JSON lines, CSV, Parquet, Arrow or tar files, compressed or not, into a store of tokens that loaders read
 without parsing anything. The same input gives the same bytes. A run that is killed leaves nothing that opens, and goes

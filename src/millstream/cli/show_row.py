@@ -18,7 +18,6 @@ from millstream.stats.styled import Shown
 from millstream.store import TokenStore
 from millstream.store.weights import WEIGHTED
 
-SUMMARY = "show what is learned of a conversation, a rollout or a game"
 DESCRIPTION = """\
 Print a conversation as the tokens that a model gets, decoded. What is learned stands between ⟦ and ⟧, in colour where
 the terminal has any; weights other than 1 are written behind it. Above it: how many tokens are learned, whether the

@@ -10,7 +10,6 @@ from millstream.cli.saying import say
 from millstream.stats.progress import Progress
 from millstream.store import TokenStore
 
-SUMMARY = "read a whole store and compare it with its checksums"
 DESCRIPTION = """\
 Read every byte of a store and compare it with its checksums. Exit code 0: all is well; 1: something is
 damaged, and the files and blocks are named; 2: the store could not be opened."""

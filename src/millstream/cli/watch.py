@@ -18,7 +18,6 @@ from millstream.cli.watch_table import TextTables, tables
 from millstream.errors import ClosedError, LoaderError, RecipeError, StageError
 from millstream.stages import Pipeline, serve_metrics
 
-SUMMARY = "run a pipeline of a recipe, or look at a running one, and show what each stage does"
 DESCRIPTION = """\
 Run the pipeline of a recipe and take what comes out of it, or look at one that runs elsewhere on this
 machine and serves its numbers. Shows for each stage how busy it is, how fast, what it drops and why, and

@@ -7,22 +7,18 @@ import os
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from millstream.batches import TrainingBatch
 from millstream.errors import LoaderError, SourceError
 from millstream.loaders.delivery import Delivery
-from millstream.loaders.fillers.lanes import LaneDelivery, LaneFiller
 from millstream.loaders.fillers.ring import RingFiller
-from millstream.loaders.lane_rows import LaneRows
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.member import Documents, Member, RowShape
 from millstream.loaders.raw import RawSettings, ReadingKeywords, described, is_raw, prepared_store
 from millstream.loaders.rows import id_limit, padding_id, row_length
 from millstream.loaders.runs.store import StoreRun
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, check_choice, resolve
-from millstream.loaders.stream import Stream
-from millstream.loaders.stream_run import StreamRun
 from millstream.order import Share
 from millstream.parts.policy import OnBad
 from millstream.settings import local_path
@@ -30,6 +26,11 @@ from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import Tokenizer, load_tokenizer
 from millstream.tokens.keep import check_tokenizer
 from millstream.tokens.load import is_learned
+
+if TYPE_CHECKING:
+    from millstream.loaders.fillers.lanes import LaneDelivery, LaneFiller
+    from millstream.loaders.stream import Stream
+    from millstream.loaders.stream_run import StreamRun
 
 
 class PretrainDataLoader(DataLoader[TrainingBatch]):
@@ -98,6 +99,8 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
         check_choice("tail", tail, ("drop", "pad"))
         raw = RawSettings(recipe, on_bad, eos, reading or {})
         if streaming:
+            from millstream.loaders.stream import Stream
+
             streamed = _check_stream(path, tokenizer, documents, tail, dtype)
             self.shape = RowShape(length, documents, tail, padding_id(pad_id, streamed, settings))
             self._stream = Stream.open(path, streamed, raw, settings, name)
@@ -181,6 +184,10 @@ def _stream_parts(
     stream: Stream, shape: RowShape, settings: LoaderSettings, threads: int | None
 ) -> tuple[StreamRun, LaneFiller, LaneDelivery]:
     """What a loader over one stream is made of."""
+    from millstream.loaders.fillers.lanes import LaneDelivery, LaneFiller
+    from millstream.loaders.lane_rows import LaneRows
+    from millstream.loaders.stream_run import StreamRun
+
     run = StreamRun(stream, settings, shape.length, {"documents": shape.documents})
     delivery = Delivery(shape, settings, names_rows=False, whole_documents=False)
     new_rows = partial(

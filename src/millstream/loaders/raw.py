@@ -9,17 +9,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from glob import has_magic
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from millstream.chats.kinds import documents_of
-from millstream.chats.settings import ChatSettings, DecidedChat
 from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.loaders.settings import positive
-from millstream.parts.mixing import Mixing
 from millstream.parts.policy import OnBad, check_on_bad
-from millstream.parts.prepare import Making, Means, prepare_store
-from millstream.parts.report import reporting
-from millstream.records import Recipe
 from millstream.sources import Found, FoundFile, Reading, discover, format_of
 from millstream.sources.identity import identify_object, touch_of
 from millstream.stages.ordered import cpus
@@ -28,6 +22,12 @@ from millstream.stats.progress import OnProgress
 from millstream.storage import default_cache_dir, key_of
 from millstream.store import TokenStore
 from millstream.store.format import MAGIC
+
+if TYPE_CHECKING:
+    from millstream.chats.settings import ChatSettings
+    from millstream.parts.mixing import Mixing
+    from millstream.parts.prepare import Making, Means
+    from millstream.records import Recipe
 
 _WAIT_S = 0.1
 _DISCOVERY = ("format", "include", "exclude")
@@ -124,6 +124,9 @@ class CachedStore:
 
     def make(self, progress: OnProgress | None = None) -> None:
         """Make it, from where an earlier run stopped; raises BusyError while another process does."""
+        from millstream.parts.prepare import prepare_store
+        from millstream.parts.report import reporting
+
         means = self.means if progress is None else replace(self.means, progress=progress)
         _log.info("preparing %d files into %s", len(self.found.files), self.output)
         try:
@@ -143,10 +146,16 @@ def cached_store(
     mixing: Mixing | None = None,
 ) -> CachedStore:
     """Say which store of the cache is that of a raw path."""
-    found, recipe = raw.found(path), Recipe.of(raw.recipe)
+    from millstream.parts.prepare import Making, Means
+    from millstream.records import Recipe
+
+    found, recipe, decided = raw.found(path), Recipe.of(raw.recipe), None
     reading = replace(raw.how(), whole_rows=chat is not None)
-    decided = None if chat is None else DecidedChat.of(chat, found.files, reading, tokenizer)
-    if decided is not None:
+    if chat is not None:
+        from millstream.chats.kinds import documents_of
+        from millstream.chats.settings import DecidedChat
+
+        decided = DecidedChat.of(chat, found.files, reading, tokenizer)
         mixing = mixing and replace(mixing, unit=documents_of(decided.settings.kind))
     if recipe.digest() is None:
         raise LoaderError(

@@ -10,9 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Literal, Self, get_args
 
-from millstream.chats.encode import UNRENDERED
 from millstream.errors import MillstreamError, RecordError, SourceError, TemplateError, TokenizerError
-from millstream.parts.process import UNFIT
 from millstream.sources import BadRecord
 from millstream.stats.ledger import Ledger
 from millstream.storage import LEVEL, compress
@@ -143,6 +141,9 @@ class BadRecords:
 
 def _error(bad: BadRecord, where: str, hint: str) -> MillstreamError:
     """The error of whoever cannot use the record: its tokenizer, its template, or anybody."""
+    from millstream.chats.encode import UNRENDERED
+    from millstream.parts.process import UNFIT
+
     unfit = {UNFIT: TokenizerError, UNRENDERED: TemplateError}.get(bad.reason)
     if unfit is None:
         return RecordError(bad.reason, bad.found, hint=hint, where=where)

@@ -13,9 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from glob import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from millstream.chats.settings import ChatSettings, DecidedChat
 from millstream.errors import BudgetError, StoreError
 from millstream.parts import bookmark
 from millstream.parts.deduplicate import Deduplication
@@ -47,6 +46,9 @@ from millstream.store.weights import WEIGHTED
 from millstream.tokens import Tokenizer, resolve_eos
 from millstream.tokens.keep import keep_tokenizer, smallest_dtype
 from millstream.tokens.load import is_learned
+
+if TYPE_CHECKING:
+    from millstream.chats.settings import ChatSettings, DecidedChat
 
 SPOOL = ".parts"
 MEMORY_PER_CHUNK = 12
@@ -250,9 +252,11 @@ def _aside(output: Path, kind: str) -> Path | None:
 
 def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: bool) -> Job:
     chat = making.chat
-    if isinstance(chat, ChatSettings):
-        chat = DecidedChat.of(chat, found.files, making.reading, tokenizer)
     if chat is not None:
+        from millstream.chats.settings import ChatSettings, DecidedChat
+
+        if isinstance(chat, ChatSettings):
+            chat = DecidedChat.of(chat, found.files, making.reading, tokenizer)
         tokenizer = chat.encoder.tokenizer  # it may have got control tokens
     job = Job(
         making.reading,

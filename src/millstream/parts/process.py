@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from millstream import _core
-from millstream.chats.block import encode_block
-from millstream.chats.settings import DecidedChat
 from millstream.errors import TokenizerError
 from millstream.parts.part import VERSION, Part, Rejected
 from millstream.records import Pipeline, PipelineResult, Recipe
-from millstream.records.chat.parser import RowParser
 from millstream.sources import BadRecord, Chunk, FoundFile, Reading, RecordBlock, format_named
 from millstream.storage import key_of
 from millstream.store.format import token_dtype
 from millstream.store.weights import codes_of, rounded, weigh
 from millstream.tokens import Tokenizer
 from millstream.tokens.flat import encode_flat, unfit_documents
+
+if TYPE_CHECKING:
+    from millstream.chats.settings import DecidedChat
 
 UNFIT = "cannot be encoded"
 ROUNDED = "weights rounded"
@@ -116,6 +116,9 @@ class Documents:
 
 def _conversations(chat: DecidedChat, done: PipelineResult, file: FoundFile) -> Documents:
     """The tokens of all conversations, each with its weight in the loss."""
+    from millstream.chats.block import encode_block
+    from millstream.records.chat.parser import RowParser
+
     how = chat.settings
     made = encode_block(
         done.block,

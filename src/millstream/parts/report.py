@@ -7,13 +7,14 @@ import os
 import platform
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from millstream.parts.page import render
-from millstream.parts.prepare import Means, Outcome
 from millstream.parts.statistics import LEFT_OUT
 from millstream.sources import Found
 from millstream.stats.memory import peak_bytes
+
+if TYPE_CHECKING:
+    from millstream.parts.prepare import Means, Outcome
 
 VERSION = 1
 
@@ -96,6 +97,8 @@ def reporting(found: Found, means: Means) -> Callable[[Outcome, Path], Path]:
 
 def write_report(store: Path, report: dict[str, Any]) -> Path:
     """Write the report beside a store, and give the place of the page."""
+    from millstream.parts.page import render
+
     report_path(store, ".json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     page = report_path(store, ".html")
     page.write_text(render(report, store.name), encoding="utf-8")

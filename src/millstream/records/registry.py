@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from millstream.errors import RecipeError
@@ -14,8 +15,6 @@ GROUP = "millstream.processors"
 
 Factory = Callable[..., DataProcessor]
 F = TypeVar("F", bound=Factory)
-
-_registered: dict[str, Factory] = {}
 
 
 def register_processor(factory: F, name: str | None = None) -> F:
@@ -32,13 +31,13 @@ def register_processor(factory: F, name: str | None = None) -> F:
     found = name or getattr(factory, "name", "")
     if not found or not isinstance(found, str):
         raise RecipeError(f"{factory!r} has no name", hint='write name = "…" into the class, or pass name=')
-    register(found, factory, _registered, "processor")
+    register(found, factory, _known(), "processor")
     return factory
 
 
 def known_processors() -> list[str]:
     """The names that a recipe may use, sorted."""
-    return known_names(_registered, GROUP)
+    return known_names(_known(), GROUP)
 
 
 def make_processor(name: str, settings: Mapping[str, Any] | None = None) -> DataProcessor:
@@ -64,5 +63,22 @@ def make_processor(name: str, settings: Mapping[str, Any] | None = None) -> Data
     return processor
 
 
+@cache
+def _known() -> dict[str, Factory]:
+    """What is registered: ours from the start, which are imported when a processor is first asked for."""
+    from millstream.records.dedup import ExactDedup, MinhashDedup
+    from millstream.records.language import Language
+    from millstream.records.length import Length
+    from millstream.records.normalize import Normalize
+    from millstream.records.patterns import Regex
+    from millstream.records.phrases import Blocklist, Decontaminate
+    from millstream.records.pii import MaskPII
+    from millstream.records.quality import C4Quality, FineWebQuality, GopherQuality, GopherRepetition
+
+    quality = (C4Quality, FineWebQuality, GopherQuality, GopherRepetition, Language, Length)
+    others = (Blocklist, Decontaminate, ExactDedup, MaskPII, MinhashDedup, Normalize, Regex)
+    return {each.name: each for each in (*quality, *others)}
+
+
 def _find(name: str) -> Factory:
-    return found_by_name(name, _registered, GROUP, "processor")
+    return found_by_name(name, _known(), GROUP, "processor")

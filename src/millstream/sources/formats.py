@@ -9,24 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
 
 from millstream.errors import RecordError, SourceError
-from millstream.sources.arrow import ArrowFormat
 from millstream.sources.chunk import Chunk, ChunkRead, Reading, numbered
-from millstream.sources.csv import CsvFormat
 from millstream.sources.decompress import SUFFIXES as COMPRESSED
 from millstream.sources.failure import FileFailure
 from millstream.sources.found import FoundFile
-from millstream.sources.huggingface import HuggingFaceFormat
-from millstream.sources.json_array import JsonFormat
 from millstream.sources.jsonl import JsonlFormat, object_in
-from millstream.sources.parquet import ParquetFormat
-from millstream.sources.rows import RowsFormat
-from millstream.sources.tar import TarFormat
-from millstream.sources.text import TextFormat
 
 ENTRY_POINTS = "millstream.formats"
 _log = logging.getLogger("millstream.sources")
@@ -71,6 +62,7 @@ def register_format(format: Format | type) -> type | None:
 
     Also a decorator of a class, of which one is made without arguments.
 
+    >>> from millstream.sources.csv import CsvFormat
     >>> register_format(CsvFormat("bars", "|", (".psv",)))
     >>> format_of(Path("table.psv.gz"))
     'bars'
@@ -195,6 +187,15 @@ def raw_record(file: FoundFile, reading: Reading, row: int, start: int, stop: in
 
 @cache
 def _our_own() -> dict[str, Format]:
+    from millstream.sources.arrow import ArrowFormat
+    from millstream.sources.csv import CsvFormat
+    from millstream.sources.huggingface import HuggingFaceFormat
+    from millstream.sources.json_array import JsonFormat
+    from millstream.sources.parquet import ParquetFormat
+    from millstream.sources.rows import RowsFormat
+    from millstream.sources.tar import TarFormat
+    from millstream.sources.text import TextFormat
+
     ours: tuple[Format, ...] = (
         TextFormat(),
         JsonlFormat(),
@@ -213,6 +214,8 @@ def _our_own() -> dict[str, Format]:
 @cache
 def _plugins() -> dict[str, Format]:
     """The formats of installed packages; one that cannot be loaded is named in the log and left out."""
+    from importlib.metadata import entry_points
+
     found: dict[str, Format] = {}
     for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from millstream.errors import RecipeError
@@ -29,17 +30,23 @@ def register_stage(kind: str, made: Factory) -> None:
     millstream.errors.RecipeError: the recipe: stages[0]: 'loud': there is no kind of stage 'uper'
       hint: did you mean upper?
     """
-    register(kind, made, _registered, "kind of stage")
+    register(kind, made, _known(), "kind of stage")
 
 
 def find_stage(kind: str) -> Factory:
     """What makes stages of a kind."""
-    return found_by_name(kind, _registered, GROUP, "kind of stage")
+    return found_by_name(kind, _known(), GROUP, "kind of stage")
 
 
 def known_stages() -> list[str]:
     """The kinds that a recipe may use, sorted."""
-    return known_names(_registered, GROUP)
+    return known_names(_known(), GROUP)
+
+
+def _known() -> dict[str, Factory]:
+    """What is registered, ours too: the live road lies downstream, and registers its stages when it is imported."""
+    import_module("millstream.live")
+    return _registered
 
 
 def settable(factory: Factory, inputs: int) -> dict[str, inspect.Parameter]:

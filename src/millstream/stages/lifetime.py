@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import MethodType
 from typing import Any
 
 from millstream.errors import LoaderError
@@ -149,8 +150,10 @@ def after_fork(call: Callable[[], object]) -> None:
     the order in which they were registered, before the child does anything else; none of them may wait.
     """
     number = next(_numbers)
-    if hasattr(call, "__self__"):
-        _IN_CHILD[number] = weakref.WeakMethod(call, lambda _: _IN_CHILD.pop(number, None))
+    if isinstance(call, MethodType):
+        # The callback of a WeakMethod fails while an interpreter ends: it looks for the method that is collected.
+        owner, method = weakref.ref(call.__self__, lambda _: _IN_CHILD.pop(number, None)), call.__func__
+        _IN_CHILD[number] = lambda: None if (found := owner()) is None else partial(method, found)
     else:
         _IN_CHILD[number] = lambda: call
 

@@ -13,9 +13,6 @@ from shlex import quote
 from typing import Any
 
 from millstream.errors import MillstreamError, StoreError
-from millstream.records.chat.block import format_of_rows
-from millstream.records.chat.options import Options
-from millstream.rollouts.fields import holds_rollouts
 from millstream.sources import Reading, discover
 from millstream.sources.formats import first_row, format_of
 from millstream.storage import disk, staging_folder
@@ -159,6 +156,8 @@ def to_prepare(path: Path) -> str:
     >>> to_prepare(Path("my texts.txt"))
     "prepare it first: millstream prepare 'my texts.txt' corpus, or millstream.prepare() in Python"
     """
+    from millstream.rollouts.fields import holds_rollouts
+
     named = quote(str(path))
     row, format = _first_row(path)
     if row is not None and holds_rollouts(row):
@@ -176,6 +175,9 @@ def to_prepare(path: Path) -> str:
 
 def _first_row(path: Path) -> tuple[Mapping[str, Any] | None, str | None]:
     """The first row of raw data, and which format of conversations it has, as far as that can be told."""
+    from millstream.records.chat.block import format_of_rows
+    from millstream.records.chat.options import Options
+
     try:
         file = discover(path).files[0]
         row = first_row(file)

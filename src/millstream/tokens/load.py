@@ -8,15 +8,17 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millstream.errors import TokenizerError
 from millstream.settings import local_path
 from millstream.tokens.bpe import BPETokenizer
 from millstream.tokens.char import FORMAT as CHAR_FORMAT
 from millstream.tokens.char import CharTokenizer
-from millstream.tokens.engine import EngineChoice, How, SpecialInText
 from millstream.tokens.tokenizer import HUGGINGFACE_FORMAT, SENTENCEPIECE_FORMAT, TIKTOKEN_FORMAT, Tokenizer
+
+if TYPE_CHECKING:
+    from millstream.tokens.engine import EngineChoice, How, SpecialInText
 
 _BPE_SIZE = 8192
 _OURS = re.compile(rb'\s*\{\s*"format"')

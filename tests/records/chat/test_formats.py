@@ -23,9 +23,9 @@ from millstream.records.chat import (
     Stretch,
     Tokens,
     ToolCall,
-    detect,
     parse_row,
 )
+from millstream.records.chat.detect import detect
 
 USER, ANSWER = Message("user", "2+2?"), Message("assistant", "4")
 ASK = {"role": "user", "content": "2+2?"}

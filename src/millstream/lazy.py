@@ -1,0 +1,48 @@
+"""Names of a package that are imported when they are first used.
+
+A program pays for what it uses: one that reads stores does not load chess. Type checkers and readers see plain imports,
+which stand beside the table under `if TYPE_CHECKING`; a test holds the two equal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package: `homes` gives for each of its modules the names that live there.
+
+    Modules of the package are found too, as if they had been imported. A name that is also a module of the package
+    cannot be here, since importing that module puts it in the name's place.
+
+    >>> find, names = lazy("millstream", {"errors": "LoaderError StoreError"})
+    >>> find("LoaderError"), find("tokens").__name__, "StoreError" in names()
+    (<class 'millstream.errors.LoaderError'>, 'millstream.tokens', True)
+    >>> find("nothing")
+    Traceback (most recent call last):
+    AttributeError: module 'millstream' has no attribute 'nothing'
+    """
+    home_of = {name: f"{package}.{home}" for home, names in homes.items() for name in names.split()}
+
+    def find(name: str) -> Any:
+        if name in home_of:
+            found = getattr(import_module(home_of[name]), name)
+            vars(sys.modules[package])[name] = found  # the next time it is a plain attribute
+            return found
+        missing = AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+        if name.startswith("_"):  # what inspect, doctest and copy look for in everything
+            raise missing
+        try:
+            return import_module(f"{package}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{package}.{name}":
+                raise
+            raise missing from None
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *home_of})
+
+    return find, names
