@@ -9,6 +9,7 @@ from functools import partial
 
 from millstream._core import Batch
 from millstream.batches.engine import Counters, Engine, EngineSettings, closed_error
+from millstream.batches.gather import bytes_for_batches
 from millstream.errors import BudgetError, StoreError
 from millstream.loaders.runs.store import StoreRun
 from millstream.order import Schedule
@@ -21,8 +22,11 @@ class RingFiller:
         settings = run.settings
         self._run, self._id_bytes, self._locks = run, id_bytes, run.locks
         accumulation = 0 if run.loss is None else run.loss.accumulation
+        budget = settings.memory_budget
+        if budget is not None and run.growing.in_memory:
+            budget = bytes_for_batches(budget)
         self.engine = Engine(
-            EngineSettings(settings.threads, settings.prefetch, settings.memory_budget, settings.pad_last, accumulation)
+            EngineSettings(settings.threads, settings.prefetch, budget, settings.pad_last, accumulation)
         )
         self._before: tuple[Schedule, int] | None = None
         """Where the run stood before the step that is being made, or was made last."""
@@ -37,16 +41,16 @@ class RingFiller:
         self._before = run.schedule, run.step
         if batch_size != run.samples:
             self._resize(batch_size)
-        while run.growing is not None:
+        while run.growing:
             run.wait_until_known()
             self._before = run.schedule, run.step
             try:
                 return self._next()
             except StoreError:
-                if not run.lost_files:
+                if not run.growing.lost_files:
                     raise
             engine.stop()
-            run.forget_known()  # they are found where they are now
+            run.growing.known_step = 0  # they are found where they are now
         return engine.take() if engine.ring is not None else self._next()
 
     def _resize(self, batch_size: int) -> None:
@@ -89,7 +93,7 @@ class RingFiller:
         self._check_open()
         run = self._run
         begun = run.steps.step
-        end = None if run.growing is None else run.known_step - begun
+        end = run.growing.known_step - begun if run.growing else None
         self.engine.start(partial(run.feed, self._id_bytes), run.clock, run.rank_rows, run.step - begun, end)
         self._check_open()
 
@@ -141,8 +145,9 @@ class RingFiller:
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes of all batches, also of those in the user's hands."""
-        return {"batches": self.engine.used_bytes}
+        """Bytes of all batches, also of those in the user's hands, and of windows that are kept in memory."""
+        batches = {"batches": self.engine.used_bytes}
+        return {**batches, "windows": self._run.growing.held_bytes} if self._run.growing.in_memory else batches
 
     @property
     def ready(self) -> int:
