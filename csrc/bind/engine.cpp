@@ -1,5 +1,6 @@
 // bind/engine.cpp: stores, feeds, batches and the ring for millstream.batches.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -36,7 +37,8 @@ struct StoreFiles {
 void make_store_files(StoreFiles* self, const std::string& directory, const std::string& file, const std::string& dtype,
                       std::uint64_t header_bytes, Table table, const std::string& index, const std::string& index_file,
                       std::uint64_t pointers_offset, std::uint64_t boundaries_offset, std::uint64_t sequences,
-                      std::uint64_t boundaries, std::uint32_t block_tokens) {
+                      std::uint64_t boundaries, std::uint32_t block_tokens,
+                      std::vector<std::pair<std::string, std::string>> paths) {
   StoreLayout layout;
   layout.directory = directory;
   layout.file = file;
@@ -53,6 +55,7 @@ void make_store_files(StoreFiles* self, const std::string& directory, const std:
   layout.sequences = sequences;
   layout.boundaries = boundaries;
   layout.block_tokens = block_tokens;
+  layout.paths = std::move(paths);
   auto shards = std::make_shared<Shards>(std::move(layout));
   new (self) StoreFiles{std::move(table), std::move(shards)};
 }
@@ -294,7 +297,8 @@ void register_errors(nb::module_& m) {
 void register_feed(nb::module_& m) {
   nb::class_<StoreFiles>(m, "StoreFiles", "The files of a store, mapped when first touched.")
       .def("__init__", &make_store_files, "directory"_a, "file"_a, "dtype"_a, "header_bytes"_a, "table"_a, "index"_a,
-           "index_file"_a, "pointers_offset"_a, "boundaries_offset"_a, "sequences"_a, "boundaries"_a, "block_tokens"_a = 0)
+           "index_file"_a, "pointers_offset"_a, "boundaries_offset"_a, "sequences"_a, "boundaries"_a, "block_tokens"_a = 0,
+           "paths"_a = std::vector<std::pair<std::string, std::string>>())
       .def_prop_ro("tokens", [](const StoreFiles& self) { return self.shards->tokens(); })
       .def_prop_ro("documents", [](const StoreFiles& self) { return self.shards->documents(); });
 

@@ -62,6 +62,7 @@ def store_files(layout: Layout) -> StoreFiles:
         layout.sequences,
         layout.boundaries,
         layout.block_tokens,
+        layout.paths,
     )
 
 

@@ -268,8 +268,9 @@ class Phase:
 
 
 def _packed_order(name: str, standing: Standing, seed: int, windows: Windows, row_length: int) -> OrderSpec:
-    unknown = windows.first_in_order and standing.samples == UNKNOWN
-    if windows.capacity != row_length or (windows.samples != standing.samples and not unknown):
+    growing = windows.always_in_order or (windows.first_in_order and standing.samples == UNKNOWN)
+    missing = standing.samples - windows.samples
+    if windows.capacity != row_length or missing < 0 or (missing > 0 and not growing):
         raise OrderError(
             f"{name!r} was packed into {standing.samples} rows of {row_length} tokens then, "
             f"and into {windows.samples} of {windows.capacity} now",
@@ -286,6 +287,8 @@ def _packed_order(name: str, standing: Standing, seed: int, windows: Windows, ro
         window_block=windows.block,
         foremost=windows.foremost,
         unit=standing.unit,
+        always_in_order=windows.always_in_order,
+        gaps=windows.gaps,
     )
 
 
