@@ -10,7 +10,7 @@ from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.pretrain import PretrainDataLoader
 from millstream.loaders.rollout import RolloutDataLoader
 from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.loaders.stream_state import merge_states
+from millstream.loaders.state import merge_states
 from millstream.loaders.transforms import per_row
 
 __all__ = [

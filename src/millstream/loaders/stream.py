@@ -247,7 +247,10 @@ class StreamSource:
         token = starts.token(window)
         assert token is not None
         found = {"window": window, "token": token}
-        return found if starts.tokens is None else {**found, "tokens": starts.tokens}
+        if epoch == 0:
+            return found
+        assert starts.tokens is not None
+        return {**found, "tokens": starts.tokens}
 
     def resume(self, saved: Any) -> Member:
         """Know what a state knows."""

@@ -405,20 +405,22 @@ def _natural_size(phase: Phase, seed: int) -> int:
 
 
 def settled(phases: tuple[Phase, ...], name: str, total: int, seed: int) -> tuple[Phase, ...]:
-    """Put the true number of rows of a source in the place of the unknown one, in all phases of a run."""
+    """Put the true number of rows of a source in the place of the unknown one, in all phases of a run; or the reverse.
+
+    Where an epoch ends with the first source that is used up, it ends there or where another source ends it.
+    """
     found: list[Phase] = []
     for number, phase in enumerate(phases):
         standing = phase.sources.get(name)
-        if standing is None or standing.samples != UNKNOWN:
+        if standing is None or UNKNOWN not in (standing.samples, total):
             found.append(phase)
             continue
-        begun = total if standing.begun == UNKNOWN else standing.begun
+        begun = total if standing.begun == standing.samples else standing.begun
         sources = {**phase.sources, name: replace(standing, samples=total, begun=begun)}
         known = replace(phase, sources=sources)
         if phase.epoch_size is None:
             earlier = found[-1] if found and phases[number - 1].size == phase.size else None
             size = _natural_size(known, seed) if earlier is None else earlier.size
-            left = phase.left - phase.size + size if size != phase.size else phase.left
-            known = replace(known, size=size, left=left)
+            known = replace(known, size=size, left=phase.left - phase.size + size)
         found.append(known)
     return tuple(found)

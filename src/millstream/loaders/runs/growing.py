@@ -165,11 +165,20 @@ class Growing:
 
     # States
 
-    def saved(self, step: int) -> dict[str, Any]:
-        """What a state keeps of the sources, beside its phases."""
-        found = {name: self.sources[name].saved(*_at(place)) for name, place in self._places(step).items()}
-        kept = {name: saved for name, saved in found.items() if saved is not None}
-        return {"streams": kept} if kept else {}
+    def saved(self, schedule: Schedule, step: int) -> tuple[Schedule, dict[str, Any]]:
+        """A schedule as a state keeps it, and what the state keeps of streams beside it.
+
+        A state says how many rows a stream has when its first epoch has ended: some ranks know it sooner than others,
+        and their states are equal.
+        """
+        kept, phases = {}, schedule.phases
+        for name, place in self._places(step).items():
+            saved = self.sources[name].saved(*_at(place))
+            if saved is not None:
+                kept[name] = saved
+                if place.standing.epoch == 0:
+                    phases = settled(phases, name, UNKNOWN, schedule.seed)
+        return Schedule(schedule.seed, phases, schedule.windows), {"streams": kept} if kept else {}
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Know what a state knows. What is made once is waited for, if the state knows its end."""

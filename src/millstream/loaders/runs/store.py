@@ -209,16 +209,18 @@ class StoreRun:
         """Describe where the run stands before a step."""
         schedule = self.schedule if step == self.step else self.schedule.until(step)
         place = schedule.place(step)
+        streams: dict[str, Any] = {}
+        if self.growing:
+            schedule, streams = self.growing.saved(schedule, step)
+        unknown = any(each.samples == UNKNOWN for each in schedule.phases[-1].sources.values())
         data = {name: member.facts for name, member in self.members.items()}
-        unknown = any(member.share.samples == UNKNOWN for member in self.members.values())
         begun = {
             **header(self.kind, step, self.settings.seed, self._row_facts),
             "epoch": place.epoch,
             "offset": place.offset,
             **({"unknown_length": True} if unknown else {}),
+            **streams,
         }
-        if self.growing:
-            begun |= self.growing.saved(step)
         known = {**self._earlier_data, **data}
         return dump_run(schedule, known, self._files, self._missing, header=begun)
 
