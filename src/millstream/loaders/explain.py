@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from millstream.errors import LoaderError, StoreError
 from millstream.loaders.member import Member
 from millstream.loaders.origin import RowOrigin, Span
+from millstream.loaders.stream import StreamSource
 
 if TYPE_CHECKING:
     from millstream.loaders.runs.store import StoreRun
-    from millstream.loaders.stream import StreamSource
 
 
 class Source(Protocol):
@@ -125,7 +125,7 @@ def steps_of(document: int, source: str | None, run: StoreRun) -> list[int]:
     if source not in members:
         raise LoaderError(f"there is no source {source!r}", hint=f"there are {', '.join(members)}")
     member, growing = members[source], run.growing.sources.get(source)
-    if growing is not None and not growing.ends:
+    if isinstance(growing, StreamSource):
         with run.locks.asking:
             return run.schedule.steps_of(source, growing.tokens_of(document), range(0), run.epoch)
     run.growing.check_counted("which steps use a document")

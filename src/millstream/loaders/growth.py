@@ -181,9 +181,9 @@ class GrowingSource(Protocol):
 class GrowingStore:
     """A store that is made once: what of it is there."""
 
-    ends = True
-    held_bytes = None
-    way_to_know = "go on training, or call loader.wait() to wait until all rows are made"
+    ends: ClassVar[bool] = True
+    held_bytes: int | None = None
+    way_to_know: ClassVar[str] = "go on training, or call loader.wait() to wait until all rows are made"
 
     def __init__(self, name: str, growth: Growth, member: MakeMember) -> None:
         self.name, self._growth, self._make = name, growth, member

@@ -52,7 +52,13 @@ class MixedDataLoader(DataLoader[TrainingBatch]):
         self.shape, self._names = mixture.shape, list(mixture.loaders)
         settings, growing = mixture.settings, mixture.growing
         run = StoreRun(
-            self.kind, mixture.members(growing), mixture.shape, settings, mixture.epoch_size, mixture.loss, growing=growing
+            self.kind,
+            mixture.members(growing),
+            mixture.shape,
+            settings,
+            mixture.epoch_size,
+            mixture.loss,
+            growing=growing,
         )
         rollouts = mixture.rollouts
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -102,7 +102,9 @@ class Stream:
     def folder(self, cache_dir: Path | None) -> Path | None:
         """Where parts are kept for others; nowhere if a step of the recipe, or what is read, cannot be identified."""
         identity = self.job.identity
-        touches = [touch_of(file.path) if file.data is None else identify_object(file.data) for file in self.found.files]
+        touches = [
+            touch_of(file.path) if file.data is None else identify_object(file.data) for file in self.found.files
+        ]
         if cache_dir is None or identity is None or not all(touches):
             return None
         return cache_dir / "streams" / key_of("stream", VERSION, identity, touches, self.on_bad)
@@ -120,8 +122,10 @@ class StreamSource:
         id_limit: 1 + the largest id that the model has an embedding for, where the mixture's is stricter.
     """
 
-    ends = False
-    way_to_know = "train until an epoch has been counted once, with cache_dir= also for later runs; or prepare() it"
+    ends: ClassVar[bool] = False
+    way_to_know: ClassVar[str] = (
+        "train until an epoch has been counted once, with cache_dir= also for later runs; or prepare() it"
+    )
 
     def __init__(
         self,
@@ -138,9 +142,7 @@ class StreamSource:
         folder, threads = stream.folder(settings.cache_dir), stream.threads or cpus()
         limits = [limit for limit in (stream.id_limit, id_limit) if limit is not None]
         kept = self._kept(folder, threads)
-        maker = PartMaker(
-            stream.units, stream.job, kept, threads=threads, on_bad=stream.on_bad, quarantine=folder
-        )
+        maker = PartMaker(stream.units, stream.job, kept, threads=threads, on_bad=stream.on_bad, quarantine=folder)
         log = None if folder is None else folder / f"{key_of(name, settings.seed, settings.shuffle)}.{NAME}"
         self.windows = StreamWindows(
             plan,

@@ -12,7 +12,7 @@ import os
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ from millstream.store.format import Frame, hash_blocks, xxh64
 FORMAT = "millstream stream part"
 SUFFIXES = (".bin", ".idx", ".org")
 _BLOCK = 1 << 20
+Pieces = Sequence[bytes | memoryview]
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class UnitTokens:
     changed: dict[str, int]
     dtype: str
 
-    def encoded(self) -> tuple[PartFacts, list[list[bytes | memoryview]]]:
+    def encoded(self) -> tuple[PartFacts, list[Pieces]]:
         """The facts and the bodies of the three files."""
         tokens = np.ascontiguousarray(self.tokens)
         ends = np.ascontiguousarray(self.ends, np.uint64)
@@ -70,7 +71,9 @@ class UnitTokens:
             Frame("O", documents, bound=0, tag=hashes[2]),
         )
         bodies = (tokens, ends, origins.reshape(-1))
-        files = [[frame.encode(), memoryview(body).cast("B")] for frame, body in zip(frames, bodies, strict=True)]
+        files: list[Pieces] = [
+            [frame.encode(), body.view(np.uint8).data] for frame, body in zip(frames, bodies, strict=True)
+        ]
         size = sum(len(piece) for file in files for piece in file)
         return PartFacts(len(tokens), documents, bound, tag, size, self.left_out, self.changed, hashes), files
 
@@ -272,7 +275,7 @@ class KeptInMemory:
 class _Memory:
     """Three files without names."""
 
-    def __init__(self, files: list[list[bytes | memoryview]]) -> None:
+    def __init__(self, files: list[Pieces]) -> None:
         opened = [_unnamed(pieces) for pieces in files]
         tokens, index, origins = (f"/proc/self/fd/{fd}" if fd >= 0 else path for fd, path in opened)
         self.paths = tokens, index, origins
@@ -280,7 +283,7 @@ class _Memory:
             weakref.finalize(self, _forget, fd, path, os.getpid())
 
 
-def _unnamed(pieces: list[bytes | memoryview]) -> tuple[int, str]:
+def _unnamed(pieces: Pieces) -> tuple[int, str]:
     """A file in memory: its descriptor; where the system has no such files, one of a temporary folder: its path."""
     if hasattr(os, "memfd_create"):
         fd, path = os.memfd_create("millstream-part", os.MFD_CLOEXEC), ""
@@ -299,7 +302,7 @@ def _forget(fd: int, path: str, process: int) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _write(path: Path, pieces: list[bytes | memoryview] | list[bytes]) -> None:
+def _write(path: Path, pieces: Pieces) -> None:
     fd = disk.create(path)
     try:
         _fill(fd, pieces)
@@ -307,7 +310,7 @@ def _write(path: Path, pieces: list[bytes | memoryview] | list[bytes]) -> None:
         os.close(fd)
 
 
-def _fill(fd: int, pieces: list[bytes | memoryview] | list[bytes]) -> None:
+def _fill(fd: int, pieces: Pieces) -> None:
     place = 0
     for piece in pieces:
         disk.write(fd, piece, place)

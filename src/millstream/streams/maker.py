@@ -56,7 +56,8 @@ class PartMaker:
     ) -> None:
         if on_bad == "quarantine" and quarantine is None:
             raise SourceError(
-                'on_bad="quarantine" needs a folder', hint='pass cache_dir= for the file, or on_bad="skip" to count only'
+                'on_bad="quarantine" needs a folder',
+                hint='pass cache_dir= for the file, or on_bad="skip" to count only',
             )
         self.units, self.job, self.kept = units, job, kept
         self._count, self._on_bad, self._quarantine, self._id_limit = threads, on_bad, quarantine, id_limit
@@ -168,7 +169,9 @@ class PartMaker:
                 for chunk in chunks:
                     part = make_part(self.job, file, chunk)
                     self._judge(policy, part, file, chunk)
-                    left_out += Counter(each.reason for each in part.bad) + Counter(part.skipped) + Counter(part.reasons)
+                    left_out += (
+                        Counter(each.reason for each in part.bad) + Counter(part.skipped) + Counter(part.reasons)
+                    )
                     changed += Counter(part.changed)
                     tokens.append(part.tokens)
                     ends.append(part.ends + before)

@@ -84,7 +84,9 @@ def _plain(file: FoundFile, reading: Reading, slot: Slot) -> list[Chunk]:
         layout = None
     if layout is None or not layout.is_plain:
         return list(format_named(file.format).chunks(file, reading)) if slot.number == 0 else []
-    return [plain_chunk(slot.number, layout.start, file.bytes, reading.chunk_bytes)] if layout.start < file.bytes else []
+    return (
+        [plain_chunk(slot.number, layout.start, file.bytes, reading.chunk_bytes)] if layout.start < file.bytes else []
+    )
 
 
 @dataclass

@@ -117,7 +117,8 @@ class StreamWindows:
         firsts = [self.first_row(window) or 0 for window in known.tolist()]
         bins = np.zeros(int(known[-1]), np.int64)
         bins[known[1:] - 1] = np.diff(firsts)
-        return Windows(tuple(bins.tolist()), rows=0, capacity=self.length, always_in_order=True)
+        gaps = tuple((known[1:][np.diff(known) > 1] - 1).tolist())
+        return Windows(tuple(bins.tolist()), rows=0, capacity=self.length, always_in_order=True, gaps=gaps)
 
     def count(self, epoch: int, row: int) -> int:
         """How many rows can be used from a row of an epoch on."""

@@ -307,7 +307,9 @@ class StoreRun:
 
     def _source(self, name: str, length: int) -> Source:
         growing = self.growing.sources.get(name)
-        return StreamRows(self, growing, length) if isinstance(growing, StreamSource) else StoreSource(self, name, length)
+        return (
+            StreamRows(self, growing, length) if isinstance(growing, StreamSource) else StoreSource(self, name, length)
+        )
 
     def finds_files_again(self) -> bool:
         """Whether files that are not where they were belong to a growing source, which is then looked for again."""
