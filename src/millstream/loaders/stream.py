@@ -150,7 +150,7 @@ class StreamSource:
             WindowStarts(plan.windows, log),
             length=shape.length,
             padded=shape.tail == "pad",
-            ahead=2 if kept.shared else 1,
+            ahead=2 if kept.shared and settings.cache_limit is None else 1,
             id_limit=min(limits, default=None),
             first=(settings.rank, settings.world_size),
         )
@@ -315,6 +315,11 @@ class StreamSource:
         if found is None:
             raise missing
         return view.store.document_span(found)
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """How many parts this process made, and how many it found."""
+        return {"made": self.windows.maker.made, "found": self.windows.maker.found}
 
     @property
     def held_bytes(self) -> int | None:

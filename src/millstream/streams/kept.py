@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import BudgetError, BusyError, StoreError
+from millstream.stages.lifetime import after_fork
 from millstream.storage import Lock, disk, read_json, sealed
 from millstream.store.format import Frame, hash_blocks, xxh64
 
@@ -224,8 +225,13 @@ class KeptInMemory:
 
     def __init__(self, budget: int | None = None) -> None:
         self._budget = budget
-        self._lock = threading.Lock()
         self._parts: dict[int, tuple[PartFacts, _Memory]] = {}
+        self._unlock()
+        after_fork(self._unlock)
+
+    def _unlock(self) -> None:
+        """Also in a forked child: a thread that is not there may hold the lock."""
+        self._lock = threading.Lock()
 
     def find(self, unit: int) -> PartFacts | None:
         """The facts of a part."""

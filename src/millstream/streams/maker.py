@@ -61,8 +61,8 @@ class PartMaker:
             )
         self.units, self.job, self.kept = units, job, kept
         self._count, self._on_bad, self._quarantine, self._id_limit = threads, on_bad, quarantine, id_limit
-        self.made = 0
-        """Parts that this process made."""
+        self.made = self.found = 0
+        """Parts that this process made, and that others had made."""
         self._closed = False
         self._begin()
         after_fork(self._begin)
@@ -151,11 +151,13 @@ class PartMaker:
     def _obtain(self, unit: int) -> PartFacts:
         """Find a part or make it; raises BusyError while another process makes it."""
         found = self.kept.find(unit)
-        if found is not None:
-            return found
-        with self.kept.lock(unit):
-            found = self.kept.find(unit)  # another may have made it just before
-            return self.kept.put(unit, self._made(unit)) if found is None else found
+        if found is None:
+            with self.kept.lock(unit):
+                found = self.kept.find(unit)  # another may have made it just before
+                if found is None:
+                    return self.kept.put(unit, self._made(unit))
+        self.found += 1
+        return found
 
     def _made(self, unit: int) -> UnitTokens:
         tokens, ends, origins = [np.empty(0, token_dtype(self.job.dtype))], [np.empty(0, np.int64)], []

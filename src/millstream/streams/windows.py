@@ -252,6 +252,9 @@ class StreamWindows:
                     rows.append(Row(facts.tokens, facts.documents, facts.tag, facts.bound, 0))
                     units.append(unit)
                     place += facts.tokens
+        if not rows:  # a run that needs none of them just now still needs a store
+            rows.append(Row(1, 1, 0, 1, 0))
+            units.append(GAP)
         job, kept = self.maker.job, self.maker.kept
         table = rows_of(rows)
         files = [("", "", "") if unit == GAP else kept.paths(unit) for unit in units]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from millstream._core import Batch
 from millstream.batches.engine import Counters, Engine, EngineSettings, closed_error
@@ -126,7 +127,8 @@ class RingFiller:
         with self._locks.asking:
             self.engine.stop()
             self.engine.settings = replace(self.engine.settings, prefetch=batches)
-            self._start()
+            if self._run.is_known:
+                self._start()
 
     def stop(self) -> None:
         """Drop what was filled."""
@@ -153,3 +155,9 @@ class RingFiller:
     def ready(self) -> int:
         """Batches that are ready to be taken."""
         return self.engine.ready
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Parts of streams that this process made and found, by source."""
+        parts = self._run.growing.parts
+        return {"parts": parts} if parts else {}

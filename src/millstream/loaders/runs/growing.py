@@ -13,6 +13,7 @@ from millstream._core import Plan
 from millstream.errors import StateError, UnknownLength
 from millstream.loaders.growth import GrowingSource
 from millstream.loaders.member import Member
+from millstream.loaders.stream import StreamSource
 from millstream.order import Schedule
 from millstream.order.phase import UNKNOWN, Standing, settled
 from millstream.storage.state import DAMAGED
@@ -51,6 +52,11 @@ class Growing:
     def held_bytes(self) -> int:
         """Bytes of rows in memory."""
         return sum(source.held_bytes or 0 for source in self.sources.values())
+
+    @property
+    def parts(self) -> dict[str, dict[str, int]]:
+        """How many parts of streams this process made, and how many it found."""
+        return {name: source.parts for name, source in self.sources.items() if isinstance(source, StreamSource)}
 
     def measure(self) -> None:
         """Work out which step is the first that cannot be filled yet."""
@@ -137,7 +143,8 @@ class Growing:
     @property
     def lost_files(self) -> bool:
         """Whether files of a source are not where they were: it was finished, dropped, or is made anew."""
-        return any([source.lost(self._run.members[name].store) for name, source in self.sources.items()])
+        lost = [source.lost(self._run.members[name].store) for name, source in self.sources.items()]  # each looks anew
+        return any(lost)
 
     # What is not known
 
