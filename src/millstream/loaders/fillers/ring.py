@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 from millstream._core import Batch
-from millstream.batches.engine import Counters, Engine, EngineSettings, closed_error
-from millstream.batches.gather import bytes_for_batches
+from millstream.batches.engine import Counters, Engine, EngineSettings, bytes_for_batches, closed_error
 from millstream.errors import BudgetError, StoreError
 from millstream.loaders.runs.store import StoreRun
 from millstream.order import Schedule
