@@ -47,10 +47,8 @@ class RingFiller:
             try:
                 return self._next()
             except StoreError:
-                if not run.growing.lost_files:
+                if not run.growing.find_again():
                     raise
-            engine.stop()
-            run.growing.known_step = 0  # they are found where they are now
         return engine.take() if engine.ring is not None else self._next()
 
     def _resize(self, batch_size: int) -> None:
