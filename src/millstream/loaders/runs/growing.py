@@ -143,7 +143,7 @@ class Growing:
                     self.take_more([name])
 
     def find_again(self) -> bool:
-        """Look anew for sources whose files are not where they were: finished, dropped, or made anew; False: all are."""
+        """Look anew for sources whose files are not where they were: finished, dropped, or made anew; False: none."""
         lost = [name for name, source in self.sources.items() if source.lost(self._run.members[name].store)]
         if lost:
             self.take_more(lost)
