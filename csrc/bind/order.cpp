@@ -54,18 +54,22 @@ void register_order(nb::module_& m) {
   nb::class_<OrderSpec>(m, "OrderSpec", "A shuffle of some number of samples under a key.")
       .def("__init__",
            [](OrderSpec* self, const std::string& shuffle, std::uint64_t samples, std::uint64_t key, std::uint64_t block_samples,
-              std::uint64_t group_blocks, std::optional<std::vector<std::uint32_t>> window_bins, std::uint64_t window_rows,
-              bool first_in_order, std::uint64_t unit, std::uint64_t window_block, std::optional<std::uint64_t> foremost) {
+              std::uint64_t group_blocks, std::optional<std::vector<std::uint64_t>> window_bins, std::uint64_t window_rows,
+              bool first_in_order, std::uint64_t unit, std::uint64_t window_block, std::optional<std::uint64_t> foremost,
+              bool always_in_order, std::vector<std::uint64_t> gaps) {
              OrderSpec spec{shuffle_named(shuffle), samples, key, block_samples, group_blocks, nullptr, unit};
+             std::ranges::sort(gaps);
              if (window_bins)
                spec.windows = std::make_shared<Windows>(
-                   Windows{std::move(*window_bins), window_rows, first_in_order, window_block, foremost});
+                   Windows{std::move(*window_bins), window_rows, first_in_order, window_block, foremost, always_in_order,
+                           std::move(gaps)});
              EpochOrder(spec, 0);  // refuses what cannot be
              new (self) OrderSpec(spec);
            },
            "shuffle"_a, "samples"_a, "key"_a = 0, "block_samples"_a = 1, "group_blocks"_a = 1,
            "window_bins"_a = nb::none(), "window_rows"_a = 1, "first_in_order"_a = false, "unit"_a = 1,
-           "window_block"_a = 0, "foremost"_a = nb::none())
+           "window_block"_a = 0, "foremost"_a = nb::none(), "always_in_order"_a = false,
+           "gaps"_a = std::vector<std::uint64_t>())
       .def_ro("samples", &OrderSpec::samples)
       .def("at",
            [](const OrderSpec& spec, std::uint64_t epoch, const Words& positions, const OutWords& out) {
@@ -78,9 +82,10 @@ void register_order(nb::module_& m) {
            [](const OrderSpec& spec, std::uint64_t epoch, const Words& samples, const OutWords& out) {
              nb::gil_scoped_release unlocked;
              if (samples.size() != out.size()) throw std::invalid_argument("`out` has another length");
-             if (!std::ranges::all_of(view(samples), [&](auto sample) { return spec.has(sample); }))
+             EpochOrder order(spec, epoch);
+             if (!std::ranges::all_of(view(samples), [&](auto sample) { return order.has(sample); }))
                throw std::out_of_range("the order has no such sample");
-             EpochOrder(spec, epoch).inverse(view(samples), view(out));
+             order.inverse(view(samples), view(out));
            },
            "epoch"_a, "samples"_a, "out"_a, "Write the position of each sample in an epoch into `out`.");
 

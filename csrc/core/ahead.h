@@ -76,9 +76,11 @@ class ReadAhead {
     look_at_blocks(step);
   }
 
-  // Neighbours in file order or local order are better asked for together.
+  // Neighbours in file order or local order are better asked for together. Windows have an order of their own, and what lies
+  // between their rows may not be there.
   bool one_by_one(std::uint32_t source) const {
-    return feed_.plan().mixed() || feed_.plan().courses()[source].order.shuffle == Shuffle::global;
+    const auto& order = feed_.plan().courses()[source].order;
+    return feed_.plan().mixed() || order.shuffle == Shuffle::global || order.windows;
   }
 
   // In file order or local order, ask for the block that stands a group (or a few blocks) ahead.

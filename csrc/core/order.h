@@ -33,8 +33,6 @@ struct OrderSpec {
   std::uint64_t group_blocks = 1;   // local: blocks that are shuffled into each other
   std::shared_ptr<const Windows> windows = nullptr;  // of packed rows; then samples are bins
   std::uint64_t unit = 1;  // neighbouring samples that stay together; blocks and windows are then of units
-
-  bool has(std::uint64_t sample) const { return windows ? windows->has(sample / unit) : sample < samples; }
 };
 
 // One epoch of an order. Not for sharing between threads: it remembers the last group.
@@ -50,7 +48,7 @@ class EpochOrder {
     spec_.samples /= spec.unit;
     if (spec.windows) {
       const auto bins = spec.windows->samples();  // of a store that is still being made, more are to come
-      if (spec_.samples < bins || (spec_.samples > bins && !spec.windows->first_in_order))
+      if (spec_.samples < bins || (spec_.samples > bins && !spec.windows->may_grow()))
         throw std::invalid_argument("the windows do not have so many bins");
       const auto shuffled = spec.shuffle == Shuffle::none ? std::nullopt : std::optional(key);
       packed_ = std::make_unique<WindowOrder>(spec.windows, shuffled, epoch);
@@ -66,6 +64,10 @@ class EpochOrder {
   }
 
   std::uint64_t epoch() const { return epoch_; }
+
+  bool has(std::uint64_t sample) const {
+    return packed_ ? packed_->has(sample / spec_.unit) : sample / spec_.unit < spec_.samples;
+  }
 
   std::uint64_t at(std::uint64_t position) {
     if (spec_.unit == 1) return unit_at(position);

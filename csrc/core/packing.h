@@ -193,7 +193,7 @@ inline PackingFacts count_bins(const Packing& packing) {
   PackedWindow window;
   for (std::uint64_t number = 0; number < packing.windows(); ++number) {
     packing.plan(number, window, packer);
-    facts.windows.bins.push_back(static_cast<std::uint32_t>(window.bins.count()));
+    facts.windows.bins.push_back(window.bins.count());
     if (packing.filling().fill == Fill::by_length && window.bins.count() > 0 && window.lengths[window.bins[0][0]] > most) {
       most = window.lengths[window.bins[0][0]];
       facts.longest = number * packing.window_documents();

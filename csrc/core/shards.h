@@ -84,6 +84,7 @@ struct StoreLayout {
   std::size_t shards = 0;
   IndexKind index = IndexKind::none;
   std::string index_file;
+  std::vector<std::pair<std::string, std::string>> paths;  // token file and index of each shard, or empty: as the above says
   std::uint64_t pointers_offset = 0, boundaries_offset = 0, sequences = 0, boundaries = 0;  // Megatron
 };
 
@@ -150,6 +151,8 @@ class Shards {
   explicit Shards(StoreLayout layout, std::shared_ptr<Mapped> mapped = Mapped::of_this_process())
       : layout_(std::move(layout)), mapped_(std::move(mapped)), slots_(layout_.shards) {
     if (layout_.shards == 0) throw DataError("a store without shards");
+    if (!layout_.paths.empty() && layout_.paths.size() != layout_.shards)
+      throw std::invalid_argument("a store names the files of each of its shards, or of none");
     const auto last = row(layout_.shards - 1);
     tokens_ = last.first_token + last.tokens;
     documents_ = last.first_document + last.documents;
@@ -176,6 +179,7 @@ class Shards {
   }
 
   std::string path(std::size_t shard) const {
+    if (!layout_.paths.empty()) return layout_.paths[shard].first;
     if (!layout_.file.empty()) return layout_.file;
     return layout_.directory + "/" + name(shard) + ".bin";
   }
@@ -234,6 +238,11 @@ class Shards {
       else high = middle;
     }
     return low;
+  }
+
+  std::string index_path(std::size_t shard) const {
+    if (!layout_.paths.empty()) return layout_.paths[shard].second;
+    return layout_.index_file.empty() ? layout_.directory + "/" + name(shard) + ".idx" : layout_.index_file;
   }
 
   std::string name(std::size_t shard) const {
@@ -298,7 +307,7 @@ class Shards {
 
   void open_index(Shard& shard, std::size_t number, const Row& facts) const {
     if (layout_.index == IndexKind::none) return;
-    const auto where = layout_.index_file.empty() ? layout_.directory + "/" + name(number) + ".idx" : layout_.index_file;
+    const auto where = index_path(number);
     shard.index_file = std::make_unique<Mapping>(where);
     const auto bytes = shard.index_file->bytes();
     shard.document_count = facts.documents;

@@ -90,11 +90,76 @@ void units_stay_together_in_windows() {
     for (std::uint64_t position = 0; position < 16; position += 2) {
       const auto sample = order.at(position);
       CHECK(sample % 2 == 0 && order.at(position + 1) == sample + 1);
-      CHECK(spec.has(sample) && spec.has(sample + 1));
+      CHECK(order.has(sample) && order.has(sample + 1));
       CHECK(order.inverse(sample) == position && order.inverse(sample + 1) == position + 1);
     }
-    CHECK(!spec.has(16));
+    CHECK(!order.has(16));
   }
+}
+
+// Samples that are numbered through, in windows that come in order in every epoch: some have no bins, some are large.
+void numbered_windows_come_in_order_in_every_epoch() {
+  Random random{8};
+  for (int round = 0; round < 100; ++round) {
+    auto windows = std::make_shared<Windows>();
+    windows->rows = 0;
+    windows->always_in_order = true;
+    for (auto count = random.between(1, 12); count > 0; --count) windows->bins.push_back(random.chance(3) ? 0 : random.between(1, 40));
+    windows->block = random.below(5);
+    const auto bins = windows->samples();
+    if (bins == 0) continue;
+    const OrderSpec spec{Shuffle::global, bins + random.below(100), 5, 1, 1, windows};
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+      EpochOrder order(spec, epoch);
+      std::uint64_t first = 0;
+      for (const auto count : windows->bins) {
+        std::set<std::uint64_t> seen;
+        for (auto position = first; position < first + count; ++position) {
+          const auto sample = order.at(position);
+          CHECK(sample >= first && sample < first + count && order.has(sample) && windows->has(sample));
+          CHECK(order.inverse(sample) == position);
+          seen.insert(sample);
+        }
+        CHECK(seen.size() == count);
+        first += count;
+      }
+      CHECK(!order.has(bins) && !windows->has(bins));
+      if (spec.samples > bins) CHECK_THROWS(order.at(bins), std::out_of_range);
+    }
+  }
+}
+
+// Numbers do not follow the order of the windows where an epoch permutes them.
+void numbered_windows_may_be_permuted() {
+  const auto windows = std::make_shared<Windows>(Windows{{3, 0, 5, 1, 0}, 0});
+  for (std::uint64_t epoch = 0; epoch < 5; ++epoch) check_bijection({Shuffle::global, 9, 5, 1, 1, windows}, epoch);
+  auto first = *windows;
+  first.foremost = 7;
+  const OrderSpec spec{Shuffle::global, 9, 5, 1, 1, std::make_shared<Windows>(first)};
+  check_bijection(spec, 0);
+  CHECK(EpochOrder(spec, 0).at(0) == 7);
+  CHECK_THROWS(EpochOrder({Shuffle::global, 10, 5, 1, 1, windows}, 0), std::invalid_argument);
+}
+
+// What is known of a gap is its size; the windows behind it are what they would be if all were known.
+void a_gap_costs_nothing_and_changes_nothing_behind_it() {
+  constexpr auto most = std::uint64_t{1} << 62;
+  const Windows known{{most / 2, most / 4, most / 4, 50, 0, 30}, 0, false, 0, std::nullopt, true, {}};
+  const Windows skipped{{most, 0, 0, 50, 0, 30}, 0, false, 0, std::nullopt, true, {0}};
+  for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+    EpochOrder order({Shuffle::global, most + 80, 5, 1, 1, std::make_shared<Windows>(known)}, epoch);
+    EpochOrder behind({Shuffle::global, most + 80, 5, 1, 1, std::make_shared<Windows>(skipped)}, epoch);
+    for (auto position = most; position < most + 80; ++position) {
+      CHECK(behind.at(position) == order.at(position));
+      CHECK(behind.inverse(behind.at(position)) == position);
+    }
+    CHECK_THROWS(behind.at(most - 1), std::out_of_range);
+    CHECK_THROWS(behind.inverse(0), std::out_of_range);
+  }
+  EpochOrder plain({Shuffle::none, most + 80, 5, 1, 1, std::make_shared<Windows>(skipped)}, 1);
+  CHECK(plain.at(5) == 5 && plain.inverse(most + 7) == most + 7);
+  const auto many = std::make_shared<Windows>(Windows{{most, most, most}, 0});
+  CHECK_THROWS(EpochOrder({Shuffle::none, 5, 5, 1, 1, many}, 0), std::invalid_argument);
 }
 
 void no_shuffle_is_file_order() {
@@ -178,6 +243,9 @@ int main() {
   all_shuffles_use_every_sample_once();
   units_stay_together();
   units_stay_together_in_windows();
+  numbered_windows_come_in_order_in_every_epoch();
+  numbered_windows_may_be_permuted();
+  a_gap_costs_nothing_and_changes_nothing_behind_it();
   no_shuffle_is_file_order();
   a_batch_is_the_same_as_one_at_a_time();
   epochs_sources_and_shuffles_differ();

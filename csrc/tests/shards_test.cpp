@@ -5,6 +5,7 @@
 #include <functional>
 #include <thread>
 
+#include "core/ahead.h"
 #include "core/guard.h"
 #include "stores.h"
 
@@ -67,6 +68,52 @@ void a_window_may_cross_many_shards() {
       for (const std::size_t most_mapped : {1u, 2u, 100u})
         for (const bool pad_tail : {false, true})
           check_all_rows(store, {length, Labels::next, documents, 7, 8}, most_mapped, pad_tail);
+}
+
+// Files may lie anywhere, under any name; one that no row needs may be missing.
+void shards_may_lie_anywhere_or_be_missing_where_no_row_is_asked_for() {
+  Random random{4};
+  const auto whole = some_shards(random, 12);
+  const TestStore store(Dtype::uint16, whole);
+  const Folder elsewhere;
+  auto layout = store.layout();
+  layout.directory.clear();
+  for (std::size_t shard = 0; shard < store.shards(); ++shard) {
+    const auto number = std::to_string(store.shards() - shard);
+    layout.paths.emplace_back(elsewhere / ("tokens." + number), elsewhere / ("ends." + number));
+    if (shard < 5) continue;  // a hole
+    std::filesystem::copy_file(store.bin(shard), layout.paths.back().first);
+    std::filesystem::copy_file(store.index(shard), layout.paths.back().second);
+  }
+  for (const auto documents : {Documents::attend, Documents::isolate}) {
+    const RowShape shape{4, Labels::next, documents, 7, 8};
+    const auto samples = store.samples(shape), first = (store.table[8 * 5] + 3) / 4;
+    const auto feed = feed_of(std::make_shared<Shards>(layout), samples, shape);
+    std::vector<ExpectedRow> rows;
+    for (auto sample = first; sample < samples; ++sample) rows.push_back(expected_row(store, shape, sample));
+    check_batch(*filled(feed, first, rows.size(), rows.size()), rows);
+    const auto text = complaint([&] { (void)filled(feed, 0, 1, 1); });
+    CHECK(mentions(text, "/tokens.") && mentions(text, "cannot be opened"));
+  }
+  layout.paths.pop_back();
+  CHECK_THROWS(Shards(layout), std::invalid_argument);
+}
+
+// Rows in windows are asked for one by one: only their shards are opened, whatever the shuffle is.
+void reading_ahead_opens_no_shard_that_no_row_needs() {
+  const TestStore store(Dtype::uint16, {{TestStore::Document(400)}, {TestStore::Document(801)}});
+  std::filesystem::remove(store.bin(0));
+  const auto windows = std::make_shared<Windows>(Windows{{100, 0, 200}, 0, false, 0, std::nullopt, true, {0}});
+  for (const auto shuffle : {Shuffle::none, Shuffle::global, Shuffle::local}) {
+    const auto mapped = std::make_shared<Shards::Mapped>(8);
+    const OrderSpec order{shuffle, 300, 99, 4, 3, windows};
+    const Feed feed({{store.open_among(mapped)}}, Plan({{order, order}}, std::nullopt), RowShape{4});
+    ReadAhead ahead(feed, {300, 300, 4, 0, 4}, 0);
+    ahead.before(0, false);  // no question is due before step 128, which begins at row 212 of the second epoch
+    CHECK(mapped->count() == 0);
+    ahead.before(64, false);
+    CHECK(mapped->count() == 1);
+  }
 }
 
 void every_token_and_document_is_found_in_its_shard() {
@@ -387,6 +434,8 @@ void a_file_that_shrinks_under_its_mapping_is_an_error() {
 int main() {
   rows_of_small_shards_are_the_obvious_ones();
   a_window_may_cross_many_shards();
+  shards_may_lie_anywhere_or_be_missing_where_no_row_is_asked_for();
+  reading_ahead_opens_no_shard_that_no_row_needs();
   every_token_and_document_is_found_in_its_shard();
   threads_share_two_mappings();
   stores_share_one_limit_of_mappings();

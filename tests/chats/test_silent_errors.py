@@ -297,7 +297,7 @@ def test_everything_is_tokenised_before_the_first_batch(tmp_path: Path, monkeypa
         assert loader._run.growing is not None and loader.store.documents < 200
         loader.wait()
     with over(path, tmp_path / "cache", reading={"chunk_bytes": 500}) as loader:
-        assert loader._run.growing is None
+        assert loader._run.growing.sources == {}
 
 
 def test_packing_holds_the_tokens_in_memory(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_what_looks_ahead_is_refused_until_all_is_made(chats: Chats, patched: py
     tap.install(patched)
     with chats.loader(batch_size=4) as loader:
         patched.undo()
-        rows = rows_of(loader.next()) if loader._run.known_step else []
+        rows = rows_of(loader.next()) if loader._run.growing.known_step else []
         tap.allowed = -(10**9)
         for ask in (
             loader.get_num_batches,
@@ -135,9 +135,9 @@ def test_what_looks_ahead_is_refused_until_all_is_made(chats: Chats, patched: py
 def test_a_member_of_a_mixture_is_waited_for(chats: Chats, patched: pytest.MonkeyPatch) -> None:
     Tap().install(patched)
     with chats.loader(batch_size=4) as loader:
-        assert loader._run.growing is not None
+        assert loader._run.growing
         assert loader.member.store.documents == len(SIZES)
-        assert loader._run.growing is None
+        assert loader._run.growing.sources == {}
 
 
 def damaged(folder: Path, bad: str) -> Path:
@@ -206,8 +206,8 @@ def test_a_loader_that_is_dropped_stops_making(chats: Chats, patched: pytest.Mon
     tap = Tap()
     tap.install(patched)
     loader = chats.loader(batch_size=4)
-    assert loader._run.growing is not None
-    thread = loader._run.growing._growth._thread
+    assert loader._run.growing
+    thread = next(iter(loader._run.growing.sources.values()))._growth._thread
     assert thread.is_alive()
     del loader
     gc.collect()

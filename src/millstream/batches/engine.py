@@ -62,6 +62,7 @@ def store_files(layout: Layout) -> StoreFiles:
         layout.sequences,
         layout.boundaries,
         layout.block_tokens,
+        layout.paths,
     )
 
 
@@ -273,3 +274,8 @@ def data_error(error: DataError) -> StoreError:
     else:
         hint = "run `millstream verify` on the store; restore or prepare it again"
     return StoreError(str(error), hint=hint)
+
+
+def bytes_for_batches(memory_budget: int) -> int:
+    """What of a budget is for batches, where rows are kept in memory, too: half."""
+    return memory_budget // 2

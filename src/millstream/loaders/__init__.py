@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from millstream.loaders.pretrain import PretrainDataLoader
     from millstream.loaders.rollout import RolloutDataLoader
     from millstream.loaders.self_play import SelfPlayDataLoader
-    from millstream.loaders.stream_state import merge_states
+    from millstream.loaders.state import merge_states
     from millstream.loaders.transforms import per_row
 else:
     __getattr__, __dir__ = lazy(
@@ -31,7 +31,7 @@ else:
             "pretrain": "PretrainDataLoader",
             "rollout": "RolloutDataLoader",
             "self_play": "SelfPlayDataLoader",
-            "stream_state": "merge_states",
+            "state": "merge_states",
             "transforms": "per_row",
         },
     )

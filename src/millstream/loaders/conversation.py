@@ -18,7 +18,7 @@ from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_s
 from millstream.loaders.delivery import Delivery
 from millstream.loaders.explain import origins_of
 from millstream.loaders.fillers.ring import RingFiller
-from millstream.loaders.growth import GrowingSource, Growth
+from millstream.loaders.growth import GrowingStore, Growth
 from millstream.loaders.lengths import PadTo, grouped, one_group, pad_multiple
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.loss import LossMean, MeanOf
@@ -82,6 +82,7 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
         recipe: Steps that clean and filter raw rows, as `prepare` takes them.
         on_bad: What becomes of rows that cannot be used: "error", "skip" or "quarantine".
         reading: How raw files are found, as `prepare` takes it.
+        streaming: Raw conversations train while they are tokenised, with or without it; a store has nothing to stream.
         keywords: How conversations become tokens (docs/chat.md): chat_template, format, columns, roles, train,
             train_reasoning, train_tool_calls, mask_empty_think, truncation, untrained, boundary, trust_content, strict,
             add_control_tokens, variant, history_reasoning, date, …; and the keywords of every loader.
@@ -111,6 +112,7 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
         recipe: Any = None,
         on_bad: OnBad = "error",
         reading: ReadingKeywords | None = None,
+        streaming: bool = False,
         **keywords: Unpack[ConversationKeywords],
     ) -> None:
         chat, shared = _parted(keywords)
@@ -124,6 +126,8 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
         multiple = pad_multiple(pad_to or ("max_length" if packing else "longest"), pad_to_multiple_of, length)
         shape = grouped(replace(shape, pad_multiple=multiple), max_tokens, by_length=group_by_length)
         raw = RawSettings(recipe, on_bad, reading=dict(reading or {}))
+        if store is not None and streaming:
+            raise LoaderError(f"{store.path}: these are tokens, not raw files", hint="leave out streaming=True")
         if store is None:
             source = _raw_source(path, tokenizer, raw, chat_settings(chat, tokenizer, length), settings)
         else:
@@ -146,8 +150,8 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
             if source.growth is None:
                 first, complete = member(source.store, True), True
             else:
-                growing = GrowingSource(name, source.growth, member)
-                first, complete = growing.more(0)
+                growing = GrowingStore(name, source.growth, member)
+                first, complete = growing.more()
             run = StoreRun(
                 self.kind,
                 {name: first},
@@ -155,7 +159,7 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
                 settings,
                 loss=self.loss,
                 one_source=True,
-                growing=None if complete else growing,
+                growing=[] if complete or growing is None else [growing],
             )
             media = None if source.media is None else partial(_add_media, source.media, run)
             delivery = Delivery.of_stores(run, complete=media)
@@ -264,7 +268,7 @@ def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings,
         raise LoaderError("conversations need a tokenizer", hint="pass tokenizer='gpt2', a file or an object")
     loaded = load_tokenizer(tokenizer)
     mixing = Mixing(None if settings.shuffle == "none" else settings.seed)
-    cached = cached_store(path, loaded, raw, settings.cache_dir, chat=chat, mixing=mixing)
+    cached = cached_store(path, loaded, raw, settings, chat=chat, mixing=mixing)
     decided = cached.making.chat
     assert isinstance(decided, DecidedChat)
     own = decided.encoder.tokenizer

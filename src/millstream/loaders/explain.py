@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.errors import LoaderError, StoreError
+from millstream.loaders.growth import stream_of
 from millstream.loaders.member import Member
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.settings import whole
 
 if TYPE_CHECKING:
     from millstream.loaders.runs.store import StoreRun
+    from millstream.loaders.stream import StreamSource
 
 
 class Source(Protocol):
@@ -65,6 +67,20 @@ class StoreSource:
         return self.run.members[self.name]
 
 
+@dataclass(frozen=True)
+class StreamRows:
+    """A stream of a run, cut into rows of a length."""
+
+    run: StoreRun
+    source: StreamSource
+    length: int
+
+    def origins(self, sample: int) -> list[RowOrigin]:
+        """Name the origin of a row. Its window is made again, if it was dropped."""
+        with self.run.locks.asking:
+            return [self.source.origin(sample, self.length)]
+
+
 def origins_in(member: Member, name: str, sample: int, length: int) -> list[RowOrigin]:
     """Name the origin of each row of a sample of a store."""
     rows = _rows(member, sample, length)
@@ -110,7 +126,11 @@ def steps_of(document: int, source: str | None, run: StoreRun) -> list[int]:
         source = next(iter(members))
     if source not in members:
         raise LoaderError(f"there is no source {source!r}", hint=f"there are {', '.join(members)}")
-    member = members[source]
+    member, stream = members[source], stream_of(run.growing.sources.get(source))
+    if stream is not None:
+        with run.locks.asking:
+            return run.schedule.steps_of(source, stream.tokens_of(document), range(0), run.epoch)
+    run.growing.check_counted("which steps use a document")
     start, stop = _tokens_of(document, member)
     if start == stop:
         return []

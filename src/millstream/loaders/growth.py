@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from millstream.errors import BusyError, ClosedError, StoreError
 from millstream.loaders.member import Member
@@ -15,6 +16,9 @@ from millstream.stats.progress import OnProgress, Progress
 from millstream.storage import staging_folder
 from millstream.store import TokenStore
 from millstream.store.unfinished import open_unfinished, stamp_of
+
+if TYPE_CHECKING:
+    from millstream.loaders.stream import StreamSource
 
 _LOOK_S = 0.02
 _ANYWAY_S = 1.0
@@ -123,17 +127,86 @@ class Growth:
             self._thread.join()
 
 
-class GrowingSource:
-    """What of a store is made so far, and a wait for more."""
+class GrowingSource(Protocol):
+    """A source of a run whose rows are still being made, or made again: what of it is there, and a wait for more."""
+
+    name: str
+    ends: ClassVar[bool]
+    """Whether all of it is made one day, for good."""
+    way_to_know: ClassVar[str]
+    """What to do to know what is not known yet."""
+
+    def count(self, epoch: int, offset: int) -> int:
+        """How many rows can be used from a place of an epoch on."""
+        ...
+
+    def more(self, epoch: int, offset: int, count: int) -> tuple[Member, bool]:
+        """Wait until so many rows can be used from a place on, or until more is known; gives the source's part in the
+        run, and whether all of it is made for good."""
+        ...
+
+    def knows(self, epoch: int, offset: int) -> bool:
+        """Whether it is known which row lies at a place of an epoch."""
+        ...
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all rows are made by now, for good."""
+        ...
+
+    def lost(self, store: TokenStore) -> bool:
+        """Whether files of a store that was found are gone: they were moved, dropped, or are made anew."""
+        ...
+
+    @property
+    def made_so_far(self) -> str:
+        """What is made, in words."""
+        ...
+
+    def saved(self, epoch: int, offset: int) -> dict[str, int] | None:
+        """What a state keeps of a place; None: nothing."""
+        ...
+
+    def resume(self, saved: Any) -> Member:
+        """Know what a state knows; gives the source's part in the run."""
+        ...
+
+    @property
+    def held_bytes(self) -> int | None:
+        """Bytes of rows in memory; None where they lie on a disk."""
+        ...
+
+    def close(self) -> None:
+        """Stop making rows; what was made stays, and the next loader resumes there."""
+        ...
+
+
+def stream_of(source: GrowingSource | None) -> StreamSource | None:
+    """A source as a stream, if it is one."""
+    return None if source is None or source.ends else cast("StreamSource", source)
+
+
+class GrowingStore:
+    """A store that is made once: what of it is there."""
+
+    ends: ClassVar[bool] = True
+    held_bytes: int | None = None
+    way_to_know: ClassVar[str] = "go on training, or call loader.wait() to wait until all rows are made"
 
     def __init__(self, name: str, growth: Growth, member: MakeMember) -> None:
         self.name, self._growth, self._make = name, growth, member
+        self._found: Member | None = None
 
-    def more(self, documents: int) -> tuple[Member, bool]:
-        """Wait for more documents than these; gives their part in the run, and whether they are all."""
-        growth = self._growth
+    def count(self, epoch: int, offset: int) -> int:
+        """How many rows can be used from a place of the first epoch on: the last one ends when all rows are made."""
+        windows = None if self._found is None else self._found.windows
+        return max(0, windows.samples - offset) if windows is not None and epoch == 0 else 0
+
+    def more(self, epoch: int = 0, offset: int = 0, count: int = 0) -> tuple[Member, bool]:
+        """Wait for more documents; gives their part in the run, and whether they are all."""
+        growth, found = self._growth, self._found
         while True:
-            store, complete = growth.wait(documents)
+            store, complete = growth.wait(0 if found is None else found.store.documents)
             try:
                 member = self._make(store, complete)
             except StoreError:
@@ -142,7 +215,12 @@ class GrowingSource:
             else:
                 if complete:
                     growth.close()
+                self._found = member
                 return member, complete
+
+    def knows(self, epoch: int, offset: int) -> bool:
+        """Whether a row is made."""
+        return self.count(epoch, offset) > 0
 
     @property
     def is_complete(self) -> bool:
@@ -152,6 +230,19 @@ class GrowingSource:
     def lost(self, store: TokenStore) -> bool:
         """Whether files of a store that was found are gone: it was finished and moved, or is made anew."""
         return self._growth.lost(store)
+
+    @property
+    def made_so_far(self) -> str:
+        """What is made, in words."""
+        return f"{0 if self._found is None else self._found.store.documents} rows are made so far"
+
+    def saved(self, epoch: int, offset: int) -> None:
+        """The order of its rows is known to who knows its files."""
+
+    def resume(self, saved: Any) -> Member:
+        """There is nothing to know."""
+        assert self._found is not None
+        return self._found
 
     def close(self) -> None:
         """Stop making rows; what was made stays, and the next loader resumes there."""

@@ -479,6 +479,7 @@ class DataLoader(Generic[BatchT]):
         if filler.ready is not None:
             results["ready_batches"] = filler.ready
         results["losses"] = self.losses
+        results |= filler.figures
         return results
 
     def counters(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -78,10 +79,6 @@ class RowShape:
         whole = self.whole_documents and split != 1
         return None if whole else replace(self, length=length * split).samples(store)
 
-    def tail_tokens(self, store: TokenStore, samples: int) -> int:
-        """Count the inputs behind the last whole row, which no row holds."""
-        return 0 if self.whole_documents else max(0, len(store) - 1 - samples * self.length)
-
 
 @dataclass(frozen=True)
 class Member:
@@ -94,8 +91,14 @@ class Member:
     tokenizer: Tokenizer | None = None
     packing: Packing | None = None
     first_in_order: bool = False
-    identity: str | None = None
+    given_facts: Mapping[str, Any] | None = None
     """What the store is made from, where that names it better than what it holds so far."""
+    given_windows: Windows | None = None
+    """Of rows that are not packed, and come in windows."""
+    given_samples: Callable[[int, int], int | None] | None = None
+    """Counts rows of some length, where the store does not hold all of them."""
+    tokens: int | None = None
+    """Of an epoch, where the store does not hold all of them and they have been counted."""
 
     @classmethod
     def packed(cls, store: TokenStore, shape: RowShape, shuffle: Shuffle, key: int) -> Member:
@@ -114,27 +117,38 @@ class Member:
         known = store.documents if complete else store.documents // WINDOW_DOCUMENTS * WINDOW_DOCUMENTS
         packing = _packing(store, shape, None, known)
         share = Share(packing.samples if complete else UNKNOWN, shuffle, packed=True, unit=shape.unit)
-        return cls(store, share, shape, packing=packing, first_in_order=True, identity=identity)
+        return cls(store, share, shape, packing=packing, first_in_order=True, given_facts={"fingerprint": identity})
 
     @property
     def facts(self) -> dict[str, Any]:
         """Which data this is, as a state says it."""
-        if self.identity is not None:
-            return {"fingerprint": self.identity}
+        if self.given_facts is not None:
+            return dict(self.given_facts)
         store = self.store
         return {"fingerprint": store.fingerprint, "tokens": len(store), "documents": store.documents}
 
     def samples_of(self, length: int, split: int) -> int | None:
         """Count the rows that were cut into `split` rows of another length; None where that cannot be."""
+        if self.given_samples is not None:
+            return self.given_samples(length, split)
         if self.packing is None:
             return self.shape.samples_of(self.store, length, split)
         return self.share.samples if (length, split) == (self.shape.length, 1) else None
 
+    @property
+    def tail_tokens(self) -> int:
+        """Inputs after the last whole row of an epoch, which no row holds, as far as they are known."""
+        samples = self.share.samples
+        if self.shape.whole_documents or samples == UNKNOWN:
+            return 0
+        tokens = len(self.store) if self.tokens is None else self.tokens
+        return max(0, tokens - 1 - samples * self.shape.length)
+
     @cached_property
     def windows(self) -> Windows | None:
-        """The bins of each window, where rows are packed."""
+        """The rows of each window, where they come in windows."""
         if self.packing is None:
-            return None
+            return self.given_windows
         packing, shape = self.packing, self.shape
         by_length = shape.fill == "by_length"
         return Windows(

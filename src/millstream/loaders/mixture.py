@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -16,6 +16,7 @@ from millstream.loaders.pretrain import PretrainDataLoader
 from millstream.loaders.rollout import RolloutDataLoader
 from millstream.loaders.rows import id_limit, padding_id, row_length
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
+from millstream.loaders.stream import StreamSource
 from millstream.order.mix import quotas
 from millstream.tokens.keep import describe_tokenizer, share_ids
 
@@ -35,11 +36,23 @@ class Mixture:
     loss: LossMean | None
 
     @property
-    def streams(self) -> dict[str, PretrainDataLoader]:
-        """The sources that are streams."""
-        return {
-            name: each for name, each in self.loaders.items() if isinstance(each, PretrainDataLoader) and each.is_stream
-        }
+    def growing(self) -> list[StreamSource]:
+        """The sources that are streams of raw files, as they take part in this mixture."""
+        found = []
+        for name, loader in self.loaders.items():
+            if isinstance(loader, PretrainDataLoader) and loader.stream is not None:
+                own = loader.settings
+                settings = replace(
+                    self.settings,
+                    shuffle=own.shuffle,
+                    cache_dir=self.settings.cache_dir or own.cache_dir,
+                    cache_limit=self.settings.cache_limit or own.cache_limit,
+                )
+                limit = self.settings.limits.vocab_size
+                found.append(
+                    StreamSource(name, loader.stream, loader.shape, settings, quota=self.quotas[name], id_limit=limit)
+                )
+        return found
 
     @property
     def rollouts(self) -> MixedRollouts | None:
@@ -49,13 +62,12 @@ class Mixture:
         }
         return MixedRollouts(blocks, self.settings.labels, self.settings.framework) if blocks else None
 
-    @property
-    def members(self) -> dict[str, Member]:
-        """What the loaders over stores bring into the mixture; one that is still being made is waited for."""
+    def members(self, growing: Sequence[StreamSource]) -> dict[str, Member]:
+        """What the loaders bring into the mixture; a store that is still being made is waited for."""
+        streams = {source.name: source.member for source in growing}
         return {
-            name: _member(each, self.quotas[name], self.settings)
+            name: streams.get(name) or _member(each, self.quotas[name], self.settings)
             for name, each in self.loaders.items()
-            if name not in self.streams
         }
 
 
@@ -128,7 +140,7 @@ def _check_tokenizers(loaders: Mapping[str, Mixable]) -> None:
 
 def _tokenizer_of(loader: Mixable) -> Mapping[str, Any] | None:
     """What is known of the tokenizer that a loader's ids are of."""
-    if isinstance(loader, PretrainDataLoader) and loader.is_stream:
+    if isinstance(loader, PretrainDataLoader) and loader.stream is not None:
         return describe_tokenizer(loader.stream.job.tokenizer)
     known: Mapping[str, Any] | None = loader.store.manifest.get("tokenizer")
     tokenizer = loader.member.tokenizer

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
@@ -18,7 +17,7 @@ from millstream.loaders.member import Documents, Member, RowShape
 from millstream.loaders.raw import RawSettings, ReadingKeywords, described, is_raw, prepared_store
 from millstream.loaders.rows import id_limit, padding_id, row_length
 from millstream.loaders.runs.store import StoreRun
-from millstream.loaders.settings import LoaderSettings, SharedKeywords, check_choice, resolve
+from millstream.loaders.settings import SharedKeywords, check_choice, resolve
 from millstream.order import Share
 from millstream.parts.policy import OnBad
 from millstream.settings import local_path
@@ -28,9 +27,7 @@ from millstream.tokens.keep import check_tokenizer
 from millstream.tokens.load import is_learned
 
 if TYPE_CHECKING:
-    from millstream.loaders.fillers.lanes import LaneDelivery, LaneFiller
     from millstream.loaders.stream import Stream
-    from millstream.loaders.stream_run import StreamRun
 
 
 class PretrainDataLoader(DataLoader[TrainingBatch]):
@@ -68,11 +65,13 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
         reading: How raw files are found and cut into documents: `text_field`, `documents`, `separator`, `encoding`,
             `on_invalid`, `format`, `include`, `exclude`, … as `prepare` takes them.
         shared: The keywords of every loader: batch_size, seed, shuffle, rank, world_size, framework, threads, prefetch,
-            labels, drop_last, pad_last, memory_budget, cache_dir, transforms, callbacks, model_config.
+            labels, drop_last, pad_last, memory_budget, cache_dir, cache_limit, transforms, callbacks, model_config.
     """
 
     kind = "pretrain"
-    _stream: Stream | None = None
+    _run: StoreRun
+    stream: Stream | None = None
+    """The raw files that are tokenised on the way, with `streaming=True`."""
 
     def __init__(
         self,
@@ -99,16 +98,20 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
         check_choice("tail", tail, ("drop", "pad"))
         raw = RawSettings(recipe, on_bad, eos, reading or {})
         if streaming:
-            from millstream.loaders.stream import Stream
+            from millstream.loaders.stream import Stream, StreamSource
 
-            streamed = _check_stream(path, tokenizer, documents, tail, dtype)
-            self.shape = RowShape(length, documents, tail, padding_id(pad_id, streamed, settings))
-            self._stream = Stream.open(path, streamed, raw, settings, name)
-            super().__init__(*_stream_parts(self._stream, self.shape, settings, shared.get("threads")), settings)
+            streamed = _check_stream(path, tokenizer, documents, dtype)
+            shape = RowShape(length, documents, tail, padding_id(pad_id, streamed, settings))
+            self.stream = Stream.open(path, streamed, raw, settings, shared.get("threads"))
+            growing = StreamSource(name, self.stream, shape, settings)
+            run = StoreRun(self.kind, {name: growing.member}, shape, settings, one_source=True, growing=[growing])
+            delivery = Delivery.of_stores(run)
+            super().__init__(run, RingFiller(run, delivery.id_bytes), delivery, settings)
+            self.shape = shape
             return
         if tokenizer is not None and dtype is None and is_raw(path):
             tokenizer = tokenizer if is_learned(tokenizer) else load_tokenizer(tokenizer)
-            path, tokenizer = prepared_store(path, tokenizer, raw, settings.cache_dir), None
+            path, tokenizer = prepared_store(path, tokenizer, raw, settings), None
         elif not raw.untouched:
             raise LoaderError(
                 f"{described(path)}: recipe, on_bad, eos and reading are about raw files, and these are tokens",
@@ -132,37 +135,22 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
     @property
     def member(self) -> Member:
         """This loader's part in a mixture."""
-        if self.is_stream:
-            raise LoaderError("a stream of raw files has no store", hint="leave out streaming=True")
         member: Member = next(iter(self._run.members.values()))
         return member
 
     @property
     def store(self) -> TokenStore:
-        """The store that rows come from."""
+        """The store that rows come from; of a stream, what of it is made just now."""
         return self.member.store
 
-    @property
-    def is_stream(self) -> bool:
-        """Whether raw files are tokenised on the way."""
-        return self._stream is not None
-
-    @property
-    def stream(self) -> Stream:
-        """The raw files that are tokenised on the way."""
-        if self._stream is None:
-            raise LoaderError("this loader reads a store", hint="pass streaming=True")
-        return self._stream
-
     def __repr__(self) -> str:
-        if self._stream is None:
-            facts = f"{next(iter(self._run.members))}: {len(self.store)} tokens"
-        else:
-            facts = f"{len(self._stream.found.files)} files, {self._stream.lanes} lanes"
+        facts = f"{next(iter(self._run.members))}: {len(self.store)} tokens"
+        if self.stream is not None:
+            facts = f"{len(self.stream.found.files)} files, streaming"
         return f"{type(self).__name__}({facts}; rows of {self.shape.length}, step {self.step})"
 
 
-def _check_stream(path: Any, tokenizer: Any, documents: Documents, tail: str, dtype: str | None) -> Tokenizer:
+def _check_stream(path: Any, tokenizer: Any, documents: Documents, dtype: str | None) -> Tokenizer:
     """Check that raw files can be tokenised on the way; gives their tokenizer."""
     if tokenizer is None:
         raise LoaderError("a stream of raw files needs a tokenizer", hint="pass tokenizer='gpt2', a file or an object")
@@ -172,29 +160,12 @@ def _check_stream(path: Any, tokenizer: Any, documents: Documents, tail: str, dt
             raise SourceError(f"{path}: there is no such file or folder", hint="check the name")
     if dtype is not None or not is_raw(path):
         raise LoaderError(f"{described(path)}: these are tokens, not raw files", hint="leave out streaming=True")
-    if documents == "row" or tail != "drop":
+    if documents == "row":
         raise LoaderError(
-            'a stream has neither documents="row" nor a tail: its lanes go on into their next epoch',
+            'a stream has no documents="row": its rows are cut before all documents are known',
             hint="leave it out, or leave out streaming=True",
         )
     return load_tokenizer(tokenizer)
-
-
-def _stream_parts(
-    stream: Stream, shape: RowShape, settings: LoaderSettings, threads: int | None
-) -> tuple[StreamRun, LaneFiller, LaneDelivery]:
-    """What a loader over one stream is made of."""
-    from millstream.loaders.fillers.lanes import LaneDelivery, LaneFiller
-    from millstream.loaders.lane_rows import LaneRows
-    from millstream.loaders.stream_run import StreamRun
-
-    run = StreamRun(stream, settings, shape.length, {"documents": shape.documents})
-    delivery = Delivery(shape, settings, names_rows=False, whole_documents=False)
-    new_rows = partial(
-        LaneRows, [stream.name], {}, shape, settings, documents=shape.documents, id_bytes=delivery.id_bytes
-    )
-    filler = LaneFiller(run, new_rows, threads=threads)
-    return run, filler, LaneDelivery(delivery, filler, run)
 
 
 def _samples(store: TokenStore, shape: RowShape) -> int:

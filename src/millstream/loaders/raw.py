@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from millstream.errors import BusyError, LoaderError, StoreError
-from millstream.loaders.settings import positive
+from millstream.loaders.settings import LoaderSettings, positive
 from millstream.parts.policy import OnBad, check_on_bad
 from millstream.sources import Found, FoundFile, Reading, discover, format_of
 from millstream.sources.identity import identify_object, touch_of
@@ -140,12 +140,17 @@ def cached_store(
     path: Any,
     tokenizer: Any,
     raw: RawSettings,
-    cache_dir: Path | None,
+    settings: LoaderSettings,
     *,
     chat: ChatSettings | None = None,
     mixing: Mixing | None = None,
 ) -> CachedStore:
     """Say which store of the cache is that of a raw path."""
+    if settings.in_memory:
+        raise LoaderError(
+            'cache_dir="memory://" keeps the windows of a stream, and this is prepared as a whole',
+            hint="pass streaming=True" if chat is None else "pass the path of a folder, or leave it out",
+        )
     from millstream.parts.prepare import Making, Means
     from millstream.records import Recipe
 
@@ -165,7 +170,7 @@ def cached_store(
     wanted = tokenizer if isinstance(tokenizer, str) else tokenizer.fingerprint
     rows = decided and decided.settings.identity
     identity = [asdict(reading), recipe.digest(), wanted, raw.eos, raw.on_bad, rows, repr(mixing)]
-    root = default_cache_dir() if cache_dir is None else cache_dir
+    root = default_cache_dir() if settings.cache_dir is None else settings.cache_dir
     touches = [_touch(file) for file in found.files]
     if not all(touches):
         raise LoaderError(
@@ -174,6 +179,8 @@ def cached_store(
         )
     making = Making(reading, recipe, tokenizer, raw.eos, chat=decided, mixing=mixing)
     means = Means(workers=cpus(), on_bad=raw.on_bad, resume=True, cache_dir=root / "parts")
+    if settings.cache_limit is not None:
+        means = replace(means, cache_limit=settings.cache_limit)
     return CachedStore(found, root / "stores" / key_of("store", touches, identity), making, means)
 
 
@@ -184,9 +191,9 @@ def _instead_of_the_cache(chat: ChatSettings | None) -> str:
     return "prepare() it into a store of your own, or pass streaming=True"
 
 
-def prepared_store(path: Any, tokenizer: Any, raw: RawSettings, cache_dir: Path | None) -> Path:
+def prepared_store(path: Any, tokenizer: Any, raw: RawSettings, settings: LoaderSettings) -> Path:
     """Prepare a raw path into the cache, unless that was done before; gives the path of the store."""
-    cached = cached_store(path, tokenizer, raw, cache_dir)
+    cached = cached_store(path, tokenizer, raw, settings)
 
     def is_made() -> bool | None:
         with suppress(BusyError):  # another rank prepares it

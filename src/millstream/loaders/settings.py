@@ -22,6 +22,8 @@ RANK_VARIABLES = (
     ("SLURM_PROCID", "SLURM_NTASKS"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
+MEMORY = "memory://"
+"""The `cache_dir` that is no folder."""
 MOST_THREADS = 1024
 MOST_PREFETCHED = 1024
 SENSIBLE = {
@@ -30,6 +32,7 @@ SENSIBLE = {
     "threads": "one thread fills at the speed of memory; leave it out, or pass threads=2",
     "prefetch": "it counts the batches kept ready; leave it out, or pass prefetch=8",
     "memory_budget": "it counts bytes; pass memory_budget='2GB', or leave it out",
+    "cache_limit": "it counts bytes; pass cache_limit='10GB', or leave it out",
     "position_cache": "it counts bytes; pass position_cache='1GB', or leave it out",
     "epoch_size": "it counts the samples of an epoch; leave it out to end with the first source that is used up",
     "workers": "it counts the threads that encode; leave it out to use every processor",
@@ -56,6 +59,7 @@ class SharedKeywords(TypedDict, total=False):
     pad_last: bool
     memory_budget: int | str | None
     cache_dir: str | os.PathLike[str] | None
+    cache_limit: int | str | None
     transforms: Sequence[Callable[..., Any]]
     callbacks: Sequence[object]
     model_config: object
@@ -78,6 +82,9 @@ class LoaderSettings:
     pad_last: bool = False
     memory_budget: int | None = None
     cache_dir: Path | None = None
+    in_memory: bool = False
+    """Whether what a cache would hold is to stay in memory (`cache_dir="memory://"`)."""
+    cache_limit: int | None = None
     transforms: tuple[Callable[..., Any], ...] = ()
     callbacks: tuple[object, ...] = ()
     limits: ModelLimits = NO_LIMITS
@@ -120,7 +127,9 @@ def resolve(given: SharedKeywords, own: Iterable[str] = ()) -> LoaderSettings:
         drop_last=drop_last,
         pad_last=pad_last,
         memory_budget=parse_bytes(given.get("memory_budget")),
-        cache_dir=_folder(given.get("cache_dir")),
+        cache_dir=None if given.get("cache_dir") == MEMORY else _folder(given.get("cache_dir")),
+        in_memory=given.get("cache_dir") == MEMORY,
+        cache_limit=parse_bytes(given.get("cache_limit"), "cache_limit"),
         transforms=_functions(given.get("transforms", ())),
         callbacks=_listed("callbacks", given.get("callbacks", ())),
         limits=ModelLimits.of(given.get("model_config")),

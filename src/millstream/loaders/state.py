@@ -71,3 +71,21 @@ def check_place(state: Mapping[str, Any], place: StepPlace) -> None:
             raise StateError(
                 f"the state says {key} {state.get(key)}, but its step {place.step} lies at {key} {found}", hint=DAMAGED
             )
+
+
+def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Give the one state of all ranks at a step, which is the same on each of them.
+
+    >>> merge_states([{"step": 2}, {"step": 2}])
+    {'step': 2}
+    """
+    if not states:
+        raise StateError("there are no states to merge", hint="pass the state_dict() of every rank")
+    first = dict(states[0])
+    for state in states:
+        differing = [key for key in {**first, **state} if first.get(key) != state.get(key)]
+        if differing:
+            raise StateError(
+                f"these states differ in {', '.join(differing)}", hint="merge the states of all ranks at the same step"
+            )
+    return first

@@ -1,94 +1,332 @@
-"""Stream: what a streaming run goes over. Files, their ranges and lanes, and the way from a chunk to its tokens."""
+"""Raw files that are tokenised while training runs: a store that grows, window by window, and is dropped where it must.
+
+`Stream` says what is read, and how. `StreamSource` is its part in a run.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from millstream.errors import OrderError
-from millstream.loaders.lane import LaneReader, Place
-from millstream.loaders.ranges import LaneOrder, Ranges, cut_for_lanes, fingerprint_files
-from millstream.loaders.raw import RawSettings, check_streamable
+import numpy as np
+
+from millstream.batches.engine import bytes_for_batches
+from millstream.errors import BudgetError, LoaderError, StateError, UnknownLength
+from millstream.loaders.member import Member, RowShape
+from millstream.loaders.origin import RowOrigin, Span
+from millstream.loaders.raw import RawSettings, check_streamable, described
 from millstream.loaders.settings import LoaderSettings
-from millstream.order.shuffle import Shuffle
+from millstream.order import Share
+from millstream.order.phase import UNKNOWN
 from millstream.parts.policy import OnBad
+from millstream.parts.prepare import MEMORY_PER_CHUNK
 from millstream.parts.process import Job
 from millstream.records import Recipe
 from millstream.sources import Found
+from millstream.sources.identity import fingerprint_files, identify_object, touch_of
+from millstream.stages.ordered import cpus
 from millstream.storage import key_of
+from millstream.storage.state import DAMAGED, read_count
+from millstream.store import TokenStore
+from millstream.streams.kept import Kept, KeptInMemory, KeptOnDisk
+from millstream.streams.maker import PartMaker
+from millstream.streams.plan import VERSION, StreamPlan, Units, unit_bytes
+from millstream.streams.starts import NAME, WindowStarts
+from millstream.streams.windows import StreamWindows, View
 from millstream.tokens import Tokenizer, resolve_eos
-from millstream.tokens.keep import smallest_dtype
+from millstream.tokens.keep import describe_tokenizer, smallest_dtype
+
+DOCUMENT_BITS = 32
+"""Of a document's number: its place in its unit. The unit is the rest."""
+_log = logging.getLogger("millstream.loaders")
+
+
+@dataclass(frozen=True)
+class StreamSpan(Span):
+    """A span whose document is a record of a raw file: bytes [first_byte, last_byte) of its decoded text.
+
+    Without a byte range (Parquet, Arrow) both are None, and `row` is the row in the file. `document` numbers the
+    record by its unit and its place in that: the same number in every run over these files with these settings.
+    """
+
+    row: int | None = None
+    first_byte: int | None = None
+    last_byte: int | None = None
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The lanes of some files under some settings: equal on every rank."""
+    """Raw files under some settings: what every rank, and every mixture, reads."""
 
-    name: str
+    path: str
     found: Found
-    ranges: Ranges
+    units: Units
     job: Job
-    shuffle: Shuffle
-    seed: int
     on_bad: OnBad = "error"
+    threads: int | None = None
+    id_limit: int | None = None
 
     @classmethod
-    def open(cls, path: Any, tokenizer: Tokenizer, raw: RawSettings, settings: LoaderSettings, name: str) -> Stream:
-        """Find the files, and deal their ranges to lanes; hardly anything is read."""
+    def open(
+        cls, path: Any, tokenizer: Tokenizer, raw: RawSettings, settings: LoaderSettings, threads: int | None
+    ) -> Stream:
+        """Find the files, and cut them into units; hardly anything is read."""
         found, reading, recipe = raw.found(path), raw.how(), Recipe.of(raw.recipe)
         check_streamable(recipe)
         if "chunk_bytes" not in raw.reading:
-            reading = cut_for_lanes(found.files, reading)
+            reading = replace(reading, chunk_bytes=unit_bytes(found.bytes))
         job = Job(reading, recipe, tokenizer, resolve_eos(tokenizer, raw.eos), smallest_dtype(tokenizer))
-        stream = cls(name, found, Ranges(found.files, reading), job, settings.shuffle, settings.seed, raw.on_bad)
-        check_ranks(stream.lanes, settings.world_size)
-        return stream
-
-    @property
-    def lanes(self) -> int:
-        """How many lanes there are."""
-        return self.ranges.lanes
+        units = Units(found.files, reading)
+        return cls(described(path), found, units, job, raw.on_bad, threads, settings.limits.vocab_size)
 
     @cached_property
-    def orders(self) -> list[LaneOrder]:
-        """The order of the ranges of each lane."""
-        how: dict[str, Any] = {"shuffle": self.shuffle, "seed": self.seed, "name": self.name}
-        return [LaneOrder(self.ranges, lane, **how) for lane in range(self.lanes)]
-
-    @cached_property
-    def data(self) -> dict[str, Any]:
-        """What decides the tokens of every lane, as a state keeps it."""
+    def facts(self) -> dict[str, Any]:
+        """What decides the tokens, as a state keeps it."""
         job = self.job
         return {
             "fingerprint": fingerprint_files(self.found.files),
             "files": len(self.found.files),
             "bytes": self.found.bytes,
-            "ranges": self.ranges.count,
+            "units": self.units.count,
             "reading": key_of(asdict(job.reading)),
             "recipe": job.recipe.digest(),
             "tokenizer": job.tokenizer.fingerprint,
             "eos": job.eos_id,
-            "shuffle": self.shuffle,
-            "name": self.name,
+            "stream_order": VERSION,
         }
 
-    def reader(self, lane: int, place: Place) -> LaneReader:
-        """Read a lane from a place on."""
-        return LaneReader(self.ranges, self.orders, lane, self.job, place)
-
-    def log_folder(self, cache_dir: Path | None) -> Path | None:
-        """Where the log lies; nowhere if a step of the recipe cannot be identified."""
-        if cache_dir is None or self.job.identity is None:
+    def folder(self, cache_dir: Path | None) -> Path | None:
+        """Where parts are kept for others; nowhere if a step of the recipe, or what is read, cannot be identified."""
+        identity = self.job.identity
+        touches = [
+            touch_of(file.path) if file.data is None else identify_object(file.data) for file in self.found.files
+        ]
+        if cache_dir is None or identity is None or not all(touches):
             return None
-        return cache_dir / "streams" / key_of("stream", self.data, self.seed)
+        return cache_dir / "streams" / key_of("stream", VERSION, identity, touches, self.on_bad)
 
 
-def check_ranks(lanes: int, ranks: int) -> None:
-    """Refuse ranks that would share a lane."""
-    if lanes % ranks:
-        raise OrderError(
-            f"{ranks} ranks cannot share {lanes} lanes evenly",
-            hint=f"use a number of ranks that divides {lanes}, cut the data into more files, or prepare it",
+class StreamSource:
+    """A stream in a run: windows that are made around the run's place, and what of them is known.
+
+    Args:
+        name: Of the source; part of its key.
+        stream: What is read.
+        shape: What a row is.
+        settings: Of the loader.
+        quota: Places of a mix block.
+        id_limit: 1 + the largest id that the model has an embedding for, where the mixture's is stricter.
+    """
+
+    ends: ClassVar[bool] = False
+    way_to_know: ClassVar[str] = (
+        "train until an epoch has been counted once, with cache_dir= also for later runs; or prepare() it"
+    )
+
+    def __init__(
+        self,
+        name: str,
+        stream: Stream,
+        shape: RowShape,
+        settings: LoaderSettings,
+        *,
+        quota: int = 1,
+        id_limit: int | None = None,
+    ) -> None:
+        self.name, self.stream, self._shape, self._settings, self._quota = name, stream, shape, settings, quota
+        plan = StreamPlan(stream.units, shuffle=settings.shuffle, seed=settings.seed, name=name)
+        folder, threads = stream.folder(settings.cache_dir), stream.threads or cpus()
+        limits = [limit for limit in (stream.id_limit, id_limit) if limit is not None]
+        kept = self._kept(folder, threads)
+        maker = PartMaker(stream.units, stream.job, kept, threads=threads, on_bad=stream.on_bad, quarantine=folder)
+        log = None if folder is None else folder / f"{key_of(name, settings.seed, settings.shuffle)}.{NAME}"
+        self.windows = StreamWindows(
+            plan,
+            maker,
+            WindowStarts(plan.windows, log),
+            length=shape.length,
+            padded=shape.tail == "pad",
+            ahead=2 if kept.shared and settings.cache_limit is None else 1,
+            id_limit=min(limits, default=None),
+            first=(settings.rank, settings.world_size),
         )
+        self.member = self._member()
+        if settings.world_size > 1 and not kept.shared:
+            _log.warning(
+                "%s: no cache is shared, so each of %d ranks tokenises all of it; pass cache_dir= (a folder that all "
+                "of them see), or prepare() it",
+                stream.path,
+                settings.world_size,
+            )
+
+    def _kept(self, folder: Path | None, threads: int) -> Kept:
+        """Where parts are kept: in the cache, else in memory, in what batches and threads leave of the budget."""
+        if folder is not None:
+            return KeptOnDisk(folder, self._settings.cache_limit)
+        budget = self._settings.memory_budget
+        if budget is None:
+            return KeptInMemory()
+        working = threads * MEMORY_PER_CHUNK * self.stream.job.reading.chunk_bytes
+        left = budget - bytes_for_batches(budget) - working
+        if left <= 0:
+            raise BudgetError(
+                f"memory_budget is {budget:,} bytes, half of it for batches; {threads} threads at units of "
+                f"{self.stream.job.reading.chunk_bytes:,} bytes take {working:,}",
+                hint=f"pass memory_budget={4 * working} or more, fewer threads, or reading={{'chunk_bytes': …}}",
+            )
+        return KeptInMemory(left)
+
+    # What of it is there
+
+    def _member(self) -> Member:
+        """The stream's part in the run: the windows that can be used."""
+        windows, tokenizer = self.windows, self.stream.job.tokenizer
+        self._view = self._view_of(each.window for each in windows.ready)
+        rows = windows.rows
+        return Member(
+            self._view.store,
+            Share(UNKNOWN if rows is None else rows, self._settings.shuffle, self._quota, packed=True),
+            self._shape,
+            tokenizer=tokenizer,
+            given_facts=self.stream.facts,
+            given_windows=windows.order(),
+            given_samples=windows.samples_of,
+            tokens=windows.starts.tokens,
+        )
+
+    def _view_of(self, windows: Iterable[int]) -> View:
+        return self.windows.view(Path(self.stream.path), windows, describe_tokenizer(self.stream.job.tokenizer))
+
+    def count(self, epoch: int, offset: int) -> int:
+        """How many rows can be used from a place of an epoch on."""
+        return self.windows.count(epoch, offset)
+
+    def more(self, epoch: int, offset: int, count: int) -> tuple[Member, bool]:
+        """Wait until so many rows can be used, or until it is known how many an epoch has."""
+        windows = self.windows
+        windows.make(epoch, offset, count)
+        if windows.rows == 0:
+            raise LoaderError(
+                f"{self.stream.path}: {windows.starts.tokens} tokens are fewer than one row of {self._shape.length} "
+                "inputs and a target",
+                hint="use a smaller chunk_size, or add more data",
+            )
+        self.member = self._member()
+        return self.member, False
+
+    def knows(self, epoch: int, offset: int) -> bool:
+        """Whether it is known which row lies at a place of an epoch."""
+        return self.windows.knows(offset)
+
+    @property
+    def is_complete(self) -> bool:
+        """A stream is made again and again."""
+        return False
+
+    def lost(self, store: TokenStore) -> bool:
+        """Whether files of parts are gone: another process has dropped them."""
+        files = (path for pair in store.layout.paths for path in pair if path)
+        if all(Path(path).exists() for path in files):
+            return False
+        self.windows.forget()
+        return True
+
+    @property
+    def made_so_far(self) -> str:
+        """What is made, in words."""
+        return f"{int((self.windows.starts.known >= 0).sum()) - 1} of {self.windows.plan.windows} windows were read"
+
+    # States
+
+    def saved(self, epoch: int, offset: int) -> dict[str, int]:
+        """What a state keeps of a place: its window, and where that begins."""
+        window = self.windows.window_at(offset)
+        starts = self.windows.starts
+        token = starts.token(window)
+        assert token is not None
+        found = {"window": window, "token": token}
+        if epoch == 0:
+            return found
+        assert starts.tokens is not None
+        return {**found, "tokens": starts.tokens}
+
+    def resume(self, saved: Any) -> Member:
+        """Know what a state knows."""
+        if not isinstance(saved, Mapping):
+            raise StateError(f"the state does not say where {self.name!r} stands", hint=DAMAGED)
+        starts = self.windows.starts
+        window = read_count(saved.get("window"), "window")
+        if window >= starts.windows:
+            raise StateError(f"the state stands in window {window} of {starts.windows} of {self.name!r}", hint=DAMAGED)
+        starts.learn(window, read_count(saved.get("token"), "token"))
+        if "tokens" in saved:
+            starts.learn(starts.windows, read_count(saved["tokens"], "tokens"))
+        self.member = self._member()
+        return self.member
+
+    # Explaining
+
+    def origin(self, sample: int, length: int) -> RowOrigin:
+        """Name the origin of a row of some length."""
+        start = sample * length
+        view = self._view_at(start, f"where row {sample} of {self.name!r} lies")
+        store = view.store
+        stop = min(start + length, len(store))
+        spans = [
+            self._span(view, document, first, last)
+            for document, first, last in zip(*(each.tolist() for each in store.spans_of(start, stop)), strict=True)
+        ]
+        text = self.stream.job.tokenizer.decode(store.read(start, stop).tolist())
+        return RowOrigin(0, self.name, sample, tuple(spans), text)
+
+    def _view_at(self, token: int, what: str) -> View:
+        """The window that holds a token of an epoch; it is made again, if it was dropped."""
+        starts = self.windows.starts
+        known = np.flatnonzero(starts.known >= 0)
+        window = int(known[np.searchsorted(starts.known[known], token, side="right") - 1])
+        if window >= starts.windows or starts.token(window + 1) is None:
+            raise UnknownLength(
+                f"{what} is not known here: it has not come yet, or came before this run was resumed",
+                hint="ask for steps that were delivered; pass cache_dir= to keep the log of windows",
+            )
+        if any(each.window == window for each in self.windows.ready):
+            return self._view
+        return self._view_of([window])
+
+    def _span(self, view: View, document: int, first: int, last: int) -> StreamSpan:
+        origin, (unit, place) = view.store.origin_of(document), view.place_of(document)
+        assert origin is not None
+        where = (None, origin.start, origin.stop) if origin.start is not None else (origin.row, None, None)
+        return StreamSpan(self.name, unit << DOCUMENT_BITS | place, first, last, origin.file, *where)
+
+    def tokens_of(self, document: int) -> tuple[int, int]:
+        """Where the tokens of a document lie in an epoch; it is numbered as `explain` does it."""
+        unit, place = divmod(document, 1 << DOCUMENT_BITS)
+        missing = LoaderError(f"there is no document {document}", hint="documents are numbered as explain() names them")
+        if not 0 <= unit < self.stream.units.count:
+            raise missing
+        token = self.windows.starts.token(self.windows.plan.window_of(unit))
+        view = self._view_at(-1 if token is None else token, f"where document {document} lies")
+        found = view.document_at(unit, place)
+        if found is None:
+            raise missing
+        return view.store.document_span(found)
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """How many parts this process made, and how many it found."""
+        return {"made": self.windows.maker.made, "found": self.windows.maker.found}
+
+    @property
+    def held_bytes(self) -> int | None:
+        """Bytes of windows in memory; None where they lie on a disk."""
+        kept = self.windows.maker.kept
+        return None if kept.shared else kept.held_bytes
+
+    def close(self) -> None:
+        """Make no more windows; what was made stays in the cache."""
+        self.windows.close()

@@ -273,8 +273,9 @@ class Phase:
 
 
 def _packed_order(name: str, standing: Standing, seed: int, windows: Windows, row_length: int) -> OrderSpec:
-    unknown = windows.first_in_order and standing.samples == UNKNOWN
-    if windows.capacity != row_length or (windows.samples != standing.samples and not unknown):
+    growing = windows.always_in_order or (windows.first_in_order and standing.samples == UNKNOWN)
+    missing = standing.samples - windows.samples
+    if windows.capacity != row_length or missing < 0 or (missing > 0 and not growing):
         raise OrderError(
             f"{name!r} was packed into {standing.samples} rows of {row_length} tokens then, "
             f"and into {windows.samples} of {windows.capacity} now",
@@ -291,6 +292,8 @@ def _packed_order(name: str, standing: Standing, seed: int, windows: Windows, ro
         window_block=windows.block,
         foremost=windows.foremost,
         unit=standing.unit,
+        always_in_order=windows.always_in_order,
+        gaps=windows.gaps,
     )
 
 
@@ -391,29 +394,38 @@ def _phase(recipe: Recipe, sources: dict[str, Standing], step: int, epoch: int, 
         mixed=0,
         sources=sources,
     )
-    size = recipe.epoch_size or _natural_size(draft, recipe)
+    size = recipe.epoch_size or _natural_size(draft, recipe.seed)
     if left is None and len(draft.active) == 1 and recipe.epoch_size is None:
         left = sources[draft.active[0]].left
     return replace(draft, size=size, left=size if left is None else left)
 
 
-def _natural_size(phase: Phase, recipe: Recipe) -> int:
+def _natural_size(phase: Phase, seed: int) -> int:
     """One pass over the only source, or the samples until the first of several would begin to repeat."""
     names = phase.active
     if len(names) == 1:
         return phase.sources[names[0]].samples
-    plan = phase.plan(recipe.seed)
+    plan = phase.plan(seed)
     return min(plan.position_of(number, phase.sources[name].samples) for number, name in enumerate(names))
 
 
-def settled(phase: Phase, total: int) -> Phase:
-    """Put the true number of rows in the place of the unknown one."""
+def settled(phases: tuple[Phase, ...], name: str, total: int, seed: int) -> tuple[Phase, ...]:
+    """Put the true number of rows of a source in the place of the unknown one, in all phases of a run; or the reverse.
 
-    def known(count: int) -> int:
-        return count - UNKNOWN + total if count > UNKNOWN // 2 else count
-
-    sources = {
-        name: replace(standing, samples=known(standing.samples), begun=known(standing.begun))
-        for name, standing in phase.sources.items()
-    }
-    return replace(phase, left=known(phase.left), size=known(phase.size), sources=sources)
+    Where an epoch ends with the first source that is used up, it ends there or where another source ends it.
+    """
+    found: list[Phase] = []
+    for number, phase in enumerate(phases):
+        standing = phase.sources.get(name)
+        if standing is None or UNKNOWN not in (standing.samples, total):
+            found.append(phase)
+            continue
+        begun = total if standing.begun == standing.samples else standing.begun
+        sources = {**phase.sources, name: replace(standing, samples=total, begun=begun)}
+        known = replace(phase, sources=sources)
+        if phase.epoch_size is None:
+            earlier = found[-1] if found and phases[number - 1].size == phase.size else None
+            size = _natural_size(known, seed) if earlier is None else earlier.size
+            known = replace(known, size=size, left=phase.left - phase.size + size)
+        found.append(known)
+    return tuple(found)

@@ -38,17 +38,17 @@ class ArrowFormat:
         try:
             with opened_by_arrow(file) as source:
                 batches = _batches(source, reading)
-                for column in batches:
+                for column, behind in batches:
                     held.append(column)
                     stop += len(column)
                     size += _bytes_of(column, reading)
                     if size >= reading.chunk_bytes:
-                        yield Chunk(number, start, stop, held)
+                        yield Chunk(number, start, stop, held, source_stop=behind)
                         number, start, size, held = number + 1, stop, 0, []
         except FileFailure as error:
             failure = error
         if held:
-            yield Chunk(number, start, stop, held)
+            yield Chunk(number, start, stop, held, source_stop=file.bytes)
             number, start = number + 1, stop
         if failure is not None:
             yield failed_chunk(failure, number)
@@ -67,7 +67,7 @@ class ArrowFormat:
         """The text of one row again."""
         seen = 0
         with opened_by_arrow(file) as source:
-            for column in _batches(source, reading):
+            for column, _ in _batches(source, reading):
                 if row < seen + len(column):
                     return raw_text(column, row - seen, reading.max_expansion)
                 seen += len(column)
@@ -90,8 +90,8 @@ def _bytes_of(column: Any, reading: Reading) -> int:
         return int(column.get_total_buffer_size())
 
 
-def _batches(source: Any, reading: Reading) -> Iterator[Any]:
-    """The column of the text, or whole rows, batch by batch."""
+def _batches(source: Any, reading: Reading) -> Iterator[tuple[Any, int]]:
+    """The column of the text, or whole rows, batch by batch, and the byte after each, nearly."""
     arrow()
     import pyarrow.ipc
 
@@ -101,9 +101,10 @@ def _batches(source: Any, reading: Reading) -> Iterator[Any]:
         reader = pyarrow.ipc.open_file(source)
         check_column(reader.schema, reading)
         for number in range(reader.num_record_batches):
-            yield column_of(reader.get_batch(number), reading)
+            behind = source.size() * (number + 1) // reader.num_record_batches
+            yield column_of(reader.get_batch(number), reading), behind
     else:
         reader = pyarrow.ipc.open_stream(source)
         check_column(reader.schema, reading)
         for batch in reader:
-            yield column_of(batch, reading)
+            yield column_of(batch, reading), source.tell()

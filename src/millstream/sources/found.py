@@ -89,10 +89,12 @@ def read_at(handle: int, file: FoundFile, start: int, size: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def blocks_from(handle: int, file: FoundFile, start: int = 0, *, first: int | None = None) -> Iterator[bytes]:
+def blocks_from(
+    handle: int, file: FoundFile, start: int = 0, *, first: int | None = None, size: int = BLOCK_BYTES
+) -> Iterator[bytes]:
     """The bytes of a file from `start` to its end, a block at a time; the first block may have another size."""
-    size = first or BLOCK_BYTES
-    while block := read_at(handle, file, start, size):
+    wanted = first or size
+    while block := read_at(handle, file, start, wanted):
         yield block
         start += len(block)
-        size = BLOCK_BYTES
+        wanted = size

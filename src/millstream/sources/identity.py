@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from millstream.sources import FoundFile
+from millstream.sources.found import opened, read_at
 from millstream.sources.rows import is_rows, written_row
 from millstream.storage import FileCache, key_of
 
 SEGMENT_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
+_LOOKS, _LOOK_BYTES = 64, 4096
 
 
 def segments(size: int) -> int:
@@ -113,3 +117,19 @@ def touch_of(path: Path) -> str:
     return key_of(
         "touch", str(path.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
     )
+
+
+def fingerprint_files(files: Sequence[FoundFile]) -> str:
+    """Tell files by their names, sizes and formats, and by 64 looks at evenly spaced places; never by time stamps."""
+    digest = hashlib.blake2b(key_of([file.described() for file in files]).encode(), digest_size=16)
+    for file in files:
+        if file.data is not None:
+            digest.update(identify_object(file.data).encode())
+    ends = np.cumsum([0 if file.data is not None else file.bytes for file in files])
+    total = int(ends[-1])
+    for place in sorted({look * total // _LOOKS for look in range(_LOOKS)} if total else ()):
+        number = int(np.searchsorted(ends, place, side="right"))
+        file = files[number]
+        with opened(file) as handle:
+            digest.update(read_at(handle, file, place - int(ends[number]) + file.bytes, _LOOK_BYTES))
+    return digest.hexdigest()

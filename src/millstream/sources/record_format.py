@@ -59,12 +59,12 @@ class RecordFormat(ABC):
                     held.append(record)
                     size += 0 if isinstance(record, BadRecord) else len(record)
                     if size >= reading.chunk_bytes:
-                        yield Chunk(number, start, start + len(held), held)
+                        yield Chunk(number, start, start + len(held), held, source_stop=blocks.taken)
                         number, start, size, held = number + 1, start + len(held), 0, []
         except FileFailure as error:
             failure = error
         if held:
-            yield Chunk(number, start, start + len(held), held)
+            yield Chunk(number, start, start + len(held), held, source_stop=file.bytes)
         if failure is not None:
             yield replace(failed_chunk(failure, number + bool(held)), data=[])
 

@@ -17,11 +17,12 @@ from millstream.sources.chunk import Reading
 from millstream.sources.decompress import MAGIC_BYTES, SUFFIXES, compression_of, decompressed
 from millstream.sources.encoding import encoding_of, transcoded
 from millstream.sources.failure import FileFailure
-from millstream.sources.found import FoundFile, blocks_from, opened, read_at
+from millstream.sources.found import BLOCK_BYTES, FoundFile, blocks_from, opened, read_at
 from millstream.sources.zstd_frames import Frame
 
 _HEAD_BYTES = 4  # the longest byte order mark
 _MORE_BYTES = 1 << 16
+_LEAST_BLOCK = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +111,13 @@ def decoded(file: FoundFile, reading: Reading, layout: Layout | None = None) -> 
         blocks = _without(blocks, layout.start)
         return blocks if layout.encoding == "utf-8" else filter(None, transcoded(blocks, layout.encoding))
 
+    block = min(BLOCK_BYTES, max(_LEAST_BLOCK, reading.chunk_bytes // 4))  # `taken` says how far a chunk is
     with opened(file) as handle:
         if layout.is_plain:
-            yield Decoded(blocks_from(handle, file, layout.start), iter, layout.start), layout.start
+            yield Decoded(blocks_from(handle, file, layout.start, size=block), iter, layout.start), layout.start
         else:
-            yield Decoded(blocks_from(handle, file), decode), layout.start if layout.encoding == "utf-8" else 0
+            blocks = blocks_from(handle, file, size=block)
+            yield Decoded(blocks, decode), layout.start if layout.encoding == "utf-8" else 0
 
 
 @contextmanager

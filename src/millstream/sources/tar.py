@@ -47,7 +47,7 @@ class TarFormat:
             with decoded(file, reading, binary_layout(file)) as (blocks, _):
                 for member in members(blocks, wanted):
                     if size >= reading.chunk_bytes and held[-1].key != member.key:
-                        yield Chunk(number, start, member.header, held)
+                        yield Chunk(number, start, member.header, held, source_stop=blocks.taken)
                         number, start, size, held = number + 1, member.header, 0, []
                     held.append(member)
                     stop = member.stop
@@ -56,7 +56,7 @@ class TarFormat:
             failure = error
         if held or failure is not None:
             bad = None if failure is None else failure.record(stop, stop)
-            yield Chunk(number, start, stop, held, bad=bad)
+            yield Chunk(number, start, stop, held, bad=bad, source_stop=file.bytes)
 
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:
         """Read the texts of some samples."""

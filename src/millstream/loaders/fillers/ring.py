@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from millstream._core import Batch
-from millstream.batches.engine import Counters, Engine, EngineSettings, closed_error
+from millstream.batches.engine import Counters, Engine, EngineSettings, bytes_for_batches, closed_error
 from millstream.errors import BudgetError, StoreError
 from millstream.loaders.runs.store import StoreRun
 from millstream.order import Schedule
@@ -22,8 +23,11 @@ class RingFiller:
         self._run, self._locks = run, run.locks
         self._feed = partial(run.feed, id_bytes)
         accumulation = 0 if run.loss is None else run.loss.accumulation
+        budget = settings.memory_budget
+        if budget is not None and run.growing.in_memory:
+            budget = bytes_for_batches(budget)
         self.engine = Engine(
-            EngineSettings(settings.threads, settings.prefetch, settings.memory_budget, settings.pad_last, accumulation)
+            EngineSettings(settings.threads, settings.prefetch, budget, settings.pad_last, accumulation)
         )
         self._before: tuple[Schedule, int] | None = None
         """Where the run stood before the step that is being made, or was made last."""
@@ -38,16 +42,14 @@ class RingFiller:
         self._before = run.schedule, run.step
         if batch_size != run.samples:
             self._resize(batch_size)
-        while run.growing is not None:
+        while run.growing:
             run.wait_until_known()
             self._before = run.schedule, run.step
             try:
                 return self._next()
             except StoreError:
-                if not run.lost_files:
+                if not run.growing.find_again():
                     raise
-            engine.stop()
-            run.forget_known()  # they are found where they are now
         return engine.take() if engine.ring is not None else self._next()
 
     def _resize(self, batch_size: int) -> None:
@@ -90,7 +92,7 @@ class RingFiller:
         self._check_open()
         run = self._run
         begun = run.steps.step
-        end = None if run.growing is None else run.known_step - begun
+        end = run.growing.known_step - begun if run.growing else None
         self.engine.start(self._feed, run.clock, run.rank_rows, run.step - begun, end)
         self._check_open()
 
@@ -123,7 +125,8 @@ class RingFiller:
         with self._locks.asking:
             self.engine.stop()
             self.engine.settings = replace(self.engine.settings, prefetch=batches)
-            self._start()
+            if self._run.is_known:
+                self._start()
 
     def stop(self) -> None:
         """Drop what was filled."""
@@ -142,10 +145,17 @@ class RingFiller:
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes of all batches, also of those in the user's hands."""
-        return {"batches": self.engine.used_bytes}
+        """Bytes of all batches, also of those in the user's hands, and of windows that are kept in memory."""
+        batches = {"batches": self.engine.used_bytes}
+        return {**batches, "windows": self._run.growing.held_bytes} if self._run.growing.in_memory else batches
 
     @property
     def ready(self) -> int:
         """Batches that are ready to be taken."""
         return self.engine.ready
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Parts of streams that this process made and found, by source."""
+        parts = self._run.growing.parts
+        return {"parts": parts} if parts else {}

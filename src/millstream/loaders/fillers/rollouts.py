@@ -194,6 +194,11 @@ class RolloutFiller:
         """Batches, or rollout batches of a feed, that are made ahead."""
         return self._run.ready + sum(each.coming.done() for each in tuple(self._made))
 
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Nothing more."""
+        return {}
+
 
 def _made(make: Callable[[], DealtStep], *, micro: bool) -> DealtStep:
     step = make()

@@ -160,3 +160,8 @@ class StageFiller:
     def ready(self) -> None:
         """How many batches are ready is not counted."""
         return
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """Nothing more: stages have figures of their own."""
+        return {}

@@ -168,6 +168,11 @@ class Filler(Protocol[FilledT]):
         """Batches that are ready to be taken; None where nothing is made ahead."""
         ...
 
+    @property
+    def figures(self) -> dict[str, Any]:
+        """More for the profile, by name."""
+        ...
+
 
 class Finisher(Protocol[FilledT_contra, BatchT_co]):
     """Turns what a filler made into the batch that a trainer gets."""

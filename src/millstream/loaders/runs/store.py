@@ -1,29 +1,26 @@
-"""StoreRun: steps over stores of tokens, which may still be made. Moving it costs nothing, whatever the distance.
-
-While rows of a source are made, an epoch has an unknown number of them. Everything is counted as if it were `UNKNOWN`;
-when the last row was made the true number takes its place, and nothing else changes.
-"""
+"""StoreRun: steps over stores of tokens, which may still be made. Moving it costs nothing, whatever the distance."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from millstream._core import Clock, Feed, order_version
 from millstream.batches.engine import feed_source
-from millstream.errors import LoaderError, UnknownLength
+from millstream.errors import LoaderError
 from millstream.loaders import state as states
-from millstream.loaders.explain import StoreSource, steps_of
-from millstream.loaders.growth import GrowingSource
+from millstream.loaders.explain import Source, StoreSource, StreamRows, steps_of
+from millstream.loaders.growth import GrowingSource, stream_of
 from millstream.loaders.loss import LossMean
 from millstream.loaders.losses import store_losses, tell_losses
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.phases import KIND, dump_run, load_run
+from millstream.loaders.runs.growing import Growing
 from millstream.loaders.runs.run import Locks
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import Phase, Recipe, Schedule
-from millstream.order.phase import UNKNOWN, settled, steps_in
+from millstream.order.phase import UNKNOWN, steps_in
 from millstream.order.steps import StepPhase
 from millstream.order.windows import Windows
 from millstream.storage.state import StateFiles, check_header, header
@@ -42,7 +39,7 @@ class StoreRun:
         epoch_size: Samples of an epoch, if it is not one pass.
         loss: What the loss is a mean of.
         one_source: Whether the run keeps its only source; else sources may come and go between states.
-        growing: A source whose rows are still being made.
+        growing: Sources whose rows are still being made.
     """
 
     steps_back = True
@@ -59,8 +56,6 @@ class StoreRun:
     """Rows of a step of this rank."""
     samples: int
     """Samples of a step of this rank."""
-    known_step: int
-    """The first step that is not known yet, while a source grows."""
 
     def __init__(
         self,
@@ -72,20 +67,20 @@ class StoreRun:
         loss: LossMean | None = None,
         *,
         one_source: bool = False,
-        growing: GrowingSource | None = None,
+        growing: Iterable[GrowingSource] = (),
     ) -> None:
         self.kind, self.members, self.shape, self.settings = kind, dict(members), shape, settings
         self.loss, self._one_source = loss, one_source
         self.locks, self._epoch_size = Locks(), epoch_size
         self._files = StateFiles(settings.cache_dir, KIND)
-        self.growing = growing
+        self.growing = Growing(self, growing)
         self.changed: Callable[[], None] = lambda: None
         """Called when a source has grown: what was made ahead does not know it."""
         self.restart()
 
     def restart(self) -> None:
         """Stand at the very beginning."""
-        self.stand(Schedule.start(self._recipe(self.settings.batch_size), self._windows), 0)
+        self.stand(Schedule.start(self._recipe(self.settings.batch_size), self.windows), 0)
         self._earlier_data: dict[str, Any] = {}  # of sources that were taken out, and may return
         self._missing: dict[str, Any] = {}
 
@@ -98,8 +93,8 @@ class StoreRun:
         self.begun = epoch, offset
         self.rank_rows = steps.rows // steps.ranks
         self.samples = self.rank_rows // self.shape.unit
-        if self.growing is not None:
-            self._measure(self.growing)
+        if self.growing:
+            self.growing.measure()
 
     def resize(self, batch_size: int) -> None:
         """Take batches of another size from here on."""
@@ -115,7 +110,8 @@ class StoreRun:
 
     def seek(self, step: int) -> None:
         """Stand at a step; raises UnknownLength for one whose rows are still being made."""
-        self._check_known(step, f"where step {step} lies")
+        if self.growing:
+            self.growing.check_known(step, f"where step {step} lies")
         self.follow(self.settings.batch_size, step)
 
     def follow(self, batch_size: int, step: int, schedule: Schedule | None = None) -> None:
@@ -151,95 +147,37 @@ class StoreRun:
             feed_source(member.store.layout, member.id_limit, member.shape.documents, member.packing)
             for member in members
         ]
-        plan = self.phase.plan(self.schedule.seed, self._windows)
+        plan = self.phase.plan(self.schedule.seed, self.windows)
         mean_of = "targets" if self.loss is None else self.loss.native
         labels = shape.filled_labels(self.settings.labels)
         return Feed(sources, plan, shape.length, labels, shape.pad_id, id_bytes, mean_of, shape.pad_multiple)
 
     @property
-    def _windows(self) -> dict[str, Windows]:
+    def windows(self) -> dict[str, Windows]:
+        """Of the sources whose rows come in windows."""
         return {name: member.windows for name, member in self.members.items() if member.windows is not None}
 
     # Sources that grow
 
-    def _measure(self, growing: GrowingSource) -> None:
-        """Work out which step is the first that is not known yet."""
-        windows = self.members[growing.name].windows
-        assert windows is not None
-        accumulation = 1 if self.loss is None else self.loss.accumulation
-        steps = (windows.samples - self.begun[1]) // self.steps.rows
-        self.known_step = self.steps.step + max(0, steps // accumulation * accumulation)
-
     @property
     def is_known(self) -> bool:
         """Whether the next step is known, or its rows are still to be made."""
-        return self.growing is None or self.step < self.known_step
+        return not self.growing or self.step < self.growing.known_step
 
     def wait_until_known(self) -> None:
         """Wait until the next step is known."""
         while not self.is_known:
-            self._take_more()
+            self.growing.take_more()
 
     def finish(self) -> None:
         """Wait until all rows are made."""
         with self.locks.asking:
-            while self.growing is not None:
-                self._take_more()
-
-    def _take_more(self) -> None:
-        """Wait until more rows are made, and count with them."""
-        growing = self.growing
-        if growing is None:
-            return
-        self.changed()
-        member, complete = growing.more(self.members[growing.name].store.documents)
-        with self.locks.moving:
-            if complete:
-                self.growing = None
-            self.members[growing.name] = member
-            phases = self.schedule.phases
-            if member.share.samples != UNKNOWN:
-                phases = tuple(settled(phase, member.share.samples) for phase in phases)
-            self.stand(Schedule(self.schedule.seed, phases, self._windows), self.step)
-        self.tell_losses()
+            self.growing.finish()
 
     def tell_losses(self) -> None:
         """Say, once everything is made, if rows were left out; one rank says it for all."""
-        if self._one_source and self.growing is None and self.settings.rank == 0:
+        if self._one_source and not self.growing and self.settings.rank == 0:
             tell_losses(next(iter(self.members.values())).store)
-
-    @property
-    def lost_files(self) -> bool:
-        """Whether the files of the growing source are not where they were: it was finished, or is made anew."""
-        growing = self.growing
-        return growing is not None and growing.lost(self.members[growing.name].store)
-
-    def forget_known(self) -> None:
-        """Look anew which steps are known."""
-        self.known_step = 0
-
-    def _look(self) -> None:
-        """Notice whether everything was made meanwhile."""
-        if self.growing is not None:
-            with self.locks.asking:
-                if self.growing is not None and self.growing.is_complete:
-                    self._take_more()
-
-    def _check_known(self, step: int, what: str) -> None:
-        self._look()
-        if self.growing is not None and step >= self.known_step:
-            raise self._unknown(self.growing, what)
-
-    def _check_complete(self, what: str) -> None:
-        self._look()
-        if self.growing is not None:
-            raise self._unknown(self.growing, what)
-
-    def _unknown(self, growing: GrowingSource, what: str) -> UnknownLength:
-        return UnknownLength(
-            f"{what} is not known yet: {self.members[growing.name].store.documents} rows are made so far",
-            hint="go on training, or call loader.wait() to wait until all rows are made",
-        )
 
     # Epochs
 
@@ -265,42 +203,43 @@ class StoreRun:
 
     def steps_in_epoch(self) -> int:
         """Steps of an epoch, at the loader's own batch size."""
-        self._check_complete("how many batches an epoch has")
+        self.growing.check_counted("how many batches an epoch has")
         return steps_in(self.phase.size, self.own_rows, drop_last=self.settings.drop_last)
 
     def state(self, step: int) -> dict[str, Any]:
         """Describe where the run stands before a step."""
         schedule = self.schedule if step == self.step else self.schedule.until(step)
         place = schedule.place(step)
+        streams: dict[str, Any] = {}
+        if self.growing:
+            schedule, streams = self.growing.saved(schedule, step)
+        unknown = any(each.samples == UNKNOWN for each in schedule.phases[-1].sources.values())
         data = {name: member.facts for name, member in self.members.items()}
-        unknown = any(member.share.samples == UNKNOWN for member in self.members.values())
         begun = {
             **header(self.kind, step, self.settings.seed, self._row_facts),
             "epoch": place.epoch,
             "offset": place.offset,
             **({"unknown_length": True} if unknown else {}),
+            **streams,
         }
         known = {**self._earlier_data, **data}
         return dump_run(schedule, known, self._files, self._missing, header=begun)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing. A state that knows the end of its epoch waits for it."""
-        if self.growing is not None and not (isinstance(state, Mapping) and state.get("unknown_length") is True):
-            self.finish()
         step = self.check(state)
+        with self.locks.asking:
+            self.growing.resume(state)
         read = load_run(state, self._files, self.settings.seed)
         phases = read.phases
         states.check_data(read.data, phases, self.members)
-        if state.get("unknown_length") is True:
-            for member in self.members.values():
-                if member.share.samples != UNKNOWN:
-                    phases = tuple(settled(phase, member.share.samples) for phase in phases)
+        phases = self.growing.counted(Schedule(self.settings.seed, phases)).phases
         for name, member in self.members.items():
             states.check_samples(phases, name, member.samples_of)
             states.check_unit(phases, name, member.share.unit)
         if self._one_source:
             states.check_source(phases, next(iter(self.members)))
-        schedule = Schedule(self.settings.seed, phases, self._windows)
+        schedule = Schedule(self.settings.seed, phases, self.windows)
         states.check_place(state, schedule.place(step))
         self.follow(self.settings.batch_size, step, schedule)
         self._earlier_data, self._missing = read.data, read.missing
@@ -357,26 +296,27 @@ class StoreRun:
 
     # Explaining
 
-    def rows(self, step: int) -> list[tuple[StoreSource, int]]:
+    def rows(self, step: int) -> list[tuple[Source, int]]:
         """Source and sample of each row of this rank at a step; of all ranks where their number was another one."""
-        self._check_known(step, f"what step {step} holds")
+        if self.growing:
+            self.growing.check_known(step, f"what step {step} holds")
         phase, _ = self.schedule.steps_at(step)
         rank = self.settings.rank if phase.ranks == self.settings.world_size else None
         names, samples = self.schedule.rows(step, rank)
-        sources = {name: StoreSource(self, name, phase.row_length) for name in set(names)}
+        sources = {name: self._source(name, phase.row_length) for name in set(names)}
         return [(sources[name], sample) for name, sample in zip(names, samples.tolist(), strict=True)]
+
+    def _source(self, name: str, length: int) -> Source:
+        stream = stream_of(self.growing.sources.get(name))
+        return StoreSource(self, name, length) if stream is None else StreamRows(self, stream, length)
 
     def finds_files_again(self) -> bool:
         """Whether files that are not where they were belong to a growing source, which is then looked for again."""
         with self.locks.asking:
-            if not self.lost_files:
-                return False
-            self._take_more()
-            return True
+            return self.growing.find_again()
 
     def steps_of(self, document: int, source: str | None) -> list[int]:
         """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document."""
-        self._check_complete("which steps use a document")
         return steps_of(document, source, self)
 
     @property
@@ -385,7 +325,7 @@ class StoreRun:
         found: dict[str, int] = {}
         for name, member in self.members.items():
             if not member.shape.whole_documents:
-                found[f"tail_tokens:{name}"] = member.shape.tail_tokens(member.store, member.share.samples)
+                found[f"tail_tokens:{name}"] = member.tail_tokens
         if self.settings.drop_last and self.phase.size < UNKNOWN // 2:
             found["dropped_rows"] = self.phase.size % self.own_rows
         for name, member in self.members.items():
@@ -394,6 +334,4 @@ class StoreRun:
 
     def close(self) -> None:
         """Make no more rows."""
-        growing = self.growing
-        if growing is not None:
-            growing.close()
+        self.growing.close()

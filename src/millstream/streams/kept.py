@@ -1,0 +1,339 @@
+"""Parts of a stream at rest: the tokens of a unit as one shard of a store, in a folder or in memory.
+
+A part is three files (`.bin`, `.idx`, `.org`, docs/formats.md) and a `.json` that says what they hold, with a hash of
+each. The `.json` comes last and is checked, so a part that a killed process left behind is none, and one that a disk
+has damaged is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millstream.errors import BudgetError, BusyError, StoreError
+from millstream.stages.lifetime import after_fork
+from millstream.storage import Lock, disk, read_json, sealed
+from millstream.store.format import Frame, hash_blocks, xxh64
+
+FORMAT = "millstream stream part"
+SUFFIXES = (".bin", ".idx", ".org")
+_BLOCK = 1 << 20
+Pieces = Sequence[bytes | memoryview]
+
+
+@dataclass(frozen=True)
+class PartFacts:
+    """What is known of a part without reading it."""
+
+    tokens: int
+    documents: int
+    bound: int = 0
+    """1 + the largest id."""
+    tag: int = 0
+    bytes: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Records that are not in it, by reason."""
+    changed: dict[str, int] = field(default_factory=dict)
+    hashes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class UnitTokens:
+    """What a unit holds: the tokens of its documents end to end, and the record that each came from."""
+
+    tokens: NDArray[Any]
+    ends: NDArray[np.int64]
+    origins: NDArray[np.int64]
+    left_out: dict[str, int]
+    changed: dict[str, int]
+    dtype: str
+
+    def encoded(self) -> tuple[PartFacts, list[Pieces]]:
+        """The facts and the bodies of the three files."""
+        tokens = np.ascontiguousarray(self.tokens)
+        ends = np.ascontiguousarray(self.ends, np.uint64)
+        origins = np.ascontiguousarray(self.origins, np.int64)
+        documents, bound = len(ends), int(tokens.max()) + 1 if len(tokens) else 0
+        hashes = tuple(xxh64(each) for each in (tokens, ends, origins))
+        tag = xxh64(hash_blocks(tokens.view(np.uint8), _BLOCK)) ^ hashes[1]
+        frames = (
+            Frame("T", len(tokens), bound, tag, documents, self.dtype),
+            Frame("D", documents, len(tokens), tag),
+            Frame("O", documents, bound=0, tag=hashes[2]),
+        )
+        bodies = (tokens, ends, origins.reshape(-1))
+        files: list[Pieces] = [
+            [frame.encode(), body.view(np.uint8).data] for frame, body in zip(frames, bodies, strict=True)
+        ]
+        size = sum(len(piece) for file in files for piece in file)
+        return PartFacts(len(tokens), documents, bound, tag, size, self.left_out, self.changed, hashes), files
+
+
+class Kept(Protocol):
+    """Where the parts of a stream are kept."""
+
+    shared: bool
+    """Whether other processes find the parts, too."""
+
+    def find(self, unit: int) -> PartFacts | None:
+        """The facts of a part that is here and whole."""
+        ...
+
+    def put(self, unit: int, made: UnitTokens) -> PartFacts:
+        """Keep a part."""
+        ...
+
+    def lock(self, unit: int) -> contextlib.AbstractContextManager[object]:
+        """Be the only one who makes a part; raises BusyError where another process is at it."""
+        ...
+
+    def paths(self, unit: int) -> tuple[str, str, str]:
+        """The files of a part: its tokens, its index, its origins."""
+        ...
+
+    def keep(self, units: set[int], others: Iterable[int]) -> None:
+        """Parts of other units may be dropped: `others` are all of them, those first that are needed last."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory that parts take."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything that is not for others."""
+        ...
+
+
+class KeptOnDisk:
+    """Parts in a folder that any number of processes share. At most `limit` bytes stay there, if it is given."""
+
+    shared = True
+
+    def __init__(self, folder: Path, limit: int | None = None) -> None:
+        self.folder, self.limit = folder, limit
+        with disk.reported(folder):
+            disk.make_directory(folder)
+        self._checked: set[int] = set()
+
+    def _path(self, unit: int, suffix: str) -> Path:
+        return self.folder / f"{unit:08d}{suffix}"
+
+    def find(self, unit: int) -> PartFacts | None:
+        """The facts of a part; one that is damaged is removed."""
+        path = self._path(unit, ".json")
+        if not path.exists():
+            self._checked.discard(unit)
+            return None
+        try:
+            facts = _facts(read_json(path))
+            if unit not in self._checked:
+                self._check(unit, facts)
+        except (StoreError, OSError, ValueError, TypeError, KeyError):
+            self._remove(unit)
+            return None
+        self._checked.add(unit)
+        return facts
+
+    def _check(self, unit: int, facts: PartFacts) -> None:
+        """Compare the bodies of files with their hashes."""
+        size = 0
+        for suffix, expected in zip(SUFFIXES, facts.hashes, strict=True):
+            body = np.fromfile(self._path(unit, suffix), np.uint8)
+            size += len(body)
+            if xxh64(body[64:]) != expected:
+                raise ValueError("a file does not hold what was written")
+        if size != facts.bytes:
+            raise ValueError("a file is too short")
+
+    def put(self, unit: int, made: UnitTokens) -> PartFacts:
+        """Write a part: its files, then what says that they are there."""
+        facts, files = made.encoded()
+        with disk.reported(self.folder, full="free some space, or pass cache_limit="):
+            for suffix, pieces in zip(SUFFIXES, files, strict=True):
+                path = self._path(unit, suffix)
+                beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+                try:
+                    _write(beside, pieces)
+                    disk.rename(beside, path)
+                except BaseException:
+                    beside.unlink(missing_ok=True)
+                    raise
+            path = self._path(unit, ".json")
+            beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+            _write(beside, [sealed({"format": FORMAT, **asdict(facts), "hashes": list(facts.hashes)})])
+            disk.rename(beside, path)
+        self._checked.add(unit)
+        return facts
+
+    def lock(self, unit: int) -> Lock:
+        """Hold the lock of a part; it ends with the process."""
+        return Lock(self._path(unit, ".lock"), busy="another process makes this part")
+
+    def paths(self, unit: int) -> tuple[str, str, str]:
+        """The files of a part."""
+        tokens, index, origins = (str(self._path(unit, suffix)) for suffix in SUFFIXES)
+        return tokens, index, origins
+
+    def keep(self, units: set[int], others: Iterable[int]) -> None:
+        """Remove other parts until the folder is within its limit, those first that come first here."""
+        if self.limit is None:
+            return
+        sizes: dict[int, int] = {}
+        for entry in os.scandir(self.folder):
+            stem = entry.name.partition(".")[0]
+            if stem.isdecimal():
+                with contextlib.suppress(OSError):
+                    sizes[int(stem)] = sizes.get(int(stem), 0) + entry.stat().st_size
+        total = sum(sizes.values())
+        for unit in others:
+            if total <= self.limit:
+                return
+            if unit in sizes and unit not in units:
+                with contextlib.suppress(BusyError), self.lock(unit):
+                    self._remove(unit)
+                    total -= sizes.pop(unit)
+
+    def _remove(self, unit: int) -> None:
+        self._checked.discard(unit)
+        for suffix in (".json", *SUFFIXES):
+            disk.remove(self._path(unit, suffix))
+
+    @property
+    def held_bytes(self) -> int:
+        """Parts on a disk take no memory of the process."""
+        return 0
+
+    def close(self) -> None:
+        """Parts stay for others."""
+
+
+class KeptInMemory:
+    """Parts in unnamed memory of this process, which ends with it. They count against a budget."""
+
+    shared = False
+
+    def __init__(self, budget: int | None = None) -> None:
+        self._budget = budget
+        self._parts: dict[int, tuple[PartFacts, _Memory]] = {}
+        self._unlock()
+        after_fork(self._unlock)
+
+    def _unlock(self) -> None:
+        """Also in a forked child: a thread that is not there may hold the lock."""
+        self._lock = threading.Lock()
+
+    def find(self, unit: int) -> PartFacts | None:
+        """The facts of a part."""
+        found = self._parts.get(unit)
+        return None if found is None else found[0]
+
+    def put(self, unit: int, made: UnitTokens) -> PartFacts:
+        """Copy a part into memory."""
+        facts, files = made.encoded()
+        with self._lock:
+            held = sum(each.bytes for each, _ in self._parts.values()) + facts.bytes
+            if self._budget is not None and held > self._budget:
+                raise BudgetError(
+                    f"the windows of a stream take {held:,} bytes of memory, and memory_budget leaves them "
+                    f"{self._budget:,}",
+                    hint="raise memory_budget, or pass cache_dir= (a folder): there they take none",
+                )
+            self._parts[unit] = facts, _Memory(files)
+        return facts
+
+    def lock(self, unit: int) -> contextlib.nullcontext[None]:
+        """No other process makes these parts."""
+        return contextlib.nullcontext()
+
+    def paths(self, unit: int) -> tuple[str, str, str]:
+        """The files of a part, by their descriptors."""
+        return self._parts[unit][1].paths
+
+    def keep(self, units: set[int], others: Iterable[int]) -> None:
+        """Drop all other parts."""
+        with self._lock:
+            for unit in self._parts.keys() - units:
+                del self._parts[unit]
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all parts."""
+        with self._lock:
+            return sum(each.bytes for each, _ in self._parts.values())
+
+    def close(self) -> None:
+        """Drop all parts."""
+        with self._lock:
+            self._parts.clear()
+
+
+class _Memory:
+    """Three files without names."""
+
+    def __init__(self, files: list[Pieces]) -> None:
+        opened = [_unnamed(pieces) for pieces in files]
+        tokens, index, origins = (f"/proc/self/fd/{fd}" if fd >= 0 else path for fd, path in opened)
+        self.paths = tokens, index, origins
+        for fd, path in opened:
+            weakref.finalize(self, _forget, fd, path, os.getpid())
+
+
+def _unnamed(pieces: Pieces) -> tuple[int, str]:
+    """A file in memory: its descriptor; where the system has no such files, one of a temporary folder: its path."""
+    if hasattr(os, "memfd_create"):
+        fd, path = os.memfd_create("millstream-part", os.MFD_CLOEXEC), ""
+        _fill(fd, pieces)
+        return fd, path
+    fd, path = tempfile.mkstemp(prefix="millstream-part-")
+    _fill(fd, pieces)
+    os.close(fd)
+    return -1, path
+
+
+def _forget(fd: int, path: str, process: int) -> None:
+    if fd >= 0:
+        os.close(fd)
+    elif process == os.getpid():
+        Path(path).unlink(missing_ok=True)
+
+
+def _write(path: Path, pieces: Pieces) -> None:
+    fd = disk.create(path)
+    try:
+        _fill(fd, pieces)
+    finally:
+        os.close(fd)
+
+
+def _fill(fd: int, pieces: Pieces) -> None:
+    place = 0
+    for piece in pieces:
+        disk.write(fd, piece, place)
+        place += len(piece)
+
+
+def _facts(found: dict[str, Any]) -> PartFacts:
+    """Read facts of a file, in which nothing is trusted."""
+    if found.get("format") != FORMAT:
+        raise ValueError("not a part")
+    values = {key: value for key, value in found.items() if key != "format"}
+    numbers = [values[key] for key in ("tokens", "documents", "bound", "tag", "bytes")]
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError("a count is none")
+    hashes = tuple(int(each) for each in values.pop("hashes"))
+    facts = PartFacts(**values, hashes=hashes)
+    for counts in (facts.left_out, facts.changed):
+        if not all(type(count) is int and count >= 0 for count in counts.values()):
+            raise ValueError("a count is none")
+    return facts

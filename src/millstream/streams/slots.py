@@ -1,0 +1,156 @@
+"""Pieces of files -> their chunks. A file that can only be read from its front is read on from where it stands."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from millstream.sources import Chunk, FoundFile, Reading, format_named
+from millstream.sources.failure import FileFailure
+from millstream.sources.separated import plain_chunk
+from millstream.sources.stream import layout_of
+from millstream.streams.plan import TOGETHER, Slot, Units
+
+MOST_OPEN = 2 * TOGETHER
+"""Files that are read from their fronts and stay open; those of the next windows too."""
+
+
+class SlotReader:
+    """Gives the chunks of slots. Several threads may ask; a file is read by one of them at a time.
+
+    Slots of a file that is read from its front are best asked for as they come. A slot that is announced and passed by,
+    since another thread was faster, is kept until it is asked for.
+    """
+
+    def __init__(self, units: Units) -> None:
+        self._units = units
+        self._lock = threading.Lock()
+        self._begun: OrderedDict[int, _File] = OrderedDict()
+
+    def announce(self, slots: Iterable[Slot]) -> None:
+        """These slots will be asked for, by some thread."""
+        with self._lock:
+            for slot in slots:
+                if self._is_shared(slot):
+                    self._file(slot.file).awaited.add(slot.number)
+
+    def give_up(self, slots: Iterable[Slot]) -> None:
+        """These slots will not be asked for."""
+        with self._lock:
+            for slot in slots:
+                file = self._begun.get(slot.file)
+                if file is not None:
+                    file.awaited.discard(slot.number)
+                    file.passed.pop(slot.number, None)
+
+    def chunks(self, slot: Slot) -> tuple[FoundFile, list[Chunk]]:
+        """The file of a slot, and its chunks."""
+        found, reading = self._units.files[slot.file], self._units.reading
+        if slot.of == 1:
+            return found, list(format_named(found.format).chunks(found, reading))
+        if self._units.cut_by_bytes(slot.file):
+            return found, _plain(found, reading, slot)
+        with self._lock:
+            file = self._file(slot.file)
+            file.awaited.discard(slot.number)
+            chunks = file.take(slot)
+            while len(self._begun) > MOST_OPEN:
+                self._begun.popitem(last=False)[1].close()
+            return found, chunks
+
+    def _is_shared(self, slot: Slot) -> bool:
+        return slot.of > 1 and not self._units.cut_by_bytes(slot.file)
+
+    def _file(self, number: int) -> _File:
+        if number not in self._begun:
+            self._begun[number] = _File(self._units.files[number], self._units.reading)
+        self._begun.move_to_end(number)
+        return self._begun[number]
+
+    def close(self) -> None:
+        """Close all files."""
+        with self._lock:
+            while self._begun:
+                self._begun.popitem()[1].close()
+
+
+def _plain(file: FoundFile, reading: Reading, slot: Slot) -> list[Chunk]:
+    """One byte range of a plain file; of one that turns out to be no plain file, the first range reads all."""
+    try:
+        layout = layout_of(file, reading)
+    except FileFailure:
+        layout = None
+    if layout is None or not layout.is_plain:
+        return list(format_named(file.format).chunks(file, reading)) if slot.number == 0 else []
+    return (
+        [plain_chunk(slot.number, layout.start, file.bytes, reading.chunk_bytes)] if layout.start < file.bytes else []
+    )
+
+
+@dataclass
+class _File:
+    """A file whose chunks are dealt to its slots: by their number, if all are known at once, else by how far they are.
+
+    Chunks that hold no data yet are known without reading the file.
+    """
+
+    found: FoundFile
+    reading: Reading
+    awaited: set[int] = field(default_factory=set)
+    passed: dict[int, list[Chunk]] = field(default_factory=dict)
+    _listed: list[Chunk] | None = None
+    _rest: Iterator[Chunk] | None = None
+    _next: Chunk | None = None
+    _reached: int = 0
+    """The slot of the last chunk that was read: what comes after it, such as a failure, is not of an earlier one."""
+
+    def take(self, slot: Slot) -> list[Chunk]:
+        """The chunks of a slot."""
+        if slot.number in self.passed:
+            return self.passed.pop(slot.number)
+        if self._rest is None and self._listed is None:
+            self._open()
+        if self._listed is not None:
+            count = len(self._listed)
+            return [chunk for number, chunk in enumerate(self._listed) if number * slot.of // count == slot.number]
+        if self._next is not None and self._slot_of(self._next, slot.of) > slot.number:
+            self.close()
+            self._open()
+        taken: list[Chunk] = []
+        while self._next is not None:
+            place = self._slot_of(self._next, slot.of)
+            if place > slot.number:
+                break
+            if place == slot.number:
+                taken.append(self._next)
+            elif place in self.awaited:
+                self.passed.setdefault(place, []).append(self._next)
+            self._reached = place
+            self._next = next(self._rest or iter(()), None)
+        return taken
+
+    def _open(self) -> None:
+        chunks = format_named(self.found.format).chunks(self.found, self.reading)
+        first = next(chunks, None)
+        if first is not None and first.data is None and first.bad is None:
+            self._listed = [first, *chunks]
+        else:
+            self._rest, self._next, self._reached = chunks, first, 0
+
+    def _slot_of(self, chunk: Chunk, of: int) -> int:
+        """How far a chunk is, in slots of its file."""
+        data = self.found.data
+        if data is not None and not hasattr(data, "__len__"):
+            return min(chunk.number, of - 1)
+        total = self.found.bytes if data is None else len(data)
+        stop = chunk.behind(total) if data is None else chunk.stop
+        return max(self._reached, min(max(stop - 1, 0) * of // max(total, 1), of - 1))
+
+    def close(self) -> None:
+        """Close the file; what was passed by is kept."""
+        close = getattr(self._rest, "close", None)
+        if close is not None:
+            close()
+        self._rest = self._next = self._listed = None

@@ -1,0 +1,323 @@
+"""Windows of a stream: which are made, which rows they give, and the tokens of some of them as a store.
+
+Rows are cut from the tokens of all windows end to end: row i holds tokens [i * length, (i + 1) * length], and belongs
+to the window that holds its first token. So the last row of a window may end in the next one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from millstream.errors import SourceError
+from millstream.order.phase import UNKNOWN
+from millstream.order.windows import Windows
+from millstream.store import TokenStore
+from millstream.store.format import FRAME_BYTES
+from millstream.store.layout import Layout
+from millstream.store.manifest import describe
+from millstream.store.numbers import open_body
+from millstream.store.opening import Opened
+from millstream.store.origin import Origin, Origins, named
+from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, Row, Rows, rows_of
+from millstream.streams.kept import PartFacts
+from millstream.streams.maker import PartMaker
+from millstream.streams.plan import StreamPlan
+from millstream.streams.starts import WindowStarts
+
+GAP = -1
+"""The unit of a shard that stands for windows which are not in a store."""
+
+
+class Pass(NamedTuple):
+    """A window in an epoch."""
+
+    epoch: int
+    window: int
+
+
+class StreamWindows:
+    """The windows of a stream, made around the place that a run has reached.
+
+    Args:
+        plan: Which units make up a window.
+        maker: Makes their parts.
+        starts: Where windows begin.
+        length: Tokens of a row.
+        padded: Whether the last row of an epoch is filled up.
+        ahead: Windows that are made ahead of the one in use.
+        first: The rank of this process and their number: processes that share a cache begin at different parts.
+    """
+
+    def __init__(
+        self,
+        plan: StreamPlan,
+        maker: PartMaker,
+        starts: WindowStarts,
+        *,
+        length: int,
+        padded: bool = False,
+        ahead: int = 2,
+        id_limit: int | None = None,
+        first: tuple[int, int] = (0, 1),
+    ) -> None:
+        self.plan, self.maker, self.starts = plan, maker, starts
+        self.length, self._padded, self._ahead, self._id_limit = length, padded, ahead, id_limit
+        self._rank, self._ranks = (0, 1) if plan.units.from_front else first
+        self._facts: dict[int, PartFacts] = {}
+        self.left_out, self.changed = Counter[str](), Counter[str]()
+        """What parts that this process has met lack, and what was changed in them, by reason."""
+        self._counted: set[int] = set()
+        self.ready: list[Pass] = []
+        """Windows that follow each other and can be used."""
+
+    # Rows
+
+    @property
+    def rows(self) -> int | None:
+        """Rows of an epoch, if its tokens have been counted."""
+        tokens = self.starts.tokens
+        return None if tokens is None else self.rows_in(tokens, self.length)
+
+    def rows_in(self, tokens: int, length: int) -> int:
+        """Rows of so many tokens of an epoch."""
+        inputs = max(0, tokens - 1)
+        return -(-inputs // length) if self._padded else inputs // length
+
+    def first_row(self, window: int) -> int | None:
+        """The first row of a window, if it is known."""
+        token = self.starts.token(window)
+        if token is None:
+            return None
+        row, rows = -(-token // self.length), self.rows
+        return row if rows is None else min(row, rows)
+
+    def window_at(self, row: int) -> int:
+        """The window of a row, or the last one before it of which it is known where it begins."""
+        known = np.flatnonzero(self.starts.known[:-1] >= 0)
+        firsts = -(-self.starts.known[known] // self.length)
+        return int(known[np.searchsorted(firsts, row, side="right") - 1])
+
+    def knows(self, row: int) -> bool:
+        """Whether it is known which window a row belongs to, and which of its rows it is."""
+        rows = self.rows
+        if rows is not None and row >= rows:
+            return False
+        window = self.window_at(row)
+        return self.first_row(window + 1) is not None or row == self.first_row(window)
+
+    def order(self) -> Windows:
+        """How many rows each window has. Those of windows that are not known are counted to the last one of them."""
+        known = np.flatnonzero(self.starts.known >= 0)
+        firsts = [self.first_row(window) or 0 for window in known.tolist()]
+        bins = np.zeros(int(known[-1]), np.int64)
+        bins[known[1:] - 1] = np.diff(firsts)
+        gaps = tuple((known[1:][np.diff(known) > 1] - 1).tolist())
+        return Windows(tuple(bins.tolist()), rows=0, capacity=self.length, always_in_order=True, gaps=gaps)
+
+    def count(self, epoch: int, row: int) -> int:
+        """How many rows can be used from a row of an epoch on."""
+        if not self.ready:
+            return 0
+        window = self.window_at(row)
+        found = 0
+        for each in self.ready:
+            first, stop = self.first_row(each.window), self.first_row(each.window + 1)
+            assert first is not None
+            assert stop is not None
+            if found:
+                found += stop - first
+            elif each.epoch == epoch and each.window >= window and first <= row < stop:
+                found = stop - row
+        return found
+
+    # Making
+
+    def make(self, epoch: int, row: int, count: int) -> None:
+        """Wait until so many rows from a row of an epoch on can be used; fewer, if an epoch was counted meanwhile."""
+        was_counted = self.rows is not None
+        place = Pass(epoch, self.window_at(row))
+        self.ready = []
+        while self.count(epoch, row) < count:
+            self._want(place)
+            self._finish(place.window)
+            self.ready.append(place)
+            if self.rows is not None and not was_counted:
+                return
+            place = self._after(place)
+
+    def _after(self, place: Pass) -> Pass:
+        if place.window + 1 < self.plan.windows:
+            return Pass(place.epoch, place.window + 1)
+        return Pass(place.epoch + 1, 0)
+
+    def _want(self, place: Pass) -> None:
+        """Have a window made and some after it, and drop others where there is no room for all."""
+        windows, following = [each.window for each in self.ready], place
+        for _ in range(self._ahead + 1):
+            windows.append(following.window)
+            following = self._after(following)
+        windows = list(dict.fromkeys(windows))
+        units = [unit for window in windows for unit in self._from_own(self.plan.units_of(window))]
+        self.maker.want(units)
+        kept = set(units)
+        self.maker.kept.keep(kept, self._needed_last(place.window, set(windows)))
+        for unit in self._facts.keys() - kept:
+            del self._facts[unit]
+
+    def _from_own(self, units: list[int]) -> list[int]:
+        """Begin elsewhere than other processes."""
+        begin = len(units) * self._rank // self._ranks
+        return units[begin:] + units[:begin]
+
+    def _needed_last(self, window: int, wanted: set[int]) -> Iterator[int]:
+        """The units of other windows: the one that was used last is needed last."""
+        for each in (*range(window - 1, -1, -1), *range(self.plan.windows - 1, window, -1)):
+            if each not in wanted:
+                yield from self.plan.units_of(each)
+
+    def _finish(self, window: int) -> None:
+        """Wait for the parts of a window, and for those of the next ones in which its last row ends."""
+        start = self.starts.token(window)
+        assert start is not None
+        stop = start + sum(self._part(unit).tokens for unit in self.plan.units_of(window))
+        self.starts.learn(window + 1, stop)
+        self._ending(window)
+
+    def _ending(self, window: int) -> list[int]:
+        """The units of later windows that hold what the last row of a window needs; they are made."""
+        stop = self.starts.token(window + 1)
+        assert stop is not None
+        found: list[int] = []
+        need, have, window = -(-stop // self.length) * self.length + 1, stop, window + 1
+        while have < need and window < self.plan.windows:
+            for unit in self.plan.units_of(window):
+                if have >= need:
+                    break
+                found.append(unit)
+                have += self._part(unit).tokens
+            else:
+                self.starts.learn(window + 1, have)
+            window += 1
+        return found
+
+    def _part(self, unit: int) -> PartFacts:
+        """Wait for a part."""
+        facts = self._facts.get(unit)
+        if facts is None:
+            facts = self._facts[unit] = self.maker.wait(unit)
+            if self._id_limit is not None and facts.bound > self._id_limit:
+                names = ", ".join(self.maker.units.files[slot.file].name for slot in self.maker.units.slots(unit)[:3])
+                raise SourceError(
+                    f"{names}: the tokens hold the id {facts.bound - 1}, but the model's vocabulary has "
+                    f"{self._id_limit} ids",
+                    hint="use the model's tokenizer, or enlarge the model's embedding",
+                )
+            if unit not in self._counted:
+                self._counted.add(unit)
+                self.left_out.update(facts.left_out)
+                self.changed.update(facts.changed)
+        return facts
+
+    def forget(self) -> None:
+        """Find all parts anew: files are gone that were there."""
+        self.ready, self._facts = [], {}
+        self.maker.want([])
+
+    # Stores
+
+    def view(self, path: Path, windows: Iterable[int], tokenizer: Any = None) -> View:
+        """The tokens of some windows as a store, in which those of others are a gap."""
+        rows: list[Row] = []
+        units: list[int] = []
+        place = 0
+        for window in sorted(set(windows)):
+            start = self.starts.token(window)
+            assert start is not None
+            while place > start:  # the last row of the window before ends in this one
+                place -= rows.pop().tokens
+                units.pop()
+            if start > place:
+                rows.append(Row(start - place, 1, 0, 1, 0))
+                units.append(GAP)
+                place = start
+            for unit in (*self.plan.units_of(window), *self._ending(window)):
+                facts = self._part(unit)
+                if facts.tokens:
+                    rows.append(Row(facts.tokens, facts.documents, facts.tag, facts.bound, 0))
+                    units.append(unit)
+                    place += facts.tokens
+        if not rows:  # a run that needs none of them just now still needs a store
+            rows.append(Row(1, 1, 0, 1, 0))
+            units.append(GAP)
+        job, kept = self.maker.job, self.maker.kept
+        table = rows_of(rows)
+        files = [("", "", "") if unit == GAP else kept.paths(unit) for unit in units]
+        layout = Layout("", "", job.dtype, FRAME_BYTES, table, "ends", paths=tuple(each[:2] for each in files))
+        lost = {"left_out": dict(self.left_out), "changed": dict(self.changed)}
+        manifest = describe(job.dtype, table, recipe=lost, tokenizer=tokenizer)
+        names = [file.name for file in self.plan.units.files]
+        origins = _Origins([each[2] for each in files], table, names)
+        return View(TokenStore.of(path, Opened("stream", layout, manifest, origins)), units)
+
+    def samples_of(self, length: int, split: int) -> int | None:
+        """Rows of an epoch that were cut into `split` rows of another length; None where that cannot be."""
+        tokens = self.starts.tokens
+        if split != 1:
+            return None
+        return UNKNOWN if tokens is None else self.rows_in(tokens, length)
+
+    def close(self) -> None:
+        """Make no more windows."""
+        self.maker.close()
+        self.maker.kept.close()
+
+
+@dataclass(frozen=True)
+class View:
+    """Some windows as a store, and the unit of each of its shards."""
+
+    store: TokenStore
+    units: list[int]
+
+    def place_of(self, document: int) -> tuple[int, int]:
+        """The unit of a document of the store, and its place in that."""
+        firsts = self.store.layout.table[:, FIRST_DOCUMENT]
+        shard = int(np.searchsorted(firsts, document, side="right")) - 1
+        return self.units[shard], document - int(firsts[shard])
+
+    def document_at(self, unit: int, place: int) -> int | None:
+        """The document of the store that lies at a place of a unit."""
+        table = self.store.layout.table
+        if unit not in self.units or place >= int(table[self.units.index(unit), DOCUMENTS]):
+            return None
+        return int(table[self.units.index(unit), FIRST_DOCUMENT]) + place
+
+
+class _Origins(Origins):
+    """Document -> the record that it was made from, of a store of windows."""
+
+    def __init__(self, paths: list[str], table: Rows, files: list[str]) -> None:
+        super().__init__({})
+        self._paths, self._firsts = paths, np.ascontiguousarray(table[:, FIRST_DOCUMENT])
+        self._files = files
+
+    def file_of(self, document: int) -> str | None:
+        """Name the source file of a document."""
+        origin = self.origin_of(document)
+        return None if origin is None else origin.file
+
+    def origin_of(self, document: int) -> Origin | None:
+        """Give the record that a document was made from."""
+        shard = int(np.searchsorted(self._firsts, document, side="right")) - 1
+        if not self._paths[shard]:
+            return None
+        _, words = open_body(Path(self._paths[shard]), "O")
+        local = document - int(self._firsts[shard])
+        found = words.read(range(3 * local, 3 * local + 3)).astype(np.int64)
+        return named(found.tolist(), self._files)
