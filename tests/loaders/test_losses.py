@@ -14,6 +14,7 @@ from chats.chatml import bpe
 from loaders.conversations import CHAT, conversation
 from millstream import ConversationDataLoader, LossWarning, MixedDataLoader, PretrainDataLoader, prepare
 from millstream.loaders.growth import Growth
+from millstream.parts.policy import LOUD
 from millstream.store import TokenStore
 
 GOOD, BAD = 12, 3
@@ -186,3 +187,16 @@ def test_texts_that_are_left_out_are_named_and_told_by_raw_loaders_and_over_stor
     with MixedDataLoader({"web": (loader, 1.0)}, framework="numpy") as mixed:
         assert mixed.losses["left_out:web:no text in 'text'"] == 1
     assert len(told) == 1
+
+
+def test_a_stream_with_bad_records_in_every_unit_tells_a_reason_a_few_times(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "wheel"}\nno json\n' * 40, "utf-8")
+    given: dict[str, Any] = {"tokenizer": bpe(), "chunk_size": 4, "framework": "numpy", "threads": 1}
+    with PretrainDataLoader(tmp_path, streaming=True, on_bad="skip", reading={"chunk_bytes": 64}, **given) as loader:
+        for _ in loader:
+            pass
+
+    assert loader.losses["left_out:data:not JSON"] == 40
+    assert sum("left out" in record.message for record in caplog.records if record.levelname == "WARNING") == LOUD

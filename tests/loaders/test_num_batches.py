@@ -47,6 +47,13 @@ def test_an_epoch_has_as_many_batches_as_its_own_size_gives_whatever_was_taken(
             assert loader.losses.get("dropped_rows") == dropped
 
 
+def test_a_mixture_whose_epoch_was_given_has_a_length_before_its_streams_have() -> None:
+    with BOUNDED["mixture with a stream"](batch_size=4) as loader:
+        expected = loader.get_num_batches()
+
+        assert expected == sum(1 for _ in loader.get_iterator()) == 8  # of 29 samples
+
+
 def test_a_feed_has_no_length_whatever_was_taken() -> None:
     with KINDS["rollout feed"](batch_size=2) as loader:
         for size in (1, 3, 2):

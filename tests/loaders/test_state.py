@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loaders.corpora import corpus, stream
 from loaders.samples import Ids, counting_file, counting_loader, follows_its_hint, inputs, take
 from millstream import (
     FingerprintError,
@@ -235,6 +236,24 @@ def test_a_copy_of_the_data_elsewhere_is_the_same_data(tmp_path: Path) -> None:
         rest = inputs(loader)
 
     assert resumed(PretrainDataLoader(second, **given), state) == rest
+
+
+@pytest.mark.parametrize("changed", [{"shuffle": False}, {"eos": None}])
+def test_a_refused_state_changes_nothing_of_a_stream_nor_of_its_log(tmp_path: Path, changed: dict[str, Any]) -> None:
+    files = corpus((("jsonl", (9, 5, 7, 9, 8) * 9),))
+    with stream(files) as loader:
+        while loader.state_dict()["streams"]["data"]["window"] < 2:
+            loader.next()
+        state = through_json(loader.state_dict())
+    with stream(files, **changed) as loader:
+        expected = inputs(loader)
+    with stream(files, cache_dir=tmp_path, **changed) as loader:
+        with pytest.raises(REFUSALS):
+            loader.load_state_dict(state)
+        logs = list(tmp_path.rglob("*.log"))
+
+        assert inputs(loader) == expected
+        assert logs == []
 
 
 # Hostile states

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 from millstream.errors import BusyError, ClosedError, StoreError
 from millstream.loaders.member import Member
@@ -167,10 +167,6 @@ class GrowingSource(Protocol):
         """What a state keeps of a place; None: nothing."""
         ...
 
-    def resume(self, saved: Any) -> Member:
-        """Know what a state knows; gives the source's part in the run."""
-        ...
-
     @property
     def held_bytes(self) -> int | None:
         """Bytes of rows in memory; None where they lie on a disk."""
@@ -238,11 +234,6 @@ class GrowingStore:
 
     def saved(self, epoch: int, offset: int) -> None:
         """The order of its rows is known to who knows its files."""
-
-    def resume(self, saved: Any) -> Member:
-        """There is nothing to know."""
-        assert self._found is not None
-        return self._found
 
     def close(self) -> None:
         """Stop making rows; what was made stays, and the next loader resumes there."""

@@ -53,12 +53,14 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
         tokenizer: Gives `explain()` the text of each row (without it, the one that lies in the store does), and checks
             ids against its vocabulary.
         documents: "attend" lets rows run across documents, "isolate" resets positions and masks across them, "row"
-            makes one padded or cut document a row.
+            makes one padded or cut document a row (not of a stream).
         tail: "drop" counts the tokens behind the last whole row as lost, "pad" makes a padded row of them.
         dtype: Of a bare token file.
         name: Of the source; part of its key, so two sources of one seed have different orders.
         pad_id: What padding is filled with; by default the tokenizer's or the model's, else 0.
-        streaming: Tokenise raw files on the way instead of preparing them (docs/streaming.md).
+        streaming: Tokenise raw files while training runs, window by window, instead of preparing them first.
+            `cache_dir` keeps what was tokenised for other ranks and later runs, at most `cache_limit` bytes of it;
+            without a folder, or with "memory://", windows stay in memory (docs/streaming.md).
         recipe: Steps that clean and filter raw records, as `prepare` takes them.
         on_bad: What becomes of raw records that cannot be used: "error", "skip" or "quarantine".
         eos: The token that ends each raw document.

@@ -85,6 +85,7 @@ class LoaderSettings:
     in_memory: bool = False
     """Whether what a cache would hold is to stay in memory (`cache_dir="memory://"`)."""
     cache_limit: int | None = None
+    """Bytes that a stream, or the cache of parts of what is prepared, may keep on the disk."""
     transforms: tuple[Callable[..., Any], ...] = ()
     callbacks: tuple[object, ...] = ()
     limits: ModelLimits = NO_LIMITS

@@ -74,7 +74,9 @@ def check_place(state: Mapping[str, Any], place: StepPlace) -> None:
 
 
 def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Give the one state of all ranks at a step, which is the same on each of them.
+    """Compare the states of all ranks at a step, and give the one that they share.
+
+    The state of any rank is enough to resume on any number of them; this insists that no rank was elsewhere.
 
     >>> merge_states([{"step": 2}, {"step": 2}])
     {'step': 2}

@@ -34,7 +34,7 @@ from millstream.storage.state import DAMAGED, read_count
 from millstream.store import TokenStore
 from millstream.streams.kept import Kept, KeptInMemory, KeptOnDisk
 from millstream.streams.maker import PartMaker
-from millstream.streams.plan import VERSION, StreamPlan, Units, unit_bytes
+from millstream.streams.plan import VERSION, Numbers, StreamPlan, Units, unit_bytes
 from millstream.streams.starts import NAME, WindowStarts
 from millstream.streams.windows import StreamWindows, View
 from millstream.tokens import Tokenizer, resolve_eos
@@ -262,9 +262,14 @@ class StreamSource:
         window = read_count(saved.get("window"), "window")
         if window >= starts.windows:
             raise StateError(f"the state stands in window {window} of {starts.windows} of {self.name!r}", hint=DAMAGED)
-        starts.learn(window, read_count(saved.get("token"), "token"))
+        starts.learn(window, read_count(saved.get("token"), "token"), was_read=False)
         if "tokens" in saved:
-            starts.learn(starts.windows, read_count(saved["tokens"], "tokens"))
+            starts.learn(starts.windows, read_count(saved["tokens"], "tokens"), was_read=False)
+        return self.know(starts.known)
+
+    def know(self, starts: Numbers) -> Member:
+        """Count with these beginnings of windows."""
+        self.windows.starts.known = starts
         self.member = self._member()
         return self.member
 

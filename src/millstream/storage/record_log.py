@@ -1,7 +1,8 @@
 """A log of records of one width, each with a check of itself: a torn or damaged record is noticed.
 
 A record is an item of a numpy dtype that `record_type` makes. Record n lies at byte n times the width, so each is found
-without reading the others, and a damaged one costs only itself. One process writes; others may read at the same time.
+without reading the others, and a damaged one costs only itself. One process writes, or several that write the same
+records; others may read at the same time.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from millstream.sources import Chunk, FoundFile
 from millstream.sources.record import NO_BYTES
 from millstream.stages.lifetime import after_fork
 from millstream.stages.ordered import Threads
+from millstream.stats.ledger import Ledger
 from millstream.store.format import token_dtype
 from millstream.store.origin import numbered
 from millstream.streams.kept import Kept, PartFacts, UnitTokens
@@ -73,6 +74,8 @@ class PartMaker:
             self._stopping.set()
         self._reader = SlotReader(self.units)
         self._threads = Threads(self._count, "millstream-parts")
+        self._bad = Ledger()
+        """Records of all parts that were left out: a reason is told loudly a few times, not in every part."""
         self._guard = threading.Lock()
         self._pending: deque[int] = deque()
         self._parts: dict[int, Future[PartFacts]] = {}
@@ -165,7 +168,7 @@ class PartMaker:
         path = None if self._quarantine is None else self._quarantine / f"{unit:08d}.quarantine.jsonl"
         kept = KeptAside(path) if path is not None and self._on_bad == "quarantine" else None
         try:
-            policy = BadRecords(self._on_bad, kept)
+            policy = BadRecords(self._on_bad, kept, self._bad)
             for slot in self.units.slots(unit):
                 file, chunks = self._reader.chunks(slot)
                 for chunk in chunks:

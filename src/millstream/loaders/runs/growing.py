@@ -6,7 +6,8 @@ when the last row was counted the true number takes its place, and nothing else 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millstream._core import Plan
@@ -190,16 +191,28 @@ class Growing:
                     phases = settled(phases, name, UNKNOWN, schedule.seed)
         return Schedule(schedule.seed, phases, schedule.windows), {"streams": kept} if kept else {}
 
-    def resume(self, state: Mapping[str, Any]) -> None:
-        """Know what a state knows. What is made once is waited for, if the state knows its end."""
+    @contextmanager
+    def resuming(self, state: Mapping[str, Any]) -> Iterator[None]:
+        """Know what a state knows, unless it is refused after all.
+
+        What is made once is waited for, if the state knows its end.
+        """
         saved = state.get("streams", {})
         if not isinstance(saved, Mapping):
             raise StateError("the state does not say where its streams stand", hint=DAMAGED)
         if state.get("unknown_length") is not True:
             self.finish()
-        for name, source in self.sources.items():
-            if not source.ends and name in saved:
-                self._run.members[name] = source.resume(saved[name])
+        streams = [source for source in self.sources.values() if isinstance(source, StreamSource)]
+        before = [source.windows.starts.known.copy() for source in streams]
+        try:
+            for source in streams:
+                if source.name in saved:
+                    self._run.members[source.name] = source.resume(saved[source.name])
+            yield
+        except BaseException:
+            for source, known in zip(streams, before, strict=True):
+                self._run.members[source.name] = source.know(known)
+            raise
 
     def close(self) -> None:
         """Make no more rows."""
