@@ -202,7 +202,7 @@ class Growing:
             raise StateError("the state does not say where its streams stand", hint=DAMAGED)
         if state.get("unknown_length") is not True:
             self.finish()
-        streams = [source for source in self.sources.values() if isinstance(source, StreamSource)]
+        streams = [stream for source in self.sources.values() if (stream := stream_of(source)) is not None]
         before = [source.windows.starts.known.copy() for source in streams]
         try:
             for source in streams:
