@@ -82,9 +82,8 @@ class _Worker:
             documents = [content[start:stop] for start, stop in pairwise(bounds)]
             rows = self._backend.encode_batch_list(documents, parallel=False)
             self.life -= time.thread_time() - started
-            return np.fromiter(chain.from_iterable(rows), np.uint32), np.cumsum(
-                [len(row) for row in rows], dtype=np.int64
-            )
+            stops = np.cumsum([len(row) for row in rows], dtype=np.int64)
+            return np.fromiter(chain.from_iterable(rows), np.uint32), stops
         encoded = self._backend.encode_batch(_strings(text, ends), parallel=False).layout
         self.life -= time.thread_time() - started
         return encoded.content.data, np.asarray(encoded.offsets.data[1:], np.int64)
