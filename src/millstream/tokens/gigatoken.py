@@ -120,7 +120,7 @@ def from_sentencepiece(model: bytes) -> GigatokenEngine:
 
 def _strings(text: Text, ends: Ends) -> Any:
     """The documents as the array of strings that gigatoken reads in place; a list, where that is faster."""
-    if len(ends) <= _FEW and len(text) <= _SMALL:
+    if 0 < len(ends) <= _FEW and len(text) <= _SMALL:
         content, stops = text.tobytes(), ends.tolist()
         return [content[begin:end] for begin, end in zip([0, *stops[:-1]], stops, strict=True)]
     offsets = np.concatenate([np.zeros(1, np.int64), ends])
