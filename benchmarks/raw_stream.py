@@ -162,7 +162,7 @@ def prepare_all(tokenizer: Any, path: str) -> Found:
 
     with tempfile.TemporaryDirectory() as folder:
         began, cpu = time.perf_counter(), time.process_time()
-        made = prepare(path, Path(folder, "store"), tokenizer=tokenizer, workers=WORKERS)
+        made = prepare(path, Path(folder, "store"), tokenizer=tokenizer, workers=WORKERS, cache=False)
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     return {"seconds": seconds, "cpu": cpu, "tokens": made.tokens}
 
