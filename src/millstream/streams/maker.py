@@ -97,6 +97,8 @@ class PartMaker:
         self._guard = threading.Lock()
         self._pending: deque[int] = deque()
         self._parts: dict[int, Future[PartFacts]] = {}
+        self._working = 0
+        """Threads that take what is pending until there is no more."""
 
     def want(self, units: Sequence[int]) -> None:
         """Have parts made, in this order; those that were wanted before and are not begun are not made."""
@@ -112,11 +114,17 @@ class PartMaker:
                 self._parts[unit] = Future()
             waiting.update(new)
             self._pending = deque(unit for unit in units if unit in waiting)
-        for unit in dropped:
-            self._reader.give_up(self.units.slots(unit))
-        for unit in new:
-            self._reader.announce(self.units.slots(unit))
+            self._reader.give_up(slot for unit in dropped for slot in self.units.slots(unit))
+            self._reader.announce(slot for unit in new for slot in self.units.slots(unit))
+            starting = min(self._count - self._working, len(self._pending))
+            self._working += starting
+        for _ in range(starting):
             self._threads.submit(self._work)
+
+    def is_made(self, unit: int) -> bool:
+        """Whether a part that was wanted can be had without waiting."""
+        part = self._parts.get(unit)
+        return part is not None and part.done() and part.exception() is None
 
     def look(self, unit: int) -> PartFacts | None:
         """The facts of a part that was wanted, if it is made by now; raises what kept it from being made, once."""
@@ -145,23 +153,22 @@ class PartMaker:
         return facts
 
     def _work(self) -> None:
-        """Find or make some parts that no other process makes just now; in a thread. It takes more than one at a time
-        where there is enough for all threads."""
+        """Find or make what is pending, as long as there is something; in a thread. It takes more than one part at a
+        time where there is enough for all threads."""
         tried = 0
-        while not self._stopping.is_set():
+        while True:
             with self._guard:
+                if not self._pending or self._stopping.is_set():
+                    self._working -= 1
+                    return
                 count = max(1, min(self._together, len(self._pending) // self._count))
-                units = [self._pending.popleft() for _ in range(min(count, len(self._pending)))]
+                units = [self._pending.popleft() for _ in range(count)]
             busy = self._obtain(units)
-            if len(busy) < len(units) or not units:
-                with self._guard:
-                    self._pending.extend(busy)
-                return
             with self._guard:
                 self._pending.extend(busy)
-                tried += len(busy)
-                all_tried = tried >= len(self._pending)
-            if all_tried:
+                tried = tried + len(busy) if len(busy) == len(units) else 0
+                all_tried = tried >= len(self._pending) > 0
+            if all_tried:  # each of them is being made by another process
                 tried = 0
                 self._stopping.wait(_LOOK_S)
 
@@ -186,9 +193,7 @@ class PartMaker:
                         self.found += 1
                         self._parts[unit].set_result(found)
             self._make(missing)
-        for unit in units:
-            if unit not in busy:
-                self._reader.give_up(self.units.slots(unit))
+        self._reader.give_up(slot for unit in units if unit not in busy for slot in self.units.slots(unit))
         return busy
 
     def _make(self, units: list[int]) -> None:
