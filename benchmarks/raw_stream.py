@@ -1,35 +1,67 @@
-"""Raw JSON lines -> batches while training runs: our stream against torch's IterableDataset with `tokenizers`.
+"""Raw files -> batches while training runs, against `prepare` of the same files and an older version of streams.
 
-    python benchmarks/raw_stream.py [--corpus FILE] [--seconds 10] [--rounds 3]
+    python benchmarks/raw_stream.py [--old CHECKOUT] [--megabytes 150] [--rounds 3] [--cases memory "cold cache" ...]
 
-Both read the same file with the same vocabulary (GPT-2's), and deliver int64 inputs and labels of (batch, 2048). The
-peer has two worker processes, each with every second block of lines, and encodes whole blocks at once; we have two
-threads. Rounds are interleaved, and each is a fresh process. Rates count delivered tokens after the first batch.
+A checkout of another version (`--old`, built: `CHECKOUT/src` can be imported) takes the same batches of the same files.
+Each measurement is a fresh process with the same vocabulary (GPT-2's), loaded and used once before the clock starts;
+processes take turns, and the best of all rounds counts. Streams deliver one epoch of int64 inputs and labels of (8,
+2048), as fast as they are taken; tokens per second count from opening the loader on, or the call of `prepare`. A
+trainer of half that rate then says how long it waits. Private memory is anonymous memory and unnamed files beyond what
+the process had before, at its highest; tokens per CPU second count all threads.
+
+The last line is torch's IterableDataset with `tokenizers` in two worker processes, each with every second block of
+lines, which it encodes at once.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
-import multiprocessing
-import statistics
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import machine
-from jsonl import texts
-from millstream import PretrainDataLoader, load_tokenizer
-from millstream.tokens.flat import encode_flat, join_texts
 
-LENGTH, BATCH, WORKERS, BLOCK_LINES = 2048, 8, 2, 64
+LENGTH, BATCH, WORKERS, BLOCK_LINES, SEED = 2048, 8, 2, 64, 7
+FIRST_BATCHES = 8
+"""Before a trainer's wait is looked at."""
+Found = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Which files are read, and how."""
+
+    kind: str = "jsonl"
+    cache: str | None = None
+    """None: nothing is kept; "cold": into an empty folder; "warm": from a folder that holds all."""
+    ranks: int = 1
+    budget: int | None = None
+
+
+CASES = {
+    "memory": Case(),
+    "memory, 64 MB": Case(budget=64 << 20),
+    "memory, gzip": Case("gz"),
+    "memory, parquet": Case("parquet"),
+    "cold cache": Case(cache="cold"),
+    "cold cache, 2 ranks": Case(cache="cold", ranks=2),
+    "warm cache": Case(cache="warm"),
+}
 
 
 def gpt2() -> Any:
@@ -45,107 +77,285 @@ def gpt2() -> Any:
     return made
 
 
-class LinesDataset(IterableDataset):  # type: ignore[type-arg]
-    """What people write: read lines, encode blocks of them, cut rows."""
+def write_corpus(folder: Path, megabytes: float) -> None:
+    """Pieces of prose of 1000 to 8000 characters: as JSON lines, the same packed, and as a table."""
+    import pyarrow
+    import pyarrow.parquet
+    from prose import documents
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        tokenizer, info = gpt2(), get_worker_info()
-        mine, workers = (info.id, info.num_workers) if info else (0, 1)
-        eos, held = tokenizer.token_to_id("<|endoftext|>"), np.empty(0, np.int64)
-        while True:
-            with self.path.open("rb") as file:
-                for number, block in enumerate(iter(lambda: [file.readline() for _ in range(BLOCK_LINES)], None)):
-                    if not block[0]:
-                        break
-                    if number % workers != mine:
-                        continue
-                    documents = [json.loads(line)["text"] for line in block if line]
-                    encodings = tokenizer.encode_batch_fast(documents, add_special_tokens=False)
-                    held = np.concatenate([held, *([*encoding.ids, eos] for encoding in encodings)])
-                    rows = (len(held) - 1) // LENGTH
-                    for row in range(rows):
-                        yield torch.from_numpy(held[row * LENGTH : (row + 1) * LENGTH + 1])
-                    held = held[rows * LENGTH :]
+    prose, random = "\n\n".join(documents(15)), np.random.default_rng(SEED)
+    pieces, size = [], 0
+    while size < megabytes * 1e6:
+        start, length = int(random.integers(len(prose) - 8000)), int(random.integers(1000, 8000))
+        pieces.append(prose[start : start + length])
+        size += length
+    for kind in ("jsonl", "gz", "parquet"):
+        Path(folder, kind).mkdir(parents=True)
+    count = 8
+    for number in range(count):
+        mine = pieces[number::count]
+        data = "".join(json.dumps({"text": text}) + "\n" for text in mine).encode()
+        Path(folder, "jsonl", f"{number}.jsonl").write_bytes(data)
+        Path(folder, "gz", f"{number}.jsonl.gz").write_bytes(gzip.compress(data, 6))
+        table = pyarrow.table({"text": mine})
+        pyarrow.parquet.write_table(table, Path(folder, "parquet", f"{number}.parquet"), row_group_size=500)
 
 
-def theirs(path: Path) -> Iterator[int]:
-    """Tokens of each batch of the peer."""
-    for rows in DataLoader(LinesDataset(path), batch_size=BATCH, num_workers=WORKERS):
-        inputs, _ = rows[:, :-1], rows[:, 1:]
-        yield inputs.numel()
+# In a process of its own
 
 
-def ours(path: Path) -> Iterator[int]:
-    """Tokens of each batch of our stream."""
-    tokenizer = load_tokenizer(gpt2())
-    how: dict[str, Any] = {"tokenizer": tokenizer, "chunk_size": LENGTH, "batch_size": BATCH, "framework": "torch"}
-    with PretrainDataLoader(path, streaming=True, threads=WORKERS, **how) as loader:
-        while True:
-            yield loader.next().input_ids.numel()
+def measured(task: dict[str, Any]) -> Found:
+    """Do one task when a line comes in, and say what it took."""
+    from millstream import load_tokenizer
+    from millstream.tokens.flat import encode_flat, join_texts
 
-
-def measure(make: Callable[[Path], Iterator[int]], path: Path, seconds: float) -> tuple[float, float]:
-    """(tokens per second, seconds from the start to the first batch, without loading the tokenizer's file)."""
-    began = time.perf_counter()
-    batches = make(path)
-    next(batches)
-    first = time.perf_counter() - began
-    began, tokens = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
-        tokens += next(batches)
-    return tokens / (time.perf_counter() - began), first
-
-
-def first_batch_s(path: Path) -> float:
-    """Seconds from opening a stream to its first batch, with a tokenizer that is loaded and has chosen its engine."""
     tokenizer = load_tokenizer(gpt2())
     encode_flat(tokenizer, *join_texts(["warm"]))
-    began = time.perf_counter()
-    with PretrainDataLoader(
-        path, streaming=True, tokenizer=tokenizer, chunk_size=LENGTH, batch_size=BATCH, threads=WORKERS
-    ) as loader:
-        loader.next()
-        return time.perf_counter() - began
+    call = {"stream": take_epoch, "slow": wait_of_trainer, "prepare": prepare_all, "peer": peer}[task.pop("do")]
+    with Memory() as memory:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        found = call(tokenizer, **task)
+    return {**found, "private": memory.highest}
 
 
-def in_a_process(call: Callable[..., Any], *arguments: object) -> Any:
-    """Call in a fresh process."""
-    with multiprocessing.get_context("spawn").Pool(1, initializer=_not_daemonic) as pool:
-        return pool.apply(call, arguments)
+def open_stream(tokenizer: Any, path: str, settings: dict[str, Any]) -> Any:
+    """A loader of raw files."""
+    from millstream import PretrainDataLoader
+
+    how = {"tokenizer": tokenizer, "chunk_size": LENGTH, "batch_size": BATCH, "framework": "numpy", "threads": WORKERS}
+    return PretrainDataLoader(path, streaming=True, **{**how, **settings})
 
 
-def _not_daemonic() -> None:
-    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # it has workers itself
-    torch.set_num_threads(1)
+def take_epoch(tokenizer: Any, path: str, batches: int, settings: dict[str, Any]) -> Found:
+    """Take so many batches as fast as they come."""
+    began, cpu, tokens = time.perf_counter(), time.process_time(), 0
+    with open_stream(tokenizer, path, settings) as loader:
+        for number in range(batches):
+            tokens += loader.next().input_ids.size
+            if number == 0:
+                first = time.perf_counter() - began
+        ended, cpu = time.perf_counter(), time.process_time() - cpu
+        growing = getattr(loader._run, "growing", None)
+        parts = 0 if growing is None else sum(each.windows.maker.made for each in growing.sources.values())
+    return {"first": first, "seconds": ended - began, "cpu": cpu, "tokens": tokens, "parts": parts}
+
+
+def wait_of_trainer(tokenizer: Any, path: str, batches: int, step_s: float, settings: dict[str, Any]) -> Found:
+    """The share of a trainer's time that it waits for batches, if it takes `step_s` for each."""
+    waited, first, began = 0.0, 0.0, time.perf_counter()
+    with open_stream(tokenizer, path, settings) as loader:
+        for number in range(batches):
+            asked = time.perf_counter()
+            loader.next()
+            got = time.perf_counter()
+            first = first or got - began
+            if number >= FIRST_BATCHES:
+                waited += got - asked
+            time.sleep(step_s)
+        return {"first": first, "wait": waited / (waited + (batches - FIRST_BATCHES) * step_s)}
+
+
+def prepare_all(tokenizer: Any, path: str) -> Found:
+    """A store of all files."""
+    from millstream import prepare
+
+    with tempfile.TemporaryDirectory() as folder:
+        began, cpu = time.perf_counter(), time.process_time()
+        made = prepare(path, Path(folder, "store"), tokenizer=tokenizer, workers=WORKERS, cache=False)
+        seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    return {"seconds": seconds, "cpu": cpu, "tokens": made.tokens}
+
+
+def peer(_: Any, path: str, seconds: float) -> Found:
+    """What people write: read lines, encode blocks of them, cut rows; two workers."""
+    from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+    class Lines(IterableDataset):  # type: ignore[type-arg]
+        def __iter__(self) -> Iterator[Any]:
+            tokenizer, info = gpt2(), get_worker_info()
+            eos, held, number = tokenizer.token_to_id("<|endoftext|>"), np.empty(0, np.int64), 0
+            for file in sorted(Path(path).iterdir()) * 1000:
+                for block in blocks(file):
+                    number += 1
+                    if info is not None and number % info.num_workers != info.id:
+                        continue
+                    texts = [json.loads(line)["text"] for line in block]
+                    encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+                    held = np.concatenate([held, *([*encoding.ids, eos] for encoding in encodings)])
+                    while len(held) > LENGTH:
+                        yield held[:LENGTH], held[1 : LENGTH + 1]
+                        held = held[LENGTH:]
+
+    batches = iter(DataLoader(Lines(), batch_size=BATCH, num_workers=WORKERS))
+    next(batches)
+    began, tokens = time.perf_counter(), 0
+    while (took := time.perf_counter() - began) < seconds:
+        tokens += next(batches)[0].numel()
+    return {"seconds": took, "tokens": tokens, "cpu": 0}
+
+
+def blocks(path: Path) -> Iterator[list[bytes]]:
+    """Lines of a file, some at a time."""
+    with path.open("rb") as file:
+        while block := list(islice(file, BLOCK_LINES)):
+            yield block
+
+
+class Memory:
+    """The most memory of its own that this process had at once, beyond what it had at first."""
+
+    def __enter__(self) -> Memory:
+        self._stop, self._first, self.highest = threading.Event(), self._now(), 0.0
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.05):
+            self.highest = max(self.highest, self._now() - self._first)
+
+    @staticmethod
+    def _now() -> float:
+        """Megabytes of anonymous memory and of files without names."""
+        status = Path("/proc/self/status").read_text()
+        total = 1024.0 * int(status.partition("RssAnon:")[2].split(maxsplit=1)[0])
+        for entry in os.scandir("/proc/self/fd"):
+            try:
+                if "memfd:" in os.readlink(entry.path):
+                    total += 512 * os.stat(entry.path).st_blocks
+            except OSError:
+                continue
+        return total / 1e6
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+# Tables
+
+
+def run(tasks: list[dict[str, Any]], old: Path | None = None) -> list[Found]:
+    """Do tasks at the same time, each in a process; in those of another version, if it is given. Gives nothing if one
+    cannot be done."""
+    place = {} if old is None else {"PYTHONPATH": str(old / "src")}
+    settings = {**os.environ, **place, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, __file__, "--task"]
+    begun = [
+        subprocess.Popen(
+            [*command, json.dumps(task)], env=settings, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for task in tasks
+    ]
+    for process in begun:
+        assert process.stdout is not None
+        process.stdout.readline()
+    for process in begun:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = [process.communicate()[0] for process in begun]
+    if any(process.returncode for process in begun):
+        return []
+    return [json.loads(answer.splitlines()[-1]) for answer in answers]
+
+
+def together(found: list[Found]) -> Found:
+    """What several processes did at the same time; nothing, if they could not."""
+    if not found:
+        return {}
+    seconds = max(each["seconds"] for each in found)
+    sums = {key: sum(each.get(key, 0) for each in found) for key in ("tokens", "cpu", "parts")}
+    highest = {key: max(each[key] for each in found) for key in ("first", "private") if key in found[0]}
+    return {"seconds": seconds, "rate": sums["tokens"] / seconds, **sums, **highest}
+
+
+class Bench:
+    """Measures cases on one corpus."""
+
+    def __init__(self, corpus: Path, scratch: Path, old: Path | None, rounds: int) -> None:
+        self.corpus, self.scratch, self.old, self.rounds = corpus, scratch, old, rounds
+
+    def prepared(self, kind: str) -> Found:
+        """What `prepare` takes."""
+        return together(run([{"do": "prepare", "path": str(self.corpus / kind)}]))
+
+    def settings(self, case: Case, rank: int, *, with_cache: bool = True) -> dict[str, Any]:
+        """Of the loader of a rank."""
+        found: dict[str, Any] = {"threads": WORKERS // case.ranks, "memory_budget": case.budget}
+        if case.ranks > 1:
+            found |= {"rank": rank, "world_size": case.ranks}
+        return {**found, "cache_dir": str(self.scratch / "cache")} if case.cache and with_cache else found
+
+    def streamed(self, case: Case, tokens: float, old: Path | None = None) -> Found:
+        """What an epoch takes; versions without a cache have none."""
+        if case.cache == "cold":
+            shutil.rmtree(self.scratch / "cache", ignore_errors=True)
+        batches = int(tokens) // (LENGTH * BATCH * case.ranks) - 1
+        task = {"do": "stream", "path": str(self.corpus / case.kind), "batches": batches}
+        settings = [self.settings(case, rank, with_cache=old is None) for rank in range(case.ranks)]
+        return together(run([{**task, "settings": each} for each in settings], old))
+
+    def slow(self, case: Case, rate: float) -> Found:
+        """What a trainer waits that takes half of what it could have."""
+        if case.cache == "cold":
+            shutil.rmtree(self.scratch / "cache", ignore_errors=True)
+        step_s = 2 * LENGTH * BATCH * case.ranks / rate
+        task = {"do": "slow", "path": str(self.corpus / case.kind), "batches": int(10 / step_s), "step_s": step_s}
+        found = run([{**task, "settings": self.settings(case, rank)} for rank in range(case.ranks)])
+        return max(found, key=lambda each: each["wait"])
+
+    def line(self, name: str) -> str:
+        """A line of the table."""
+        case, new, old, whole, slow = CASES[name], [], [], [], []
+        for _ in range(self.rounds):
+            whole.append(self.prepared(case.kind))
+            if self.old is not None:
+                old.append(self.streamed(case, whole[0]["tokens"], self.old))
+            new.append(self.streamed(case, whole[0]["tokens"]))
+            slow.append(self.slow(case, max(each["rate"] for each in new)))
+
+        def best(found: list[Found], key: str) -> float:
+            return max((each["tokens"] / each[key] for each in found if each), default=float("nan"))
+
+        wall, cpu = best(new, "seconds"), best(new, "cpu")
+        return (
+            f"| {name} | {wall / 1e6:.1f} | {wall / best(old, 'seconds'):.2f} ({cpu / best(old, 'cpu'):.2f}) "
+            f"| {wall / best(whole, 'seconds'):.2f} ({cpu / best(whole, 'cpu'):.2f}) "
+            f"| {min(each['first'] for each in [*new, *slow]):.2f} | {100 * min(each['wait'] for each in slow):.2f} % "
+            f"| {max(each['private'] for each in new):.0f} | {max((each['private'] for each in old if each), default=float('nan')):.0f} "
+            f"| {new[-1]['parts']:.0f} |"
+        )
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, help="a JSONL file; by default 200 MB of this machine's own texts")
-    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--old", type=Path, help="a built checkout of another version")
+    parser.add_argument("--corpus", type=Path, help="a folder to write the files into, or that holds them")
+    parser.add_argument("--megabytes", type=float, default=150)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cases", nargs="*", default=[*CASES], choices=[*CASES])
+    parser.add_argument("--task", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        path = given.corpus or Path(folder, "corpus.jsonl")
-        if given.corpus is None:
-            path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts(200_000_000)), "utf-8")
-        facts = machine.facts(["torch", "tokenizers", "gigatoken", "millstream"])
-        print(machine.one_line(facts))
+    if given.task is not None:
+        print(json.dumps(measured(json.loads(given.task))))
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        corpus = given.corpus or Path(scratch, "corpus")
+        if not corpus.exists():
+            write_corpus(corpus, given.megabytes)
+        print(machine.one_line(machine.facts(["tokenizers", "gigatoken", "millstream"])))
         print(
-            "\n| round | IterableDataset, Mtok/s | stream, Mtok/s | ratio | first batch, s |\n|---|---:|---:|---:|---:|"
+            "\n| case | Mtok/s | x old (CPU) | x prepare (CPU) | first batch, s | wait at half the rate | private, MB "
+            "| old, MB | parts made |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|"
         )
-        ratios = []
-        for number in range(given.rounds):
-            peer, _ = in_a_process(measure, theirs, path, given.seconds)
-            own, _ = in_a_process(measure, ours, path, given.seconds)
-            first = in_a_process(first_batch_s, path)
-            ratios.append(own / peer)
-            print(f"| {number + 1} | {peer / 1e6:.2f} | {own / 1e6:.2f} | {own / peer:.1f} | {first:.3f} |", flush=True)
-        print(f"\nmedian ratio: {statistics.median(ratios):.1f}")
+        bench = Bench(corpus, Path(scratch), given.old, given.rounds)
+        for name in given.cases:
+            print(bench.line(name), flush=True)
+        for found in run([{"do": "peer", "path": str(corpus / "jsonl"), "seconds": 10}]):
+            print(f"\nIterableDataset: {found['tokens'] / found['seconds'] / 1e6:.2f} Mtok/s")
 
 
 if __name__ == "__main__":

@@ -143,6 +143,7 @@ class StreamSource:
         limits = [limit for limit in (stream.id_limit, id_limit) if limit is not None]
         kept = self._kept(folder, threads)
         maker = PartMaker(stream.units, stream.job, kept, threads=threads, on_bad=stream.on_bad, quarantine=folder)
+        is_free = settings.cache_limit is None if kept.shared else settings.memory_budget is None
         log = None if folder is None else folder / f"{key_of(name, settings.seed, settings.shuffle)}.{NAME}"
         self.windows = StreamWindows(
             plan,
@@ -150,7 +151,8 @@ class StreamSource:
             WindowStarts(plan.windows, log),
             length=shape.length,
             padded=shape.tail == "pad",
-            ahead=2 if kept.shared and settings.cache_limit is None else 1,
+            ahead=2 if is_free else 1,
+            at_once=2 if is_free else 1,
             id_limit=min(limits, default=None),
             first=(settings.rank, settings.world_size),
         )

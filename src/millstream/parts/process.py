@@ -6,6 +6,7 @@ This is all that a worker does, whether it is a thread here or a process on anot
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from millstream import _core
 from millstream.errors import TokenizerError
 from millstream.parts.part import VERSION, Part, Rejected
 from millstream.records import Pipeline, PipelineResult, Recipe
-from millstream.sources import BadRecord, Chunk, FoundFile, Reading, RecordBlock, format_named
+from millstream.sources import BadRecord, Chunk, ChunkRead, FoundFile, Reading, RecordBlock, format_named
 from millstream.storage import key_of
 from millstream.store.format import token_dtype
 from millstream.store.weights import codes_of, rounded, weigh
@@ -81,9 +82,23 @@ class Job:
 
 def make_part(job: Job, file: FoundFile, chunk: Chunk) -> Part:
     """Read a chunk, take its records through the recipe, and encode what remains."""
-    read = format_named(file.format).read(chunk, file, job.reading)
-    done = job.pipeline.run(read.block)
-    made = _encoded(job, done) if job.chat is None else _conversations(job.chat, done, file)
+    return make_parts(job, [(file, chunk)])[0]
+
+
+def make_parts(job: Job, chunks: Sequence[tuple[FoundFile, Chunk]]) -> list[Part]:
+    """Make the parts of some chunks: the same as one by one, but all texts are encoded at once, as each call has its
+    price."""
+    read = [format_named(file.format).read(chunk, file, job.reading) for file, chunk in chunks]
+    done = [job.pipeline.run(each.block) for each in read]
+    if job.chat is None:
+        made = _encoded(job, done)
+    else:
+        made = [_conversations(job.chat, each, file) for each, (file, _) in zip(done, chunks, strict=True)]
+    return [_part(job, *each) for each in zip(chunks, read, done, made, strict=True)]
+
+
+def _part(job: Job, source: tuple[FoundFile, Chunk], read: ChunkRead, done: PipelineResult, made: Documents) -> Part:
+    file, chunk = source
     rows, starts, stops = (column[made.places] for column in (done.block.rows, done.block.starts, done.block.stops))
     return Part(
         tokens=made.tokens,
@@ -134,11 +149,31 @@ def _conversations(chat: DecidedChat, done: PipelineResult, file: FoundFile) -> 
     return Documents(weigh(made.ids, codes), made.ends, made.places, made.bad, made.dropped, notes)
 
 
-def _encoded(job: Job, done: PipelineResult) -> Documents:
-    """The tokens of all documents; those that cannot be encoded are taken out of `done`."""
+def _encoded(job: Job, done: list[PipelineResult]) -> list[Documents]:
+    """The tokens of all documents of some blocks; those that cannot be encoded are taken out of `done`."""
+    if len(done) == 1:
+        return [_encoded_alone(job, done[0])]
+    blocks = [each.block for each in done]
+    bytes_before = np.cumsum([0, *(len(block.text) for block in blocks)])
+    text = np.concatenate([np.empty(0, np.uint8), *(block.text for block in blocks)])
+    ends = [block.ends + before for block, before in zip(blocks, bytes_before[:-1].tolist(), strict=True)]
+    try:
+        tokens, stops = _tokens(job, text, np.concatenate([np.empty(0, np.int64), *ends]))
+    except TokenizerError:
+        return [_encoded_alone(job, each) for each in done]
+    found, first, start = [], 0, 0
+    for block in blocks:
+        own = stops[first : first + len(block)]
+        stop = int(own[-1]) if len(own) else start
+        found.append(Documents(tokens[start:stop], own - start, np.arange(len(own)), []))
+        first, start = first + len(block), stop
+    return found
+
+
+def _encoded_alone(job: Job, done: PipelineResult) -> Documents:
     unfit: list[BadRecord] = []
     try:
-        ids, ends = encode_flat(job.tokenizer, done.block.text, done.block.ends)
+        tokens, ends = _tokens(job, done.block.text, done.block.ends)
     except TokenizerError as refusal:
         keep = np.ones(len(done.block), np.bool_)
         for document, error in unfit_documents(job.tokenizer, done.block.text, done.block.ends):
@@ -148,12 +183,16 @@ def _encoded(job: Job, done: PipelineResult) -> Documents:
             raise refusal
         done.keys = [keys[keep] for keys in done.keys]
         done.block = done.block.select(keep)
-        ids, ends = encode_flat(job.tokenizer, done.block.text, done.block.ends)
+        tokens, ends = _tokens(job, done.block.text, done.block.ends)
+    return Documents(tokens, ends, np.arange(len(ends)), unfit)
+
+
+def _tokens(job: Job, text: NDArray[np.uint8], ends: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The tokens of documents that lie end to end, each with its end token, and where each ends."""
+    ids, ends = encode_flat(job.tokenizer, text, ends)
     out = np.empty(len(ids) + (0 if job.eos_id is None else len(ends)), token_dtype(job.dtype))
     _core.narrow_documents(ids, ends, job.eos_id, out)
-    if job.eos_id is not None:
-        ends = ends + np.arange(1, len(ends) + 1)
-    return Documents(out, ends, np.arange(len(ends)), unfit)
+    return out, ends if job.eos_id is None else ends + np.arange(1, len(ends) + 1)
 
 
 def _unfit(block: RecordBlock, document: int, error: TokenizerError) -> BadRecord:

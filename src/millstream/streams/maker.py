@@ -6,6 +6,8 @@ import threading
 from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from millstream.errors import BusyError, ClosedError, SourceError
 from millstream.parts.part import Part
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
-from millstream.parts.process import Job, make_part
+from millstream.parts.process import Job, make_part, make_parts
 from millstream.sources import Chunk, FoundFile
 from millstream.sources.record import NO_BYTES
 from millstream.stages.lifetime import after_fork
@@ -25,10 +27,26 @@ from millstream.streams.kept import Kept, PartFacts, UnitTokens
 from millstream.streams.plan import Units
 from millstream.streams.slots import SlotReader
 
+TOGETHER = 4
+"""Parts that a thread makes at once: a call of a tokenizer's engine costs about as much as encoding one."""
 _LOOK_S = 0.02
 """Time between two looks at a part that another process makes."""
 _CLOSED_S = 0.2
 """Time between two looks whether the loader was closed."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """A chunk of a file."""
+
+    file: int
+    found: FoundFile
+    chunk: Chunk
+
+    def bytes(self, most: int) -> int:
+        """About how large it is; chunks that are not read yet have at most so many bytes."""
+        data = self.chunk.data
+        return len(data) if isinstance(data, bytes | memoryview) else min(most, self.found.bytes or most)
 
 
 class PartMaker:
@@ -39,6 +57,7 @@ class PartMaker:
         job: How a chunk becomes tokens.
         kept: Where parts are kept.
         threads: Threads that make parts.
+        together: Parts that a thread makes at once, where there are enough.
         on_bad: What becomes of records that cannot be used.
         quarantine: The folder for records that are kept aside.
         id_limit: 1 + the largest id that the model has an embedding for.
@@ -51,6 +70,7 @@ class PartMaker:
         kept: Kept,
         *,
         threads: int,
+        together: int = TOGETHER,
         on_bad: OnBad = "error",
         quarantine: Path | None = None,
         id_limit: int | None = None,
@@ -61,7 +81,8 @@ class PartMaker:
                 hint='pass cache_dir= for the file, or on_bad="skip" to count only',
             )
         self.units, self.job, self.kept = units, job, kept
-        self._count, self._on_bad, self._quarantine, self._id_limit = threads, on_bad, quarantine, id_limit
+        self._together, self._count = together, threads
+        self._on_bad, self._quarantine, self._id_limit = on_bad, quarantine, id_limit
         self.made = self.found = 0
         """Parts that this process made, and that others had made."""
         self._closed = False
@@ -79,11 +100,14 @@ class PartMaker:
         self._guard = threading.Lock()
         self._pending: deque[int] = deque()
         self._parts: dict[int, Future[PartFacts]] = {}
+        self._working = 0
+        """Threads that take what is pending until there is no more."""
 
     def want(self, units: Sequence[int]) -> None:
         """Have parts made, in this order; those that were wanted before and are not begun are not made."""
         wanted = set(units)
         with self._guard:
+            waiting = set(self._pending)
             dropped = [unit for unit in self._pending if unit not in wanted]
             dropped += [unit for unit, part in self._parts.items() if unit not in wanted and part.done()]
             new = [unit for unit in units if unit not in self._parts]
@@ -91,12 +115,19 @@ class PartMaker:
                 del self._parts[unit]
             for unit in new:
                 self._parts[unit] = Future()
-            self._pending = deque(unit for unit in units if unit in new or unit in self._pending)
-        for unit in dropped:
-            self._reader.give_up(self.units.slots(unit))
-        for unit in new:
-            self._reader.announce(self.units.slots(unit))
+            waiting.update(new)
+            self._pending = deque(unit for unit in units if unit in waiting)
+            self._reader.give_up(slot for unit in dropped for slot in self.units.slots(unit))
+            self._reader.announce(slot for unit in new for slot in self.units.slots(unit))
+            starting = min(self._count - self._working, len(self._pending))
+            self._working += starting
+        for _ in range(starting):
             self._threads.submit(self._work)
+
+    def is_made(self, unit: int) -> bool:
+        """Whether a part that was wanted can be had without waiting."""
+        part = self._parts.get(unit)
+        return part is not None and part.done() and part.exception() is None
 
     def look(self, unit: int) -> PartFacts | None:
         """The facts of a part that was wanted, if it is made by now; raises what kept it from being made, once."""
@@ -125,73 +156,110 @@ class PartMaker:
         return facts
 
     def _work(self) -> None:
-        """Find or make the first part that no other process makes just now; in a thread."""
+        """Find or make what is pending, as long as there is something; in a thread. It takes more than one part at a
+        time where there is enough for all threads."""
         tried = 0
-        while not self._stopping.is_set():
+        while True:
             with self._guard:
-                if not self._pending:
+                if not self._pending or self._stopping.is_set():
+                    self._working -= 1
                     return
-                unit = self._pending.popleft()
-                part = self._parts[unit]
+                count = max(1, min(self._together, len(self._pending) // self._count))
+                units = [self._pending.popleft() for _ in range(count)]
+            busy = self._obtain(units)
+            with self._guard:
+                self._pending.extend(busy)
+                tried = tried + len(busy) if len(busy) == len(units) else 0
+                all_tried = tried >= len(self._pending) > 0
+            if all_tried:  # each of them is being made by another process
+                tried = 0
+                self._stopping.wait(_LOOK_S)
+
+    def _obtain(self, units: list[int]) -> list[int]:
+        """Find parts or make them; gives those that another process makes."""
+        busy, missing = [], []
+        with ExitStack() as locks:
+            for unit in units:
+                try:
+                    found = self.kept.find(unit)
+                    if found is None:
+                        locks.enter_context(self.kept.lock(unit))
+                        found = self.kept.find(unit)  # another may have made it just before
+                except BusyError:
+                    busy.append(unit)
+                except BaseException as error:
+                    self._parts[unit].set_exception(error)
+                else:
+                    if found is None:
+                        missing.append(unit)
+                    else:
+                        self.found += 1
+                        self._parts[unit].set_result(found)
+            self._make(missing)
+        self._reader.give_up(slot for unit in units if unit not in busy for slot in self.units.slots(unit))
+        return busy
+
+    def _make(self, units: list[int]) -> None:
+        """Make parts, and keep them."""
+        pieces: dict[int, list[_Piece]] = {}
+        for unit in units:
             try:
-                facts = self._obtain(unit)
-            except BusyError:
-                with self._guard:
-                    self._pending.append(unit)
-                    tried += 1
-                    all_tried = tried >= len(self._pending)
-                if all_tried:
-                    tried = 0
-                    self._stopping.wait(_LOOK_S)
-                continue
+                pieces[unit] = [
+                    _Piece(slot.file, file, chunk)
+                    for slot in self.units.slots(unit)
+                    for file, chunks in [self._reader.chunks(slot)]
+                    for chunk in chunks
+                ]
             except BaseException as error:
-                part.set_exception(error)
+                self._parts[unit].set_exception(error)
+        made = self._at_once([piece for each in pieces.values() for piece in each])
+        for unit, each in pieces.items():
+            try:
+                facts = self.kept.put(unit, self._joined(unit, each, made))
+            except BaseException as error:
+                self._parts[unit].set_exception(error)
             else:
-                part.set_result(facts)
-            self._reader.give_up(self.units.slots(unit))
-            return
+                self.made += 1
+                self._parts[unit].set_result(facts)
 
-    def _obtain(self, unit: int) -> PartFacts:
-        """Find a part or make it; raises BusyError while another process makes it."""
-        found = self.kept.find(unit)
-        if found is None:
-            with self.kept.lock(unit):
-                found = self.kept.find(unit)  # another may have made it just before
-                if found is None:
-                    return self.kept.put(unit, self._made(unit))
-        self.found += 1
-        return found
+    def _at_once(self, pieces: list[_Piece]) -> dict[_Piece, Part]:
+        """The parts of pieces that are small together, if nothing is wrong with them; else none."""
+        size = self.units.reading.chunk_bytes
+        if len(pieces) < 2 or sum(piece.bytes(size) for piece in pieces) > 2 * self._together * size:
+            return {}
+        try:
+            parts = make_parts(self.job, [(piece.found, piece.chunk) for piece in pieces])
+        except Exception:  # which of them it was is found out one by one
+            return {}
+        return dict(zip(pieces, parts, strict=True))
 
-    def _made(self, unit: int) -> UnitTokens:
+    def _joined(self, unit: int, pieces: list[_Piece], made: dict[_Piece, Part]) -> UnitTokens:
         tokens, ends, origins = [np.empty(0, token_dtype(self.job.dtype))], [np.empty(0, np.int64)], []
         left_out, changed, before = Counter[str](), Counter[str](), 0
         path = None if self._quarantine is None else self._quarantine / f"{unit:08d}.quarantine.jsonl"
         kept = KeptAside(path) if path is not None and self._on_bad == "quarantine" else None
         try:
             policy = BadRecords(self._on_bad, kept, self._bad)
-            for slot in self.units.slots(unit):
-                file, chunks = self._reader.chunks(slot)
-                for chunk in chunks:
-                    part = make_part(self.job, file, chunk)
-                    self._judge(policy, part, file, chunk)
-                    left_out += (
-                        Counter(each.reason for each in part.bad) + Counter(part.skipped) + Counter(part.reasons)
-                    )
-                    changed += Counter(part.changed)
-                    tokens.append(part.tokens)
-                    ends.append(part.ends + before)
-                    before += len(part.tokens)
-                    origins.append(numbered(part.origins, slot.file, _rows_before(part, chunk)))
+            for piece in pieces:
+                part = made.pop(piece, None) or make_part(self.job, piece.found, piece.chunk)
+                self._judge(policy, part, piece.found, piece.chunk)
+                left_out.update(each.reason for each in part.bad)
+                for counts in (part.skipped, part.reasons):
+                    left_out.update(counts)
+                changed.update(part.changed)
+                tokens.append(part.tokens)
+                ends.append(part.ends + before)
+                before += len(part.tokens)
+                origins.append(numbered(part.origins, piece.file, _rows_before(part, piece.chunk)))
         finally:
             if kept is not None:
                 kept.close()
-        self.made += 1
         return UnitTokens(
-            np.concatenate(tokens),
+            np.concatenate(tokens) if len(pieces) != 1 else tokens[1],
             np.concatenate(ends),
             np.concatenate([np.empty((0, 3), np.int64), *origins]),
-            dict(left_out),
-            dict(changed),
+            dict(+left_out),
+            dict(+changed),
             self.job.dtype,
         )
 

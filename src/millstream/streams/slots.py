@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from millstream.sources import Chunk, FoundFile, Reading, format_named
 from millstream.sources.failure import FileFailure
 from millstream.sources.separated import plain_chunk
-from millstream.sources.stream import layout_of
+from millstream.sources.stream import Layout, layout_of
 from millstream.streams.plan import TOGETHER, Slot, Units
 
 MOST_OPEN = 2 * TOGETHER
 """Files that are read from their fronts and stay open; those of the next windows too."""
+MOST_KNOWN = 4096
+"""Files of which it is kept how the text lies in them."""
 
 
 class SlotReader:
@@ -28,6 +30,7 @@ class SlotReader:
         self._units = units
         self._lock = threading.Lock()
         self._begun: OrderedDict[int, _File] = OrderedDict()
+        self._layouts: dict[int, Layout] = {}
 
     def announce(self, slots: Iterable[Slot]) -> None:
         """These slots will be asked for, by some thread."""
@@ -51,14 +54,34 @@ class SlotReader:
         if slot.of == 1:
             return found, list(format_named(found.format).chunks(found, reading))
         if self._units.cut_by_bytes(slot.file):
-            return found, _plain(found, reading, slot)
+            return found, self._plain(found, slot)
         with self._lock:
             file = self._file(slot.file)
             file.awaited.discard(slot.number)
-            chunks = file.take(slot)
-            while len(self._begun) > MOST_OPEN:
-                self._begun.popitem(last=False)[1].close()
-            return found, chunks
+            left = [self._begun.popitem(last=False)[1] for _ in range(len(self._begun) - MOST_OPEN)]
+        for each in left:
+            with each.reads:
+                each.close()
+        with file.reads:
+            return found, file.take(slot)
+
+    def _plain(self, file: FoundFile, slot: Slot) -> list[Chunk]:
+        """One byte range of a plain file; of one that turns out to be no plain file, the first range reads all."""
+        reading, layout = self._units.reading, self._layouts.get(slot.file)
+        if layout is None:
+            try:
+                layout = layout_of(file, reading)
+            except FileFailure:
+                pass
+            else:
+                if len(self._layouts) >= MOST_KNOWN:
+                    self._layouts.clear()
+                self._layouts[slot.file] = layout
+        if layout is None or not layout.is_plain:
+            return list(format_named(file.format).chunks(file, reading)) if slot.number == 0 else []
+        if layout.start >= file.bytes:
+            return []
+        return [plain_chunk(slot.number, layout.start, file.bytes, reading.chunk_bytes)]
 
     def _is_shared(self, slot: Slot) -> bool:
         return slot.of > 1 and not self._units.cut_by_bytes(slot.file)
@@ -72,21 +95,10 @@ class SlotReader:
     def close(self) -> None:
         """Close all files."""
         with self._lock:
-            while self._begun:
-                self._begun.popitem()[1].close()
-
-
-def _plain(file: FoundFile, reading: Reading, slot: Slot) -> list[Chunk]:
-    """One byte range of a plain file; of one that turns out to be no plain file, the first range reads all."""
-    try:
-        layout = layout_of(file, reading)
-    except FileFailure:
-        layout = None
-    if layout is None or not layout.is_plain:
-        return list(format_named(file.format).chunks(file, reading)) if slot.number == 0 else []
-    return (
-        [plain_chunk(slot.number, layout.start, file.bytes, reading.chunk_bytes)] if layout.start < file.bytes else []
-    )
+            left = [self._begun.popitem()[1] for _ in range(len(self._begun))]
+        for each in left:
+            with each.reads:
+                each.close()
 
 
 @dataclass
@@ -100,35 +112,45 @@ class _File:
     reading: Reading
     awaited: set[int] = field(default_factory=set)
     passed: dict[int, list[Chunk]] = field(default_factory=dict)
+    reads: threading.Lock = field(default_factory=threading.Lock)
+    """Held while it is read; who announces slots does not wait for that."""
     _listed: list[Chunk] | None = None
     _rest: Iterator[Chunk] | None = None
     _next: Chunk | None = None
     _reached: int = 0
     """The slot of the last chunk that was read: what comes after it, such as a failure, is not of an earlier one."""
+    _behind: int = 0
+    """The first slot that was neither taken nor passed by since the file was opened."""
 
     def take(self, slot: Slot) -> list[Chunk]:
         """The chunks of a slot."""
         if slot.number in self.passed:
             return self.passed.pop(slot.number)
-        if self._rest is None and self._listed is None:
+        if self._listed is None and (self._rest is None or slot.number < self._behind):
+            self.close()
             self._open()
         if self._listed is not None:
             count = len(self._listed)
             return [chunk for number, chunk in enumerate(self._listed) if number * slot.of // count == slot.number]
-        if self._next is not None and self._slot_of(self._next, slot.of) > slot.number:
-            self.close()
-            self._open()
-        taken: list[Chunk] = []
-        while self._next is not None:
-            place = self._slot_of(self._next, slot.of)
-            if place > slot.number:
-                break
-            if place == slot.number:
-                taken.append(self._next)
-            elif place in self.awaited:
-                self.passed.setdefault(place, []).append(self._next)
-            self._reached = place
-            self._next = next(self._rest or iter(()), None)
+        return self._read_on(slot)
+
+    def _read_on(self, slot: Slot) -> list[Chunk]:
+        """Read up to the end of a slot; of slots before it, those that are awaited are kept, also if they are empty."""
+        passing: dict[int, list[Chunk]] = {
+            number: [] for number in self.awaited.copy() if self._behind <= number < slot.number
+        }
+        passing[slot.number] = taken = []
+        try:
+            while self._next is not None and (place := self._slot_of(self._next, slot.of)) <= slot.number:
+                if place in passing:
+                    passing[place].append(self._next)
+                self._reached = place
+                self._next = next(self._rest or iter(()), None)
+        except BaseException:
+            self.close()  # what was read is lost: the next one who asks reads it again
+            raise
+        self.passed.update((number, chunks) for number, chunks in passing.items() if number != slot.number)
+        self._behind = slot.number + 1
         return taken
 
     def _open(self) -> None:
@@ -137,7 +159,7 @@ class _File:
         if first is not None and first.data is None and first.bad is None:
             self._listed = [first, *chunks]
         else:
-            self._rest, self._next, self._reached = chunks, first, 0
+            self._rest, self._next, self._reached, self._behind = chunks, first, 0, 0
 
     def _slot_of(self, chunk: Chunk, of: int) -> int:
         """How far a chunk is, in slots of its file."""

@@ -50,7 +50,8 @@ class StreamWindows:
         starts: Where windows begin.
         length: Tokens of a row.
         padded: Whether the last row of an epoch is filled up.
-        ahead: Windows that are made ahead of the one in use.
+        ahead: Windows that are made ahead of those in use.
+        at_once: Windows that come into use together, if they are made by then: each time costs the trainer a moment.
         first: The rank of this process and their number: processes that share a cache begin at different parts.
     """
 
@@ -63,16 +64,19 @@ class StreamWindows:
         length: int,
         padded: bool = False,
         ahead: int = 2,
+        at_once: int = 1,
         id_limit: int | None = None,
         first: tuple[int, int] = (0, 1),
     ) -> None:
         self.plan, self.maker, self.starts = plan, maker, starts
-        self.length, self._padded, self._ahead, self._id_limit = length, padded, ahead, id_limit
+        self.length, self._padded, self._id_limit = length, padded, id_limit
+        self._ahead, self._at_once = ahead, at_once
         self._rank, self._ranks = (0, 1) if plan.units.from_front else first
         self._facts: dict[int, PartFacts] = {}
         self.left_out, self.changed = Counter[str](), Counter[str]()
         """What parts that this process has met lack, and what was changed in them, by reason."""
         self._counted: set[int] = set()
+        self._wanted: set[int] = set()
         self.ready: list[Pass] = []
         """Windows that follow each other and can be used."""
 
@@ -114,7 +118,8 @@ class StreamWindows:
     def order(self) -> Windows:
         """How many rows each window has. Those of windows that are not known are counted to the last one of them."""
         known = np.flatnonzero(self.starts.known >= 0)
-        firsts = [self.first_row(window) or 0 for window in known.tolist()]
+        firsts, rows = -(-self.starts.known[known] // self.length), self.rows
+        firsts = firsts if rows is None else np.minimum(firsts, rows)
         bins = np.zeros(int(known[-1]), np.int64)
         bins[known[1:] - 1] = np.diff(firsts)
         gaps = tuple((known[1:][np.diff(known) > 1] - 1).tolist())
@@ -142,30 +147,49 @@ class StreamWindows:
         """Wait until so many rows from a row of an epoch on can be used; fewer, if an epoch was counted meanwhile."""
         was_counted = self.rows is not None
         place = Pass(epoch, self.window_at(row))
-        self.ready = []
+        self.ready = self.ready[self.ready.index(place) :] if place in self.ready else []
         while self.count(epoch, row) < count:
-            self._want(place)
-            self._finish(place.window)
-            self.ready.append(place)
+            self._take(place if not self.ready else self._after(self.ready[-1]))
             if self.rows is not None and not was_counted:
                 return
-            place = self._after(place)
+        while len(self.ready) < self._at_once and self._is_made(following := self._after(self.ready[-1])):
+            self._take(following)
+            if self.rows is not None and not was_counted:
+                return
+        self._want(self._after(self.ready[-1]), self._ahead)
+
+    def _take(self, place: Pass) -> None:
+        """Wait for a window, and have those made that follow it."""
+        if not self._is_made(place):
+            self._want(place, self._ahead + 1)
+        self._finish(place.window)
+        self.ready.append(place)
+
+    def _is_made(self, place: Pass) -> bool:
+        """Whether a window can be used without waiting; its last row may end in the first part of the next one."""
+        units = self.plan.units_of(place.window)
+        if place.window + 1 < self.plan.windows:
+            units += self.plan.units_of(place.window + 1)[:1]
+        return all(unit in self._facts or self.maker.is_made(unit) for unit in units)
 
     def _after(self, place: Pass) -> Pass:
         if place.window + 1 < self.plan.windows:
             return Pass(place.epoch, place.window + 1)
         return Pass(place.epoch + 1, 0)
 
-    def _want(self, place: Pass) -> None:
-        """Have a window made and some after it, and drop others where there is no room for all."""
+    def _want(self, place: Pass, count: int) -> None:
+        """Have windows made from one on, and drop others where there is no room for all."""
         windows, following = [each.window for each in self.ready], place
-        for _ in range(self._ahead + 1):
+        for _ in range(count):
             windows.append(following.window)
             following = self._after(following)
         windows = list(dict.fromkeys(windows))
         units = [unit for window in windows for unit in self._from_own(self.plan.units_of(window))]
-        self.maker.want(units)
         kept = set(units)
+        if kept == self._wanted:
+            return
+        self._wanted = kept
+        self.maker.want(units)
         self.maker.kept.keep(kept, self._needed_last(place.window, set(windows)))
         for unit in self._facts.keys() - kept:
             del self._facts[unit]
@@ -226,7 +250,7 @@ class StreamWindows:
 
     def forget(self) -> None:
         """Find all parts anew: files are gone that were there."""
-        self.ready, self._facts = [], {}
+        self.ready, self._facts, self._wanted = [], {}, set()
         self.maker.want([])
 
     # Stores

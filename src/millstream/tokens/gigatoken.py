@@ -29,7 +29,10 @@ except ImportError as error:
 
 _LIFE = 10.0
 _LIFE_OF_BUILDS = 30.0
-_SMALL = 1 << 13  # bytes whose ids come sooner as lists: an array of arrays takes half a millisecond, whatever it holds
+_TINY = 1 << 13  # bytes whose ids come sooner as lists: an array of arrays takes half a millisecond, whatever it holds
+_FEW = 2000
+_SMALL = 1 << 20
+"""So few documents of so few bytes are copied into objects of their own sooner than an array of them is made."""
 
 
 class GigatokenEngine:
@@ -77,7 +80,7 @@ class _Worker:
 
     def encode(self, text: Text, ends: Ends) -> FlatIds:
         started = time.thread_time()
-        if len(text) <= _SMALL:
+        if len(text) <= _TINY:
             content, bounds = text.tobytes(), [0, *ends.tolist()]
             documents = [content[start:stop] for start, stop in pairwise(bounds)]
             rows = self._backend.encode_batch_list(documents, parallel=False)
@@ -125,7 +128,10 @@ def from_sentencepiece(model: bytes) -> GigatokenEngine:
 
 
 def _strings(text: Text, ends: Ends) -> Any:
-    """The documents as the array of strings that gigatoken reads in place."""
+    """The documents as the array of strings that gigatoken reads in place; a list, where that is faster."""
+    if 0 < len(ends) <= _FEW and len(text) <= _SMALL:
+        content, stops = text.tobytes(), ends.tolist()
+        return [content[begin:end] for begin, end in zip([0, *stops[:-1]], stops, strict=True)]
     offsets = np.concatenate([np.zeros(1, np.int64), ends])
     characters = awkward.contents.NumpyArray(np.ascontiguousarray(text), parameters={"__array__": "char"})
     strings = awkward.contents.ListOffsetArray(
