@@ -105,30 +105,38 @@ class _File:
     _next: Chunk | None = None
     _reached: int = 0
     """The slot of the last chunk that was read: what comes after it, such as a failure, is not of an earlier one."""
+    _behind: int = 0
+    """The first slot that was neither taken nor passed by since the file was opened."""
 
     def take(self, slot: Slot) -> list[Chunk]:
         """The chunks of a slot."""
         if slot.number in self.passed:
             return self.passed.pop(slot.number)
-        if self._rest is None and self._listed is None:
+        if self._listed is None and (self._rest is None or slot.number < self._behind):
+            self.close()
             self._open()
         if self._listed is not None:
             count = len(self._listed)
             return [chunk for number, chunk in enumerate(self._listed) if number * slot.of // count == slot.number]
-        if self._next is not None and self._slot_of(self._next, slot.of) > slot.number:
-            self.close()
-            self._open()
-        taken: list[Chunk] = []
-        while self._next is not None:
-            place = self._slot_of(self._next, slot.of)
-            if place > slot.number:
-                break
-            if place == slot.number:
-                taken.append(self._next)
-            elif place in self.awaited:
-                self.passed.setdefault(place, []).append(self._next)
-            self._reached = place
-            self._next = next(self._rest or iter(()), None)
+        return self._read_on(slot)
+
+    def _read_on(self, slot: Slot) -> list[Chunk]:
+        """Read up to the end of a slot; of slots before it, those that are awaited are kept, also if they are empty."""
+        passing: dict[int, list[Chunk]] = {
+            number: [] for number in self.awaited if self._behind <= number < slot.number
+        }
+        passing[slot.number] = taken = []
+        try:
+            while self._next is not None and (place := self._slot_of(self._next, slot.of)) <= slot.number:
+                if place in passing:
+                    passing[place].append(self._next)
+                self._reached = place
+                self._next = next(self._rest or iter(()), None)
+        except BaseException:
+            self.close()  # what was read is lost: the next one who asks reads it again
+            raise
+        self.passed.update((number, chunks) for number, chunks in passing.items() if number != slot.number)
+        self._behind = slot.number + 1
         return taken
 
     def _open(self) -> None:
@@ -137,7 +145,7 @@ class _File:
         if first is not None and first.data is None and first.bad is None:
             self._listed = [first, *chunks]
         else:
-            self._rest, self._next, self._reached = chunks, first, 0
+            self._rest, self._next, self._reached, self._behind = chunks, first, 0, 0
 
     def _slot_of(self, chunk: Chunk, of: int) -> int:
         """How far a chunk is, in slots of its file."""
