@@ -159,20 +159,17 @@ class KeptOnDisk:
     def put(self, unit: int, made: UnitTokens) -> PartFacts:
         """Write a part: its files, then what says that they are there."""
         facts, files = made.encoded()
+        said = sealed({"format": FORMAT, **asdict(facts), "hashes": list(facts.hashes)})
         with disk.reported(self.folder, full="free some space, or pass cache_limit="):
-            for suffix, pieces in zip(SUFFIXES, files, strict=True):
+            for suffix, pieces in zip((*SUFFIXES, ".json"), (*files, [said]), strict=True):
                 path = self._path(unit, suffix)
-                beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+                beside = path.with_name(path.name + ".tmp")  # the next one who makes it writes over what a kill left
                 try:
                     _write(beside, pieces)
                     disk.rename(beside, path)
                 except BaseException:
                     beside.unlink(missing_ok=True)
                     raise
-            path = self._path(unit, ".json")
-            beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-            _write(beside, [sealed({"format": FORMAT, **asdict(facts), "hashes": list(facts.hashes)})])
-            disk.rename(beside, path)
         self._checked.add(unit)
         return facts
 
