@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -164,8 +165,8 @@ class GrowingSource(Protocol):
         """What a state keeps of a place; None: nothing."""
         ...
 
-    def resume(self, saved: Any) -> Member:
-        """Know what a state knows; gives the source's part in the run."""
+    def resuming(self, saved: Any) -> AbstractContextManager[Member]:
+        """Know what a state knows, unless it is refused in the end; gives the source's part in the run."""
         ...
 
     @property
@@ -231,10 +232,10 @@ class GrowingStore:
     def saved(self, epoch: int, offset: int) -> None:
         """The order of its rows is known to who knows its files."""
 
-    def resume(self, saved: Any) -> Member:
+    def resuming(self, saved: Any) -> nullcontext[Member]:
         """There is nothing to know."""
         assert self._found is not None
-        return self._found
+        return nullcontext(self._found)
 
     def close(self) -> None:
         """Stop making rows; what was made stays, and the next loader resumes there."""

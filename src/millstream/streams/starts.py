@@ -48,8 +48,11 @@ class WindowStarts:
         """Tokens of an epoch, if they have been counted."""
         return self.token(self.windows)
 
-    def learn(self, window: int, token: int) -> None:
-        """Note where a window begins; refuses another place than the one that is known."""
+    def learn(self, window: int, token: int, *, counted: bool = True) -> None:
+        """Note where a window begins; refuses another place than the one that is known.
+
+        What a state says, and was not counted, is not written down for others.
+        """
         known = self.token(window)
         if known == token:
             return
@@ -61,6 +64,6 @@ class WindowStarts:
                 hint="the files, the tokenizer or the recipe have changed: use a new cache_dir, or start a new run",
             )
         self.known[window] = token
-        if self._path is not None:
+        if self._path is not None and counted:
             with disk.reported(self._path), RecordLog(self._path, _KIND) as log:
                 log.write(window, records_of(_KIND, (window, token)))

@@ -6,7 +6,8 @@ when the last row was counted the true number takes its place, and nothing else 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millstream._core import Plan
@@ -187,16 +188,21 @@ class Growing:
                     phases = settled(phases, name, UNKNOWN, schedule.seed)
         return Schedule(schedule.seed, phases, schedule.windows), {"streams": kept} if kept else {}
 
-    def resume(self, state: Mapping[str, Any]) -> None:
-        """Know what a state knows. What is made once is waited for, if the state knows its end."""
-        saved = state.get("streams", {})
+    @contextmanager
+    def resuming(self, state: Mapping[str, Any]) -> Iterator[None]:
+        """Know what a state knows of streams, unless it is refused in the end."""
+        saved, before = state.get("streams", {}), dict(self._run.members)
         if not isinstance(saved, Mapping):
             raise StateError("the state does not say where its streams stand", hint=DAMAGED)
-        if state.get("unknown_length") is not True:
-            self.finish()
-        for name, source in self.sources.items():
-            if not source.ends and name in saved:
-                self._run.members[name] = source.resume(saved[name])
+        with ExitStack() as stack:
+            try:
+                for name, source in self.sources.items():
+                    if not source.ends and name in saved:
+                        self._run.members[name] = stack.enter_context(source.resuming(saved[name]))
+                yield
+            except BaseException:
+                self._run.members.update(before)
+                raise
 
     def close(self) -> None:
         """Make no more rows."""

@@ -227,20 +227,20 @@ class StoreRun:
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing. A state that knows the end of its epoch waits for it."""
         step = self.check(state)
-        with self.locks.asking:
-            self.growing.resume(state)
+        if state.get("unknown_length") is not True:
+            self.finish()
         read = load_run(state, self._files, self.settings.seed)
-        phases = read.phases
-        states.check_data(read.data, phases, self.members)
-        phases = self.growing.counted(Schedule(self.settings.seed, phases)).phases
-        for name, member in self.members.items():
-            states.check_samples(phases, name, member.samples_of)
-            states.check_unit(phases, name, member.share.unit)
-        if self._one_source:
-            states.check_source(phases, next(iter(self.members)))
-        schedule = Schedule(self.settings.seed, phases, self.windows)
-        states.check_place(state, schedule.place(step))
-        self.follow(self.settings.batch_size, step, schedule)
+        states.check_data(read.data, read.phases, self.members)
+        with self.growing.resuming(state):
+            phases = self.growing.counted(Schedule(self.settings.seed, read.phases)).phases
+            for name, member in self.members.items():
+                states.check_samples(phases, name, member.samples_of)
+                states.check_unit(phases, name, member.share.unit)
+            if self._one_source:
+                states.check_source(phases, next(iter(self.members)))
+            schedule = Schedule(self.settings.seed, phases, self.windows)
+            states.check_place(state, schedule.place(step))
+            self.follow(self.settings.batch_size, step, schedule)
         self._earlier_data, self._missing = read.data, read.missing
         self._files.loaded(read.files, step)
 
