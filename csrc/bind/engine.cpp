@@ -106,7 +106,7 @@ void make_source(FeedSource* self, const StoreFiles* store, std::uint32_t id_lim
                  const StorePacking* packing) {
   const auto kind = named<Documents>(documents, {{"attend", Documents::attend}, {"isolate", Documents::isolate},
                                                  {"row", Documents::row}, {"packed", Documents::packed}}, "documents");
-  new (self) FeedSource{store == nullptr ? nullptr : store->shards, id_limit, kind, packing == nullptr ? nullptr : packing->packing,
+  new (self) FeedSource{store->shards, id_limit, kind, packing == nullptr ? nullptr : packing->packing,
                         packing == nullptr ? 1 : packing->facts.most_documents};
 }
 
@@ -125,69 +125,6 @@ FeedShape shape_of(std::size_t length, const std::string& labels, std::int64_t p
 void make_feed(Feed* self, std::vector<FeedSource> sources, const Plan& plan, std::size_t length, const std::string& labels,
                std::int64_t pad_id, std::size_t id_bytes, const std::string& mean_of, std::size_t unit) {
   new (self) Feed(std::move(sources), plan, shape_of(length, labels, pad_id, id_bytes, mean_of, unit));
-}
-
-using Words = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Ids = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using LentIds = nb::ndarray<const std::uint32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-// A gather with its own scratch and buffers: whoever calls fills.
-struct Gatherer {
-  Gather gather;
-  std::shared_ptr<Pool> pool;
-  RowScratch scratch;
-  std::atomic<bool> stopping = false;
-
-  Gatherer(std::vector<FeedSource> sources, const FeedShape& shape, std::shared_ptr<Budget> budget, std::size_t most_rows)
-      : gather(std::move(sources), shape),
-        pool(std::make_shared<Pool>(gather.layout(most_rows).bytes(), std::move(budget), 2)) {
-    install_guard();
-  }
-  ~Gatherer() { pool->retire(); }  // the next one's buffers are of another size
-};
-
-std::vector<RowPlan> planned(const Words& sources, const Words& samples) {
-  if (sources.size() != samples.size()) throw std::invalid_argument("each row has a source and a sample");
-  std::vector<RowPlan> rows;
-  rows.reserve(sources.size());
-  for (std::size_t row = 0; row < sources.size(); ++row)
-    rows.push_back({static_cast<std::uint32_t>(sources.data()[row]), samples.data()[row]});
-  return rows;
-}
-
-void make_gatherer(Gatherer* self, std::vector<FeedSource> sources, std::size_t length, const std::string& labels,
-                   std::int64_t pad_id, std::size_t id_bytes, std::shared_ptr<Budget> budget, std::size_t most_rows,
-                   const std::string& mean_of, std::size_t unit) {
-  new (self) Gatherer(std::move(sources), shape_of(length, labels, pad_id, id_bytes, mean_of, unit), std::move(budget), most_rows);
-}
-
-// None: the budget is in the user's hands.
-nb::object gather(Gatherer& self, const Words& sources, const Words& samples, const LentIds& lent, const Ids& boundaries,
-                  const Words& boundary_ends, std::size_t rows, std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> weight) {
-  std::optional<Batch> batch;
-  {
-    std::optional<nb::gil_scoped_release> unlocked;  // rows at hand are copied in less time than it takes to get the lock back
-    if (!std::ranges::all_of(self.gather.sources(), &FeedSource::lent)) unlocked.emplace();
-    const auto plan = planned(sources, samples);
-    const auto layout = self.gather.layout(std::max(rows, plan.size()));
-    if (layout.bytes() > self.pool->buffer_bytes()) throw std::invalid_argument("more rows than there is room for");
-    auto* const buffer = self.pool->try_take();
-    if (buffer != nullptr) {
-      batch.emplace(self.pool, buffer, layout);
-      const LentRows given{{lent.data(), lent.size()}, {boundaries.data(), boundaries.size()},
-                           {boundary_ends.data(), boundary_ends.size()}};
-      self.gather.fill(plan, given, *batch, self.scratch, self.stopping);
-      batch->facts.step_weight = {std::get<0>(weight), std::get<1>(weight), std::get<2>(weight)};
-    }
-  }
-  return batch ? nb::cast(std::move(*batch)) : nb::none();
-}
-
-std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> weigh(Gatherer& self, const Words& sources, const Words& samples) {
-  nb::gil_scoped_release unlocked;
-  StepWeight weight;
-  self.gather.weigh(planned(sources, samples), weight, self.scratch, self.stopping);
-  return {weight.targets, weight.hundredths, weight.segments};
 }
 
 // A view of a batch that keeps it alive.
@@ -321,8 +258,8 @@ void register_feed(nb::module_& m) {
       .def("sample_of", &sample_of, "document"_a, nb::call_guard<nb::gil_scoped_release>(),
            "The bin that holds a document; None where it is empty.");
 
-  nb::class_<FeedSource>(m, "FeedSource", "A store, and how its documents become rows; without a store, rows are lent.")
-      .def("__init__", &make_source, "store"_a.none(), "id_limit"_a, "documents"_a, "packing"_a.none() = nb::none(),
+  nb::class_<FeedSource>(m, "FeedSource", "A store, and how its documents become rows.")
+      .def("__init__", &make_source, "store"_a, "id_limit"_a, "documents"_a, "packing"_a.none() = nb::none(),
            nb::keep_alive<1, 2>(), nb::keep_alive<1, 5>());
 
   nb::class_<Feed>(m, "Feed", "A plan joined with the stores it speaks of.")
@@ -331,26 +268,6 @@ void register_feed(nb::module_& m) {
       .def("batch_bytes", [](const Feed& feed, std::size_t samples) { return feed.layout(samples).bytes(); }, "samples"_a,
            "Bytes of the buffer of a batch of so many samples.")
       .def("scratch_bytes", &Ring::scratch_bytes, "clock"_a, "threads"_a, "Bytes that so many threads need besides buffers.");
-}
-
-void register_gather(nb::module_& m) {
-  nb::class_<Gatherer>(m, "Gather", "Rows that are named one by one, of stores or lent, in a batch. One thread at a time.")
-      .def("__init__", &make_gatherer, "sources"_a, "length"_a, "labels"_a, "pad_id"_a, "id_bytes"_a, "budget"_a,
-           "most_rows"_a, "mean_of"_a = "targets", "unit"_a = 0, nb::keep_alive<1, 2>())
-      .def("batch", &gather, "sources"_a, "samples"_a, "lent"_a, "boundaries"_a, "boundary_ends"_a, "rows"_a = 0,
-           "step_weight"_a = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>{},
-           nb::sig("def batch(self, sources: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', "
-                   "writable=False)], samples: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', "
-                   "writable=False)], lent: Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C', device='cpu', "
-                   "writable=False)], boundaries: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', "
-                   "writable=False)], boundary_ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', "
-                   "device='cpu', writable=False)], rows: int = 0, step_weight: tuple[int, int, int] = (0, 0, 0)) -> Batch | None"),
-           "A batch of rows, filled up to `rows`; None when the user holds all that the budget allows. Sample r of a source "
-           "without a store is row r of `lent`.")
-      .def("batch_bytes", [](const Gatherer& self, std::size_t rows) { return self.gather.layout(rows).bytes(); }, "rows"_a,
-           "Bytes of the buffer of a batch of so many rows.")
-      .def("weigh", &weigh, "sources"_a, "samples"_a,
-           "Targets of rows, what they weigh in hundredths, and segments that have any. Lent rows need not be there yet.");
 }
 
 void register_batch(nb::module_& m) {
@@ -468,7 +385,6 @@ void register_ring(nb::module_& m) {
 void register_engine(nb::module_& m) {
   register_errors(m);
   register_feed(m);
-  register_gather(m);
   register_batch(m);
   register_ring(m);
 }

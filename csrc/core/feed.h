@@ -23,7 +23,6 @@ class Feed {
   Feed(std::vector<FeedSource> sources, Plan plan, const FeedShape& shape)
       : gather_(std::move(sources), shape), plan_(std::move(plan)) {
     if (this->sources().size() != plan_.courses().size()) throw std::invalid_argument("a feed needs one store per course");
-    if (std::ranges::any_of(this->sources(), &FeedSource::lent)) throw std::invalid_argument("a feed needs its stores open");
   }
 
   const FeedShape& shape() const { return gather_.shape(); }
@@ -46,7 +45,7 @@ class Feed {
   void fill(std::uint64_t first, std::uint64_t own, Batch& batch, FeedScratch& scratch,
             const std::atomic<bool>& stopping, bool weighing = false) const {
     plan_.rows(first, own, scratch.plan);
-    gather_.fill(scratch.plan.rows, {}, batch, scratch.row, stopping, weighing);
+    gather_.fill(scratch.plan.rows, batch, scratch.row, stopping, weighing);
   }
 
  private:

@@ -1,6 +1,5 @@
-// core/gather.h: named rows -> batch. Rows of stores are found by their number; rows that somebody else made are lent. What
-// changes while a batch is filled lies in the batch, in the thread's scratch or behind a lock (which shards are mapped), so
-// any number of threads fill batches side by side.
+// core/gather.h: named rows -> batch. Rows of stores are found by their number. What changes while a batch is filled lies in the
+// batch, in the thread's scratch or behind a lock (which shards are mapped), so any number of threads fill batches side by side.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +16,6 @@
 
 #include "core/assemble.h"
 #include "core/batch.h"
-#include "core/lent.h"
 #include "core/plan.h"
 #include "core/rows.h"
 #include "core/shards.h"
@@ -28,7 +26,7 @@ class Gather {
  public:
   Gather(std::vector<FeedSource> sources, const FeedShape& shape) : sources_(std::move(sources)), shape_(shape) {
     for (const auto& source : sources_) {
-      if (source.lent() && source.whole_documents()) throw std::invalid_argument("lent rows are windows of tokens");
+      if (source.shards == nullptr) throw std::invalid_argument("a source needs its store open");
       if (source.packing ? !source.whole_documents() : source.documents == Documents::packed)
         throw std::invalid_argument("packed rows need a packing, and windows of tokens have none");
       if (source.packing && source.packing->capacity() > shape_.length)
@@ -53,7 +51,7 @@ class Gather {
             .isolated = std::ranges::any_of(sources_, &FeedSource::isolated),
             .documents = std::ranges::any_of(sources_, &FeedSource::whole_documents),
             .weighted = shape_.mean == MeanOf::segments || std::ranges::any_of(sources_, [](const auto& source) {
-                          return !source.lent() && source.shards->dtype() == Dtype::weighted;
+                          return source.shards->dtype() == Dtype::weighted;
                         })};
   }
 
@@ -62,7 +60,6 @@ class Gather {
     std::size_t block_bytes = 0, packing_bytes = 0;
     bool joins = false;
     for (const auto& source : sources_) {
-      if (source.lent()) continue;
       block_bytes = std::max(block_bytes, source.shards->block_bytes());
       joins = joins || (source.shards->count() > 1 && !source.whole_documents());
       if (source.packing) packing_bytes += source.packing->bytes() + samples * source.most_documents * sizeof(Segment);
@@ -72,24 +69,23 @@ class Gather {
            DecodedBlocks::bytes(block_bytes) + packing_bytes;
   }
 
-  // Adds up what the targets of some rows weigh. Nobody needs to have the lent ones yet: they are full, and one segment each.
+  // Adds up what the targets of some rows weigh.
   void weigh(std::span<const RowPlan> plan, StepWeight& weight, RowScratch& scratch, const std::atomic<bool>& stopping) const {
     Finders finders(sources_.size());
     BatchFacts facts;
-    find_rows(plan, nullptr, facts, finders, scratch, stopping, RowFinder::For::weighing);
+    find_rows(plan, facts, finders, scratch, stopping, RowFinder::For::weighing);
     if (!stopping) add_weights(weight, scratch);
   }
 
   // Fills `batch` with rows; those that are missing become filler. Weighs them on the way if asked to: their documents are at
   // hand. Returns early, with a batch that nobody may use, when `stopping` is set.
-  void fill(std::span<const RowPlan> plan, const LentRows& lent, Batch& batch, RowScratch& scratch,
-            const std::atomic<bool>& stopping, bool weighing = false) const {
+  void fill(std::span<const RowPlan> plan, Batch& batch, RowScratch& scratch, const std::atomic<bool>& stopping,
+            bool weighing = false) const {
     const auto samples = batch.layout().rows / rows_of_a_sample();
     if (plan.size() > samples) throw std::invalid_argument("more rows than the batch has room for");
-    lent.check(shape_.length);
     batch.facts = {};
     Finders finders(sources_.size());  // what they find stays mapped while they live
-    find_rows(plan, &lent, batch.facts, finders, scratch, stopping);
+    find_rows(plan, batch.facts, finders, scratch, stopping);
     if (stopping) return;
     batch.facts.rows = scratch.rows.size();
     batch.facts.filler = samples - plan.size();
@@ -107,7 +103,6 @@ class Gather {
   // Calls `work` with a token of the type that a source is stored in.
   template <typename Work>
   auto as_stored(std::size_t source, const Work& work) const {
-    if (sources_[source].lent()) return work(std::uint32_t{});
     switch (sources_[source].shards->dtype()) {
       case Dtype::uint16: return work(std::uint16_t{});
       case Dtype::uint32: return work(std::uint32_t{});
@@ -146,17 +141,13 @@ class Gather {
     return std::ranges::any_of(sources_, [](const auto& source) { return source.documents == Documents::isolate; });
   }
 
-  void find_rows(std::span<const RowPlan> plan, const LentRows* lent, BatchFacts& facts, Finders& finders, RowScratch& scratch,
+  void find_rows(std::span<const RowPlan> plan, BatchFacts& facts, Finders& finders, RowScratch& scratch,
                  const std::atomic<bool>& stopping, RowFinder::For purpose = RowFinder::For::copying) const {
     scratch.reset(plan.size(), read_tokens(), shape_, isolates());
     scratch.planned.resize(sources_.size());
     for (const auto& [source, sample] : plan) {
       if (stopping.load(std::memory_order_relaxed)) return;
       if (source >= sources_.size()) throw std::out_of_range("there is no source " + std::to_string(source));
-      if (sources_[source].lent()) {
-        scratch.rows.push_back(lent_row(source, sample, lent, scratch));
-        continue;
-      }
       auto& finder = finders[source];
       if (!finder) finder.emplace(sources_[source], source, shape_, scratch, purpose);
       const auto first = scratch.rows.size();
@@ -164,21 +155,6 @@ class Gather {
       for (auto row = first; row < scratch.rows.size(); ++row) facts.cut += scratch.rows[row].cut;
       if (scratch.rows.size() <= rows_ahead) prefetch(scratch.rows.back().whole.tokens, shape_.length * 2);
     }
-  }
-
-  // A row that is not there yet has a length all the same.
-  FoundRow lent_row(std::size_t source, std::uint64_t sample, const LentRows* lent, RowScratch& scratch) const {
-    FoundRow found;
-    found.source = source;
-    found.whole = {nullptr, static_cast<std::uint32_t>(shape_.length), true};
-    if (lent == nullptr) return found;
-    found.whole.tokens = lent->row(sample, shape_.length);
-    if (sources_[source].documents != Documents::isolate) return found;
-    const auto boundaries = lent->boundaries_of(sample);
-    found.first_boundary = scratch.boundaries.size();
-    found.boundaries = boundaries.size();
-    scratch.boundaries.insert(scratch.boundaries.end(), boundaries.begin(), boundaries.end());
-    return found;
   }
 
   DataError shrunk(std::size_t row, const RowScratch& scratch) const {
@@ -293,7 +269,6 @@ class Gather {
 
   template <typename Out, typename In>
   void check_ids(const In* tokens, std::size_t count, std::size_t source, std::size_t shard) const {
-    if (sources_[source].lent()) return;  // whoever made them knows their ids
     // Ids as wide as those of the batch could turn negative in it, whatever the store says of itself.
     constexpr bool fits = sizeof(In) < sizeof(Out) || std::is_same_v<In, Weighted>;
     constexpr std::uint32_t any_fits = fits ? 0 : std::uint32_t{1} << 31;

@@ -25,13 +25,12 @@ namespace millstream {
 enum class Documents : std::uint8_t { attend, isolate, row, packed };
 
 struct FeedSource {
-  std::shared_ptr<Shards> shards;  // none: its rows are lent
+  std::shared_ptr<Shards> shards;
   std::uint32_t id_limit = 0;  // 0: ids were checked when the store was opened
   Documents documents = Documents::attend;
   std::shared_ptr<const Packing> packing = nullptr;  // which documents a row holds, where that is not its number
   std::size_t most_documents = 1;                    // in a row of that packing
 
-  bool lent() const { return shards == nullptr; }
   bool isolated() const { return documents == Documents::isolate || documents == Documents::packed; }
   bool whole_documents() const { return documents == Documents::row || documents == Documents::packed; }
   std::size_t most_rows() const { return documents == Documents::row ? most_documents : 1; }  // of a sample

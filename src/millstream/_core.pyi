@@ -361,10 +361,10 @@ class Packing:
 
 class FeedSource:
     """
-    A store, and how its documents become rows; without a store, rows are lent.
+    A store, and how its documents become rows.
     """
 
-    def __init__(self, store: StoreFiles | None, id_limit: int, documents: str, packing: Packing | None = None) -> None: ...
+    def __init__(self, store: StoreFiles, id_limit: int, documents: str, packing: Packing | None = None) -> None: ...
 
 class Feed:
     """A plan joined with the stores it speaks of."""
@@ -376,26 +376,6 @@ class Feed:
 
     def scratch_bytes(self, clock: Clock, threads: int) -> int:
         """Bytes that so many threads need besides buffers."""
-
-class Gather:
-    """
-    Rows that are named one by one, of stores or lent, in a batch. One thread at a time.
-    """
-
-    def __init__(self, sources: Sequence[FeedSource], length: int, labels: str, pad_id: int, id_bytes: int, budget: Budget, most_rows: int, mean_of: str = 'targets', unit: int = 0) -> None: ...
-
-    def batch(self, sources: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], samples: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lent: Annotated[NDArray[numpy.uint32], dict(shape=(None, None), order='C', device='cpu', writable=False)], boundaries: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], boundary_ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], rows: int = 0, step_weight: tuple[int, int, int] = (0, 0, 0)) -> Batch | None:
-        """
-        A batch of rows, filled up to `rows`; None when the user holds all that the budget allows. Sample r of a source without a store is row r of `lent`.
-        """
-
-    def batch_bytes(self, rows: int) -> int:
-        """Bytes of the buffer of a batch of so many rows."""
-
-    def weigh(self, sources: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], samples: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[int, int, int]:
-        """
-        Targets of rows, what they weigh in hundredths, and segments that have any. Lent rows need not be there yet.
-        """
 
 class Batch:
     """One batch in one buffer; arrays over it keep it alive."""

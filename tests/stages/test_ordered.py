@@ -72,52 +72,6 @@ def test_a_result_stays_until_it_is_dropped() -> None:
         assert made.take() == "b"
 
 
-def test_no_more_is_begun_while_results_have_more_bytes_than_the_budget() -> None:
-    begun: list[int] = []
-
-    def block(number: int) -> bytes:
-        begun.append(number)
-        return bytes(100)
-
-    with Threads(1) as threads:
-        results = in_order(threads, block, ((number,) for number in range(9)), ahead=9, budget_bytes=250, weigh=len)
-        made = Ordered[bytes](threads, budget_bytes=250)
-        assert made.has_room and made.held_bytes == 0
-        for held in (100, 200, 300):
-            assert made.has_room
-            made.submit(block, held)
-            made.result(len(made) - 1)
-            assert made.held_bytes == held
-        rooms = [made.has_room]
-        made.drop()
-        assert [*rooms, made.has_room] == [False, True]
-        assert len(list(results)) == 9
-    assert begun == [100, 200, 300, *range(9)]
-
-
-def test_the_call_that_is_least_is_made_next_and_that_may_change() -> None:
-    begun, hold, go = list[int](), threading.Event(), threading.Event()
-    sign = 1
-
-    def work(number: int) -> None:
-        if number == 0:
-            hold.set()
-            go.wait()
-        begun.append(number)
-
-    with Threads(1, priority=lambda number: sign * number) as threads:
-        made = Ordered[None](threads)
-        made.submit(work, 0)
-        hold.wait()
-        for number in (3, 1, 2):
-            made.submit(work, number)
-        sign = -1
-        go.set()
-        for _ in range(4):
-            made.take()
-    assert begun == [0, 3, 2, 1]
-
-
 def test_closing_waits_for_the_call_that_is_made_and_cancels_the_others() -> None:
     threads = Threads(1, "calls")
     begun, go = threading.Event(), threading.Event()

@@ -274,3 +274,8 @@ def data_error(error: DataError) -> StoreError:
     else:
         hint = "run `millstream verify` on the store; restore or prepare it again"
     return StoreError(str(error), hint=hint)
+
+
+def bytes_for_batches(memory_budget: int) -> int:
+    """What of a budget is for batches, where rows are kept in memory, too: half."""
+    return memory_budget // 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from millstream._core import Batch
@@ -22,18 +21,6 @@ from millstream.tensors import backend
 
 Complete = Callable[[TrainingBatch, int], TrainingBatch]
 """(batch, its step) -> the batch, with what only its kind of loader knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Which rows of a run a batch holds."""
-
-    step: int
-    epoch: int
-    key: tuple[int, int]
-    """Epoch and place of the first row, as far as transforms of rows are concerned."""
-    stride: int = 1
-    """Places from one row to the next."""
 
 
 class Delivery:
@@ -114,17 +101,18 @@ class Delivery:
             if self._answers is None
             else self._answers.take(native, Place(phase, epoch, place, self._settings.seed))
         )
-        batch = self.rows(native, Where(step, epoch, (epoch, place)), phase.active if self._names_rows else ())
+        batch = self.rows(native, step, epoch, place, phase.active if self._names_rows else ())
         if taken is not None:
             self._add_answers(batch, taken)
         return batch if self._complete is None else self._complete(batch, step)
 
-    def rows(self, native: Batch, where: Where, names: Sequence[str]) -> TrainingBatch:
-        """Make a batch over native memory, and treat its rows; `names` are those of its sources."""
+    def rows(self, native: Batch, step: int, epoch: int, place: int, names: Sequence[str]) -> TrainingBatch:
+        """Make a batch over native memory, and treat its rows; `place` is that of the first one in the epoch, `names`
+        are those of its sources."""
         _, _, rows, filler, tokens, cut, longest = native.facts
         metadata: dict[str, Any] = {
-            "epoch": where.epoch,
-            "step": where.step,
+            "epoch": epoch,
+            "step": step,
             "rows": rows,
             "sequence_length": native.length,
             "tokens": tokens,
@@ -135,9 +123,8 @@ class Delivery:
                 for number, name in enumerate(COLUMNS if native.isolated else COLUMNS[:2])
             }
             columns["length"] = native.lengths[:rows]
-            key, place = (self._settings.seed, where.key[0]), where.key[1]
             grouped = self._shape.max_tokens > 0
-            transform_rows(self._row_transforms, columns, key, place, stride=where.stride, grouped=grouped)
+            transform_rows(self._row_transforms, columns, (self._settings.seed, epoch), place, grouped=grouped)
             metadata["tokens"] = int(columns["length"].sum())
         inputs, labels = native.inputs_and_labels
         share = self._backend.share
@@ -149,7 +136,7 @@ class Delivery:
         if self._whole_documents:
             batch.metadata["cut_tokens"] = native.cuts.tolist() if cut else [0] * (rows + filler)
             if cut:
-                self.ledger.add("cut_tokens", count=cut, at=where.step)
+                self.ledger.add("cut_tokens", count=cut, at=step)
         return batch
 
     def _add_answers(self, batch: TrainingBatch, taken: Taken) -> None:

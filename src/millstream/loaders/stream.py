@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from millstream.batches.gather import bytes_for_batches
+from millstream.batches.engine import bytes_for_batches
 from millstream.errors import BudgetError, LoaderError, StateError, UnknownLength
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin, Span

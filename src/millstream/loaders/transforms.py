@@ -55,19 +55,17 @@ def transform_rows(
     key: tuple[int, int],
     first: int,
     *,
-    stride: int = 1,
     grouped: bool = False,
 ) -> None:
     """Apply row transforms to columns of shape (rows, length), in place.
 
-    `key` is the seed and the epoch, `first` the place of the first row in its epoch, and the next rows follow `stride`
-    places apart; rows that are `grouped` share one.
+    `key` is the seed and the epoch, `first` the place of the first row in its epoch; rows that are `grouped` share it.
     """
     seed, epoch = key
     for number in range(len(columns["input_ids"])):
         row = {name: column[number] for name, column in columns.items() if name != "length"}
         row["length"] = columns["length"][number : number + 1]
-        in_epoch, in_group = (first, number) if grouped else (first + number * stride, 0)
+        in_epoch, in_group = (first, number) if grouped else (first + number, 0)
         for place, transform in enumerate(transforms):
             words = np.array([seed & (2**64 - 1), 0x726F77], np.uint64)
             counter = [0, place + (in_group << 32), epoch, in_epoch]

@@ -20,8 +20,6 @@ from millstream.stages.lifetime import HomeProcess, after_fork, close_on_exit, d
 from millstream.stages.wait import Waits
 
 T = TypeVar("T")
-Priority = Callable[..., Any]
-"""(arguments of a call) -> what is least for the call to be made next; asked each time that a thread is free."""
 
 
 def cpus() -> int:
@@ -48,7 +46,6 @@ class Threads:
     Args:
         count: How many there are at most; each is started when it is needed.
         name: For debuggers.
-        priority: Which call is made next; by default the oldest.
         finish_on_exit: Whether the interpreter waits at its exit for all calls, also for those that were not begun.
     """
 
@@ -57,16 +54,15 @@ class Threads:
         count: int,
         name: str = "millstream-work",
         *,
-        priority: Priority | None = None,
         finish_on_exit: bool = False,
     ) -> None:
         self.count = count
-        self._name, self._priority, self._finish = name, priority, finish_on_exit
+        self._name, self._finish = name, finish_on_exit
         self._begin()
         after_fork(self._begin)
 
     def _begin(self) -> None:
-        self._work = work = _Work(self.count, self._name, self._priority)
+        self._work = work = _Work(self.count, self._name)
         close_on_exit(self, partial(work.stop, finish=self._finish), join=lambda _: work.join())
 
     def submit(self, call: Callable[..., T], *arguments: Any) -> Future[T]:
@@ -89,8 +85,8 @@ class Threads:
 class _Work:
     """What threads have to do. It does not know who gives it, who may be forgotten meanwhile."""
 
-    def __init__(self, count: int, name: str, priority: Priority | None) -> None:
-        self._count, self._name, self._priority = count, name, priority
+    def __init__(self, count: int, name: str) -> None:
+        self._count, self._name = count, name
         self._changed = threading.Condition()
         self._calls: deque[_Call] = deque()
         self._threads: list[threading.Thread] = []
@@ -131,14 +127,7 @@ class _Work:
             self._idle += 1
             self._changed.wait_for(lambda: self._calls or self._stopped)
             self._idle -= 1
-            if not self._calls:
-                return None
-            if self._priority is None:
-                return self._calls.popleft()
-            priority = self._priority
-            call = min(self._calls, key=lambda each: priority(*each.arguments))
-            self._calls.remove(call)
-            return call
+            return self._calls.popleft() if self._calls else None
 
     def _run(self) -> None:
         while (call := self._next()) is not None:
@@ -167,8 +156,6 @@ class Ordered(Generic[T]):
         threads: Who makes the calls; others may use them, too.
         name: For messages.
         ahead: How many calls may be under way, or made and not taken; None: any number.
-        budget_bytes: No more calls while the results that wait have so many bytes; one call may always be under way.
-        weigh: The bytes of a result.
     """
 
     def __init__(
@@ -177,11 +164,8 @@ class Ordered(Generic[T]):
         name: str = "the work",
         *,
         ahead: int | None = None,
-        budget_bytes: int | None = None,
-        weigh: Callable[[T], int] = len,  # type: ignore[assignment]
     ) -> None:
         self._threads, self._name, self._ahead = threads, name, ahead
-        self._budget_bytes, self._weigh = budget_bytes, weigh
         self._changed = threading.Condition(threading.RLock())
         self._calls: deque[Future[T]] = deque()
         self._waits = Waits()
@@ -193,15 +177,7 @@ class Ordered(Generic[T]):
     @property
     def has_room(self) -> bool:
         """Whether another call is within the bounds."""
-        if self._ahead is not None and len(self._calls) >= self._ahead:
-            return False
-        return not self._calls or self._budget_bytes is None or self.held_bytes < self._budget_bytes
-
-    @property
-    def held_bytes(self) -> int:
-        """Of results that wait to be taken."""
-        results = [call.result() for call in list(self._calls) if call.done() and not _failed(call)]
-        return sum(map(self._weigh, results))
+        return self._ahead is None or len(self._calls) < self._ahead
 
     @property
     def is_ready(self) -> bool:
@@ -290,8 +266,6 @@ def in_order(
     arguments: Iterable[tuple[Any, ...]],
     *,
     ahead: int,
-    budget_bytes: int | None = None,
-    weigh: Callable[[T], int] = len,  # type: ignore[assignment]
 ) -> Iterator[T]:
     """Make a call for each of `arguments`; results come in their order. At most `ahead` are under way or waiting.
 
@@ -299,7 +273,7 @@ def in_order(
     ...     list(in_order(threads, abs, [(-1,), (-2,), (3,)], ahead=2))
     [1, 2, 3]
     """
-    made = Ordered[T](threads, ahead=ahead, budget_bytes=budget_bytes, weigh=weigh)
+    made = Ordered[T](threads, ahead=ahead)
     try:
         for each in arguments:
             made.submit(call, *each)

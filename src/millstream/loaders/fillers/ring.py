@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 from millstream._core import Batch
-from millstream.batches.engine import Counters, Engine, EngineSettings, closed_error
-from millstream.batches.gather import bytes_for_batches
+from millstream.batches.engine import Counters, Engine, EngineSettings, bytes_for_batches, closed_error
 from millstream.errors import BudgetError, StoreError
 from millstream.loaders.runs.store import StoreRun
 from millstream.order import Schedule
@@ -48,10 +47,8 @@ class RingFiller:
             try:
                 return self._next()
             except StoreError:
-                if not run.growing.lost_files:
+                if not run.growing.find_again():
                     raise
-            engine.stop()
-            run.growing.known_step = 0  # they are found where they are now
         return engine.take() if engine.ring is not None else self._next()
 
     def _resize(self, batch_size: int) -> None:

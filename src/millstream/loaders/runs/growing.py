@@ -111,6 +111,8 @@ class Growing:
             self._replace(name, member, complete=complete)
             if names is None:
                 break  # what it brought may change what the others need
+        else:
+            self.measure()
         run.tell_losses()
 
     def _replace(self, name: str, member: Member, *, complete: bool) -> None:
@@ -141,11 +143,12 @@ class Growing:
                 for name in [name for name, source in self.sources.items() if source.is_complete]:
                     self.take_more([name])
 
-    @property
-    def lost_files(self) -> bool:
-        """Whether files of a source are not where they were: it was finished, dropped, or is made anew."""
-        lost = [source.lost(self._run.members[name].store) for name, source in self.sources.items()]  # each looks anew
-        return any(lost)
+    def find_again(self) -> bool:
+        """Look anew for sources whose files are not where they were: finished, dropped, or made anew; False: none."""
+        lost = [name for name, source in self.sources.items() if source.lost(self._run.members[name].store)]
+        if lost:
+            self.take_more(lost)
+        return bool(lost)
 
     # What is not known
 

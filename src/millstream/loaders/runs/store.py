@@ -314,10 +314,7 @@ class StoreRun:
     def finds_files_again(self) -> bool:
         """Whether files that are not where they were belong to a growing source, which is then looked for again."""
         with self.locks.asking:
-            if not self.growing.lost_files:
-                return False
-            self.growing.take_more()
-            return True
+            return self.growing.find_again()
 
     def steps_of(self, document: int, source: str | None) -> list[int]:
         """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document."""
