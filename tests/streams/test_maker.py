@@ -215,14 +215,15 @@ def test_closing_tells_who_waits_and_makes_no_more() -> None:
     waiting = threading.Thread(target=wait)
     waiting.start()
     assert begun.wait(WAIT_S)
-    closing = threading.Thread(target=maker.close)
-    closing.start()
-    waiting.join(WAIT_S)  # while the part is still being made
-    assert len(failures) == 1 and closing.is_alive()
-    follows_its_hint(failures[0])  # type: ignore[arg-type]
+    maker.close()  # while a part is being made
+    waiting.join(WAIT_S)
+    assert not waiting.is_alive()
+    (failure,) = failures
+    assert isinstance(failure, ClosedError) and follows_its_hint(failure)
     going.set()
-    closing.join(WAIT_S)
-    assert not closing.is_alive() and maker.made <= 1
+    for thread in [each for each in threading.enumerate() if each.name == "millstream-parts"]:
+        thread.join(WAIT_S)
+    assert maker.made == 0 and maker.kept.held_bytes == 0, "it was given up"
 
 
 def test_a_forked_child_makes_parts_with_threads_of_its_own() -> None:

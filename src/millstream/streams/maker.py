@@ -28,6 +28,8 @@ _LOOK_S = 0.02
 """Time between two looks at a part that another process makes."""
 _CLOSED_S = 0.2
 """Time between two looks whether the loader was closed."""
+_LONGEST_CLOSE_S = 0.5
+"""How long closing waits for parts that are being made: a step of a recipe may take any time for one record."""
 
 
 class PartMaker:
@@ -116,7 +118,7 @@ class PartMaker:
                     pending = list(self._pending)
                 self.want([unit, *pending])
             elif self._stopping.is_set():
-                raise ClosedError("this loader was closed while it waited for its rows", hint="make a new one")
+                raise self._closed_error()
             else:
                 wait([part], timeout=_CLOSED_S)
         return facts
@@ -170,6 +172,8 @@ class PartMaker:
                 file, chunks = self._reader.chunks(slot)
                 for chunk in chunks:
                     part = make_part(self.job, file, chunk)
+                    if self._stopping.is_set():
+                        raise self._closed_error()
                     self._judge(policy, part, file, chunk)
                     left_out += (
                         Counter(each.reason for each in part.bad) + Counter(part.skipped) + Counter(part.reasons)
@@ -207,11 +211,14 @@ class PartMaker:
                 hint="use the model's tokenizer, or enlarge the model's embedding",
             )
 
+    def _closed_error(self) -> ClosedError:
+        return ClosedError("this loader was closed while it waited for its rows", hint="make a new one")
+
     def close(self) -> None:
-        """Make no more parts."""
+        """Make no more parts; one that takes long is given up when its chunk is done."""
         self._closed = True
         self._stopping.set()
-        self._threads.close()
+        self._threads.close(_LONGEST_CLOSE_S)
         self._reader.close()
 
 
