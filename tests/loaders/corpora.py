@@ -7,13 +7,11 @@ import gzip
 import io
 import json
 import tempfile
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Self
 
 from hypothesis import strategies as st
 
@@ -55,8 +53,17 @@ corpora = st.lists(
 cuts = st.sampled_from([40, 100, 1 << 20])
 
 
+@dataclass(frozen=True)
+class Delivered:
+    """A row, and the source that it came from in a mixture."""
+
+    source: str
+    inputs: tuple[int, ...]
+    labels: tuple[int, ...]
+
+
 def stream(folder: Path, **given: Any) -> PretrainDataLoader:
-    """Open a stream; `cut` is the size of its ranges."""
+    """Open a stream; `cut` is the size of its units."""
     reading = {"chunk_bytes": given.pop("cut", 64), **given.pop("reading", {})}
     chosen = {"framework": "numpy", "chunk_size": LENGTH, "tokenizer": TOKENIZER, "reading": reading, **given}
     loader: Any = PretrainDataLoader(folder, streaming=True, **chosen)
@@ -64,78 +71,62 @@ def stream(folder: Path, **given: Any) -> PretrainDataLoader:
     return loader
 
 
-@dataclass(frozen=True)
-class Delivered:
-    """A row and its number in the run."""
+class Ranks:
+    """The loaders of all ranks of a run, stepped together."""
 
-    sample: int
-    inputs: tuple[int, ...]
-    labels: tuple[int, ...]
-
-
-class Numbered(Protocol):
-    """A row that knows its number in the run."""
-
-    @property
-    def sample(self) -> int:
-        """It."""
-
-
-Row = TypeVar("Row", bound=Numbered)
-
-
-class Ranks(ABC, Generic[Row]):
-    """The loaders of all ranks of a run in lanes, stepped together."""
-
-    loaders: Sequence[Any]
+    def __init__(self, opened: Callable[..., Any], world_size: int, global_rows: int, **given: Any) -> None:
+        rows = max(1, global_rows // world_size)
+        self.loaders = [
+            opened(rank=rank, world_size=world_size, batch_size=rows, **given) for rank in range(world_size)
+        ]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with ExitStack() as stack:
-            for loader in self.loaders:
-                stack.callback(loader.close)
-
-    @abstractmethod
-    def rows_of(self, batch: TrainingBatch, samples: range) -> list[Row]:
-        """The rows of a batch, which are these samples of the run."""
-
-    def step(self) -> list[Row]:
-        """The rows of one step of all ranks, in the order of the run."""
-        rows: list[Row] = []
         for loader in self.loaders:
-            samples = loader._run.samples()
-            rows += self.rows_of(loader.next(), samples)
-        return sorted(rows, key=lambda row: row.sample)
+            loader.close()
 
-    def steps(self, count: int) -> list[Row]:
+    def step(self) -> list[Delivered]:
+        """The rows of one step of all ranks, in the order of the run."""
+        return [row for loader in self.loaders for row in rows_of(loader.next())]
+
+    def steps(self, count: int) -> list[Delivered]:
         """The rows of several steps."""
         return [row for _ in range(count) for row in self.step()]
 
-    def states(self) -> list[dict[str, Any]]:
-        """The state of each rank, as a checkpoint holds it."""
-        return [json.loads(json.dumps(loader.state_dict())) for loader in self.loaders]
+    def state(self) -> dict[str, Any]:
+        """The state of the run, as a checkpoint holds it; it is that of each rank."""
+        state: dict[str, Any] = json.loads(json.dumps(merge_states([each.state_dict() for each in self.loaders])))
+        return state
 
-    def load(self, states: list[dict[str, Any]], *, merged: bool) -> None:
-        """Let every rank go on from the states of all earlier ranks, or from the one of rank 0 alone."""
+    def load(self, state: dict[str, Any]) -> None:
+        """Let every rank go on from a state."""
         for loader in self.loaders:
-            loader.load_state_dict(merge_states(states) if merged else states[0])
+            loader.load_state_dict(state)
 
 
-class StreamRanks(Ranks[Delivered]):
-    """The loaders of all ranks of a stream, stepped together."""
+def ranks_of(folder: Path, world_size: int, global_rows: int, **given: Any) -> Ranks:
+    """All ranks of a stream."""
+    return Ranks(partial(stream, folder), world_size, global_rows, **given)
 
-    def __init__(self, folder: Path, world_size: int, global_rows: int, **given: Any) -> None:
-        rows = max(1, global_rows // world_size)
-        self.loaders = [
-            stream(folder, rank=rank, world_size=world_size, batch_size=rows, **given) for rank in range(world_size)
-        ]
 
-    def rows_of(self, batch: TrainingBatch, samples: range) -> list[Delivered]:
-        """The rows of a batch."""
-        columns = (batch.input_ids.tolist(), batch.labels.tolist())
-        return [Delivered(k, tuple(i), tuple(t)) for k, i, t in zip(samples, *columns, strict=True)]
+def rows_of(batch: TrainingBatch) -> list[Delivered]:
+    """The rows of a batch; filler is none."""
+    rows = batch.metadata["rows"]
+    columns = (batch.metadata.get("source", [""] * rows), batch.input_ids.tolist(), batch.labels.tolist())
+    return [Delivered(name, tuple(inputs), tuple(labels)) for name, inputs, labels in zip(*columns, strict=True)][:rows]
+
+
+def epoch_of(loader: PretrainDataLoader) -> list[tuple[int, ...]]:
+    """The inputs of all rows of the rest of an epoch."""
+    return [row.inputs for batch in loader for row in rows_of(batch)]
+
+
+def parts_of(loader: Any, name: str = "data") -> dict[str, int]:
+    """How many parts of a stream this process has made, and how many it found."""
+    found: dict[str, int] = loader.get_profiling_results()["parts"][name]
+    return found
 
 
 def words_of(tokens: Sequence[int]) -> list[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from chats.chatml import bpe
 from loaders.conversations import Chats
-from loaders.corpora import LENGTH, TOKENIZER, Ranks, corpora, cuts, stream
-from millstream import MixedDataLoader, PretrainDataLoader, TokenStore, TrainingBatch, prepare
+from loaders.corpora import LENGTH, TOKENIZER, Delivered, Ranks, corpora, cuts, stream
+from millstream import MixedDataLoader, PretrainDataLoader, TokenStore, prepare
 from millstream.loaders import ConversationDataLoader
 
 BLOCK = 12
@@ -38,7 +38,7 @@ class Source:
     beside_chats: bool = False
     """Whether its ids are those of the conversations' tokenizer."""
 
-    def open(self, **given: Any) -> PretrainDataLoader | PretrainDataLoader | ConversationDataLoader:
+    def open(self, **given: Any) -> PretrainDataLoader | ConversationDataLoader:
         """Open a loader over it alone; rows are as long as conversations need them, where there are any."""
         shared = {"framework": "numpy", "pad_id": 0, **given}
         chat = {key: shared.pop(key) for key in ("loss", "accumulation") if key in shared}
@@ -81,35 +81,9 @@ def mixed(sources: Sources, *, members: Mapping[str, Any] | None = None, **given
     return loader
 
 
-@dataclass(frozen=True)
-class MixedRow:
-    """A row, its number in the run and its source."""
-
-    sample: int
-    source: str
-    inputs: tuple[int, ...]
-    labels: tuple[int, ...]
-
-
-class MixedRanks(Ranks[MixedRow]):
-    """The loaders of all ranks of a mixture, stepped together."""
-
-    def __init__(self, sources: Sources, world_size: int, global_rows: int, **given: Any) -> None:
-        how = {"world_size": world_size, "batch_size": max(1, global_rows // world_size), **given}
-        self.loaders = [mixed(sources, rank=rank, **how) for rank in range(world_size)]
-
-    def rows_of(self, batch: TrainingBatch, samples: range) -> list[MixedRow]:
-        """The rows of a batch; filler is none."""
-        return rows_of(batch, samples)
-
-
-def rows_of(batch: TrainingBatch, samples: range) -> list[MixedRow]:
-    """The rows of a batch of a mixture; filler is none."""
-    columns = (batch.metadata["source"], batch.input_ids.tolist(), batch.labels.tolist())
-    return [
-        MixedRow(sample, name, tuple(inputs), tuple(labels))
-        for sample, name, inputs, labels in zip(samples, *columns, strict=False)
-    ]
+def mixed_ranks(sources: Sources, world_size: int, global_rows: int, **given: Any) -> Ranks:
+    """All ranks of a mixture."""
+    return Ranks(partial(mixed, sources), world_size, global_rows, **given)
 
 
 def alone(name: str, source: Source, rows: int, **given: Any) -> list[tuple[int, ...]]:
@@ -118,21 +92,8 @@ def alone(name: str, source: Source, rows: int, **given: Any) -> list[tuple[int,
         return [tuple(loader.next().input_ids[0].tolist()) for _ in range(rows)]
 
 
-def lanes_of(sources: Sources) -> int:
-    """The lanes of a mixture: those of the stream that has fewest."""
-    opened = (source.open() for source in sources.values() if source.streaming and isinstance(source.data, Path))
-    return min(loader.stream.lanes for loader in opened if isinstance(loader, PretrainDataLoader))
-
-
-def check_sources(rows: list[MixedRow], sources: Sources, lanes: int) -> None:
-    """Insist that each source gave, in each lane, its own rows of that lane, one after another."""
+def check_sources(rows: Sequence[Delivered], sources: Sources) -> None:
+    """Insist that each source gave its own rows, one after another."""
     for name, source in sources.items():
-        own = [(row.sample, row.inputs) for row in rows if row.source == name]
-        check_lanes(own, lanes, lambda count: alone(name, source, count))  # noqa: B023 - called at once
-
-
-def check_lanes(rows: Sequence[tuple[int, Any]], lanes: int, alone: Callable[[int], list[Any]]) -> None:
-    """Insist that rows, each with its number in the run, are in each lane those that their source gives alone."""
-    by_lane = [[row for sample, row in rows if sample % lanes == lane] for lane in range(lanes)]
-    expected = alone(lanes * max(map(len, by_lane)))
-    assert by_lane == [expected[lane::lanes][: len(found)] for lane, found in enumerate(by_lane)]
+        own = [row.inputs for row in rows if row.source == name]
+        assert own == alone(name, source, len(own))

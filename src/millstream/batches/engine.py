@@ -45,6 +45,14 @@ class EngineSettings:
     pad_last: bool = False
     steps_per_update: int = 0
     """Steps whose targets are weighed together; 0: none are weighed."""
+    beside_rows: bool = False
+    """Whether the budget is also for rows that are kept in memory."""
+
+    @property
+    def batch_budget(self) -> int | None:
+        """What of the budget is for batches."""
+        budget = self.memory_budget
+        return budget if budget is None or not self.beside_rows else bytes_for_batches(budget)
 
 
 def store_files(layout: Layout) -> StoreFiles:
@@ -130,7 +138,7 @@ class Engine:
 
     def _new_budget(self) -> Budget:
         """What all rings share: a batch of an earlier one may still be in the user's hands."""
-        most = self.settings.memory_budget
+        most = self.settings.batch_budget
         return Budget() if most is None else Budget(most)
 
     def start(self, make: Callable[[], Feed], clock: Clock, rows: int, first_step: int, end_step: int | None) -> None:
@@ -238,16 +246,18 @@ class Engine:
     def _depth(self, feed: Feed, clock: Clock, rows: int) -> int:
         """How many batches of so many rows the ring holds, within the budget."""
         batch_bytes, scratch_bytes = feed.batch_bytes(rows), feed.scratch_bytes(clock, self.settings.threads)
-        budget = self.settings.memory_budget
+        budget, beside_rows = self.settings.batch_budget, self.settings.beside_rows
         wanted = self.settings.prefetch or min(64, max(8, (1 << 20) // batch_bytes))
         if budget is None:
             return wanted
         needed = 2 * batch_bytes + scratch_bytes
         if budget < needed:
+            half = ", half of it for batches" if beside_rows else ""
+            least = 2 * needed if beside_rows else needed
             raise BudgetError(
-                f"memory_budget is {budget} bytes; the threads take {scratch_bytes}, a batch {batch_bytes}, "
-                "and two are needed: one in your hands and one being filled",
-                hint=f"pass memory_budget={needed} or more, a smaller batch_size or a smaller chunk_size",
+                f"memory_budget is {self.settings.memory_budget} bytes{half}; the threads take {scratch_bytes}, a "
+                f"batch {batch_bytes}, and two are needed: one in your hands and one being filled",
+                hint=f"pass memory_budget={least} or more, a smaller batch_size or a smaller chunk_size",
             )
         return min(wanted, (budget - scratch_bytes) // batch_bytes - 1)
 

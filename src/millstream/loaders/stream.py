@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +35,7 @@ from millstream.storage.state import DAMAGED, read_count
 from millstream.store import TokenStore
 from millstream.streams.kept import Kept, KeptInMemory, KeptOnDisk
 from millstream.streams.maker import PartMaker
-from millstream.streams.plan import VERSION, Numbers, StreamPlan, Units, unit_bytes
+from millstream.streams.plan import VERSION, StreamPlan, Units, unit_bytes
 from millstream.streams.starts import NAME, WindowStarts
 from millstream.streams.windows import StreamWindows, View
 from millstream.tokens import Tokenizer, resolve_eos
@@ -187,6 +188,12 @@ class StreamSource:
     def _member(self) -> Member:
         """The stream's part in the run: the windows that can be used."""
         windows, tokenizer = self.windows, self.stream.job.tokenizer
+        if windows.rows == 0:
+            raise LoaderError(
+                f"{self.stream.path}: {windows.starts.tokens} tokens are fewer than one row of {self._shape.length} "
+                "inputs and a target",
+                hint="use a smaller chunk_size, or add more data",
+            )
         self._view = self._view_of(each.window for each in windows.ready)
         rows = windows.rows
         return Member(
@@ -209,14 +216,8 @@ class StreamSource:
 
     def more(self, epoch: int, offset: int, count: int) -> tuple[Member, bool]:
         """Wait until so many rows can be used, or until it is known how many an epoch has."""
-        windows = self.windows
-        windows.make(epoch, offset, count)
-        if windows.rows == 0:
-            raise LoaderError(
-                f"{self.stream.path}: {windows.starts.tokens} tokens are fewer than one row of {self._shape.length} "
-                "inputs and a target",
-                hint="use a smaller chunk_size, or add more data",
-            )
+        if self.windows.rows != 0:
+            self.windows.make(epoch, offset, count)
         self.member = self._member()
         return self.member, False
 
@@ -256,22 +257,27 @@ class StreamSource:
         assert starts.tokens is not None
         return {**found, "tokens": starts.tokens}
 
-    def resume(self, saved: Any) -> Member:
-        """Know what a state knows."""
+    @contextmanager
+    def resuming(self, saved: Any) -> Iterator[Member]:
+        """Know what a state knows, unless it is refused in the end."""
+        known, member = self.windows.starts.known.copy(), self.member
+        try:
+            yield self._resumed(saved)
+        except BaseException:
+            self.windows.starts.known[:] = known
+            self.member = member
+            raise
+
+    def _resumed(self, saved: Any) -> Member:
         if not isinstance(saved, Mapping):
             raise StateError(f"the state does not say where {self.name!r} stands", hint=DAMAGED)
         starts = self.windows.starts
         window = read_count(saved.get("window"), "window")
         if window >= starts.windows:
             raise StateError(f"the state stands in window {window} of {starts.windows} of {self.name!r}", hint=DAMAGED)
-        starts.learn(window, read_count(saved.get("token"), "token"), was_read=False)
+        starts.learn(window, read_count(saved.get("token"), "token"), counted=False)
         if "tokens" in saved:
-            starts.learn(starts.windows, read_count(saved["tokens"], "tokens"), was_read=False)
-        return self.know(starts.known)
-
-    def know(self, starts: Numbers) -> Member:
-        """Count with these beginnings of windows."""
-        self.windows.starts.known = starts
+            starts.learn(starts.windows, read_count(saved["tokens"], "tokens"), counted=False)
         self.member = self._member()
         return self.member
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
@@ -70,10 +71,10 @@ class Threads:
         with defer_sigint():  # a thread that is known and was not started would be waited for
             return self._work.submit(call, *arguments)
 
-    def close(self) -> None:
-        """Make no more calls, and wait for those that are being made; the others are cancelled."""
+    def close(self, longest_s: float | None = None) -> None:
+        """Make no more calls, and wait for those that are being made, at most so long; the others are cancelled."""
         self._work.stop()
-        self._work.join()
+        self._work.join(longest_s)
 
     def __enter__(self) -> Self:
         return self
@@ -117,10 +118,11 @@ class _Work:
             call.made.cancel()
             call.made.set_running_or_notify_cancel()  # else those who wait for several do not hear of it
 
-    def join(self) -> None:
+    def join(self, longest_s: float | None = None) -> None:
+        deadline = None if longest_s is None else time.monotonic() + longest_s
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join()
+                thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
     def _next(self) -> _Call | None:
         with self._changed:

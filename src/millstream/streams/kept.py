@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from millstream.errors import BudgetError, BusyError, StoreError
 from millstream.stages.lifetime import after_fork
 from millstream.storage import Lock, disk, read_json, sealed
-from millstream.store.format import Frame, hash_blocks, xxh64
+from millstream.store.format import FRAME_BYTES, Frame, hash_blocks, xxh64
 
 FORMAT = "millstream stream part"
 SUFFIXES = (".bin", ".idx", ".org")
@@ -64,17 +64,17 @@ class UnitTokens:
         ends = np.ascontiguousarray(self.ends, np.uint64)
         origins = np.ascontiguousarray(self.origins, np.int64)
         documents, bound = len(ends), int(tokens.max()) + 1 if len(tokens) else 0
-        hashes = tuple(xxh64(each) for each in (tokens, ends, origins))
-        tag = xxh64(hash_blocks(tokens.view(np.uint8), _BLOCK)) ^ hashes[1]
+        tag = xxh64(hash_blocks(tokens.view(np.uint8), _BLOCK)) ^ xxh64(ends)
         frames = (
             Frame("T", len(tokens), bound, tag, documents, self.dtype),
             Frame("D", documents, len(tokens), tag),
-            Frame("O", documents, bound=0, tag=hashes[2]),
+            Frame("O", documents, bound=0, tag=xxh64(origins)),
         )
         bodies = (tokens, ends, origins.reshape(-1))
         files: list[Pieces] = [
             [frame.encode(), body.view(np.uint8).data] for frame, body in zip(frames, bodies, strict=True)
         ]
+        hashes = tuple(_hash_of(*file) for file in files)
         size = sum(len(piece) for file in files for piece in file)
         return PartFacts(len(tokens), documents, bound, tag, size, self.left_out, self.changed, hashes), files
 
@@ -146,12 +146,12 @@ class KeptOnDisk:
         return facts
 
     def _check(self, unit: int, facts: PartFacts) -> None:
-        """Compare the bodies of files with their hashes."""
+        """Compare files with their hashes."""
         size = 0
         for suffix, expected in zip(SUFFIXES, facts.hashes, strict=True):
-            body = np.fromfile(self._path(unit, suffix), np.uint8)
-            size += len(body)
-            if xxh64(body[64:]) != expected:
+            found = np.fromfile(self._path(unit, suffix), np.uint8).data
+            size += len(found)
+            if _hash_of(found[:FRAME_BYTES], found[FRAME_BYTES:]) != expected:
                 raise ValueError("a file does not hold what was written")
         if size != facts.bytes:
             raise ValueError("a file is too short")
@@ -159,20 +159,17 @@ class KeptOnDisk:
     def put(self, unit: int, made: UnitTokens) -> PartFacts:
         """Write a part: its files, then what says that they are there."""
         facts, files = made.encoded()
+        said = sealed({"format": FORMAT, **asdict(facts), "hashes": list(facts.hashes)})
         with disk.reported(self.folder, full="free some space, or pass cache_limit="):
-            for suffix, pieces in zip(SUFFIXES, files, strict=True):
+            for suffix, pieces in zip((*SUFFIXES, ".json"), (*files, [said]), strict=True):
                 path = self._path(unit, suffix)
-                beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+                beside = path.with_name(path.name + ".tmp")  # the next one who makes it writes over what a kill left
                 try:
                     _write(beside, pieces)
                     disk.rename(beside, path)
                 except BaseException:
                     beside.unlink(missing_ok=True)
                     raise
-            path = self._path(unit, ".json")
-            beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-            _write(beside, [sealed({"format": FORMAT, **asdict(facts), "hashes": list(facts.hashes)})])
-            disk.rename(beside, path)
         self._checked.add(unit)
         return facts
 
@@ -306,6 +303,11 @@ def _forget(fd: int, path: str, process: int) -> None:
         os.close(fd)
     elif process == os.getpid():
         Path(path).unlink(missing_ok=True)
+
+
+def _hash_of(frame: bytes | memoryview, body: bytes | memoryview) -> int:
+    """The hash of a file, frame and body."""
+    return xxh64(bytes(frame) + xxh64(np.frombuffer(body, np.uint8)).to_bytes(8, "little"))
 
 
 def _write(path: Path, pieces: Pieces) -> None:

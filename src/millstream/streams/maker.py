@@ -33,6 +33,8 @@ _LOOK_S = 0.02
 """Time between two looks at a part that another process makes."""
 _CLOSED_S = 0.2
 """Time between two looks whether the loader was closed."""
+_LONGEST_CLOSE_S = 0.5
+"""How long closing waits for parts that are being made: a step of a recipe may take any time for one record."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +152,7 @@ class PartMaker:
                     pending = list(self._pending)
                 self.want([unit, *pending])
             elif self._stopping.is_set():
-                raise ClosedError("this loader was closed while it waited for its rows", hint="make a new one")
+                raise self._closed_error()
             else:
                 wait([part], timeout=_CLOSED_S)
         return facts
@@ -242,6 +244,8 @@ class PartMaker:
             policy = BadRecords(self._on_bad, kept, self._bad)
             for piece in pieces:
                 part = made.pop(piece, None) or make_part(self.job, piece.found, piece.chunk)
+                if self._stopping.is_set():
+                    raise self._closed_error()
                 self._judge(policy, part, piece.found, piece.chunk)
                 left_out.update(each.reason for each in part.bad)
                 for counts in (part.skipped, part.reasons):
@@ -278,11 +282,14 @@ class PartMaker:
                 hint="use the model's tokenizer, or enlarge the model's embedding",
             )
 
+    def _closed_error(self) -> ClosedError:
+        return ClosedError("this loader was closed while it waited for its rows", hint="make a new one")
+
     def close(self) -> None:
-        """Make no more parts."""
+        """Make no more parts; one that takes long is given up when its chunk is done."""
         self._closed = True
         self._stopping.set()
-        self._threads.close()
+        self._threads.close(_LONGEST_CLOSE_S)
         self._reader.close()
 
 

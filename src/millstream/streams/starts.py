@@ -48,10 +48,10 @@ class WindowStarts:
         """Tokens of an epoch, if they have been counted."""
         return self.token(self.windows)
 
-    def learn(self, window: int, token: int, *, was_read: bool = True) -> None:
+    def learn(self, window: int, token: int, *, counted: bool = True) -> None:
         """Note where a window begins; refuses another place than the one that is known.
 
-        The log keeps what was read: what a state says is not trusted so far that other runs would build on it.
+        What a state says, and was not counted, is not written down for others.
         """
         known = self.token(window)
         if known == token:
@@ -64,6 +64,6 @@ class WindowStarts:
                 hint="the files, the tokenizer or the recipe have changed: use a new cache_dir, or start a new run",
             )
         self.known[window] = token
-        if self._path is not None and was_read:
+        if self._path is not None and counted:
             with disk.reported(self._path), RecordLog(self._path, _KIND) as log:
                 log.write(window, records_of(_KIND, (window, token)))

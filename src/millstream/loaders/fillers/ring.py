@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from millstream._core import Batch
-from millstream.batches.engine import Counters, Engine, EngineSettings, bytes_for_batches, closed_error
+from millstream.batches.engine import Counters, Engine, EngineSettings, closed_error
 from millstream.errors import BudgetError, StoreError
 from millstream.loaders.runs.store import StoreRun
 from millstream.order import Schedule
@@ -23,12 +23,8 @@ class RingFiller:
         self._run, self._locks = run, run.locks
         self._feed = partial(run.feed, id_bytes)
         accumulation = 0 if run.loss is None else run.loss.accumulation
-        budget = settings.memory_budget
-        if budget is not None and run.growing.in_memory:
-            budget = bytes_for_batches(budget)
-        self.engine = Engine(
-            EngineSettings(settings.threads, settings.prefetch, budget, settings.pad_last, accumulation)
-        )
+        how = (settings.threads, settings.prefetch, settings.memory_budget, settings.pad_last, accumulation)
+        self.engine = Engine(EngineSettings(*how, beside_rows=run.growing.in_memory))
         self._before: tuple[Schedule, int] | None = None
         """Where the run stood before the step that is being made, or was made last."""
         self._is_direct = False

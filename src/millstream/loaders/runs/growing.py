@@ -7,7 +7,7 @@ when the last row was counted the true number takes its place, and nothing else 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millstream._core import Plan
@@ -202,17 +202,17 @@ class Growing:
             raise StateError("the state does not say where its streams stand", hint=DAMAGED)
         if state.get("unknown_length") is not True:
             self.finish()
-        streams = [stream for source in self.sources.values() if (stream := stream_of(source)) is not None]
-        before = [source.windows.starts.known.copy() for source in streams]
-        try:
-            for source in streams:
-                if source.name in saved:
-                    self._run.members[source.name] = source.resume(saved[source.name])
-            yield
-        except BaseException:
-            for source, known in zip(streams, before, strict=True):
-                self._run.members[source.name] = source.know(known)
-            raise
+        before = dict(self._run.members)
+        with ExitStack() as stack:
+            try:
+                for name, source in self.sources.items():
+                    stream = stream_of(source)
+                    if stream is not None and name in saved:
+                        self._run.members[name] = stack.enter_context(stream.resuming(saved[name]))
+                yield
+            except BaseException:
+                self._run.members.update(before)
+                raise
 
     def close(self) -> None:
         """Make no more rows."""
