@@ -143,8 +143,8 @@ class GrowingSource(Protocol):
         run, and whether all of it is made for good."""
         ...
 
-    def knows(self, epoch: int, offset: int) -> bool:
-        """Whether it is known which row lies at a place of an epoch."""
+    def knows(self, epoch: int, first: int, last: int | None) -> bool:
+        """Whether it is known which rows lie at the places of an epoch from `first` to `last`, or to its end."""
         ...
 
     @property
@@ -211,9 +211,9 @@ class GrowingStore:
                 self._found = member
                 return member, complete
 
-    def knows(self, epoch: int, offset: int) -> bool:
-        """Whether a row is made."""
-        return self.count(epoch, offset) > 0
+    def knows(self, epoch: int, first: int, last: int | None) -> bool:
+        """Whether rows are made."""
+        return last is not None and self.count(epoch, last) > 0
 
     @property
     def is_complete(self) -> bool:

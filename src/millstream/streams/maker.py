@@ -97,6 +97,12 @@ class PartMaker:
             self._reader.announce(self.units.slots(unit))
             self._threads.submit(self._work)
 
+    @property
+    def held(self) -> set[int]:
+        """Units that are wanted, or that were and are just being made: none of their parts may be dropped."""
+        with self._guard:
+            return set(self._parts)
+
     def look(self, unit: int) -> PartFacts | None:
         """The facts of a part that was wanted, if it is made by now; raises what kept it from being made, once."""
         part = self._parts.get(unit)

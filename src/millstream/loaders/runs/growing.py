@@ -159,8 +159,7 @@ class Growing:
         _, _, start, rows, _, _ = phase.clock(None, steps).step(step - steps.step)
         for name, place in self._places(step).items():
             count = int(place.plan.used(place.number, start + rows)) - place.used
-            last = place.standing.after(max(0, count - 1))
-            if count and not self.sources[name].knows(last.epoch, last.offset):
+            if count and not _knows(self.sources[name], place.standing, place.standing.after(count - 1)):
                 raise self._unknown(name, what)
 
     def check_counted(self, what: str) -> None:
@@ -211,6 +210,15 @@ class Growing:
         """Make no more rows."""
         for source in list(self.sources.values()):
             source.close()
+
+
+def _knows(source: GrowingSource, first: Standing, last: Standing) -> bool:
+    """Whether a source knows which rows lie from one place of its course to another."""
+    if first.epoch == last.epoch:
+        return source.knows(first.epoch, first.offset, last.offset)
+    whole = last.epoch - first.epoch > 1
+    between = not whole or source.knows(first.epoch + 1, 0, None)
+    return between and source.knows(first.epoch, first.offset, None) and source.knows(last.epoch, 0, last.offset)
 
 
 def _at(place: _Place) -> tuple[int, int]:
