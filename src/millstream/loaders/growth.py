@@ -134,6 +134,11 @@ class GrowingSource(Protocol):
     way_to_know: ClassVar[str]
     """What to do to know what is not known yet."""
 
+    @property
+    def member(self) -> Member | None:
+        """The source's part in the run, as it was given last."""
+        ...
+
     def count(self, epoch: int, offset: int) -> int:
         """How many rows can be used from a place of an epoch on."""
         ...
@@ -189,6 +194,11 @@ class GrowingStore:
     def __init__(self, name: str, growth: Growth, member: MakeMember) -> None:
         self.name, self._growth, self._make = name, growth, member
         self._found: Member | None = None
+
+    @property
+    def member(self) -> Member | None:
+        """The store's part in the run, as it was given last."""
+        return self._found
 
     def count(self, epoch: int, offset: int) -> int:
         """How many rows can be used from a place of the first epoch on: the last one ends when all rows are made."""

@@ -156,6 +156,7 @@ class StreamSource:
             id_limit=min(limits, default=None),
             first=(settings.rank, settings.world_size),
         )
+        self._is_moving = False
         self.member = self._member()
         if settings.world_size > 1 and not kept.shared:
             _log.warning(
@@ -210,14 +211,16 @@ class StreamSource:
         return self.windows.view(Path(self.stream.path), windows, describe_tokenizer(self.stream.job.tokenizer))
 
     def count(self, epoch: int, offset: int) -> int:
-        """How many rows can be used from a place of an epoch on."""
-        return self.windows.count(epoch, offset)
+        """How many rows can be used from a place of an epoch on; none while `more` was interrupted."""
+        return 0 if self._is_moving else self.windows.count(epoch, offset)
 
     def more(self, epoch: int, offset: int, count: int) -> tuple[Member, bool]:
         """Wait until so many rows can be used, or until it is known how many an epoch has."""
+        self._is_moving = True
         if self.windows.rows != 0:
             self.windows.make(epoch, offset, count)
         self.member = self._member()
+        self._is_moving = False
         return self.member, False
 
     def knows(self, epoch: int, first: int, last: int | None) -> bool:

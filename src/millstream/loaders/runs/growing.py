@@ -17,6 +17,7 @@ from millstream.loaders.member import Member
 from millstream.loaders.stream import StreamSource
 from millstream.order import Schedule
 from millstream.order.phase import UNKNOWN, Standing, settled
+from millstream.stages.lifetime import defer_sigint
 from millstream.storage.state import DAMAGED
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ class Growing:
     def measure(self) -> None:
         """Work out which step is the first that cannot be filled yet."""
         run = self._run
+        if any(self._is_behind(name) for name in self.sources):
+            self.known_step = run.step
+            return
         limits = [
             place.plan.position_of(place.number, place.used + self.sources[name].count(*_at(place)))
             for name, place in self._places(run.step).items()
@@ -71,6 +75,10 @@ class Growing:
             return
         steps = run.phase.clock(None, run.steps).number_of(min(limits))
         self.known_step = run.steps.step + steps // self._together * self._together
+
+    def _is_behind(self, name: str) -> bool:
+        """Whether Ctrl-C came before the run heard what a source has brought: it asks again."""
+        return self.sources[name].member is not self._run.members[name]
 
     @property
     def _together(self) -> int:
@@ -105,7 +113,8 @@ class Growing:
         active = self._places(run.step)
         for name in list(self.sources if names is None else names):
             needed = self._needed(name) if name in active else (0, 0, 1)
-            if names is None and self.sources[name].count(*needed[:2]) >= needed[2]:
+            has_enough = self.sources[name].count(*needed[:2]) >= needed[2]
+            if names is None and has_enough and not self._is_behind(name):
                 continue
             member, complete = self.sources[name].more(*needed)
             self._replace(name, member, complete=complete)
@@ -117,7 +126,7 @@ class Growing:
 
     def _replace(self, name: str, member: Member, *, complete: bool) -> None:
         run = self._run
-        with run.locks.moving:
+        with defer_sigint(), run.locks.moving:
             if complete:
                 del self.sources[name]
             run.members[name] = member
