@@ -81,6 +81,7 @@ def write_corpus(folder: Path, megabytes: float) -> None:
     """Pieces of prose of 1000 to 8000 characters: as JSON lines, the same packed, and as a table."""
     import pyarrow
     import pyarrow.parquet
+
     from prose import documents
 
     prose, random = "\n\n".join(documents(15)), np.random.default_rng(SEED)

@@ -129,7 +129,8 @@ def steps_of(document: int, source: str | None, run: StoreRun) -> list[int]:
     member, stream = members[source], stream_of(run.growing.sources.get(source))
     if stream is not None:
         with run.locks.asking:
-            return run.schedule.steps_of(source, stream.tokens_of(document), range(0), run.epoch)
+            start, stop = stream.tokens_of(document)
+            return run.schedule.steps_of(source, (start, stop), range(0), run.epoch) if start < stop else []
     run.growing.check_counted("which steps use a document")
     start, stop = _tokens_of(document, member)
     if start == stop:

@@ -18,7 +18,7 @@ from millstream.parts.policy import BadRecords, KeptAside, OnBad
 from millstream.parts.process import Job, make_part, make_parts
 from millstream.sources import Chunk, FoundFile
 from millstream.sources.record import NO_BYTES
-from millstream.stages.lifetime import after_fork
+from millstream.stages.lifetime import after_fork, defer_sigint
 from millstream.stages.ordered import Threads
 from millstream.stats.ledger import Ledger
 from millstream.store.format import token_dtype
@@ -107,6 +107,10 @@ class PartMaker:
 
     def want(self, units: Sequence[int]) -> None:
         """Have parts made, in this order; those that were wanted before and are not begun are not made."""
+        with defer_sigint():  # a part that is wanted, and that no thread was told of, would be waited for
+            self._want(units)
+
+    def _want(self, units: Sequence[int]) -> None:
         wanted = set(units)
         with self._guard:
             waiting = set(self._pending)
@@ -130,6 +134,12 @@ class PartMaker:
         """Whether a part that was wanted can be had without waiting."""
         part = self._parts.get(unit)
         return part is not None and part.done() and part.exception() is None
+
+    @property
+    def held(self) -> set[int]:
+        """Units that are wanted, or that were and are just being made: none of their parts may be dropped."""
+        with self._guard:
+            return set(self._parts)
 
     def look(self, unit: int) -> PartFacts | None:
         """The facts of a part that was wanted, if it is made by now; raises what kept it from being made, once."""
