@@ -18,15 +18,17 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import math
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
@@ -112,6 +114,7 @@ def measured(task: dict[str, Any]) -> Found:
 
     tokenizer = load_tokenizer(gpt2())
     encode_flat(tokenizer, *join_texts(["warm"]))
+    assert tokenizer.fingerprint
     call = {"stream": take_epoch, "slow": wait_of_trainer, "prepare": prepare_all, "peer": peer}[task.pop("do")]
     with Memory() as memory:
         print("ready", flush=True)
@@ -143,18 +146,22 @@ def take_epoch(tokenizer: Any, path: str, batches: int, settings: dict[str, Any]
 
 
 def wait_of_trainer(tokenizer: Any, path: str, batches: int, step_s: float, settings: dict[str, Any]) -> Found:
-    """The share of a trainer's time that it waits for batches, if it takes `step_s` for each."""
-    waited, first, began = 0.0, 0.0, time.perf_counter()
+    """The share of a trainer's time that it waits for batches, if it takes `step_s` for each.
+
+    What a call takes that finds a batch ready (the median of all) is no wait.
+    """
+    took, first, began = [], 0.0, time.perf_counter()
     with open_stream(tokenizer, path, settings) as loader:
-        for number in range(batches):
+        for _ in range(batches):
             asked = time.perf_counter()
             loader.next()
             got = time.perf_counter()
             first = first or got - began
-            if number >= FIRST_BATCHES:
-                waited += got - asked
+            took.append(got - asked)
             time.sleep(step_s)
-        return {"first": first, "wait": waited / (waited + (batches - FIRST_BATCHES) * step_s)}
+    took = took[FIRST_BATCHES:]
+    waited = sum(took) - len(took) * statistics.median(took)
+    return {"first": first, "wait": waited / (waited + len(took) * step_s), "longest": max(took)}
 
 
 def prepare_all(tokenizer: Any, path: str) -> Found:
@@ -223,9 +230,9 @@ class Memory:
         total = 1024.0 * int(status.partition("RssAnon:")[2].split(maxsplit=1)[0])
         for entry in os.scandir("/proc/self/fd"):
             try:
-                if "memfd:" in os.readlink(entry.path):
-                    total += 512 * os.stat(entry.path).st_blocks
-            except OSError:
+                if "memfd:" in str(Path(entry.path).readlink()):
+                    total += 512 * Path(entry.path).stat().st_blocks
+            except OSError:  # it was closed meanwhile
                 continue
         return total / 1e6
 
@@ -310,6 +317,8 @@ class Bench:
     def line(self, name: str) -> str:
         """A line of the table."""
         case, new, old, whole, slow = CASES[name], [], [], [], []
+        if case.cache == "warm":
+            self.streamed(replace(case, cache="cold"), self.prepared(case.kind)["tokens"])
         for _ in range(self.rounds):
             whole.append(self.prepared(case.kind))
             if self.old is not None:
@@ -318,16 +327,23 @@ class Bench:
             slow.append(self.slow(case, max(each["rate"] for each in new)))
 
         def best(found: list[Found], key: str) -> float:
-            return max((each["tokens"] / each[key] for each in found if each), default=float("nan"))
+            return max((each["tokens"] / each[key] for each in found if each), default=math.nan)
 
         wall, cpu = best(new, "seconds"), best(new, "cpu")
-        return (
-            f"| {name} | {wall / 1e6:.1f} | {wall / best(old, 'seconds'):.2f} ({cpu / best(old, 'cpu'):.2f}) "
-            f"| {wall / best(whole, 'seconds'):.2f} ({cpu / best(whole, 'cpu'):.2f}) "
-            f"| {min(each['first'] for each in [*new, *slow]):.2f} | {100 * min(each['wait'] for each in slow):.2f} % "
-            f"| {max(each['private'] for each in new):.0f} | {max((each['private'] for each in old if each), default=float('nan')):.0f} "
-            f"| {new[-1]['parts']:.0f} |"
-        )
+        first, wait = (min(each[key] for each in slow) for key in ("first", "wait"))
+        private, before = (max((each["private"] for each in found if each), default=math.nan) for found in (new, old))
+        cells = [
+            name,
+            f"{wall / 1e6:.1f}",
+            f"{wall / best(old, 'seconds'):.2f} ({cpu / best(old, 'cpu'):.2f})",
+            f"{wall / best(whole, 'seconds'):.2f} ({cpu / best(whole, 'cpu'):.2f})",
+            f"{min(first, *(each['first'] for each in new)):.2f}",
+            f"{100 * wait:.2f} %",
+            f"{private:.0f}",
+            f"{before:.0f}",
+            f"{new[-1]['parts']:.0f}",
+        ]
+        return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:

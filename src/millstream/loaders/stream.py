@@ -33,14 +33,17 @@ from millstream.stages.ordered import cpus
 from millstream.storage import key_of
 from millstream.storage.state import DAMAGED, read_count
 from millstream.store import TokenStore
+from millstream.store.format import token_dtype
 from millstream.streams.kept import Kept, KeptInMemory, KeptOnDisk
-from millstream.streams.maker import PartMaker
-from millstream.streams.plan import VERSION, StreamPlan, Units, unit_bytes
+from millstream.streams.maker import TOGETHER, PartMaker
+from millstream.streams.plan import VERSION, WINDOW_UNITS, StreamPlan, Units, unit_bytes
 from millstream.streams.starts import NAME, WindowStarts
 from millstream.streams.windows import StreamWindows, View
 from millstream.tokens import Tokenizer, resolve_eos
 from millstream.tokens.keep import describe_tokenizer, smallest_dtype
 
+AHEAD = 3
+"""Windows that are made ahead, and come into use together, where there is room."""
 DOCUMENT_BITS = 32
 """Of a document's number: its place in its unit. The unit is the rest."""
 FoundT = TypeVar("FoundT")
@@ -143,9 +146,18 @@ class StreamSource:
         plan = StreamPlan(stream.units, shuffle=settings.shuffle, seed=settings.seed, name=name)
         folder, threads = stream.folder(settings.cache_dir), stream.threads or cpus()
         limits = [limit for limit in (stream.id_limit, id_limit) if limit is not None]
-        kept = self._kept(folder, threads)
-        maker = PartMaker(stream.units, stream.job, kept, threads=threads, on_bad=stream.on_bad, quarantine=folder)
-        is_free = settings.cache_limit is None if kept.shared else settings.memory_budget is None
+        together = self._together(threads)
+        kept = self._kept(folder, threads * together)
+        maker = PartMaker(
+            stream.units,
+            stream.job,
+            kept,
+            threads=threads,
+            together=together,
+            on_bad=stream.on_bad,
+            quarantine=folder,
+        )
+        ahead = self._ahead(kept)
         log = None if folder is None else folder / f"{key_of(name, settings.seed, settings.shuffle)}.{NAME}"
         self.windows = StreamWindows(
             plan,
@@ -153,8 +165,8 @@ class StreamSource:
             WindowStarts(plan.windows, log),
             length=shape.length,
             padded=shape.tail == "pad",
-            ahead=2 if is_free else 1,
-            at_once=2 if is_free else 1,
+            ahead=ahead,
+            at_once=ahead,
             id_limit=min(limits, default=None),
             first=(settings.rank, settings.world_size),
         )
@@ -168,22 +180,36 @@ class StreamSource:
                 settings.world_size,
             )
 
-    def _kept(self, folder: Path | None, threads: int) -> Kept:
-        """Where parts are kept: in the cache, else in memory, in what batches and threads leave of the budget."""
+    def _together(self, threads: int) -> int:
+        """Parts that a thread makes at once, in an eighth of the budget."""
+        budget, each = self._settings.memory_budget, MEMORY_PER_CHUNK * self.stream.job.reading.chunk_bytes
+        return TOGETHER if budget is None else max(1, min(TOGETHER, budget // 8 // (threads * each)))
+
+    def _kept(self, folder: Path | None, at_once: int) -> Kept:
+        """Where parts are kept: in the cache, else in memory, in what batches and threads leave of the budget, which
+        make so many parts at once."""
         if folder is not None:
             return KeptOnDisk(folder, self._settings.cache_limit)
-        budget = self._settings.memory_budget
+        budget, chunk_bytes = self._settings.memory_budget, self.stream.job.reading.chunk_bytes
         if budget is None:
             return KeptInMemory()
-        working = threads * MEMORY_PER_CHUNK * self.stream.job.reading.chunk_bytes
+        working = at_once * MEMORY_PER_CHUNK * chunk_bytes
         left = budget - bytes_for_batches(budget) - working
         if left <= 0:
             raise BudgetError(
-                f"memory_budget is {budget:,} bytes, half of it for batches; {threads} threads at units of "
-                f"{self.stream.job.reading.chunk_bytes:,} bytes take {working:,}",
+                f"memory_budget is {budget:,} bytes, half of it for batches; {at_once} units of {chunk_bytes:,} bytes "
+                f"that are made at once take {working:,}",
                 hint=f"pass memory_budget={4 * working} or more, fewer threads, or reading={{'chunk_bytes': …}}",
             )
         return KeptInMemory(left)
+
+    def _ahead(self, kept: Kept) -> int:
+        """Windows that are made ahead: one where there is not surely room for more."""
+        if isinstance(kept, KeptInMemory) and kept.budget is not None:
+            job = self.stream.job
+            most = WINDOW_UNITS * job.reading.chunk_bytes * token_dtype(job.dtype).itemsize
+            return max(1, min(AHEAD, (kept.budget // most - 1) // 2))
+        return AHEAD if self._settings.cache_limit is None else 1
 
     # What of it is there
 

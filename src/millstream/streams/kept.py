@@ -124,6 +124,7 @@ class KeptOnDisk:
         self.folder, self.limit = folder, limit
         with disk.reported(folder):
             disk.make_directory(folder)
+        self._stem = str(folder / "_")[:-1]
         self._checked: set[int] = set()
 
     def _path(self, unit: int, suffix: str) -> Path:
@@ -179,8 +180,8 @@ class KeptOnDisk:
 
     def paths(self, unit: int) -> tuple[str, str, str]:
         """The files of a part."""
-        tokens, index, origins = (str(self._path(unit, suffix)) for suffix in SUFFIXES)
-        return tokens, index, origins
+        stem = f"{self._stem}{unit:08d}"
+        return stem + SUFFIXES[0], stem + SUFFIXES[1], stem + SUFFIXES[2]
 
     def keep(self, units: set[int], others: Iterable[int]) -> None:
         """Remove other parts until the folder is within its limit, those first that come first here."""
@@ -221,8 +222,10 @@ class KeptInMemory:
     shared = False
 
     def __init__(self, budget: int | None = None) -> None:
-        self._budget = budget
+        self.budget = budget
         self._parts: dict[int, tuple[PartFacts, _Memory]] = {}
+        self._dropped: list[tuple[PartFacts, _Memory]] = []
+        """Freed by the thread that puts the next part here: it takes a while."""
         self._unlock()
         after_fork(self._unlock)
 
@@ -239,11 +242,14 @@ class KeptInMemory:
         """Copy a part into memory."""
         facts, files = made.encoded()
         with self._lock:
+            self._dropped, dropped = [], self._dropped
+        del dropped
+        with self._lock:
             held = sum(each.bytes for each, _ in self._parts.values()) + facts.bytes
-            if self._budget is not None and held > self._budget:
+            if self.budget is not None and held > self.budget:
                 raise BudgetError(
                     f"the windows of a stream take {held:,} bytes of memory, and memory_budget leaves them "
-                    f"{self._budget:,}",
+                    f"{self.budget:,}",
                     hint="raise memory_budget, or pass cache_dir= (a folder): there they take none",
                 )
             with disk.reported(Path("memory"), full="free some space in memory, or pass cache_dir= (a folder)"):
@@ -261,19 +267,19 @@ class KeptInMemory:
     def keep(self, units: set[int], others: Iterable[int]) -> None:
         """Drop all other parts."""
         with self._lock:
-            for unit in self._parts.keys() - units:
-                del self._parts[unit]
+            self._dropped += [self._parts.pop(unit) for unit in self._parts.keys() - units]
 
     @property
     def held_bytes(self) -> int:
         """Bytes of all parts."""
         with self._lock:
-            return sum(each.bytes for each, _ in self._parts.values())
+            return sum(each.bytes for each, _ in (*self._parts.values(), *self._dropped))
 
     def close(self) -> None:
         """Drop all parts."""
         with self._lock:
             self._parts.clear()
+            self._dropped.clear()
 
 
 class _Memory:

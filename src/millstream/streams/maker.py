@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from millstream.errors import BusyError, ClosedError, SourceError
+from millstream.errors import BudgetError, BusyError, ClosedError, SourceError
 from millstream.parts.part import Part
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
 from millstream.parts.process import Job, make_part, make_parts
@@ -31,6 +31,8 @@ TOGETHER = 4
 """Parts that a thread makes at once: a call of a tokenizer's engine costs about as much as encoding one."""
 _LOOK_S = 0.02
 """Time between two looks at a part that another process makes."""
+_LATER_S = 0.003
+"""What a trainer takes to use windows that are made: threads that make the next ones would keep it from that."""
 _CLOSED_S = 0.2
 """Time between two looks whether the loader was closed."""
 _LONGEST_CLOSE_S = 0.5
@@ -105,14 +107,19 @@ class PartMaker:
         self._working = 0
         """Threads that take what is pending until there is no more."""
 
-    def want(self, units: Sequence[int]) -> None:
-        """Have parts made, in this order; those that were wanted before and are not begun are not made."""
-        with defer_sigint():  # a part that is wanted, and that no thread was told of, would be waited for
-            self._want(units)
+    def want(self, units: Sequence[int], *, soon: bool = True) -> None:
+        """Have parts made, in this order; those that were wanted before and are not begun are not made.
 
-    def _want(self, units: Sequence[int]) -> None:
+        Unless they are wanted `soon`, threads that have nothing to do wait until the caller has done what it is at.
+        """
+        with defer_sigint():  # a part that is wanted, and that no thread was told of, would be waited for
+            self._want(units, soon=soon)
+
+    def _want(self, units: Sequence[int], *, soon: bool) -> None:
         wanted = set(units)
         with self._guard:
+            for unit in [unit for unit, part in self._parts.items() if _lacked_room(part)]:
+                del self._parts[unit]  # there may be room now
             waiting = set(self._pending)
             dropped = [unit for unit in self._pending if unit not in wanted]
             dropped += [unit for unit, part in self._parts.items() if unit not in wanted and part.done()]
@@ -128,7 +135,7 @@ class PartMaker:
             starting = min(self._count - self._working, len(self._pending))
             self._working += starting
         for _ in range(starting):
-            self._threads.submit(self._work)
+            self._threads.submit(self._work, 0.0 if soon else _LATER_S)
 
     def is_made(self, unit: int) -> bool:
         """Whether a part that was wanted can be had without waiting."""
@@ -137,9 +144,9 @@ class PartMaker:
 
     @property
     def held(self) -> set[int]:
-        """Units that are wanted, or that were and are just being made: none of their parts may be dropped."""
+        """Units that are just being made: none of their parts may be dropped."""
         with self._guard:
-            return set(self._parts)
+            return {unit for unit, part in self._parts.items() if not part.done()}
 
     def look(self, unit: int) -> PartFacts | None:
         """The facts of a part that was wanted, if it is made by now; raises what kept it from being made, once."""
@@ -167,10 +174,11 @@ class PartMaker:
                 wait([part], timeout=_CLOSED_S)
         return facts
 
-    def _work(self) -> None:
+    def _work(self, wait_s: float) -> None:
         """Find or make what is pending, as long as there is something; in a thread. It takes more than one part at a
         time where there is enough for all threads."""
         tried = 0
+        self._stopping.wait(wait_s)
         while True:
             with self._guard:
                 if not self._pending or self._stopping.is_set():
@@ -301,6 +309,10 @@ class PartMaker:
         self._stopping.set()
         self._threads.close(_LONGEST_CLOSE_S)
         self._reader.close()
+
+
+def _lacked_room(part: Future[PartFacts]) -> bool:
+    return part.done() and isinstance(part.exception(), BudgetError)
 
 
 def _rows_before(part: Part, chunk: Chunk) -> int:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from millstream.errors import SourceError
+from millstream.errors import BudgetError, SourceError
 from millstream.order.phase import UNKNOWN
 from millstream.order.windows import Windows
 from millstream.store import TokenStore
@@ -30,6 +31,8 @@ from millstream.streams.maker import PartMaker
 from millstream.streams.plan import StreamPlan
 from millstream.streams.starts import WindowStarts
 
+_TRIES = 3
+"""Parts that are being made when others are dropped still take their room."""
 GAP = -1
 """The unit of a shard that stands for windows which are not in a store."""
 Stamp = tuple[int, int] | None
@@ -157,17 +160,24 @@ class StreamWindows:
             self._take(place if not self.ready else self._after(self.ready[-1]))
             if self.rows is not None and not was_counted:
                 return
-        while len(self.ready) < self._at_once and self._is_made(following := self._after(self.ready[-1])):
+        while len(self.ready) <= self._at_once and self._is_made(following := self._after(self.ready[-1])):
             self._take(following)
             if self.rows is not None and not was_counted:
                 return
-        self._want(self._after(self.ready[-1]), self._ahead)
+        self._want(self._after(self.ready[-1]), self._ahead, soon=False)
 
     def _take(self, place: Pass) -> None:
-        """Wait for a window, and have those made that follow it."""
+        """Wait for a window, and have those made that follow it; without them, if there is no room for all."""
         if not self._is_made(place):
             self._want(place, self._ahead + 1)
-        self._finish(place.window)
+        for _ in range(_TRIES):
+            try:
+                self._finish(place.window)
+                break
+            except BudgetError:
+                self._want(place, 1)
+        else:
+            self._finish(place.window)
         self.ready.append(place)
 
     def _is_made(self, place: Pass) -> bool:
@@ -182,7 +192,7 @@ class StreamWindows:
             return Pass(place.epoch, place.window + 1)
         return Pass(place.epoch + 1, 0)
 
-    def _want(self, place: Pass, count: int) -> None:
+    def _want(self, place: Pass, count: int, *, soon: bool = True) -> None:
         """Have windows made from one on, and drop others where there is no room for all."""
         windows, following = [each.window for each in self.ready], place
         for _ in range(count):
@@ -194,8 +204,8 @@ class StreamWindows:
         if kept == self._wanted:
             return
         self._wanted = kept
-        self.maker.want(units)
-        self.maker.kept.keep(self.maker.held, self._needed_last(place.window, set(windows)))
+        self.maker.kept.keep(kept | self.maker.held, self._needed_last(place.window, set(windows)))
+        self.maker.want(units, soon=soon)
         for unit in self._facts.keys() - kept:
             del self._facts[unit]
 
@@ -290,10 +300,13 @@ class StreamWindows:
         layout = Layout("", "", job.dtype, FRAME_BYTES, table, "ends", paths=tuple(each[:2] for each in files))
         lost = {"left_out": dict(self.left_out), "changed": dict(self.changed)}
         manifest = describe(job.dtype, table, recipe=lost, tokenizer=tokenizer)
-        names = [file.name for file in self.plan.units.files]
-        origins = _Origins([each[2] for each in files], table, names)
+        origins = _Origins([each[2] for each in files], table, self._names)
         stamps = {path: _stamp(path) for each in files for path in each if path}
         return View(TokenStore.of(path, Opened("stream", layout, manifest, origins)), units, stamps)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [file.name for file in self.plan.units.files]
 
     def samples_of(self, length: int, split: int) -> int | None:
         """Rows of an epoch that were cut into `split` rows of another length; None where that cannot be."""
