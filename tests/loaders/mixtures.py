@@ -51,16 +51,16 @@ class Source:
 
 
 Sources = Mapping[str, Source]
-streams = st.builds(Source, corpora, st.just(value=True), cuts, st.sampled_from([1.0, 2.0, 3.0]))
-stores = st.builds(Source, corpora, st.just(value=False), weight=st.sampled_from([1.0, 2.0]))
 
 
 @st.composite
 def all_sources(draw: st.DrawFn) -> Sources:
     """One or two streams, and perhaps a store."""
-    found = {"web": draw(streams)}
+    streams = st.builds(Source, corpora, st.just(value=True), cuts, st.sampled_from([1.0, 2.0, 3.0]))
+    stores = st.builds(Source, corpora, st.just(value=False), weight=st.sampled_from([1.0, 2.0]))
+    found = {"web": draw(streams.filter(_has_rows))}
     if draw(st.booleans()):
-        found["news"] = draw(streams)
+        found["news"] = draw(streams.filter(_has_rows))
     if draw(st.booleans()):
         found["books"] = draw(stores.filter(_has_rows))
     return found
