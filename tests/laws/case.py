@@ -44,13 +44,11 @@ class Data(ABC):
     ranks: Sequence[int] = (1, 2, 3, 4)
     """Numbers of ranks that the loader works on."""
     step_rows: Sequence[int] = (12, 24)
-    """Rows of a step on all ranks together; all numbers of ranks divide them."""
+    """Rows of a step on all ranks together; only ranks that divide them share such a step."""
     at_once = False
     """Whether ranks wait for each other in a step, as followers do for their leader."""
     ends = True
     """Whether an epoch has an end that `get_iterator` comes to."""
-    ends_alone = False
-    """Whether it has one only where there is one rank."""
     runs_on = True
     """Whether the next epoch begins behind it."""
     epochs = 2
@@ -73,8 +71,10 @@ class Data(ABC):
     """Whether `drop_last` leaves something out."""
     names_budget = True
     """Whether an error says which budget is enough."""
-    first_is_enough = False
-    """Whether the state of the first rank alone will do, though those of all of them together say more."""
+    forgets = False
+    """Whether a run that is resumed cannot look back behind the place where that was."""
+    warms = False
+    """Whether a new run may find what another one made in the same folder."""
     most_state_bytes: int | None = 4096
     """Of a state as JSON."""
     shared_cache = True
@@ -112,11 +112,19 @@ class Data(ABC):
     def settle(self, loader: Any) -> None:  # noqa: B027 - most have nothing
         """Wait until all rows are made."""
 
+    def ways(self) -> st.SearchStrategy[Data]:
+        """The same data by ways that change no row."""
+        return st.just(self)
+
+    def foretell(self, run: Team) -> None:
+        """Let a run come to the beginning of an epoch all of which is known."""
+        run.each(self.settle)
+
     def in_order(self) -> Data:
         """The same data by a run whose rows have one order, however they are cut into steps."""
         return self
 
-    def documents(self, loader: Any) -> list[Any]:
+    def documents(self, run: Team) -> list[Any]:
         """All (document, source) that `steps_of` can be asked for before they come."""
         return []
 
@@ -201,10 +209,12 @@ class Kind:
 
 
 @st.composite
-def cases(draw: st.DrawFn, data: Data) -> Case:
-    """Any way to run over some data."""
-    work = Work(draw(st.integers(1, 4)), draw(st.integers(1, 9)), draw(st.sampled_from(data.ranks)))
-    return Case(data, work, draw(st.sampled_from(data.step_rows)), draw(st.integers(0, data.most_steps)))
+def cases(draw: st.DrawFn, data: Data, rows: int | None = None) -> Case:
+    """Any way to run over some data, with steps of so many rows or of any number."""
+    rows = draw(st.sampled_from(data.step_rows)) if rows is None else rows
+    ranks = draw(st.sampled_from([ranks for ranks in data.ranks if rows % ranks == 0]))
+    work = Work(draw(st.integers(1, 4)), draw(st.integers(1, 9)), ranks)
+    return Case(draw(data.ways()), work, rows, draw(st.integers(0, data.most_steps)))
 
 
 class Team:
@@ -267,13 +277,13 @@ class Team:
         assert len({row.epoch for row in rows}) == 1
         return rows
 
-    def state(self, *, of_first: bool = False) -> State:
-        """The state of the run, as a checkpoint holds it; or that of its first rank."""
+    def state(self) -> State:
+        """The state of the run, as a checkpoint holds it."""
         states = [json.loads(json.dumps(loader.state_dict())) for loader in self.loaders]
         for state in states:
             most = self.data.most_state_bytes
             assert most is None or len(json.dumps(state)) < most
-        return states[0] if of_first else self.data.joined(states)
+        return self.data.joined(states)
 
     def load(self, state: State, start: int) -> None:
         """Let every rank go on from a state, with so many rows before it."""

@@ -46,8 +46,8 @@ class Conversations(Tokens):
     def settle(self, loader: Any) -> None:
         loader.wait()
 
-    def documents(self, loader: Any) -> list[Any]:
-        return [(number, None) for number in range(loader.store.documents)]
+    def documents(self, run: Team) -> list[Any]:
+        return [(number, None) for number in range(run.loaders[0].store.documents)]
 
     def open(self, folder: Path, **how: Any) -> Any:
         if not self.bad:
@@ -209,8 +209,8 @@ class Answered(Data):
             assert len(found) == self.answers.count and set(found) == expected
             assert {row.epoch for row in epoch} == {number}
 
-    def documents(self, loader: Any) -> list[Any]:
-        return [(number, None) for number in range(loader.store.documents)]
+    def documents(self, run: Team) -> list[Any]:
+        return [(number, None) for number in range(run.loaders[0].store.documents)]
 
     def check_origin(self, loader: Any, origin: RowOrigin, row: Row) -> list[Any]:
         store, (span,), other = loader.store, origin.spans, row.content["kl_document"]

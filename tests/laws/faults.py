@@ -6,12 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from laws import Work, chat_kinds, live_kinds, mixed_kinds, token_kinds
+from laws import Work, chat_kinds, live_kinds, mixed_kinds, stream_kinds, token_kinds
 from laws.case import Case, Kind, Team, digest
-from loaders.conversations import small
+from laws.raw_files import small_steps
 from millstream.storage import disk
 
-KINDS: list[Kind] = [*token_kinds.KINDS, *chat_kinds.KINDS, *mixed_kinds.KINDS, *live_kinds.KINDS]
+KINDS: list[Kind] = [
+    *token_kinds.KINDS,
+    *stream_kinds.KINDS,
+    *chat_kinds.KINDS,
+    *mixed_kinds.KINDS,
+    *live_kinds.KINDS,
+]
 WORK = Work(threads=2, prefetch=3, world_size=1)
 STEPS = 12
 
@@ -26,7 +32,7 @@ def train(name: str, folder: Path) -> None:
     """Train some steps, with a checkpoint behind each; writes down a digest of each step before it is saved."""
     checkpoint, trail = folder / "checkpoint.json", folder / "trail.jsonl"
     saved: Any = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"state": None, "rows": 0}
-    with small(), Team(case_of(name), folder / "run") as run, trail.open("a") as written:
+    with small_steps(), Team(case_of(name), folder / "run") as run, trail.open("a") as written:
         (loader,) = run.loaders
         if saved["state"] is not None:
             run.load(saved["state"], saved["rows"])

@@ -69,7 +69,7 @@ class RolloutList(RolloutRows):
     def in_order(self) -> RolloutList:
         return replace(self, how={**self.how, "balance": None})
 
-    def documents(self, loader: Any) -> list[Any]:
+    def documents(self, run: Team) -> list[Any]:
         return [(number, None) for number in range(len(self.records))]
 
     def open(self, folder: Path, **how: Any) -> Any:

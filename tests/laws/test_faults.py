@@ -23,7 +23,7 @@ import pytest
 from forks import forked
 from laws.case import Kind, Row, Team, digest
 from laws.faults import KINDS, STEPS, case_of, trail_of, train
-from loaders.conversations import small
+from laws.raw_files import small_steps
 from millstream import ClosedError
 from millstream.errors import MillstreamError
 from store.crash import FailingDisk
@@ -42,7 +42,7 @@ _context.set_forkserver_preload(["laws.faults"])
 
 @pytest.fixture(scope="module", autouse=True)
 def _small() -> Iterator[None]:
-    with small():
+    with small_steps():
         yield
 
 

@@ -127,7 +127,8 @@ def steps_of(document: int, source: str | None, run: StoreRun) -> list[int]:
     member, growing = members[source], run.growing.sources.get(source)
     if isinstance(growing, StreamSource):
         with run.locks.asking:
-            return run.schedule.steps_of(source, growing.tokens_of(document), range(0), run.epoch)
+            start, stop = growing.tokens_of(document)
+            return run.schedule.steps_of(source, (start, stop), range(0), run.epoch) if start < stop else []
     run.growing.check_counted("which steps use a document")
     start, stop = _tokens_of(document, member)
     if start == stop:

@@ -134,6 +134,11 @@ class GrowingSource(Protocol):
     way_to_know: ClassVar[str]
     """What to do to know what is not known yet."""
 
+    @property
+    def member(self) -> Member | None:
+        """The source's part in the run, as it was given last."""
+        ...
+
     def count(self, epoch: int, offset: int) -> int:
         """How many rows can be used from a place of an epoch on."""
         ...
@@ -143,8 +148,8 @@ class GrowingSource(Protocol):
         run, and whether all of it is made for good."""
         ...
 
-    def knows(self, epoch: int, offset: int) -> bool:
-        """Whether it is known which row lies at a place of an epoch."""
+    def knows(self, epoch: int, first: int, last: int | None) -> bool:
+        """Whether it is known which rows lie at the places of an epoch from `first` to `last`, or to its end."""
         ...
 
     @property
@@ -190,6 +195,11 @@ class GrowingStore:
         self.name, self._growth, self._make = name, growth, member
         self._found: Member | None = None
 
+    @property
+    def member(self) -> Member | None:
+        """The store's part in the run, as it was given last."""
+        return self._found
+
     def count(self, epoch: int, offset: int) -> int:
         """How many rows can be used from a place of the first epoch on: the last one ends when all rows are made."""
         windows = None if self._found is None else self._found.windows
@@ -211,9 +221,9 @@ class GrowingStore:
                 self._found = member
                 return member, complete
 
-    def knows(self, epoch: int, offset: int) -> bool:
-        """Whether a row is made."""
-        return self.count(epoch, offset) > 0
+    def knows(self, epoch: int, first: int, last: int | None) -> bool:
+        """Whether rows are made."""
+        return last is not None and self.count(epoch, last) > 0
 
     @property
     def is_complete(self) -> bool:

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from millstream.batches.engine import bytes_for_batches
-from millstream.errors import BudgetError, LoaderError, StateError, UnknownLength
+from millstream.errors import BudgetError, LoaderError, StateError, StoreError, UnknownLength
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.raw import RawSettings, check_streamable, described
@@ -43,6 +43,7 @@ from millstream.tokens.keep import describe_tokenizer, smallest_dtype
 
 DOCUMENT_BITS = 32
 """Of a document's number: its place in its unit. The unit is the rest."""
+FoundT = TypeVar("FoundT")
 _log = logging.getLogger("millstream.loaders")
 
 
@@ -155,6 +156,7 @@ class StreamSource:
             id_limit=min(limits, default=None),
             first=(settings.rank, settings.world_size),
         )
+        self._is_moving = False
         self.member = self._member()
         if settings.world_size > 1 and not kept.shared:
             _log.warning(
@@ -209,19 +211,21 @@ class StreamSource:
         return self.windows.view(Path(self.stream.path), windows, describe_tokenizer(self.stream.job.tokenizer))
 
     def count(self, epoch: int, offset: int) -> int:
-        """How many rows can be used from a place of an epoch on."""
-        return self.windows.count(epoch, offset)
+        """How many rows can be used from a place of an epoch on; none while `more` was interrupted."""
+        return 0 if self._is_moving else self.windows.count(epoch, offset)
 
     def more(self, epoch: int, offset: int, count: int) -> tuple[Member, bool]:
         """Wait until so many rows can be used, or until it is known how many an epoch has."""
+        self._is_moving = True
         if self.windows.rows != 0:
             self.windows.make(epoch, offset, count)
         self.member = self._member()
+        self._is_moving = False
         return self.member, False
 
-    def knows(self, epoch: int, offset: int) -> bool:
-        """Whether it is known which row lies at a place of an epoch."""
-        return self.windows.knows(offset)
+    def knows(self, epoch: int, first: int, last: int | None) -> bool:
+        """Whether it is known which rows lie at the places of an epoch from `first` to `last`, or to its end."""
+        return self.windows.knows(first, last)
 
     @property
     def is_complete(self) -> bool:
@@ -229,12 +233,11 @@ class StreamSource:
         return False
 
     def lost(self, store: TokenStore) -> bool:
-        """Whether files of parts are gone: another process has dropped them."""
-        files = (path for pair in store.layout.paths for path in pair if path)
-        if all(Path(path).exists() for path in files):
-            return False
-        self.windows.forget()
-        return True
+        """Whether files of parts are gone, or were: another process has dropped them, and perhaps made them again."""
+        lost = self._view.is_lost
+        if lost:
+            self.windows.forget()
+        return lost
 
     @property
     def made_so_far(self) -> str:
@@ -284,29 +287,45 @@ class StreamSource:
     def origin(self, sample: int, length: int) -> RowOrigin:
         """Name the origin of a row of some length."""
         start = sample * length
-        view = self._view_at(start, f"where row {sample} of {self.name!r} lies")
-        store = view.store
-        stop = min(start + length, len(store))
-        spans = [
-            self._span(view, document, first, last)
-            for document, first, last in zip(*(each.tolist() for each in store.spans_of(start, stop)), strict=True)
-        ]
-        text = self.stream.job.tokenizer.decode(store.read(start, stop).tolist())
-        return RowOrigin(0, self.name, sample, tuple(spans), text)
+
+        def origin(view: View) -> RowOrigin:
+            store = view.store
+            stop = min(start + length, len(store))
+            spans = [
+                self._span(view, document, first, last)
+                for document, first, last in zip(*(each.tolist() for each in store.spans_of(start, stop)), strict=True)
+            ]
+            text = self.stream.job.tokenizer.decode(store.read(start, stop).tolist())
+            return RowOrigin(0, self.name, sample, tuple(spans), text)
+
+        return self._read(start, f"where row {sample} of {self.name!r} lies", origin)
+
+    def _read(self, token: int, what: str, read: Callable[[View], FoundT]) -> FoundT:
+        """Read of the window that holds a token of an epoch, which is made again if it was dropped."""
+        while True:
+            view = self._view_at(token, what)
+            try:
+                return read(view)
+            except StoreError:
+                if not view.is_lost:
+                    raise
+                self.windows.forget()
 
     def _view_at(self, token: int, what: str) -> View:
-        """The window that holds a token of an epoch; it is made again, if it was dropped."""
         starts = self.windows.starts
         known = np.flatnonzero(starts.known >= 0)
         window = int(known[np.searchsorted(starts.known[known], token, side="right") - 1])
         if window >= starts.windows or starts.token(window + 1) is None:
-            raise UnknownLength(
-                f"{what} is not known here: it has not come yet, or came before this run was resumed",
-                hint="ask for steps that were delivered; pass cache_dir= to keep the log of windows",
-            )
+            raise self._unknown(what)
         if any(each.window == window for each in self.windows.ready):
             return self._view
         return self._view_of([window])
+
+    def _unknown(self, what: str) -> UnknownLength:
+        return UnknownLength(
+            f"{what} is not known here: it has not come yet, or came before this run was resumed",
+            hint="ask for steps that were delivered; pass cache_dir= to keep the log of windows",
+        )
 
     def _span(self, view: View, document: int, first: int, last: int) -> StreamSpan:
         origin, (unit, place) = view.store.origin_of(document), view.place_of(document)
@@ -315,17 +334,27 @@ class StreamSource:
         return StreamSpan(self.name, unit << DOCUMENT_BITS | place, first, last, origin.file, *where)
 
     def tokens_of(self, document: int) -> tuple[int, int]:
-        """Where the tokens of a document lie in an epoch; it is numbered as `explain` does it."""
+        """Where the tokens of a document that are inputs lie in an epoch; it is numbered as `explain` does it."""
         unit, place = divmod(document, 1 << DOCUMENT_BITS)
         missing = LoaderError(f"there is no document {document}", hint="documents are numbered as explain() names them")
         if not 0 <= unit < self.stream.units.count:
             raise missing
-        token = self.windows.starts.token(self.windows.plan.window_of(unit))
-        view = self._view_at(-1 if token is None else token, f"where document {document} lies")
-        found = view.document_at(unit, place)
-        if found is None:
-            raise missing
-        return view.store.document_span(found)
+        windows, length = self.windows, self._shape.length
+        token = windows.starts.token(windows.plan.window_of(unit))
+
+        def tokens(view: View) -> tuple[int, int]:
+            found = view.document_at(unit, place)
+            if found is None:
+                raise missing
+            return view.store.document_span(found)
+
+        what = f"where document {document} lies"
+        start, stop = self._read(-1 if token is None else token, what, tokens)
+        if windows.rows is not None:
+            stop = min(stop, windows.rows * length)  # what comes after them is in no row
+        if start < stop and not windows.knows(start // length, (stop - 1) // length):
+            raise self._unknown(what)
+        return start, max(start, stop)
 
     @property
     def parts(self) -> dict[str, int]:

@@ -246,7 +246,8 @@ class KeptInMemory:
                     f"{self._budget:,}",
                     hint="raise memory_budget, or pass cache_dir= (a folder): there they take none",
                 )
-            self._parts[unit] = facts, _Memory(files)
+            with disk.reported(Path("memory"), full="free some space in memory, or pass cache_dir= (a folder)"):
+                self._parts[unit] = facts, _Memory(files)
         return facts
 
     def lock(self, unit: int) -> contextlib.nullcontext[None]:
@@ -279,29 +280,27 @@ class _Memory:
     """Three files without names."""
 
     def __init__(self, files: list[Pieces]) -> None:
-        opened = [_unnamed(pieces) for pieces in files]
-        tokens, index, origins = (f"/proc/self/fd/{fd}" if fd >= 0 else path for fd, path in opened)
+        tokens, index, origins = (self._kept(pieces) for pieces in files)
         self.paths = tokens, index, origins
-        for fd, path in opened:
-            weakref.finalize(self, _forget, fd, path, os.getpid())
+
+    def _kept(self, pieces: Pieces) -> str:
+        """A file in memory, by its descriptor; where the system has no such files, one of a temporary folder."""
+        if hasattr(os, "memfd_create"):
+            fd = os.memfd_create("millstream-part", os.MFD_CLOEXEC)
+            weakref.finalize(self, os.close, fd)
+            _fill(fd, pieces)
+            return f"/proc/self/fd/{fd}"
+        fd, path = tempfile.mkstemp(prefix="millstream-part-")
+        weakref.finalize(self, _forget, path, os.getpid())
+        try:
+            _fill(fd, pieces)
+        finally:
+            os.close(fd)
+        return path
 
 
-def _unnamed(pieces: Pieces) -> tuple[int, str]:
-    """A file in memory: its descriptor; where the system has no such files, one of a temporary folder: its path."""
-    if hasattr(os, "memfd_create"):
-        fd, path = os.memfd_create("millstream-part", os.MFD_CLOEXEC), ""
-        _fill(fd, pieces)
-        return fd, path
-    fd, path = tempfile.mkstemp(prefix="millstream-part-")
-    _fill(fd, pieces)
-    os.close(fd)
-    return -1, path
-
-
-def _forget(fd: int, path: str, process: int) -> None:
-    if fd >= 0:
-        os.close(fd)
-    elif process == os.getpid():
+def _forget(path: str, process: int) -> None:
+    if process == os.getpid():
         Path(path).unlink(missing_ok=True)
 
 

@@ -16,7 +16,7 @@ from millstream.parts.policy import BadRecords, KeptAside, OnBad
 from millstream.parts.process import Job, make_part
 from millstream.sources import Chunk, FoundFile
 from millstream.sources.record import NO_BYTES
-from millstream.stages.lifetime import after_fork
+from millstream.stages.lifetime import after_fork, defer_sigint
 from millstream.stages.ordered import Threads
 from millstream.store.format import token_dtype
 from millstream.store.origin import numbered
@@ -81,6 +81,10 @@ class PartMaker:
 
     def want(self, units: Sequence[int]) -> None:
         """Have parts made, in this order; those that were wanted before and are not begun are not made."""
+        with defer_sigint():  # a part that is wanted, and that no thread was told of, would be waited for
+            self._want(units)
+
+    def _want(self, units: Sequence[int]) -> None:
         wanted = set(units)
         with self._guard:
             dropped = [unit for unit in self._pending if unit not in wanted]
@@ -96,6 +100,12 @@ class PartMaker:
         for unit in new:
             self._reader.announce(self.units.slots(unit))
             self._threads.submit(self._work)
+
+    @property
+    def held(self) -> set[int]:
+        """Units that are wanted, or that were and are just being made: none of their parts may be dropped."""
+        with self._guard:
+            return set(self._parts)
 
     def look(self, unit: int) -> PartFacts | None:
         """The facts of a part that was wanted, if it is made by now; raises what kept it from being made, once."""

@@ -32,6 +32,7 @@ from millstream.streams.starts import WindowStarts
 
 GAP = -1
 """The unit of a shard that stands for windows which are not in a store."""
+Stamp = tuple[int, int] | None
 
 
 class Pass(NamedTuple):
@@ -103,19 +104,23 @@ class StreamWindows:
         firsts = -(-self.starts.known[known] // self.length)
         return int(known[np.searchsorted(firsts, row, side="right") - 1])
 
-    def knows(self, row: int) -> bool:
-        """Whether it is known which window a row belongs to, and which of its rows it is."""
+    def knows(self, first: int, last: int | None = None) -> bool:
+        """Whether it is known which windows the rows of an epoch from `first` to `last`, or to its end, belong to."""
         rows = self.rows
-        if rows is not None and row >= rows:
+        if last is None:
+            last = -1 if rows is None else rows - 1
+        if last < first or (rows is not None and last >= rows):
             return False
-        window = self.window_at(row)
-        return self.first_row(window + 1) is not None or row == self.first_row(window)
+        return bool((self.starts.known[self.window_at(first) : self.window_at(last) + 2] >= 0).all())
 
     def order(self) -> Windows:
-        """How many rows each window has. Those of windows that are not known are counted to the last one of them."""
+        """How many rows each window has. Those of windows that are not known are counted to the last one of them.
+
+        Windows that are to come have none yet: what threads need for all of them is reserved from the beginning.
+        """
         known = np.flatnonzero(self.starts.known >= 0)
         firsts = [self.first_row(window) or 0 for window in known.tolist()]
-        bins = np.zeros(int(known[-1]), np.int64)
+        bins = np.zeros(self.plan.windows, np.int64)
         bins[known[1:] - 1] = np.diff(firsts)
         gaps = tuple((known[1:][np.diff(known) > 1] - 1).tolist())
         return Windows(tuple(bins.tolist()), rows=0, capacity=self.length, always_in_order=True, gaps=gaps)
@@ -165,9 +170,8 @@ class StreamWindows:
         windows = list(dict.fromkeys(windows))
         units = [unit for window in windows for unit in self._from_own(self.plan.units_of(window))]
         self.maker.want(units)
-        kept = set(units)
-        self.maker.kept.keep(kept, self._needed_last(place.window, set(windows)))
-        for unit in self._facts.keys() - kept:
+        self.maker.kept.keep(self.maker.held, self._needed_last(place.window, set(windows)))
+        for unit in self._facts.keys() - set(units):
             del self._facts[unit]
 
     def _from_own(self, units: list[int]) -> list[int]:
@@ -263,7 +267,8 @@ class StreamWindows:
         manifest = describe(job.dtype, table, recipe=lost, tokenizer=tokenizer)
         names = [file.name for file in self.plan.units.files]
         origins = _Origins([each[2] for each in files], table, names)
-        return View(TokenStore.of(path, Opened("stream", layout, manifest, origins)), units)
+        stamps = {path: _stamp(path) for each in files for path in each if path}
+        return View(TokenStore.of(path, Opened("stream", layout, manifest, origins)), units, stamps)
 
     def samples_of(self, length: int, split: int) -> int | None:
         """Rows of an epoch that were cut into `split` rows of another length; None where that cannot be."""
@@ -280,10 +285,16 @@ class StreamWindows:
 
 @dataclass(frozen=True)
 class View:
-    """Some windows as a store, and the unit of each of its shards."""
+    """Some windows as a store, the unit of each of its shards, and the files as they were."""
 
     store: TokenStore
     units: list[int]
+    stamps: dict[str, Stamp]
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a file is gone, or was and was made again: another process has dropped it."""
+        return any(stamp is None or _stamp(path) != stamp for path, stamp in self.stamps.items())
 
     def place_of(self, document: int) -> tuple[int, int]:
         """The unit of a document of the store, and its place in that."""
@@ -297,6 +308,15 @@ class View:
         if unit not in self.units or place >= int(table[self.units.index(unit), DOCUMENTS]):
             return None
         return int(table[self.units.index(unit), FIRST_DOCUMENT]) + place
+
+
+def _stamp(path: str) -> Stamp:
+    """What tells a file from another one of its name; None if there is none."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 class _Origins(Origins):

@@ -105,7 +105,7 @@ class RingFiller:
         before, resized = self._before, False
         if before is not None and before[1] == step:
             resized = before[0] is not self._run.schedule
-            self._run.stand(*before)
+            self._run.stand(self._run.growing.counted(before[0]) if self._run.growing else before[0], step)
         if resized or filled is not None or not isinstance(error, BudgetError):  # a ring without buffers gets some
             self.engine.stop()
 

@@ -17,6 +17,7 @@ from millstream.loaders.member import Member
 from millstream.loaders.stream import StreamSource
 from millstream.order import Schedule
 from millstream.order.phase import UNKNOWN, Standing, settled
+from millstream.stages.lifetime import defer_sigint
 from millstream.storage.state import DAMAGED
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ class Growing:
     def measure(self) -> None:
         """Work out which step is the first that cannot be filled yet."""
         run = self._run
+        if any(self._is_behind(name) for name in self.sources):
+            self.known_step = run.step
+            return
         limits = [
             place.plan.position_of(place.number, place.used + self.sources[name].count(*_at(place)))
             for name, place in self._places(run.step).items()
@@ -71,6 +75,10 @@ class Growing:
             return
         steps = run.phase.clock(None, run.steps).number_of(min(limits))
         self.known_step = run.steps.step + steps // self._together * self._together
+
+    def _is_behind(self, name: str) -> bool:
+        """Whether Ctrl-C came before the run heard what a source has brought: it asks again."""
+        return self.sources[name].member is not self._run.members[name]
 
     @property
     def _together(self) -> int:
@@ -105,7 +113,8 @@ class Growing:
         active = self._places(run.step)
         for name in list(self.sources if names is None else names):
             needed = self._needed(name) if name in active else (0, 0, 1)
-            if names is None and self.sources[name].count(*needed[:2]) >= needed[2]:
+            has_enough = self.sources[name].count(*needed[:2]) >= needed[2]
+            if names is None and has_enough and not self._is_behind(name):
                 continue
             member, complete = self.sources[name].more(*needed)
             self._replace(name, member, complete=complete)
@@ -117,7 +126,7 @@ class Growing:
 
     def _replace(self, name: str, member: Member, *, complete: bool) -> None:
         run = self._run
-        with run.locks.moving:
+        with defer_sigint(), run.locks.moving:
             if complete:
                 del self.sources[name]
             run.members[name] = member
@@ -159,8 +168,7 @@ class Growing:
         _, _, start, rows, _, _ = phase.clock(None, steps).step(step - steps.step)
         for name, place in self._places(step).items():
             count = int(place.plan.used(place.number, start + rows)) - place.used
-            last = place.standing.after(max(0, count - 1))
-            if count and not self.sources[name].knows(last.epoch, last.offset):
+            if count and not _knows(self.sources[name], place.standing, place.standing.after(count - 1)):
                 raise self._unknown(name, what)
 
     def check_counted(self, what: str) -> None:
@@ -211,6 +219,15 @@ class Growing:
         """Make no more rows."""
         for source in list(self.sources.values()):
             source.close()
+
+
+def _knows(source: GrowingSource, first: Standing, last: Standing) -> bool:
+    """Whether a source knows which rows lie from one place of its course to another."""
+    if first.epoch == last.epoch:
+        return source.knows(first.epoch, first.offset, last.offset)
+    whole = last.epoch - first.epoch > 1
+    between = not whole or source.knows(first.epoch + 1, 0, None)
+    return between and source.knows(first.epoch, first.offset, None) and source.knows(last.epoch, 0, last.offset)
 
 
 def _at(place: _Place) -> tuple[int, int]:

@@ -112,8 +112,8 @@ class StoreRun:
 
     def seek(self, step: int) -> None:
         """Stand at a step; raises UnknownLength for one whose rows are still being made."""
-        if self.growing:
-            self.growing.check_known(step, f"where step {step} lies")
+        if self.growing and step > 0 and step != self.step:
+            self.growing.check_known(step - 1, f"where step {step} lies")  # it begins where that one ends
         self.follow(self.settings.batch_size, step)
 
     def follow(self, batch_size: int, step: int, schedule: Schedule | None = None) -> None:
@@ -205,7 +205,8 @@ class StoreRun:
 
     def steps_in_epoch(self) -> int:
         """Steps of an epoch, at the loader's own batch size."""
-        self.growing.check_counted("how many batches an epoch has")
+        if self.phase.epoch_size is None and self.epoch == self.phase.epoch:  # an epoch that has ended is counted
+            self.growing.check_counted("how many batches an epoch has")
         return steps_in(self.phase.size, self.own_rows, drop_last=self.settings.drop_last)
 
     def state(self, step: int) -> dict[str, Any]:
