@@ -18,6 +18,8 @@ from millstream import MixedDataLoader, PretrainDataLoader, TokenStore, prepare
 from millstream.loaders import ConversationDataLoader
 
 BLOCK = 12
+TEXT = ("chunk_size", "documents")
+"""Keywords that loaders of conversations do not have."""
 
 
 @cache
@@ -43,7 +45,7 @@ class Source:
         shared = {"framework": "numpy", "pad_id": 0, **given}
         chat = {key: shared.pop(key) for key in ("loss", "accumulation") if key in shared}
         if isinstance(self.data, Chats):
-            return self.data.loader(**{key: value for key, value in shared.items() if key != "chunk_size"}, **chat)
+            return self.data.loader(**{key: value for key, value in shared.items() if key not in TEXT}, **chat)
         if self.streaming:
             own = {"tokenizer": bpe()} if self.beside_chats else {}
             return stream(self.data, cut=self.cut, **own, **shared)

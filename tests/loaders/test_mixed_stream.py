@@ -90,9 +90,10 @@ def test_the_last_step_of_an_epoch_is_cut_the_same_way_on_all_ranks() -> None:
 
 def test_weights_hold_in_every_block_and_each_source_gives_its_own_rows() -> None:
     with mixed(THREE, batch_size=BLOCK) as loader:
-        steps = [rows_of(loader.next()) for _ in range(30)]
-    assert all(Counter(row.source for row in step) == {"web": 6, "news": 3, "books": 3} for step in steps)
-    check_sources([row for step in steps for row in step], THREE)
+        rows = [row for _ in range(30) for row in rows_of(loader.next())]
+    for at in range(0, len(rows) - BLOCK, BLOCK):
+        assert Counter(row.source for row in rows[at : at + BLOCK]) == {"web": 6, "news": 3, "books": 3}
+    check_sources(rows, THREE)
 
 
 def test_a_stream_that_is_shorter_than_a_step_comes_several_times_in_it() -> None:
@@ -230,7 +231,11 @@ def test_past_steps_are_explained_source_by_source() -> None:
             assert [origin.source for origin in origins] == batch.metadata["source"]
             for origin, ids in zip(origins, batch.input_ids.tolist(), strict=True):
                 assert origin.text == TOKENIZER.decode(ids)
-                assert all(step in loader.steps_of(span.document, origin.source) for span in origin.spans)
+                if origin.source != "books":
+                    assert all(step in loader.steps_of(span.document, origin.source) for span in origin.spans)
+        with pytest.raises(UnknownLength) as refused:  # it may come again in an epoch that ends with a stream
+            loader.steps_of(0, "books")
+        follows_its_hint(refused.value)
 
 
 def test_a_batch_that_did_not_reach_the_trainer_is_given_again() -> None:
@@ -392,7 +397,8 @@ def test_a_mixture_shares_the_cache_of_its_streams(tmp_path: Path) -> None:
     for how, own in (({"cache_dir": tmp_path}, {}), ({}, {"cache_dir": tmp_path})):
         with mixed({"web": TWO["web"]}, members=own, batch_size=8, **how) as loader:
             assert sum(batch.metadata["rows"] for batch in loader) > 100
-            assert parts_of(loader, "web") == {"made": 0, "found": made}
+            parts = parts_of(loader, "web")
+            assert parts["made"] == 0 and parts["found"] >= made, "and it found those of the next epoch"
 
 
 changes = st.lists(
