@@ -20,13 +20,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.errors import BudgetError, BusyError, StoreError
+from millstream.errors import BudgetError, BusyError, ClosedError, StoreError
 from millstream.stages.lifetime import after_fork
 from millstream.storage import Lock, disk, read_json, sealed
 from millstream.store.format import FRAME_BYTES, Frame, hash_blocks, xxh64
 
 FORMAT = "millstream stream part"
 SUFFIXES = (".bin", ".idx", ".org")
+FULL = "free some space, pass cache_limit=, or choose another cache_dir"
 _BLOCK = 1 << 20
 Pieces = Sequence[bytes | memoryview]
 
@@ -122,7 +123,7 @@ class KeptOnDisk:
 
     def __init__(self, folder: Path, limit: int | None = None) -> None:
         self.folder, self.limit = folder, limit
-        with disk.reported(folder):
+        with disk.reported(folder, full=FULL):
             disk.make_directory(folder)
         self._stem = str(folder / "_")[:-1]
         self._checked: set[int] = set()
@@ -138,6 +139,8 @@ class KeptOnDisk:
             return None
         try:
             facts = _facts(read_json(path))
+            if sum(self._path(unit, suffix).stat().st_size for suffix in SUFFIXES) != facts.bytes:
+                raise ValueError("a file is too short")
             if unit not in self._checked:
                 self._check(unit, facts)
         except (StoreError, OSError, ValueError, TypeError, KeyError):
@@ -148,20 +151,16 @@ class KeptOnDisk:
 
     def _check(self, unit: int, facts: PartFacts) -> None:
         """Compare files with their hashes."""
-        size = 0
         for suffix, expected in zip(SUFFIXES, facts.hashes, strict=True):
             found = np.fromfile(self._path(unit, suffix), np.uint8).data
-            size += len(found)
             if _hash_of(found[:FRAME_BYTES], found[FRAME_BYTES:]) != expected:
                 raise ValueError("a file does not hold what was written")
-        if size != facts.bytes:
-            raise ValueError("a file is too short")
 
     def put(self, unit: int, made: UnitTokens) -> PartFacts:
         """Write a part: its files, then what says that they are there."""
         facts, files = made.encoded()
         said = sealed({"format": FORMAT, **asdict(facts), "hashes": list(facts.hashes)})
-        with disk.reported(self.folder, full="free some space, or pass cache_limit="):
+        with disk.reported(self.folder, full=FULL):
             for suffix, pieces in zip((*SUFFIXES, ".json"), (*files, [said]), strict=True):
                 path = self._path(unit, suffix)
                 beside = path.with_name(path.name + ".tmp")  # the next one who makes it writes over what a kill left
@@ -262,7 +261,10 @@ class KeptInMemory:
 
     def paths(self, unit: int) -> tuple[str, str, str]:
         """The files of a part, by their descriptors."""
-        return self._parts[unit][1].paths
+        found = self._parts.get(unit)
+        if found is None:  # it was found just before
+            raise ClosedError("this loader was closed while it waited for its rows", hint="make a new one")
+        return found[1].paths
 
     def keep(self, units: set[int], others: Iterable[int]) -> None:
         """Drop all other parts."""

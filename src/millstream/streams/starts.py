@@ -12,6 +12,7 @@ import numpy as np
 
 from millstream.errors import StateError
 from millstream.storage import RecordLog, are_whole, disk, record_type, records_of
+from millstream.streams.kept import FULL
 
 NAME = "windows.log"
 _KIND = record_type(("window", "<i8"), ("token", "<i8"))
@@ -65,5 +66,5 @@ class WindowStarts:
             )
         self.known[window] = token
         if self._path is not None and counted:
-            with disk.reported(self._path), RecordLog(self._path, _KIND) as log:
+            with disk.reported(self._path, full=FULL), RecordLog(self._path, _KIND) as log:
                 log.write(window, records_of(_KIND, (window, token)))
