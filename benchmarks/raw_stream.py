@@ -20,7 +20,6 @@ import gzip
 import json
 import math
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -284,6 +283,7 @@ class Bench:
 
     def __init__(self, corpus: Path, scratch: Path, old: Path | None, rounds: int) -> None:
         self.corpus, self.scratch, self.old, self.rounds = corpus, scratch, old, rounds
+        self._caches = 0
 
     def prepared(self, kind: str) -> Found:
         """What `prepare` takes."""
@@ -294,12 +294,12 @@ class Bench:
         found: dict[str, Any] = {"threads": WORKERS // case.ranks, "memory_budget": case.budget}
         if case.ranks > 1:
             found |= {"rank": rank, "world_size": case.ranks}
-        return {**found, "cache_dir": str(self.scratch / "cache")} if case.cache and with_cache else found
+        return {**found, "cache_dir": str(self.scratch / f"cache{self._caches}")} if case.cache and with_cache else found
 
     def streamed(self, case: Case, tokens: float, old: Path | None = None) -> Found:
         """What an epoch takes; versions without a cache have none."""
         if case.cache == "cold":
-            shutil.rmtree(self.scratch / "cache", ignore_errors=True)
+            self._caches += 1  # none is removed here: file systems are slow for a while after that
         batches = int(tokens) // (LENGTH * BATCH * case.ranks) - 1
         task = {"do": "stream", "path": str(self.corpus / case.kind), "batches": batches}
         settings = [self.settings(case, rank, with_cache=old is None) for rank in range(case.ranks)]
@@ -308,7 +308,7 @@ class Bench:
     def slow(self, case: Case, rate: float) -> Found:
         """What a trainer waits that takes half of what it could have."""
         if case.cache == "cold":
-            shutil.rmtree(self.scratch / "cache", ignore_errors=True)
+            self._caches += 1  # none is removed here: file systems are slow for a while after that
         step_s = 2 * LENGTH * BATCH * case.ranks / rate
         task = {"do": "slow", "path": str(self.corpus / case.kind), "batches": int(10 / step_s), "step_s": step_s}
         found = run([{**task, "settings": self.settings(case, rank)} for rank in range(case.ranks)])

@@ -161,15 +161,15 @@ class KeptOnDisk:
         """Write a part: its files, then what says that they are there."""
         facts, files = made.encoded()
         with disk.reported(self.folder, full="free some space, or pass cache_limit="):
-            for suffix, pieces in zip(SUFFIXES, files, strict=True):
-                path = self._path(unit, suffix)
-                beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-                try:
-                    _write(beside, pieces)
-                    disk.rename(beside, path)
-                except BaseException:
-                    beside.unlink(missing_ok=True)
-                    raise
+            try:
+                for name, pieces in zip(self.paths(unit), files, strict=True):
+                    path = Path(name)
+                    if path.exists():  # a killed process left it; who maps it keeps it
+                        disk.remove(path)
+                    _write(path, pieces)
+            except BaseException:
+                self._remove(unit)
+                raise
             path = self._path(unit, ".json")
             beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
             _write(beside, [sealed({"format": FORMAT, **asdict(facts), "hashes": list(facts.hashes)})])
