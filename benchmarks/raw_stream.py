@@ -3,7 +3,7 @@
     python benchmarks/raw_stream.py [--old CHECKOUT] [--megabytes 150] [--rounds 3] [--cases memory "cold cache" ...]
 
 A checkout of another version (`--old`, built: `CHECKOUT/src` can be imported) takes the same batches of the same files.
-Each measurement is a fresh process with the same vocabulary (GPT-2's), loaded and used once before the clock starts;
+Each measurement is a fresh process with the same vocabulary (GPT-2's), loaded and warm before the clock starts;
 processes take turns, and the best of all rounds counts. Streams deliver one epoch of int64 inputs and labels of (8,
 2048), as fast as they are taken; tokens per second count from opening the loader on, or the call of `prepare`. A
 trainer of half that rate then says how long it waits. Private memory is anonymous memory and unnamed files beyond what
@@ -20,14 +20,14 @@ import gzip
 import json
 import math
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from itertools import islice
@@ -39,6 +39,8 @@ import numpy as np
 import machine
 
 LENGTH, BATCH, WORKERS, BLOCK_LINES, SEED = 2048, 8, 2, 64, 7
+SLOW_S = 6
+"""How long a trainer's wait is looked at."""
 FIRST_BATCHES = 8
 """Before a trainer's wait is looked at."""
 Found = dict[str, float]
@@ -110,12 +112,20 @@ def write_corpus(folder: Path, megabytes: float) -> None:
 def measured(task: dict[str, Any]) -> Found:
     """Do one task when a line comes in, and say what it took."""
     from millstream import load_tokenizer
-    from millstream.tokens.flat import encode_flat, join_texts
 
     tokenizer = load_tokenizer(gpt2())
-    encode_flat(tokenizer, *join_texts(["warm"]))
     assert tokenizer.fingerprint
-    call = {"stream": take_epoch, "slow": wait_of_trainer, "prepare": prepare_all, "peer": peer}[task.pop("do")]
+    sample = [json.loads(line)["text"] for line in Path(task.pop("sample")).read_bytes().splitlines()[:2000]]
+    with ThreadPoolExecutor(WORKERS) as threads:  # each thread gets an engine that has met the words
+        together = threading.Barrier(WORKERS)
+        list(threads.map(lambda _: (together.wait(), tokenizer.encode_batch(sample)), range(WORKERS)))
+    calls: dict[str, Callable[..., Found]] = {
+        "stream": take_epoch,
+        "slow": wait_of_trainer,
+        "prepare": prepare_all,
+        "peer": peer,
+    }
+    call = calls[task.pop("do")]
     with Memory() as memory:
         print("ready", flush=True)
         sys.stdin.readline()
@@ -244,7 +254,7 @@ class Memory:
 # Tables
 
 
-def run(tasks: list[dict[str, Any]], old: Path | None = None) -> list[Found]:
+def run(corpus: Path, tasks: list[dict[str, Any]], old: Path | None = None) -> list[Found]:
     """Do tasks at the same time, each in a process; in those of another version, if it is given. Gives nothing if one
     cannot be done."""
     place = {} if old is None else {"PYTHONPATH": str(old / "src")}
@@ -252,7 +262,11 @@ def run(tasks: list[dict[str, Any]], old: Path | None = None) -> list[Found]:
     command = [sys.executable, __file__, "--task"]
     begun = [
         subprocess.Popen(
-            [*command, json.dumps(task)], env=settings, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [*command, json.dumps({**task, "sample": str(corpus / "jsonl" / "0.jsonl")})],
+            env=settings,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         for task in tasks
     ]
@@ -275,7 +289,7 @@ def together(found: list[Found]) -> Found:
         return {}
     seconds = max(each["seconds"] for each in found)
     sums = {key: sum(each.get(key, 0) for each in found) for key in ("tokens", "cpu", "parts")}
-    highest = {key: max(each[key] for each in found) for key in ("first", "private") if key in found[0]}
+    highest = {key: max(each.get(key, 0.0) for each in found) for key in ("first", "private")}
     return {"seconds": seconds, "rate": sums["tokens"] / seconds, **sums, **highest}
 
 
@@ -284,34 +298,36 @@ class Bench:
 
     def __init__(self, corpus: Path, scratch: Path, old: Path | None, rounds: int) -> None:
         self.corpus, self.scratch, self.old, self.rounds = corpus, scratch, old, rounds
+        self._caches = 0
 
     def prepared(self, kind: str) -> Found:
         """What `prepare` takes."""
-        return together(run([{"do": "prepare", "path": str(self.corpus / kind)}]))
+        return together(run(self.corpus, [{"do": "prepare", "path": str(self.corpus / kind)}]))
 
     def settings(self, case: Case, rank: int, *, with_cache: bool = True) -> dict[str, Any]:
         """Of the loader of a rank."""
         found: dict[str, Any] = {"threads": WORKERS // case.ranks, "memory_budget": case.budget}
         if case.ranks > 1:
             found |= {"rank": rank, "world_size": case.ranks}
-        return {**found, "cache_dir": str(self.scratch / "cache")} if case.cache and with_cache else found
+        cache = {"cache_dir": str(self.scratch / f"cache{self._caches}")} if case.cache and with_cache else {}
+        return found | cache
 
     def streamed(self, case: Case, tokens: float, old: Path | None = None) -> Found:
         """What an epoch takes; versions without a cache have none."""
         if case.cache == "cold":
-            shutil.rmtree(self.scratch / "cache", ignore_errors=True)
+            self._caches += 1  # none is removed here: file systems are slow for a while after that
         batches = int(tokens) // (LENGTH * BATCH * case.ranks) - 1
         task = {"do": "stream", "path": str(self.corpus / case.kind), "batches": batches}
         settings = [self.settings(case, rank, with_cache=old is None) for rank in range(case.ranks)]
-        return together(run([{**task, "settings": each} for each in settings], old))
+        return together(run(self.corpus, [{**task, "settings": each} for each in settings], old))
 
     def slow(self, case: Case, rate: float) -> Found:
         """What a trainer waits that takes half of what it could have."""
         if case.cache == "cold":
-            shutil.rmtree(self.scratch / "cache", ignore_errors=True)
+            self._caches += 1  # none is removed here: file systems are slow for a while after that
         step_s = 2 * LENGTH * BATCH * case.ranks / rate
-        task = {"do": "slow", "path": str(self.corpus / case.kind), "batches": int(10 / step_s), "step_s": step_s}
-        found = run([{**task, "settings": self.settings(case, rank)} for rank in range(case.ranks)])
+        task = {"do": "slow", "path": str(self.corpus / case.kind), "batches": int(SLOW_S / step_s), "step_s": step_s}
+        found = run(self.corpus, [{**task, "settings": self.settings(case, rank)} for rank in range(case.ranks)])
         return max(found, key=lambda each: each["wait"])
 
     def line(self, name: str) -> str:
@@ -371,7 +387,7 @@ def main() -> None:
         bench = Bench(corpus, Path(scratch), given.old, given.rounds)
         for name in given.cases:
             print(bench.line(name), flush=True)
-        for found in run([{"do": "peer", "path": str(corpus / "jsonl"), "seconds": 10}]):
+        for found in run(corpus, [{"do": "peer", "path": str(corpus / "jsonl"), "seconds": 10}]):
             print(f"\nIterableDataset: {found['tokens'] / found['seconds'] / 1e6:.2f} Mtok/s")
 
 
