@@ -306,7 +306,7 @@ def _forget(path: str, process: int) -> None:
 
 def _hash_of(frame: bytes | memoryview, body: bytes | memoryview) -> int:
     """The hash of a file, frame and body."""
-    return xxh64(bytes(frame) + xxh64(body).to_bytes(8, "little"))
+    return xxh64(bytes(frame) + xxh64(np.frombuffer(body, np.uint8)).to_bytes(8, "little"))
 
 
 def _write(path: Path, pieces: Pieces) -> None:
