@@ -350,7 +350,7 @@ def test_a_damaged_state_changes_nothing(tmp_path: Path, damage: dict[str, Any])
         assert take(loader, 120) == take(same, 120)
 
 
-OF_ORDER_1 = {
+OF_ORDER_1: dict[str, dict[str, Any]] = {
     "stream": {
         "rows": {"documents": "attend", "chunk_size": 7},
         "data": {"fingerprint": "4a1943f30f8919ffd1b68f1cd62f1b9b", "files": 1, "bytes": 830, "ranges": 5},

@@ -61,7 +61,7 @@ def test_a_damaged_part_is_none_and_is_made_again(tmp_path: Path, suffix: str, d
     path = tmp_path / f"00000003{suffix}"
     data = bytearray(path.read_bytes())
     middle = max(len(data) // 2, min(64, len(data) - 1))
-    changed = {
+    changed: dict[str, bytes | bytearray] = {
         "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
         "flipped at its beginning": data[:9] + bytes([data[9] ^ 1]) + data[10:],
         "short": data[:-2],
