@@ -95,7 +95,7 @@ class Mixed(Tokens):
 
 
 @dataclass(frozen=True)
-class StreamBeside(Streaming, Mixed):
+class StreamBeside(Streaming, Mixed):  # type: ignore[misc]
     """A stream beside conversations or rollouts."""
 
     place: Place = "cache"
@@ -174,7 +174,7 @@ class MixedStreams(Streaming):
         return found
 
     def open(self, folder: Path, **how: Any) -> Any:
-        given = {"framework": "numpy", "mix_block": BLOCK, "epoch_size": self.epoch_rows}
+        given: dict[str, Any] = {"framework": "numpy", "mix_block": BLOCK, "epoch_size": self.epoch_rows}
         return MixedDataLoader(self.parts(folder), **given, **kept_in(self.place, folder), **how)
 
     def check_complete(self, run: Team, epochs: Sequence[list[Row]]) -> None:

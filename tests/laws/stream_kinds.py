@@ -23,7 +23,7 @@ from millstream.sources import Reading, discover, raw_record, read_file
 LENGTH = 7
 MOST_THREADS = 4
 Place = Literal["cache", "limited", "memory"]
-places = st.sampled_from(["cache", "limited", "memory"])
+places: st.SearchStrategy[Place] = st.sampled_from(["cache", "limited", "memory"])
 
 
 def kept_in(place: Place, folder: Path) -> dict[str, Any]:
@@ -173,7 +173,8 @@ class Stream(Streaming):
 
     def kept_units(self, rows: Sequence[Row]) -> int:
         """The very last token, the end of a document, may be no input."""
-        return sum(row.name.count(EOS) for row in rows) + self.tokens - sum(len(row.name) for row in rows)
+        ends = sum(int(row.name.count(EOS)) for row in rows)
+        return ends + self.tokens - sum(len(row.name) for row in rows)
 
     def lost_units(self, losses: Sequence[Mapping[str, int]]) -> int:
         (lost,) = {sum(count for name, count in each.items() if name.startswith("left_out:")) for each in losses}

@@ -174,7 +174,7 @@ def test_processes_that_share_a_cache_make_each_part_once(tmp_path: Path, expect
     assert sum(int(each[1]) for each in told) == len([*tmp_path.glob("cache/streams/*/*.json")])
 
 
-@pytest.mark.parametrize("parts", [0, 1, 3, 8])
+@pytest.mark.parametrize("parts", [1, 8])
 def test_a_process_that_is_killed_while_it_makes_parts_leaves_whole_ones_and_no_lock(
     parts: int, tmp_path: Path, expected: list[Row]
 ) -> None:
