@@ -134,10 +134,10 @@ def test_a_part_in_memory_that_is_just_being_made_is_not_dropped(
         windows, keep = windows_of(loader), KeptInMemory.keep
         make, begun, goes_on = windows.maker._obtain, threading.Event(), threading.Event()
 
-        def slow(unit: int) -> Any:
+        def slow(units: list[int]) -> Any:
             begun.set()
             assert goes_on.wait(60)
-            return make(unit)
+            return make(units)
 
         def late(kept: KeptInMemory, *arguments: Any) -> None:
             goes_on.set()
@@ -146,11 +146,11 @@ def test_a_part_in_memory_that_is_just_being_made_is_not_dropped(
             keep(kept, *arguments)
 
         monkeypatch.setattr(windows.maker, "_obtain", slow)
-        windows._want(Pass(0, 0))
+        windows._want(Pass(0, 0), 2)
         assert begun.wait(60)
         monkeypatch.setattr(KeptInMemory, "keep", late)
-        windows._want(Pass(0, windows.plan.windows - 1))
-        windows._want(Pass(0, 0))
+        windows._want(Pass(0, windows.plan.windows - 1), 1)
+        windows._want(Pass(0, 0), 2)
         windows._finish(0)
         assert len(windows.view(tmp_path, [0]).store) >= (windows.starts.token(1) or 0) > 0
 

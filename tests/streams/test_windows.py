@@ -200,8 +200,9 @@ def test_ranks_that_share_a_cache_begin_at_different_parts(tmp_path: Path, ranks
         windows.make(0, 0, 1)
         with pytest.MonkeyPatch.context() as patch:
             asked: list[int] = []
-            patch.setattr(windows.maker, "want", asked.extend)
-            windows._want(Pass(0, 0))
+            patch.setattr(windows.maker, "want", lambda units, soon: asked.extend(units))
+            windows._wanted = set()
+            windows._want(Pass(0, 0), 1)
         windows.close()
         wanted.append(asked)
     assert len({units[0] for units in wanted}) == ranks

@@ -24,8 +24,7 @@ from millstream.loaders.settings import LoaderSettings
 from millstream.order import Share
 from millstream.order.phase import UNKNOWN
 from millstream.parts.policy import OnBad
-from millstream.parts.prepare import MEMORY_PER_CHUNK
-from millstream.parts.process import Job
+from millstream.parts.process import MEMORY_PER_CHUNK, Job
 from millstream.records import Recipe
 from millstream.sources import Found
 from millstream.sources.identity import fingerprint_files, identify_object, touch_of
