@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -225,14 +226,17 @@ def test_a_run_that_goes_back_behind_a_change_goes_on_with_what_it_is_now(tmp_pa
 
 def test_past_steps_are_explained_source_by_source() -> None:
     with mixed(THREE, batch_size=BLOCK) as loader:
-        steps = [loader.next() for _ in range(8)]
+        steps, answered = [loader.next() for _ in range(8)], 0
         for step, batch in enumerate(steps):
             origins = loader.explain(step)
             assert [origin.source for origin in origins] == batch.metadata["source"]
             for origin, ids in zip(origins, batch.input_ids.tolist(), strict=True):
                 assert origin.text == TOKENIZER.decode(ids)
-                if origin.source != "books":
-                    assert all(step in loader.steps_of(span.document, origin.source) for span in origin.spans)
+                for span in origin.spans if origin.source != "books" else ():
+                    with suppress(UnknownLength):  # the rest of it is still to come
+                        assert step in loader.steps_of(span.document, origin.source)
+                        answered += 1
+        assert answered > 20
         with pytest.raises(UnknownLength) as refused:  # it may come again in an epoch that ends with a stream
             loader.steps_of(0, "books")
         follows_its_hint(refused.value)

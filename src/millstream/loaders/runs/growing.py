@@ -190,13 +190,18 @@ class Growing:
         A state says how many rows a stream has when its first epoch has ended: some ranks know it sooner than others,
         and their states are equal.
         """
-        kept, phases = {}, schedule.phases
+        kept, phases, reached = {}, schedule.phases, schedule.place(step)
         for name, place in self._places(step).items():
-            saved = self.sources[name].saved(*_at(place))
+            epoch, offset = _at(place)
+            if epoch == 0 and not self.sources[name].ends:
+                unknown = settled(phases, name, UNKNOWN, schedule.seed)
+                if Schedule(schedule.seed, unknown, schedule.windows).place(step) == reached:
+                    phases = unknown
+                else:
+                    epoch = 1  # an epoch of the run has ended that was as long as the stream
+            saved = self.sources[name].saved(epoch, offset)
             if saved is not None:
                 kept[name] = saved
-                if place.standing.epoch == 0:
-                    phases = settled(phases, name, UNKNOWN, schedule.seed)
         return Schedule(schedule.seed, phases, schedule.windows), {"streams": kept} if kept else {}
 
     @contextmanager
