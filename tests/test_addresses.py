@@ -142,3 +142,12 @@ def test_names_with_colons_are_names(name: str) -> None:
     Path(name).mkdir(parents=True)
     Path(name, "a.txt").write_text("abc")
     assert prepare(name, f"{name}-store", "char").documents == 1
+
+
+def test_a_cache_in_memory_is_for_streams_alone() -> None:
+    """What is prepared as a whole needs a folder."""
+    with pytest.raises(MillstreamError, match="prepared as a whole") as refused:
+        ConversationDataLoader("raw.jsonl", cache_dir="memory://", **CHAT)
+    assert "folder" in (refused.value.hint or "")
+    with pytest.raises(MillstreamError, match="memory:// is not supported"):
+        prepare("raw.txt", "new", "char", cache_dir="memory://")

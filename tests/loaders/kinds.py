@@ -63,8 +63,7 @@ def _mixed_stream(**given: Any) -> Any:
     return mixed({"web": Source(_files()), "books": Source(_files(), streaming=False)}, epoch_size=29, **given)
 
 
-def _stream(*, drop_last: bool = False, **given: Any) -> Any:
-    """A stream has no last batch to drop."""
+def _stream(**given: Any) -> Any:
     return stream(_files(), **given)
 
 

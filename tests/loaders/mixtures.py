@@ -18,6 +18,8 @@ from millstream import MixedDataLoader, PretrainDataLoader, TokenStore, prepare
 from millstream.loaders import ConversationDataLoader
 
 BLOCK = 12
+TEXT = ("chunk_size", "documents")
+"""Keywords that loaders of conversations do not have."""
 
 
 @cache
@@ -43,7 +45,7 @@ class Source:
         shared = {"framework": "numpy", "pad_id": 0, **given}
         chat = {key: shared.pop(key) for key in ("loss", "accumulation") if key in shared}
         if isinstance(self.data, Chats):
-            return self.data.loader(**{key: value for key, value in shared.items() if key != "chunk_size"}, **chat)
+            return self.data.loader(**{key: value for key, value in shared.items() if key not in TEXT}, **chat)
         if self.streaming:
             own = {"tokenizer": bpe()} if self.beside_chats else {}
             return stream(self.data, cut=self.cut, **own, **shared)
@@ -51,16 +53,16 @@ class Source:
 
 
 Sources = Mapping[str, Source]
-streams = st.builds(Source, corpora, st.just(value=True), cuts, st.sampled_from([1.0, 2.0, 3.0]))
-stores = st.builds(Source, corpora, st.just(value=False), weight=st.sampled_from([1.0, 2.0]))
 
 
 @st.composite
 def all_sources(draw: st.DrawFn) -> Sources:
     """One or two streams, and perhaps a store."""
-    found = {"web": draw(streams)}
+    streams = st.builds(Source, corpora, st.just(value=True), cuts, st.sampled_from([1.0, 2.0, 3.0]))
+    stores = st.builds(Source, corpora, st.just(value=False), weight=st.sampled_from([1.0, 2.0]))
+    found = {"web": draw(streams.filter(_has_rows))}
     if draw(st.booleans()):
-        found["news"] = draw(streams)
+        found["news"] = draw(streams.filter(_has_rows))
     if draw(st.booleans()):
         found["books"] = draw(stores.filter(_has_rows))
     return found

@@ -207,7 +207,8 @@ def test_a_loader_that_is_dropped_stops_making(chats: Chats, patched: pytest.Mon
     tap.install(patched)
     loader = chats.loader(batch_size=4)
     assert loader._run.growing
-    thread = next(iter(loader._run.growing.sources.values()))._growth._thread
+    source: Any = next(iter(loader._run.growing.sources.values()))
+    thread = source._growth._thread
     assert thread.is_alive()
     del loader
     gc.collect()

@@ -1,3 +1,5 @@
+"""Mixtures of which some sources are streams: each gives its own rows, at its weight, whatever changes meanwhile."""
+
 from __future__ import annotations
 
 import json
@@ -10,23 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from chats.chatml import bpe
 from laws import examples
 from loaders.conversations import LENGTH as CHAT_LENGTH
 from loaders.conversations import Chats
-from loaders.corpora import LENGTH, TOKENIZER, corpus, stream
-from loaders.mixtures import BLOCK, MixedRanks, Source, Sources, all_sources, check_sources, lanes_of, mixed, rows_of
+from loaders.corpora import LENGTH, TOKENIZER, corpus, parts_of, rows_of, stream
+from loaders.mixtures import BLOCK, Source, Sources, all_sources, check_sources, mixed, mixed_ranks
 from loaders.samples import follows_its_hint
 from millstream import (
     ClosedError,
     FingerprintError,
     LoaderError,
     MixedDataLoader,
-    OrderError,
-    PretrainDataLoader,
     SourceError,
     StateError,
     UnknownLength,
@@ -55,65 +54,86 @@ def test_an_epoch_size_is_kept(size: int) -> None:
             assert {batch.metadata["epoch"] for batch in batches} == {epoch}
 
 
-def test_without_an_epoch_size_nobody_knows_where_an_epoch_ends() -> None:
-    with mixed(TWO, batch_size=4) as loader:
-        for ask in (loader.get_num_batches, lambda: next(loader.get_iterator())):
-            with pytest.raises(UnknownLength, match="nobody knows") as caught:
-                ask()
-            assert "epoch_size" in follows_its_hint(caught.value)
-        assert [loader.next().metadata["epoch"] for _ in range(40)] == [0] * 40
+def test_without_an_epoch_size_an_epoch_lasts_until_the_first_source_is_exhausted() -> None:
+    """As of stores of the same tokens; how long that is, is known when the streams were counted."""
+    stored = {name: replace(source, streaming=False) for name, source in THREE.items()}
+    with mixed(stored, batch_size=4) as loader:
+        expected = [sum(batch.metadata["rows"] for batch in loader) for _ in range(2)]
+        batches = loader.get_num_batches()
+    with mixed(THREE, batch_size=4) as loader:
+        with pytest.raises(UnknownLength, match="not known yet") as caught:
+            loader.get_num_batches()
+        assert "cache_dir" in follows_its_hint(caught.value)
+        assert [sum(batch.metadata["rows"] for batch in loader) for _ in range(2)] == expected
+        for _ in range(3):
+            list(loader)
+        assert loader.get_num_batches() == batches
+        assert loader.epoch == 5
 
 
 def test_the_last_step_of_an_epoch_is_cut_the_same_way_on_all_ranks() -> None:
     """Rows that are missing on a rank are filled up or left out as anywhere else."""
-    with MixedRanks(THREE, 2, 8, epoch_size=11) as run:
+    with mixed_ranks(THREE, 2, 8, epoch_size=11) as run:
         assert [len(run.step()) for _ in range(4)] == [8, 3, 8, 3]
-    with MixedRanks(THREE, 2, 8, epoch_size=11, drop_last=True) as run:
-        assert [row.sample for row in run.steps(2)] == [*range(8), *range(11, 19)]
+    with (
+        mixed_ranks(THREE, 1, 11, epoch_size=11) as whole,
+        mixed_ranks(THREE, 2, 8, epoch_size=11, drop_last=True) as run,
+    ):
+        assert run.steps(2) == [row for _ in range(2) for row in whole.step()[:8]]
         assert run.loaders[0].losses["dropped_rows"] == 3
-    with MixedRanks(THREE, 2, 8, epoch_size=9, pad_last=True) as run:
+    with mixed_ranks(THREE, 2, 8, epoch_size=9, pad_last=True) as run:
         run.step()
         last = [loader.next() for loader in run.loaders]
         assert [batch.metadata["filler"] for batch in last] == [[False, True, True, True], [True] * 4]
         assert last[1].metadata["source"] == [""] * 4 and not last[1].loss_mask.any()
 
 
+def test_weights_hold_in_every_block_and_each_source_gives_its_own_rows() -> None:
+    with mixed(THREE, batch_size=BLOCK) as loader:
+        rows = [row for _ in range(30) for row in rows_of(loader.next())]
+    for at in range(0, len(rows) - BLOCK, BLOCK):
+        assert Counter(row.source for row in rows[at : at + BLOCK]) == {"web": 6, "news": 3, "books": 3}
+    check_sources(rows, THREE)
+
+
+def test_a_stream_that_is_shorter_than_a_step_comes_several_times_in_it() -> None:
+    """Each row of it as often as any other."""
+    tiny = corpus((("jsonl", (2, 2, 2)),))
+    sources = {"web": TWO["web"], "tiny": Source(tiny)}
+    with mixed(sources, batch_size=60) as loader:
+        rows = [row for _ in range(2) for row in rows_of(loader.next())]
+    check_sources(rows, sources)
+    counts = Counter(row.inputs for row in rows if row.source == "tiny")
+    assert len(counts) == 5 and max(counts.values()) - min(counts.values()) <= 1
+
+
 # States
 
 
-def test_a_state_is_small_readable_and_equal_but_for_the_places_of_lanes() -> None:
-    with MixedRanks(THREE, 2, 8) as run:
+def test_a_state_is_small_readable_and_equal_on_all_ranks() -> None:
+    with mixed_ranks(THREE, 2, 8) as run:
         run.steps(5)
-        one, other = run.states()
-    assert {key for key in one if one[key] != other[key]} <= {"streams"}
-    assert one["blends"] == [[0, ["web", 6], ["news", 3], ["books", 3]]]
-    assert len(json.dumps(one)) < 3000
+        state = run.state()
+    assert set(state["streams"]) == {"web", "news"}
+    assert all(set(each) == {"window", "token"} for each in state["streams"].values())
+    assert len(json.dumps(state)) < 3000
 
 
 DAMAGE: list[dict[str, Any]] = [
-    {"streams": {}},
     {"streams": None},
-    {"streams": {"web": {"cursors": [], "lane_tokens": []}}},
-    {"blends": []},
-    {"blends": [[0]]},
-    {"blends": [[0, ["web", 0]]]},
-    {"blends": [[0, ["web", 2**40]]]},
-    {"blends": [[0, ["web", 1], ["web", 1]]]},
-    {"blends": [[1, ["web", 1]]]},
-    {"blends": [[0, ["web", 1]], [10**6, ["web", 2]]]},
-    {"blends": "all"},
-    {"lanes": 3},
-    {"lanes": 2**70},
-    {"lanes": None},
+    {"streams": {"web": {}}},
+    {"streams": {"web": {"window": 0, "token": 3}}},
+    {"streams": {"web": {"window": 2**70, "token": 0}}},
+    {"streams": {"news": {"window": 1, "token": 2**70}}},
     {"data": {}},
     {"data": None},
-    {"steps": []},
-    {"steps": [[0, 0, 0, 1]]},
-    {"sample": 5},
+    {"phases": []},
+    {"phases": None},
     {"step": 0},
     {"step": -1},
+    {"offset": 1},
     {"seed": 9},
-    {"loader": "stream"},
+    {"loader": "pretrain"},
     {"format": "other"},
 ]
 
@@ -126,10 +146,11 @@ def test_a_damaged_state_changes_nothing(damage: dict[str, Any]) -> None:
         with pytest.raises(StateError):
             loader.load_state_dict(state)
         assert loader.state_dict() == same.state_dict()
-        assert loader.next().input_ids.tolist() == same.next().input_ids.tolist()
+        for _ in range(20):
+            assert loader.next().input_ids.tolist() == same.next().input_ids.tolist()
 
 
-def test_other_data_settings_or_lanes_are_refused() -> None:
+def test_other_data_is_refused() -> None:
     with mixed(THREE, batch_size=4, epoch_size=50) as loader:
         loader.next()
         state = loader.state_dict()
@@ -141,21 +162,9 @@ def test_other_data_settings_or_lanes_are_refused() -> None:
         with mixed(changed, batch_size=4, epoch_size=50) as loader, pytest.raises(FingerprintError) as refused:
             loader.load_state_dict(state)
         follows_its_hint(refused.value)
-    changes: list[dict[str, Any]] = [{"epoch_size": 51}, {"epoch_size": 50, "drop_last": True}]
-    for other in changes:
-        with mixed(THREE, batch_size=4, **other) as loader, pytest.raises(StateError) as damaged:
-            loader.load_state_dict(state)
-        follows_its_hint(damaged.value)
-    tiny = {**THREE, "tiny": Source(OTHER, cut=1 << 20)}
-    with (
-        mixed(tiny, batch_size=4, epoch_size=50) as loader,
-        pytest.raises(StateError, match="'tiny' has 1 lanes") as few,
-    ):
-        loader.load_state_dict(state)
-    assert "prepare" in follows_its_hint(few.value)
 
 
-def test_a_source_that_returns_goes_on_where_it_stood(tmp_path: Path) -> None:
+def test_a_source_that_returns_resumes_where_it_stood(tmp_path: Path) -> None:
     with mixed(THREE, batch_size=BLOCK, cache_dir=tmp_path) as loader:
         loader.next()
         state = loader.state_dict()
@@ -174,20 +183,20 @@ def test_a_source_that_returns_goes_on_where_it_stood(tmp_path: Path) -> None:
         assert {row.source for row in loader.explain(1)} == {"web"}
 
 
-def test_states_of_different_steps_or_kinds_are_not_merged() -> None:
-    with MixedRanks(TWO, 2, 4) as run:
-        first = run.states()
+def test_states_of_different_steps_are_not_merged() -> None:
+    with mixed_ranks(TWO, 2, 4) as run:
+        first = run.state()
         run.steps(1)
-        with pytest.raises(StateError, match="differ in step, sample"):
-            merge_states([first[0], run.states()[1]])
-        with pytest.raises(StateError):
-            merge_states([first[0], {**first[1], "streams": {}}])
+        with pytest.raises(StateError, match="differ in step"):
+            merge_states([first, run.state()])
+        with pytest.raises(StateError, match="differ in streams"):
+            merge_states([first, {**first, "streams": {}}])
 
 
 # Moving
 
 
-def test_seek_goes_back_to_what_was_delivered_and_not_forward() -> None:
+def test_seek_goes_to_what_is_known_and_not_beyond() -> None:
     with mixed(THREE, batch_size=4) as loader:
         rows = [loader.next().input_ids.tolist() for _ in range(6)]
         loader.seek(2)
@@ -209,8 +218,24 @@ def test_a_run_that_goes_back_behind_a_change_goes_on_with_what_it_is_now(tmp_pa
         assert set(loader.next().metadata["source"]) == {"web"}
         rows = [row.sample for row in loader.explain(1)]
     with mixed(THREE, batch_size=BLOCK, cache_dir=tmp_path) as loader:
+        loader.next()
         before = [row.sample for row in loader.explain(0) if row.source == "web"]
     assert len({*before, *rows}) == len(before) + len(rows)
+
+
+def test_past_steps_are_explained_source_by_source() -> None:
+    with mixed(THREE, batch_size=BLOCK) as loader:
+        steps = [loader.next() for _ in range(8)]
+        for step, batch in enumerate(steps):
+            origins = loader.explain(step)
+            assert [origin.source for origin in origins] == batch.metadata["source"]
+            for origin, ids in zip(origins, batch.input_ids.tolist(), strict=True):
+                assert origin.text == TOKENIZER.decode(ids)
+                if origin.source != "books":
+                    assert all(step in loader.steps_of(span.document, origin.source) for span in origin.spans)
+        with pytest.raises(UnknownLength) as refused:  # it may come again in an epoch that ends with a stream
+            loader.steps_of(0, "books")
+        follows_its_hint(refused.value)
 
 
 def test_a_batch_that_did_not_reach_the_trainer_is_given_again() -> None:
@@ -228,14 +253,16 @@ def test_a_batch_that_did_not_reach_the_trainer_is_given_again() -> None:
         assert loader.next().input_ids.tolist() == plain.next().input_ids.tolist()
 
 
-def test_transforms_of_rows_are_the_same_on_any_ranks() -> None:
+@pytest.mark.parametrize("ranks", [3, 4])
+def test_transforms_of_rows_are_the_same_on_any_ranks(ranks: int) -> None:
     @per_row
     def noise(row: Any, rng: np.random.Generator) -> Any:
         row["input_ids"][...] = rng.integers(0, 30, row["input_ids"].shape)
         return row
 
-    with MixedRanks(THREE, 1, 8, transforms=[noise]) as one, MixedRanks(THREE, 4, 8, transforms=[noise]) as four:
-        assert one.steps(5) == four.steps(5)
+    how: dict[str, Any] = {"transforms": [noise]}
+    with mixed_ranks(THREE, 1, 12, **how) as one, mixed_ranks(THREE, ranks, 12, **how) as several:
+        assert one.steps(5) == several.steps(5)
 
 
 def test_any_batch_size_goes_on_with_the_same_rows() -> None:
@@ -289,10 +316,12 @@ def test_losses_are_told_by_source(tmp_path: Path) -> None:
     good = "".join(json.dumps({"text": f"{n} fine words"}) + "\n" for n in range(9))
     (tmp_path / "a.jsonl").write_text(good + '{"txt": 1}\n{"text": ""}\n')
     sources = {"web": Source(FOLDER), "bad": Source(tmp_path / "a.jsonl", cut=1 << 20)}
-    with mixed(sources, members={"on_bad": "quarantine"}, cache_dir=tmp_path / "cache", batch_size=BLOCK) as loader:
+    how: dict[str, Any] = {"on_bad": "quarantine", "cache_dir": tmp_path / "cache"}
+    with mixed(sources, members=how, batch_size=BLOCK) as loader:
         loader.next()
-        assert loader.losses == {"cut_tokens": 0, "left_out:bad:empty": 1, "left_out:bad:no text in 'text'": 1}
-    assert len(list((tmp_path / "cache").glob("quarantine*"))) == 1
+        lost = {reason: count for reason, count in loader.losses.items() if reason.startswith("left_out")}
+        assert lost == {"left_out:bad:empty": 1, "left_out:bad:no text in 'text'": 1}
+    assert len(list((tmp_path / "cache").rglob("*.quarantine.jsonl.zst"))) == 1
 
 
 def test_a_bad_record_ends_the_run_unless_told_otherwise(tmp_path: Path) -> None:
@@ -302,16 +331,10 @@ def test_a_bad_record_ends_the_run_unless_told_otherwise(tmp_path: Path) -> None
         loader.next()
 
 
-def test_ranks_that_cannot_share_the_lanes_are_refused() -> None:
-    sources = {**TWO, "tiny": Source(OTHER, cut=1 << 20)}
-    with pytest.raises(OrderError, match="2 ranks cannot share 1 lanes") as caught:
-        mixed(sources, rank=0, world_size=2)
-    follows_its_hint(caught.value)
-
-
 def test_rows_that_differ_are_refused() -> None:
     web = stream(FOLDER)
     for other in (
+        stream(OTHER, tail="pad"),
         stream(OTHER, chunk_size=LENGTH + 1),
         stream(OTHER, documents="isolate"),
         stream(OTHER, labels="same"),
@@ -322,39 +345,9 @@ def test_rows_that_differ_are_refused() -> None:
         follows_its_hint(caught.value)
 
 
-def test_isolated_streams_beside_conversations_are_refused() -> None:
-    sources = {"web": Source(FOLDER), "chat": Source(Chats((5,) * 9, "made", packing=True), streaming=False)}
-    how: dict[str, Any] = {"chunk_size": CHAT_LENGTH, "pad_id": 0}
-    web = stream(FOLDER, documents="isolate", tokenizer=bpe(), **how)
-    with pytest.raises(LoaderError, match="documents='isolate'") as caught:
-        MixedDataLoader({"web": (web, 1.0), "chat": (sources["chat"].open(**how), 1.0)})
-    assert "prepare" in follows_its_hint(caught.value)
-
-
 def test_a_vocabulary_that_is_too_small_is_noticed_in_any_source() -> None:
     with mixed(TWO, model_config={"vocab_size": 5}) as loader, pytest.raises(SourceError, match="has 5 ids"):
         loader.next()
-
-
-def test_a_block_that_would_not_fit_into_memory_is_refused() -> None:
-    with pytest.raises(OrderError, match="too large") as caught:
-        mixed(TWO, mix_block=2**20)
-    assert "mix_block" in follows_its_hint(caught.value)
-
-
-def test_lanes_hold_what_the_budget_allows() -> None:
-    with mixed(TWO, memory_budget="1MB", threads=2, prefetch=1000, batch_size=64) as loader:
-        held = [(loader.next(), loader.get_profiling_results()["memory"]["lanes"])[1] for _ in range(30)]
-    assert 0 < max(held) < 1_000_000
-
-
-def test_weights_hold_on_average_in_any_stretch_of_a_lane() -> None:
-    with mixed(THREE, batch_size=BLOCK * 8) as loader:
-        samples = loader._run.samples()
-        rows = rows_of(loader.next(), samples)
-    lanes = loader._run.blends.lanes
-    lane = Counter(row.source for row in rows if row.sample % lanes == 3)
-    assert lane == {"web": 6 * 8 // lanes, "news": 3 * 8 // lanes, "books": 3 * 8 // lanes}
 
 
 def test_a_document_needs_the_name_of_its_source() -> None:
@@ -365,25 +358,7 @@ def test_a_document_needs_the_name_of_its_source() -> None:
             assert "books" in follows_its_hint(caught.value)
     with mixed({"web": TWO["web"]}, batch_size=4) as loader:
         loader.next()
-        assert loader.steps_of(loader.explain(0)[0].spans[0].document) == [0]
-
-
-def test_all_ranks_compare_the_same_facts() -> None:
-    with MixedRanks(THREE, 2, 4) as run:
-        one, other = (loader.plan_fingerprint() for loader in run.loaders)
-    assert one == other
-    with mixed({**THREE, "web": replace(THREE["web"], weight=5.0)}, world_size=2, rank=1, batch_size=2) as loader:
-        facts = loader.plan_fingerprint()
-    assert {key for key in one if one[key] != facts[key]} == {"mixtures"}
-
-
-def test_a_loader_over_stores_is_still_what_it_was() -> None:
-    books = Source(STORE, streaming=False).open()
-    assert isinstance(books, PretrainDataLoader)
-    loader = MixedDataLoader({"books": (books, 1.0)})
-    assert type(loader) is MixedDataLoader
-    assert TOKENIZER.vocab_size > 0
-    loader.close()
+        assert 0 in loader.steps_of(loader.explain(0)[0].spans[0].document)
 
 
 def test_ids_of_two_tokenizers_are_not_mixed() -> None:
@@ -393,28 +368,60 @@ def test_ids_of_two_tokenizers_are_not_mixed() -> None:
         MixedDataLoader({"web": (stream(FOLDER, **how), 1.0), "chat": (chat.open(**how), 1.0)})
 
 
+def test_all_ranks_compare_the_same_facts() -> None:
+    with mixed_ranks(THREE, 2, 4) as run:
+        one, other = (loader.plan_fingerprint() for loader in run.loaders)
+    assert one == other
+    with mixed({**THREE, "web": replace(THREE["web"], weight=5.0)}, world_size=2, rank=1, batch_size=2) as loader:
+        facts = loader.plan_fingerprint()
+    differing = {key for key in one if one[key] != facts[key]}
+    assert differing and all(key.startswith("places of") for key in differing)
+
+
+def test_windows_of_all_streams_stay_within_the_budget() -> None:
+    with mixed(TWO, memory_budget="1MB", threads=2, prefetch=1000, batch_size=64) as loader:
+        held = []
+        for _ in range(30):
+            loader.next()
+            memory = loader.get_profiling_results()["memory"]
+            assert sum(memory.values()) < 1_000_000
+            held.append(memory["windows"])
+    assert max(held) > 0
+
+
+def test_a_mixture_shares_the_cache_of_its_streams(tmp_path: Path) -> None:
+    """That of its own if it has one, else that of each loader; what one of them has made, the other finds."""
+    with stream(FOLDER, name="web", seed=3, cache_dir=tmp_path) as web:
+        list(web)
+        made = parts_of(web, "web")["made"]
+    for how, own in (({"cache_dir": tmp_path}, {}), ({}, {"cache_dir": tmp_path})):
+        with mixed({"web": TWO["web"]}, members=own, batch_size=8, **how) as loader:
+            assert sum(batch.metadata["rows"] for batch in loader) > 100
+            parts = parts_of(loader, "web")
+            assert parts["made"] == 0 and parts["found"] >= made, "and it found those of the next epoch"
+
+
 changes = st.lists(
-    st.tuples(st.integers(1, 6), st.sets(st.sampled_from(["web", "news", "books"]))), min_size=2, max_size=4
+    st.tuples(st.integers(1, 6), st.sets(st.sampled_from(["web", "news", "books"])), st.sampled_from([1, 2, 3])),
+    min_size=2,
+    max_size=4,
 )
 
 
 @given(sources=all_sources(), changes=changes, weight=st.sampled_from([1.0, 5.0]))
-@examples(20)
+@examples(12)
 def test_weights_and_sources_that_change_repeat_and_lose_nothing(
-    sources: Sources, changes: list[tuple[int, set[str]]], weight: float
+    sources: Sources, changes: list[tuple[int, set[str], int]], weight: float
 ) -> None:
-    """Also when a source is left out for a while: it goes on where it stood."""
-    found, states = [], list[dict[str, object]]()
-    lanes = lanes_of({"web": sources["web"]})
-    assume(lanes_of(sources) == lanes)
-    for number, (steps, kept) in enumerate(changes):
+    """Also when a source is left out for a while, and on other numbers of ranks: it resumes where it stood."""
+    found, state = [], None
+    for number, (steps, kept, ranks) in enumerate(changes):
         now = {name: source for name, source in sources.items() if name == "web" or name in kept}
         now["web"] = replace(sources["web"], weight=weight + number)
-        with MixedRanks(now, 1, 7) as run:
-            if states:
-                run.load(states, merged=True)
+        with mixed_ranks(now, ranks, 6) as run:
+            if state is not None:
+                run.load(state)
             found += run.steps(steps)
-            states = run.states()
+            state = run.state()
 
-    assert [row.sample for row in found] == list(range(len(found)))
-    check_sources(found, sources, lanes)
+    check_sources(found, sources)

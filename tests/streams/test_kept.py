@@ -55,14 +55,15 @@ def test_another_process_finds_parts_on_a_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", FILES)
-@pytest.mark.parametrize("damage", ["flipped", "short", "long", "empty", "gone"])
+@pytest.mark.parametrize("damage", ["flipped", "flipped at its beginning", "short", "long", "empty", "gone"])
 def test_a_damaged_part_is_none_and_is_made_again(tmp_path: Path, suffix: str, damage: str) -> None:
     put = KeptOnDisk(tmp_path).put(3, tokens())
     path = tmp_path / f"00000003{suffix}"
     data = bytearray(path.read_bytes())
     middle = max(len(data) // 2, min(64, len(data) - 1))
-    changed = {
+    changed: dict[str, bytes | bytearray] = {
         "flipped": data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :],
+        "flipped at its beginning": data[:9] + bytes([data[9] ^ 1]) + data[10:],
         "short": data[:-2],
         "long": data + b"x",
         "empty": b"",

@@ -34,7 +34,8 @@ def maker_of(kept: Kept, kind: str = "lines", *, recipe: Any = None, path: Path 
 
 
 def tokens_of(kept: Kept, unit: int) -> list[int]:
-    return np.frombuffer(Path(kept.paths(unit)[0]).read_bytes()[64:], np.uint16).tolist()
+    found: list[int] = np.frombuffer(Path(kept.paths(unit)[0]).read_bytes()[64:], np.uint16).tolist()
+    return found
 
 
 def texts_in(maker: PartMaker) -> Counter[str]:

@@ -410,17 +410,31 @@ def settled(phases: tuple[Phase, ...], name: str, total: int, seed: int) -> tupl
     Where an epoch ends with the first source that is used up, it ends there or where another source ends it.
     """
     found: list[Phase] = []
-    for number, phase in enumerate(phases):
-        standing = phase.sources.get(name)
-        if standing is None or UNKNOWN not in (standing.samples, total):
-            found.append(phase)
-            continue
-        begun = total if standing.begun == standing.samples else standing.begun
-        sources = {**phase.sources, name: replace(standing, samples=total, begun=begun)}
-        known = replace(phase, sources=sources)
+    before: Phase | None = None
+    for phase in phases:
+        known, standing = phase, phase.sources.get(name)
+        if standing is not None and UNKNOWN in (standing.samples, total):
+            begun = total if standing.begun == standing.samples else standing.begun
+            known = replace(phase, sources={**phase.sources, name: replace(standing, samples=total, begun=begun)})
         if phase.epoch_size is None:
-            earlier = found[-1] if found and phases[number - 1].size == phase.size else None
-            size = _natural_size(known, seed) if earlier is None else earlier.size
-            known = replace(known, size=size, left=phase.left - phase.size + size)
-        found.append(known)
+            size = _natural_size(replace(known, mixed=0), seed) if known is not phase else phase.size
+            known = replace(known, size=size)
+        earlier = (before, found[-1]) if before is not None else None
+        found.append(replace(known, left=_first_epoch(phase, known, earlier) - phase.offset))
+        before = phase
     return tuple(found)
+
+
+def _first_epoch(phase: Phase, known: Phase, earlier: tuple[Phase, Phase] | None) -> int:
+    """Samples of the epoch in which a phase begins, by what is known now of it, and of the phase before."""
+    whole = phase.offset + phase.left
+    if phase.offset > 0 and earlier is not None:  # it began in that one
+        then, now = earlier
+        factor = max(1, then.row_length // phase.row_length)
+        return factor * (now.offset + now.left if phase.epoch == then.epoch else now.size)
+    if whole == phase.size:
+        return known.size
+    names = phase.active
+    if len(names) == 1 and phase.left == phase.sources[names[0]].left:
+        return phase.offset + known.sources[names[0]].left
+    return whole

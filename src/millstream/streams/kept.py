@@ -65,19 +65,18 @@ class UnitTokens:
         ends = np.ascontiguousarray(self.ends, np.uint64)
         origins = np.ascontiguousarray(self.origins, np.int64)
         documents, bound = len(ends), int(tokens.max()) + 1 if len(tokens) else 0
-        hashes = tuple(xxh64(each) for each in (tokens, ends, origins))
-        tag = xxh64(hash_blocks(tokens.view(np.uint8), _BLOCK)) ^ hashes[1]
+        tag = xxh64(hash_blocks(tokens.view(np.uint8), _BLOCK)) ^ xxh64(ends)
         frames = (
             Frame("T", len(tokens), bound, tag, documents, self.dtype),
             Frame("D", documents, len(tokens), tag),
-            Frame("O", documents, bound=0, tag=hashes[2]),
+            Frame("O", documents, bound=0, tag=xxh64(origins)),
         )
         bodies = (tokens, ends, origins.reshape(-1))
         files: list[Pieces] = [
             [frame.encode(), body.view(np.uint8).data] for frame, body in zip(frames, bodies, strict=True)
         ]
+        hashes = tuple(_hash_of(*file) for file in files)
         size = sum(len(piece) for file in files for piece in file)
-        hashes = tuple(_hash(*file) for file in files)
         return PartFacts(len(tokens), documents, bound, tag, size, self.left_out, self.changed, hashes), files
 
 
@@ -152,8 +151,8 @@ class KeptOnDisk:
     def _check(self, unit: int, facts: PartFacts) -> None:
         """Compare files with their hashes."""
         for suffix, expected in zip(SUFFIXES, facts.hashes, strict=True):
-            body = np.fromfile(self._path(unit, suffix), np.uint8)
-            if _hash(body[:FRAME_BYTES], body[FRAME_BYTES:]) != expected:
+            found = np.fromfile(self._path(unit, suffix), np.uint8).data
+            if _hash_of(found[:FRAME_BYTES], found[FRAME_BYTES:]) != expected:
                 raise ValueError("a file does not hold what was written")
 
     def put(self, unit: int, made: UnitTokens) -> PartFacts:
@@ -307,9 +306,9 @@ def _forget(path: str, process: int) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _hash(frame: Any, body: Any) -> int:
-    """Of a file."""
-    return xxh64(frame) ^ xxh64(body)
+def _hash_of(frame: bytes | memoryview, body: bytes | memoryview) -> int:
+    """The hash of a file, frame and body."""
+    return xxh64(bytes(frame) + xxh64(np.frombuffer(body, np.uint8)).to_bytes(8, "little"))
 
 
 def _write(path: Path, pieces: Pieces) -> None:

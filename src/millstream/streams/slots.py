@@ -125,7 +125,8 @@ class _File:
         passing: dict[int, list[Chunk]] = {
             number: [] for number in self.awaited if self._behind <= number < slot.number
         }
-        passing[slot.number] = taken = []
+        taken: list[Chunk] = []
+        passing[slot.number] = taken
         try:
             while self._next is not None and (place := self._slot_of(self._next, slot.of)) <= slot.number:
                 if place in passing:

@@ -8,7 +8,7 @@ from typing import Any
 
 from millstream._core import Clock, Feed, order_version
 from millstream.batches.engine import feed_source
-from millstream.errors import LoaderError
+from millstream.errors import LoaderError, StateError
 from millstream.loaders import state as states
 from millstream.loaders.explain import Source, StoreSource, StreamRows, steps_of
 from millstream.loaders.growth import GrowingSource
@@ -25,8 +25,11 @@ from millstream.order.phase import UNKNOWN, steps_in
 from millstream.order.steps import StepPhase
 from millstream.order.windows import Windows
 from millstream.storage.state import StateFiles, check_header, header
+from millstream.streams.plan import VERSION as STREAM_ORDER
 
 MOST_BATCH_TOKENS = 2**31
+OF_STREAM_ORDER_1 = ("stream", "mixed stream")
+"""Loaders of which there are states, and no more runs."""
 
 
 class StoreRun:
@@ -252,6 +255,12 @@ class StoreRun:
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
+        if isinstance(state, Mapping) and state.get("loader") in OF_STREAM_ORDER_1:
+            raise StateError(
+                f"this is the state of a {state['loader']!r} loader, whose streams came in their order version 1",
+                hint=f"the order of streams is version {STREAM_ORDER} now: start a new run, or end this one with the "
+                "Millstream that wrote the state",
+            )
         return check_header(state, self.kind, self.settings.seed, self._row_facts)
 
     @property
