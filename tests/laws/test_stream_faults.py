@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from laws import Work
 from laws.case import Case, Row, Team, digest
+from laws.faults import WORK, stream_on
 from laws.raw_files import RawFiles, small_steps
 from laws.stream_kinds import Stream, example
 from laws.test_faults import RefusingDisk, _check_full
@@ -20,9 +20,8 @@ from millstream.errors import MillstreamError
 from millstream.streams import kept
 
 STUCK_S = 60
-ROWS = 6
-WORK = Work(threads=2, prefetch=3, world_size=1)
 _context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["laws.faults"])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,7 +31,7 @@ def _small() -> Iterator[None]:
 
 
 def team(folder: Path, data: Stream | None = None, **how: Any) -> Team:
-    return Team(Case(data or example(), WORK, ROWS, 0), folder, **how)
+    return Team(Case(data or example(), WORK, 6, 0), folder, **how)
 
 
 def epochs(run: Team, count: int = 2) -> list[Row]:
@@ -154,16 +153,8 @@ def full_at(limit: int, data: Stream, folder: Path, expected: list[Row]) -> int:
 # Processes that share a cache
 
 
-def share(folder: Path, rank: int) -> None:
-    """Run two epochs, and write down what came."""
-    with small_steps(), team(folder / "cache") as run:
-        told = digest(epochs(run))
-        made = run.loaders[0].get_profiling_results()["parts"]["data"]
-    (folder / f"done {rank}").write_text(f"{told} {made['made']} {made['found']}")
-
-
 def test_processes_that_share_a_cache_make_each_part_once(tmp_path: Path, expected: list[Row]) -> None:
-    processes = [_context.Process(target=share, args=(tmp_path, rank)) for rank in range(3)]
+    processes = [_context.Process(target=stream_on, args=(tmp_path, rank)) for rank in range(3)]
     for process in processes:
         process.start()
     for process in processes:
@@ -179,11 +170,11 @@ def test_a_process_that_is_killed_while_it_makes_parts_leaves_whole_ones_and_no_
     parts: int, tmp_path: Path, expected: list[Row]
 ) -> None:
     """Another one that shares the cache meanwhile does not wait for it; a third makes the rest."""
-    killed = _context.Process(target=share, args=(tmp_path, 0))
+    killed = _context.Process(target=stream_on, args=(tmp_path, 0))
     killed.start()
     while killed.exitcode is None and len([*tmp_path.glob("cache/streams/*/*.bin")]) < parts:
         killed.join(0.001)
-    other = _context.Process(target=share, args=(tmp_path, 1))
+    other = _context.Process(target=stream_on, args=(tmp_path, 1))
     other.start()
     killed.kill()
     killed.join(STUCK_S)
