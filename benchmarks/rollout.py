@@ -177,7 +177,8 @@ def ahead(rounds: int) -> list[Finding]:
         loaders[1]._filler._most = 0  # makes nothing ahead
         for loader in loaders:
             trained(loader, train, 20)
-        times = [[trained(loader, train, 40) for loader in loaders] for _ in range(rounds)]
+        batches = 200 if train is nothing else 40
+        times = [[trained(loader, train, batches) for loader in loaders] for _ in range(rounds)]
         on, off = np.array(times).min(axis=0)
         for loader in loaders:
             loader.close()

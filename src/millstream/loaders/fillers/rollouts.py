@@ -31,7 +31,7 @@ AHEAD = 1
 HAND_OVER_NS = 100_000
 """What it costs to have a batch made by another thread: a trainer that takes less time for a step gains nothing."""
 PATIENCE = 8
-"""Steps in a row without that time after which no more is made ahead, until there is time again."""
+"""How many more steps without that time than with it there are before no more is made ahead."""
 
 
 class RolloutRun(Protocol):
@@ -90,7 +90,7 @@ class RolloutFiller:
         self._before = run.step, run.place
         self._most, self._always = prefetch or AHEAD, prefetch is not None
         self._short = 0
-        """Steps in a row that left no time to make a batch meanwhile."""
+        """How many more steps left no time to make a batch meanwhile than did, up to PATIENCE."""
         self._size: int | None = None
         """Of the step that the trainer makes itself: once it is made, the next one is made ahead."""
         self._made: deque[AheadStep] = deque()
@@ -100,7 +100,7 @@ class RolloutFiller:
     def take(self, batch_size: int) -> DealtStep:
         """Wait for the rollouts of the next step."""
         left_ns = time.monotonic_ns() - self._delivery.made_at_ns
-        self._short = 0 if left_ns > HAND_OVER_NS else self._short + 1
+        self._short = max(0, self._short - 1) if left_ns > HAND_OVER_NS else min(PATIENCE, self._short + 1)
         self._before, self._size = (self._run.step, self._run.place), None
         size = positive("batch_size", batch_size)
         step = self._made_ahead(size)
@@ -149,7 +149,9 @@ class RolloutFiller:
         """Move on by one step."""
         self._run.advance()
         if self._size is not None:
+            began = time.monotonic_ns()
             self._fill(self._size, first=0)
+            self._delivery.made_at_ns += time.monotonic_ns() - began  # a thread that wakes up is not the trainer
 
     def give_back(self, error: BaseException, filled: DealtStep | None, step: int) -> None:
         """Stand where the run stood before `take`; Ctrl-C may have come before that noted where."""
