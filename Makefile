@@ -23,7 +23,7 @@ demo: $(VENV)/demo.stamp  ## Train a small model on the standard library's own t
 
 test:  ## Run all tests, the native ones too
 	$(MAKE) --no-print-directory -j2 $(VENV)/dev.stamp services native  # pip installs on one core
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal  # the third works while others wait for a disk, a clock or a child
 
 check: lint types layers test strict san docs  ## Everything that CI runs
 

@@ -23,7 +23,7 @@ settings.register_profile("steady", deadline=None)
 settings.register_profile("fuzz", max_examples=5000, deadline=None)  # `make fuzz` looks longer
 settings.load_profile("steady")
 
-MEMORY, PLENTY = Path("/dev/shm"), 8 << 30
+MEMORY, PLENTY = Path("/dev/shm"), 4 << 30  # of which tests take a tenth
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= PLENTY:
     available = next(line for line in Path("/proc/meminfo").read_text().splitlines() if "MemAvailable" in line)
     if int(available.split()[1]) << 10 >= PLENTY:

@@ -7,8 +7,10 @@ the imports take. A test of what is imported, or of the environment, needs a new
 from __future__ import annotations
 
 import atexit
+import importlib
 import json
 import os
+import pkgutil
 import select
 import signal
 import subprocess
@@ -18,6 +20,8 @@ import textwrap
 import types
 from functools import cache
 from pathlib import Path
+
+OTHERS = {"torch", "jax", "mlx", "ray", "huggingface", "tiktoken", "sentencepiece", "gigatoken"}
 
 
 def run_script(code: str, *arguments: object, timeout: float = 60) -> subprocess.CompletedProcess[str]:
@@ -61,13 +65,18 @@ def _answer(asked: object, timeout: float) -> int:
     return int(server.stdout.readline())
 
 
-def _serve() -> tuple[str, dict[str, object]]:
-    """Fork for each line that comes, and say the child's number and its status; gives a child what it runs."""
+def load_millstream() -> None:
+    """Import all of it, so that forked children have it, but not the libraries of others that it can work with."""
     import millstream
 
-    for name in millstream.__all__:  # so that children have them
-        getattr(millstream, name)
+    for module in pkgutil.walk_packages(millstream.__path__, "millstream."):
+        if module.name.rpartition(".")[2] not in OTHERS and not module.name.startswith("millstream.cli."):
+            importlib.import_module(module.name)
 
+
+def _serve() -> tuple[str, dict[str, object]]:
+    """Fork for each line that comes, and say the child's number and its status; gives a child what it runs."""
+    load_millstream()
     sys.path[0] = ""
     for line in sys.stdin.buffer:
         child = os.fork()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,9 @@ from millstream import SelfPlayDataLoader, load
 from millstream.games.example import example_folder, example_frames
 from millstream.games.write import write_frames
 from millstream.loaders.told import kind_of
+
+SMALL: dict[str, Any] = {"batch_size": 4, "shuffle_frames": 64, "framework": "numpy"}
+"""Games come at once; by default the first batch waits for a hundred thousand positions."""
 
 
 @pytest.fixture
@@ -83,7 +87,7 @@ def test_lint_is_content_with_good_games(run: Run, tmp_path: Path) -> None:
 
 
 def test_explain_says_of_a_run_what_the_loader_says(run: Run, games: Path, tmp_path: Path) -> None:
-    with SelfPlayDataLoader(games, cache_dir=tmp_path / "run", batch_size=4, framework="numpy") as loader:
+    with SelfPlayDataLoader(games, cache_dir=tmp_path / "run", **SMALL) as loader:
         for _ in range(5):
             loader.next()
         origins, steps = loader.explain(3), loader.steps_of(1)
@@ -130,7 +134,7 @@ def test_show_gives_scripts_plain_data(run: Run, games: Path) -> None:
 
 @pytest.mark.parametrize("name", ["rows.bin", "rows.idx", "admissions.jsonl"])
 def test_explain_names_the_file_that_is_missing(run: Run, games: Path, tmp_path: Path, name: str) -> None:
-    with SelfPlayDataLoader(games, cache_dir=tmp_path / "run", batch_size=4, framework="numpy") as loader:
+    with SelfPlayDataLoader(games, cache_dir=tmp_path / "run", **SMALL) as loader:
         loader.next()
     (tmp_path / "run" / name).unlink()
     code, _, err = run("explain", tmp_path / "run", "--step", 0)
@@ -192,7 +196,7 @@ def test_packed_texts_beside_other_packed_files_are_no_games(tmp_path: Path) -> 
 
 
 def test_explain_says_in_which_folder_below_a_run_lies(run: Run, games: Path, tmp_path: Path) -> None:
-    with SelfPlayDataLoader(games, cache_dir=tmp_path / "all" / "run", batch_size=4, framework="numpy") as loader:
+    with SelfPlayDataLoader(games, cache_dir=tmp_path / "all" / "run", **SMALL) as loader:
         loader.next()
         loader.commit(loader.state_dict())
     code, _, err = run("explain", tmp_path / "all", "--step", "0")

@@ -10,7 +10,9 @@ from laws import Work, chat_kinds, live_kinds, mixed_kinds, token_kinds
 from laws.case import Case, Kind, Team, digest
 from loaders.conversations import small
 from millstream.storage import disk
+from scripts import load_millstream
 
+load_millstream()  # so that trainers, which are forked, have it
 KINDS: list[Kind] = [*token_kinds.KINDS, *chat_kinds.KINDS, *mixed_kinds.KINDS, *live_kinds.KINDS]
 WORK = Work(threads=2, prefetch=3, world_size=1)
 STEPS = 12

@@ -284,11 +284,11 @@ def test_a_folder_that_may_not_be_read_is_counted_once_and_loses_nothing(
 ) -> None:
     _write(tmp_path / "closed/a.tar")
     _write(tmp_path / "open/b.tar")
-    real: Callable[[str], object] = os.scandir
+    real: Callable[[str | int], object] = os.scandir
     closed = threading.Event()
 
-    def scandir(path: str) -> object:
-        if closed.is_set() and path.endswith("closed"):
+    def scandir(path: str | int) -> object:
+        if closed.is_set() and str(path).endswith("closed"):
             raise PermissionError(13, "Permission denied")
         return real(path)
 

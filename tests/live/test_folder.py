@@ -150,7 +150,19 @@ def _written(path: Path) -> Path:
     return path
 
 
-def test_a_link_to_a_folder_that_is_listed_anyway_is_passed_over_by_who_is_told_of_it_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_link_to_a_folder_that_is_listed_anyway_is_passed_over_by_who_is_told_of_it_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backwards: bool
+) -> None:
+    """In whatever order the names come: file systems differ in that."""
+
+    def entries(path: str) -> Any:
+        found = listed(path)
+        found.folders.sort(reverse=backwards)
+        return found
+
+    listed = folder_module._entries
+    monkeypatch.setattr(folder_module, "_entries", entries)
     root = tmp_path / "root"
     _written(root / "run1/a.gz")
     _written(tmp_path / "elsewhere/b.gz")

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import textwrap
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
+from torch import distributed
 
+from forks import in_child
+from loaders.growing_games import loader as games_loader
 from loaders.growing_games import three_archives
 from loaders.samples import counting_file, counting_loader
+from millstream import OrderError, PretrainDataLoader
 from millstream.loaders.agreement import differences
+
+T = TypeVar("T")
 
 CHANGES = {
     "seed": "seed is 0 on rank 0, 7 on rank 1",
@@ -21,19 +25,34 @@ CHANGES = {
     "rank": "ranks 0, 1 both read as rank 0",
 }
 
-RANK = """
-    import json, sys
-    import torch.distributed as dist
-    from millstream import OrderError, PretrainDataLoader
+Said = dict[str, list[list[str]]]
 
-    rank, meeting, same, other, *changes = sys.argv[1:]
-    rank = int(rank)
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
 
-    def said(change):
-        settings = dict(chunk_size=10, dtype="uint16", framework="numpy", rank=rank, world_size=2)
-        if rank == 1 and change in ("seed", "batch_size", "rank"):
-            settings[change] = {"seed": 7, "batch_size": 3, "rank": 0}[change]
+def by_two_ranks(meeting: Path, work: Callable[[int], T]) -> list[T]:
+    """What each of two processes gives that torch has brought together."""
+
+    def joined(rank: int) -> T:
+        distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+        done = work(rank)
+        distributed.barrier()
+        distributed.destroy_process_group()
+        return done
+
+    return [result() for result in [in_child(partial(joined, rank)) for rank in range(2)]]
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    """Let two processes make loaders, the second one each time with a change: what each rank says, twice."""
+    folder = tmp_path_factory.mktemp("ranks")
+    same, other = counting_file(folder / "same.bin"), counting_file(folder / "other.bin", 1002)
+
+    def said_by(rank: int, change: str) -> Iterator[str]:
+        changed = {"seed": 7, "batch_size": 3, "rank": 0}
+        settings: dict[str, Any] = {"chunk_size": 10, "dtype": "uint16", "framework": "numpy"}
+        settings |= {"rank": rank, "world_size": 2}
+        if rank == 1 and change in changed:
+            settings[change] = changed[change]
         with PretrainDataLoader(other if rank == 1 and change == "data" else same, **settings) as loader:
             if change == "step" and rank == 0:
                 loader.seek(3)
@@ -44,30 +63,9 @@ RANK = """
                 except OrderError as error:
                     yield str(error)
 
-    print(json.dumps({change: list(said(change)) for change in changes}))
-    dist.barrier()
-    dist.destroy_process_group()
-"""
-
-Said = dict[str, list[list[str]]]
-
-
-@pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
-    """Let two processes make loaders, the second one each time with a change: what each rank says, twice."""
-    folder = tmp_path_factory.mktemp("ranks")
-    files = [counting_file(folder / "same.bin"), counting_file(folder / "other.bin", 1002)]
-    command = [sys.executable, "-c", textwrap.dedent(RANK)]
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), folder / "meeting", *files, "nothing", *CHANGES], stdout=-1, stderr=-1, text=True
-        )
-        for rank in range(2)
-    ]
-    outputs = [rank.communicate(timeout=60) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], outputs
-    told = [json.loads(out) for out, _ in outputs]
-    return {change: [each[change] for each in told] for change in told[0]}
+    changes = ["nothing", *CHANGES]
+    told = by_two_ranks(folder / "meeting", lambda rank: [list(said_by(rank, change)) for change in changes])
+    return {change: [each[number] for each in told] for number, change in enumerate(changes)}
 
 
 def test_ranks_that_agree_go_on(said: Said) -> None:
@@ -92,42 +90,22 @@ def test_a_loader_of_one_process_asks_nobody(tmp_path: Path) -> None:
         ]
 
 
-LOOKS = """
-    import sys
-    from pathlib import Path
-    import torch.distributed as dist
-    from loaders.growing_games import loader
-    from millstream import OrderError
-
-    rank, meeting, folder = int(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
-    with loader(folder, rank=rank, world_size=2) as run:
-        print(sum(len(batch) for batch in run))
-    with loader(folder / ("." if rank else "older"), rank=rank, world_size=2) as run:
-        for _ in range(2):
-            try:
-                run.next()
-            except OrderError as error:
-                print(error)
-    dist.barrier()
-    dist.destroy_process_group()
-"""
-
-
 def test_ranks_that_find_other_games_each_for_itself_hear_it_at_the_first_batch(tmp_path: Path) -> None:
     folder = three_archives(tmp_path / "games")
     three_archives(folder / "older")
-    command = [sys.executable, "-c", textwrap.dedent(LOOKS)]
-    tests = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    ranks = [
-        subprocess.Popen(
-            [*command, str(rank), tmp_path / "meeting", folder], stdout=-1, stderr=-1, text=True, env=tests
-        )
-        for rank in range(2)
-    ]
-    outputs = [rank.communicate(timeout=60) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], outputs
-    for out, _ in outputs:
-        rows, *errors = out.splitlines()
-        assert int(rows)
+
+    def look(rank: int) -> tuple[int, list[str]]:
+        errors = []
+        with games_loader(folder, rank=rank, world_size=2) as run:
+            rows = sum(len(batch) for batch in run)
+        with games_loader(folder / ("." if rank else "older"), rank=rank, world_size=2) as run:
+            for _ in range(2):
+                try:
+                    run.next()
+                except OrderError as error:
+                    errors.append(str(error))
+        return rows, errors
+
+    for rows, errors in by_two_ranks(tmp_path / "meeting", look):
+        assert rows
         assert sum("files is" in error and "on rank 1" in error for error in errors) == 2

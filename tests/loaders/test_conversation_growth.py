@@ -9,10 +9,9 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from forks import forked
 from laws import Row, examples, rows_of
 from loaders.conversations import CHAT, CHUNK_BYTES, LENGTH, Chats, Tap, conversation, files_of, small
 from loaders.conversations import chats as any_chats
+from loaders.maker import train_rank
 from loaders.samples import ran
 from millstream import MixedDataLoader
 from millstream.errors import ClosedError, MillstreamError, StateError, StoreError, UnknownLength
@@ -269,27 +269,33 @@ def test_a_full_disk_surfaces_and_the_next_loader_goes_on(chats: Chats, patched:
         assert rest_of_epoch(loader) == whole
 
 
-def start_rank(chats: Chats, rank: int, ranks: int, deadline: int) -> subprocess.Popen[str]:
-    """Begin a rank in a process of its own; it kills itself at its `deadline`-th step of making."""
-    tests = Path(__file__).parents[1]
-    arguments = [files_of(chats.sizes), chats.cache, int(chats.packing), rank, ranks, deadline]
-    return subprocess.Popen(
-        [sys.executable, "-m", "loaders.maker_script", *map(str, arguments)],
-        cwd=tests,
-        env={**os.environ, "PYTHONPATH": str(tests)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start_rank(chats: Chats, rank: int, ranks: int, deadline: int) -> tuple[int, Path]:
+    """Begin a rank in a process of its own, which kills itself at its `deadline`-th step of making: its number, and
+    where it writes its batches."""
+    written = chats.cache.with_name(f"rank-{rank}-{deadline}")
+    if (child := forked()) == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(120)
+        with written.open("w") as file, contextlib.redirect_stdout(file):
+            try:
+                train_rank(files_of(chats.sizes), chats.cache, rank, ranks, deadline, packing=chats.packing)
+            except BaseException:
+                traceback.print_exc(file=file)
+                file.flush()
+                os._exit(1)
+        os._exit(0)
+    return child, written
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, list[Any]]:
+def ended(rank: tuple[int, Path]) -> tuple[int, list[Any]]:
     """How a rank ended, and its batches: (ids, labels) each."""
-    printed, complaints = process.communicate(timeout=120)
-    assert process.returncode in (0, -signal.SIGKILL), complaints
+    child, written = rank
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    printed = written.read_text()
+    assert code in (0, -signal.SIGKILL), printed
     lines = printed.splitlines()
     whole = lines if printed.endswith("\n") else lines[:-1]
-    return process.returncode, [json.loads(line) for line in whole]
+    return code, [json.loads(line) for line in whole]
 
 
 def batches_of(rows: list[Row], rank: int, ranks: int) -> list[Any]:

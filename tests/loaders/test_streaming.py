@@ -42,7 +42,6 @@ from millstream import (
     prepare,
 )
 from millstream.loaders import merge_states
-from millstream.loaders import raw as raw_paths
 from millstream.loaders.lane import Place
 from millstream.loaders.lane_log import Entry, LaneLog
 from millstream.loaders.ranges import Ranges
@@ -480,7 +479,7 @@ def test_raw_paths_are_prepared_once_and_then_mapped(tmp_path: Path, monkeypatch
         assert isinstance(mapped, PretrainDataLoader)
         assert raw.store.fingerprint == mapped.store.fingerprint
         assert raw.next().input_ids.tolist() == mapped.next().input_ids.tolist()
-    monkeypatch.setattr(raw_paths, "prepare_store", lambda *_: pytest.fail("it was prepared again"))
+    monkeypatch.setattr("millstream.parts.prepare.prepare_store", lambda *_: pytest.fail("it was prepared again"))
     with load(FOLDER, **how) as again:
         assert again.explain(0)[0].text
 

@@ -28,7 +28,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 }
 STEPS = sorted(
     each.name
-    for each in vars(records).values()
+    for each in (getattr(records, name) for name in records.__all__)
     if isinstance(each, type) and issubclass(each, DataProcessor) and each.name not in ("", "function")
 )
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import xxhash
 
+from millstream.records.chat.weights import MOST
 from millstream.storage import decompress
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.store.weights import WEIGHTS
@@ -112,6 +113,7 @@ def test_the_specification_describes_the_golden_weighted_bytes() -> None:
     assert third == [7 << 24 | 4]
     codes = [*range(101), *range(110, 1001, 10), *range(1100, 7501, 100)]
     assert (100 * WEIGHTS).round().astype(int).tolist() == codes
+    assert WEIGHTS[-1] == MOST, "the greatest weight that rows may have is the greatest that a token can hold"
 
 
 def test_the_specification_describes_the_golden_packed_bytes() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import TokenizerError
-from millstream.tokens import BPETokenizer, load_tokenizer, screen
+from millstream.tokens import BPETokenizer, gigatoken, load_tokenizer, screen
 from millstream.tokens.engine import EngineTokenizer, FastEngine
 from millstream.tokens.flat import Ends, FlatIds, Text, join_texts, split_ids, split_texts
 from millstream.tokens.gigatoken import GigatokenEngine, _Worker
@@ -54,9 +54,12 @@ def tokenizer(request: pytest.FixtureRequest) -> Any:
 )
 def test_any_texts_give_the_ids_of_the_reference(tokenizer: EngineTokenizer, texts: list[str]) -> None:
     assert tokenizer.engine == "gigatoken"
-    assert [ids.tolist() for ids in tokenizer.encode_batch(texts)] == [
-        ids.tolist() for ids in tokenizer._reference_batch(texts)
-    ]
+    right = [ids.tolist() for ids in tokenizer._reference_batch(texts)]
+
+    for small in (-1, gigatoken._SMALL):  # as an array, and as lists
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(gigatoken, "_SMALL", small)
+            assert [ids.tolist() for ids in tokenizer.encode_batch(texts)] == right
 
 
 @given(

@@ -21,11 +21,13 @@ from millstream.store import TokenStore
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, load_tokenizer
 from millstream.tokens.engine import EngineChoice, EngineTokenizer, SpecialInText
 from millstream.tokens.keep import describe_tokenizer, find_tokenizer
-from tokens.vocabularies import EOS, gpt2_encoding, gpt2_json
+from tokens.vocabularies import ALL, EOS, gpt2_encoding, gpt2_json
+
+FEW = 300
 
 
-def hugging_face() -> Any:
-    tokenizer = tokenizers.Tokenizer.from_str(gpt2_json())
+def hugging_face(merges: int = FEW) -> Any:
+    tokenizer = tokenizers.Tokenizer.from_str(gpt2_json(merges))
     tokenizer.add_special_tokens(["<|im_end|>"])
     return tokenizer
 
@@ -49,7 +51,7 @@ def sentencepiece(kind: str = "bpe") -> Any:
 
 LIBRARIES: dict[str, Callable[[], Any]] = {
     "tokenizers": hugging_face,
-    "tiktoken": gpt2_encoding,
+    "tiktoken": lambda: gpt2_encoding(FEW),
     "sentencepiece bpe": sentencepiece,
     "sentencepiece unigram": lambda: sentencepiece("unigram"),
 }
@@ -74,9 +76,15 @@ def eos_of(tokenizer: Any) -> int:
 WORDS = st.sampled_from([EOS, "<|im_end|>", "<|endof", "text|>", " ", "\n", "mill", "é", "世", "\u0378", "1"])
 
 
+@pytest.fixture(scope="module", params=LIBRARIES | {"whole tokenizers": None, "whole tiktoken": None})
+def vocabulary(request: pytest.FixtureRequest) -> Any:
+    whole = {"whole tokenizers": lambda: hugging_face(ALL), "whole tiktoken": gpt2_encoding}
+    return (LIBRARIES | whole)[request.param]()
+
+
 @pytest.fixture(scope="module", params=["text", "ids"])
-def tokenizer(request: pytest.FixtureRequest, library: Any) -> Any:
-    return loaded(library, request.param)
+def tokenizer(request: pytest.FixtureRequest, vocabulary: Any) -> Any:
+    return loaded(vocabulary, request.param)
 
 
 @given(texts=st.lists(st.lists(WORDS, max_size=8).map("".join), max_size=4))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePath
 from stat import S_ISDIR, S_ISREG
@@ -69,6 +69,7 @@ class Folder:
         self.unreadable: dict[str, str] = {}
         """What could not be read, and why; each is counted once."""
         self._tops = {root: os.path.realpath(root)}  # and links to folders elsewhere, with where they lead to
+        self._followed: dict[str, str] = {}  # the links that were followed before, and lead there still
         self._left_out: set[str] = set()  # links to other files here: each is counted once
 
     @property
@@ -194,12 +195,14 @@ class Folder:
 
     def _look_at_links_anew(self, top: str) -> None:
         """Forget links to folders at or below `top`, and those that lead elsewhere by now."""
-        others = {
+        same = {
             link: target
             for link, target in self._tops.items()
-            if link != self.root and not _lies_in(link, top) and os.path.realpath(link) == target
+            if link != self.root and os.path.realpath(link) == target
         }
+        others = {link: target for link, target in same.items() if not _lies_in(link, top)}
         self._tops = {self.root: os.path.realpath(self.root), **others}
+        self._followed = same
 
     def _is_followed(self, folder: str) -> bool:
         """Whether a folder is none that is listed anyway, or for ever, as one that a link leads to may be."""
@@ -208,6 +211,8 @@ class Folder:
         target = os.path.realpath(folder)
         if _lies_in(self._tops[self.root], target) or self._is_listed(target):
             return False
+        if folder not in self._followed and _is_in_one(target, self._followed.values()):
+            return False  # it is found by the name that it has, whichever of them is listed first
         self._tops[folder] = target
         return True
 
@@ -231,7 +236,7 @@ class Folder:
 
     def _is_listed(self, path: str) -> bool:
         """Whether a path without links in it is looked at, by whatever name."""
-        return any(_lies_in(path, top) and _is_looked_at(path, top) for top in self._tops.values())
+        return _is_in_one(path, self._tops.values())
 
     def _hide(self, path: str, noun: str, error: OSError, hidden: set[str]) -> None:
         """Count once what cannot be read. Of a link that leads nowhere nothing is there; of others nobody knows."""
@@ -268,6 +273,10 @@ def _entries(folder: str) -> _Entries:
 def _is_looked_at(path: str, top: str) -> bool:
     """Whether no name on the way from a folder down to a path is hidden or temporary."""
     return all(map(is_wanted, PurePath(os.path.relpath(path, top)).parts))
+
+
+def _is_in_one(path: str, tops: Iterable[str]) -> bool:
+    return any(_lies_in(path, top) and _is_looked_at(path, top) for top in tops)
 
 
 def _packing(name: str) -> str:

@@ -18,8 +18,7 @@ from millstream.loaders.lane_log import Entry
 from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.stream_lanes import StreamLanes
 from millstream.parts.policy import BadRecords, KeptAside
-from millstream.parts.prepare import MEMORY_PER_CHUNK
-from millstream.parts.process import Job
+from millstream.parts.process import MEMORY_PER_CHUNK, Job
 from millstream.sources.record import NO_BYTES
 from millstream.stages.ordered import cpus
 from millstream.store.format import token_dtype

@@ -29,7 +29,7 @@ from millstream.parts.learn import learned_or_loaded
 from millstream.parts.mixing import Mixing
 from millstream.parts.part import PartCache
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
-from millstream.parts.process import Job, make_part
+from millstream.parts.process import MEMORY_PER_CHUNK, Job, make_part
 from millstream.parts.run import Make, Run, digested
 from millstream.parts.statistics import FileCounts, Statistics
 from millstream.parts.write import Accounts, Placed, StoreBuilder, accounted, placed, progressing, refuse_nothing
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from millstream.chats.settings import ChatSettings, DecidedChat
 
 SPOOL = ".parts"
-MEMORY_PER_CHUNK = 12
-"""A chunk of n bytes, its records, its ids and its part take at most about this many times n bytes together."""
 
 log = logging.getLogger("millstream.parts")
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from millstream import _core
 from millstream.errors import TokenizerError
 from millstream.parts.part import VERSION, Part, Rejected
-from millstream.records import Pipeline, PipelineResult, Recipe
 from millstream.sources import BadRecord, Chunk, FoundFile, Reading, RecordBlock, format_named
 from millstream.storage import key_of
 from millstream.store.format import token_dtype
@@ -26,11 +25,14 @@ from millstream.tokens.flat import encode_flat, unfit_documents
 
 if TYPE_CHECKING:
     from millstream.chats.settings import DecidedChat
+    from millstream.records import Pipeline, PipelineResult, Recipe
 
 UNFIT = "cannot be encoded"
 ROUNDED = "weights rounded"
 EXAMPLES = 3
 EXAMPLE_BYTES = 2000
+MEMORY_PER_CHUNK = 12
+"""A chunk of n bytes, its records, its ids and its part take at most about this many times n bytes together."""
 
 
 @dataclass(frozen=True)

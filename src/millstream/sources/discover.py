@@ -19,7 +19,6 @@ from millstream.errors import SourceError
 from millstream.settings import local_path
 from millstream.sources.formats import format_named, format_of, known_formats
 from millstream.sources.found import FoundFile
-from millstream.sources.huggingface import found_dataset, is_dataset
 from millstream.sources.json_array import JsonFormat
 from millstream.sources.rows import found_rows, is_rows
 
@@ -109,7 +108,9 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
     paths: dict[str, tuple[Path, str, float | None]] = {}  # by real path: what is reached on two ways is read once
     datasets: list[FoundFile] = []
     for place, (where, weight) in enumerate(wanted):
-        if is_dataset(where):
+        if _is_dataset(where):
+            from millstream.sources.huggingface import found_dataset
+
             dataset = found_dataset(where, place, {file.name for file in datasets})
             datasets.append(replace(dataset, source=dataset.name, weight=weight))
             continue
@@ -138,9 +139,9 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
 
 def _weighed(source: Any) -> list[tuple[Any, float | None]]:
     """The entries of a source, each with its weight if it has one."""
-    if isinstance(source, str | os.PathLike) or is_dataset(source) or is_rows(source):
+    if isinstance(source, str | os.PathLike) or _is_dataset(source) or is_rows(source):
         return [(source, None)]
-    if isinstance(source, Mapping) and all(is_dataset(each) for each in source.values()):
+    if isinstance(source, Mapping) and all(_is_dataset(each) for each in source.values()):
         source = _only_split(source)
     if isinstance(source, Iterator) or not isinstance(source, Iterable):
         raise SourceError(
@@ -277,3 +278,8 @@ def _refuse(error: OSError) -> None:
     raise SourceError(
         f"{error.filename}: cannot be listed: {error.strerror}", hint="check the permissions of the folder"
     )
+
+
+def _is_dataset(source: object) -> bool:
+    """Tell a dataset by what it can do."""
+    return hasattr(source, "column_names") and hasattr(source, "features") and hasattr(source, "with_format")

@@ -27,11 +27,6 @@ from millstream.sources.sound import arrow, refused, sound
 _BATCH_ROWS = 1000
 
 
-def is_dataset(source: object) -> bool:
-    """Tell a dataset by what it can do."""
-    return hasattr(source, "column_names") and hasattr(source, "features") and hasattr(source, "with_format")
-
-
 def found_dataset(dataset: Any, place: int, taken: Container[str]) -> FoundFile:
     """Describe a dataset like a file. Its name comes from its builder and split; its size is a guess of its own."""
     parts = [getattr(dataset, name, None) for name in ("builder_name", "config_name", "split")]

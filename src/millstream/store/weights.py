@@ -13,12 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from millstream import _core
 from millstream.errors import StoreError
-from millstream.records.chat.weights import MOST
 
 WEIGHTED = "weighted"
 ID_BITS = 24
 _ID_MASK = np.uint32((1 << ID_BITS) - 1)
-_HUNDREDTHS = np.concatenate([np.arange(101), 100 + 10 * np.arange(1, 91), 100 * np.arange(11, MOST + 1)])
+_HUNDREDTHS = np.concatenate([np.arange(101), 100 + 10 * np.arange(1, 91), 100 * np.arange(11, 76)])
 WEIGHTS: NDArray[np.float64] = _HUNDREDTHS / 100
 """What each of the 256 codes weighs."""
 WHOLE = 100
@@ -38,7 +37,8 @@ def codes_of(weights: ArrayLike) -> Codes:
     codes = np.empty(len(wanted), np.uint8)
     bad = _core.weight_codes(wanted, codes)
     if bad < len(wanted):
-        raise StoreError(f"{wanted[bad]} is no weight that a store can hold", hint=f"weights lie between 0 and {MOST}")
+        most = f"{WEIGHTS[-1]:.0f}"
+        raise StoreError(f"{wanted[bad]} is no weight that a store can hold", hint=f"weights lie between 0 and {most}")
     return codes
 
 

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ except ImportError as error:
 
 _LIFE = 10.0
 _LIFE_OF_BUILDS = 30.0
+_SMALL = 1 << 13  # bytes whose ids come sooner as lists: an array of arrays takes half a millisecond, whatever it holds
 
 
 class GigatokenEngine:
@@ -75,6 +77,13 @@ class _Worker:
 
     def encode(self, text: Text, ends: Ends) -> FlatIds:
         started = time.thread_time()
+        if len(text) <= _SMALL:
+            content, bounds = text.tobytes(), [0, *ends.tolist()]
+            documents = [content[start:stop] for start, stop in pairwise(bounds)]
+            rows = self._backend.encode_batch_list(documents, parallel=False)
+            self.life -= time.thread_time() - started
+            stops = np.cumsum([len(row) for row in rows], dtype=np.int64)
+            return np.fromiter(chain.from_iterable(rows), np.uint32), stops
         encoded = self._backend.encode_batch(_strings(text, ends), parallel=False).layout
         self.life -= time.thread_time() - started
         return encoded.content.data, np.asarray(encoded.offsets.data[1:], np.int64)

@@ -1,16 +1,12 @@
-"""Run by test_conversation_growth.py: one rank of a run over conversations that are made meanwhile.
-
-Arguments: source, cache, packing, rank, ranks, and the step of making at which it kills itself (0: none).
-It prints what it delivered, one batch a line, until the end of the epoch.
-"""
+"""One rank of a run over conversations that are made meanwhile, for a process of its own."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from chats.chatml import bpe
@@ -19,8 +15,10 @@ from millstream.loaders.conversation import ConversationDataLoader
 from millstream.storage import disk
 
 
-def main(source: str, cache: str, packing: str, rank: str, ranks: str, deadline: str) -> None:
-    left = int(deadline)
+def train_rank(source: Path, cache: Path, rank: int, ranks: int, deadline: int, *, packing: bool) -> None:
+    """Print what is delivered, one batch a line, until the end of the epoch, or the step of making at which it kills
+    itself (0: none)."""
+    left = deadline
 
     def counted(operation: Any) -> Any:
         def call(*arguments: Any) -> Any:
@@ -40,19 +38,15 @@ def main(source: str, cache: str, packing: str, rank: str, ranks: str, deadline:
             source,
             tokenizer=bpe(),
             max_length=LENGTH,
-            packing=packing == "1",
+            packing=packing,
             pad_to="max_length",
             cache_dir=cache,
             reading={"chunk_bytes": CHUNK_BYTES},
-            batch_size=4 // int(ranks),
-            rank=int(rank),
-            world_size=int(ranks),
+            batch_size=4 // ranks,
+            rank=rank,
+            world_size=ranks,
             framework="numpy",
             **CHAT,
         ) as loader:
             for batch in loader:
                 print(json.dumps([batch.input_ids.tolist(), batch.labels.tolist()]), flush=True)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
