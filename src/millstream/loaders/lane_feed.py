@@ -104,7 +104,7 @@ class LaneFeed(Generic[Lane]):
             self._changed.notify_all()
         stop = time.monotonic() + STOP_S
         for thread in self._threads:
-            if thread is not threading.current_thread():
+            if thread.ident is not None and thread is not threading.current_thread():
                 thread.join(max(0.0, stop - time.monotonic()))
 
     def _leave_behind(self) -> None:
