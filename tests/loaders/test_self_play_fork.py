@@ -331,5 +331,5 @@ def test_a_child_may_forget_or_close_the_loader_and_its_parent_does_not_notice(g
 
         for work in (forget, close):
             in_child(work)()
-        taken(run, 20)
+        assert [bool(rows) for rows in taken(run, 20)] == [True] * 20
         run.close()

@@ -40,6 +40,18 @@ def test_a_commit_releases_what_only_earlier_states_name(
 
 
 @pytest.mark.parametrize("owns", [True, False])
+def test_of_states_of_one_step_those_that_were_saved_before_are_released(tmp_path: Path, *, owns: bool) -> None:
+    before = Sidecars(tmp_path, "window", owns=owns)
+    loaded = state_of(before, b"loaded", 3)
+    files = Sidecars(tmp_path, "window", owns=owns)
+    files.loaded([loaded["sidecar"]["file"]], 3)
+    first, second, third = (state_of(files, content, 3) for content in (b"first", b"second", b"third"))
+    files.release(second)
+    assert names(tmp_path) == {state["sidecar"]["file"] for state in (second, third)}
+    assert first["sidecar"]["file"] not in names(tmp_path)
+
+
+@pytest.mark.parametrize("owns", [True, False])
 def test_a_loaded_state_keeps_its_file_when_an_earlier_one_is_committed(tmp_path: Path, *, owns: bool) -> None:
     before = Sidecars(tmp_path, "window", owns=owns)
     states = [state_of(before, bytes([step]), step) for step in range(3)]
@@ -75,7 +87,7 @@ def test_the_same_content_is_written_once_and_again_where_it_is_gone(tmp_path: P
     written = path.stat().st_ino
     assert state_of(files, b"a", 4)["sidecar"] == first["sidecar"]
     assert path.stat().st_ino == written
-    files.release(state_of(files, b"b", 4))
+    files.release(state_of(files, b"b", 3))
     assert path.exists()  # the state of step 4 names it, too
     path.unlink()
     state_of(files, b"a", 5)

@@ -129,11 +129,13 @@ def _grid(most: float, written: Callable[[float], str]) -> str:
 def _round_step(most: float) -> float:
     """A round number that goes into another two to four times.
 
-    >>> [_round_step(most) for most in (1, 7, 10, 450, 1e6)]
-    [0.5, 2.0, 5.0, 200.0, 500000.0]
+    The logarithm of a number just below a power of ten rounds up to it, so half of that power is tried too.
+
+    >>> [_round_step(most) for most in (1, 7, 10, 450, 1e6, 199.99999999999997)]
+    [0.5, 2.0, 5.0, 200.0, 500000.0, 50.0]
     """
     power = 10.0 ** math.floor(math.log10(most / 2))
-    return max(factor * power for factor in (1, 2, 5) if factor * power <= most / 2)
+    return max(factor * power for factor in (0.5, 1, 2, 5) if factor * power <= most / 2)
 
 
 def _short(number: str) -> str:

@@ -111,7 +111,7 @@ class Sidecars:
         self.folder, self.kind = None if folder is None else Path(folder), kind
         self._named_by, self._owns, self._writer = named_by, owns, writer
         self._steps: dict[str, int] = {}
-        """The step of the last state that names a file."""
+        """The step of the last state that names a file, in the order in which these were saved or loaded."""
         self._lock = ForkLock()
 
     @property
@@ -151,14 +151,23 @@ class Sidecars:
         while self._owns and len(self._steps) > MOST_STATES:
             del self._steps[next(iter(self._steps))]
 
+    def _later(self, step: int, name: str | None) -> set[str]:
+        """The files of later steps than this one; and of this step, of states that were saved or loaded later."""
+        found, is_later = set[str](), name not in self._steps
+        for each, named_at in self._steps.items():
+            is_later = is_later or each == name
+            if named_at > step or (named_at == step and is_later):
+                found.add(each)
+        return found
+
     def release(self, state: Mapping[str, Any]) -> None:
-        """A state is committed: remove the sidecars that only states before it name."""
+        """A state is committed: remove the sidecars that only states before it name, by step, then by time."""
         named = state.get(self._named_by)
         kept = named.get("file") if isinstance(named, Mapping) else None
         if self.folder is None or (self._owns and kept is None):
             return
         with self._lock, disk.reported(self.folder, full="free some space, then commit the state again"):
-            needed = {name for name, step in self._steps.items() if step >= state["step"]} | {kept}
+            needed = self._later(state["step"], kept) | {kept}
             here = [path.name for path in self.folder.glob(f"{self.kind}-*.bin")] if self._owns else list(self._steps)
             for name in [name for name in here if name not in needed]:
                 disk.remove(self.folder / name)

@@ -55,7 +55,7 @@ class FeedCheckpoint:
     def __init__(self, rules: AdmissionRules, seed: int, folder: Path | None, *, leads: bool, replay: bool) -> None:
         if folder is None and (replay or not leads):
             raise LoaderError(
-                "what other ranks, or an earlier run, trained on stands in a journal, and nobody said where it is",
+                "what other ranks, or an earlier run, trained on stands in a journal, and no folder is given",
                 hint="pass cache_dir=, a folder that all ranks see",
             )
         self._rules, self._seed, self._follows = rules, seed, replay or not leads
@@ -83,7 +83,8 @@ class FeedCheckpoint:
         """The same; raises LoaderError if nothing is written down."""
         if self.journal_path is None:
             raise LoaderError(
-                "nobody wrote down what was trained on", hint="pass cache_dir=: the journal of admissions is kept there"
+                "no journal of what was trained on is kept",
+                hint="pass cache_dir=: the journal of admissions is kept there",
             )
         return self.journal_path
 
@@ -167,7 +168,7 @@ class FeedCheckpoint:
         """Write what is held before a step beside its state, and say where it lies; the journal stood at `position`."""
         if self.folder is None:
             raise LoaderError(
-                "rollouts that wait do not fit into a state, and nobody said where to keep them",
+                "rollouts that wait do not fit into a state, and there is no folder to keep them in",
                 hint="pass cache_dir=, a folder beside the checkpoints",
             )
         fields = {"admission": dict(state.fields), "present": [cut.to_json() for cut in cuts]}

@@ -53,7 +53,7 @@ class Ahead:
 class Frontier:
     """Where an intake stands, before a rollout batch or in the midst of one that is given.
 
-    Whoever asks it for something that changes holds the lock `moving`. A run that goes elsewhere has another frontier.
+    A caller that changes something holds the lock `moving`. A run that goes elsewhere has another frontier.
 
     Args:
         decide: Says what is trained on.

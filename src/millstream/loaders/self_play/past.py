@@ -138,7 +138,7 @@ class Past:
         return self._losses.counts
 
     def catch_up(self) -> list[Entry]:
-        """Let go of what only lies before the steps that are kept; gives the sources that nobody asks for again."""
+        """Let go of what only lies before the steps that are kept; gives the sources that no later step uses."""
         gone = self.mirror.catch_up()
         if self.mirror.place is not None:
             self._losses.settle(self.mirror.place.draw)

@@ -74,7 +74,7 @@ class States:
         files.refuse_parents()
         if self._task.watch:
             raise LoaderError(
-                "a window of games does not fit into a state, and nobody said where to keep it",
+                "a window of games does not fit into a state, and there is no folder to keep it in",
                 hint="pass cache_dir=, a folder beside the checkpoints",
             )
         return {**state, "losses": dict(stood.at_first), "files": stood.files}

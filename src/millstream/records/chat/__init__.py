@@ -1,8 +1,8 @@
 """Rows of fine-tuning files -> what they say, whatever format they were written in.
 
 `parse_row` reads one row, `RowParser` the rows of one file, `parse_block` those that sources read with
-`whole_rows=True`. Formats are told by the fields of a row (detect.py); what is wrong with a row is a `RecordError`, to
-which whoever knows the file and the row adds them.
+`whole_rows=True`. Formats are told by the fields of a row (detect.py); what is wrong with a row is a `RecordError`; the
+caller that knows file and row adds them.
 """
 
 from typing import TYPE_CHECKING
