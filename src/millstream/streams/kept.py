@@ -161,15 +161,15 @@ class KeptOnDisk:
         """Write a part: its files, then what says that they are there."""
         facts, files = made.encoded()
         with disk.reported(self.folder, full="free some space, or pass cache_limit="):
-            try:
-                for name, pieces in zip(self.paths(unit), files, strict=True):
-                    path = Path(name)
-                    if path.exists():  # a killed process left it; who maps it keeps it
-                        disk.remove(path)
-                    _write(path, pieces)
-            except BaseException:
-                self._remove(unit)
-                raise
+            for suffix, pieces in zip(SUFFIXES, files, strict=True):
+                path = self._path(unit, suffix)
+                beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+                try:
+                    _write(beside, pieces)
+                    disk.rename(beside, path)
+                except BaseException:
+                    beside.unlink(missing_ok=True)
+                    raise
             path = self._path(unit, ".json")
             beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
             _write(beside, [sealed({"format": FORMAT, **asdict(facts), "hashes": list(facts.hashes)})])
@@ -227,8 +227,6 @@ class KeptInMemory:
     def __init__(self, budget: int | None = None) -> None:
         self.budget = budget
         self._parts: dict[int, tuple[PartFacts, _Memory]] = {}
-        self._dropped: list[tuple[PartFacts, _Memory]] = []
-        """Freed by the thread that puts the next part here: it takes a while."""
         self._unlock()
         after_fork(self._unlock)
 
@@ -244,9 +242,6 @@ class KeptInMemory:
     def put(self, unit: int, made: UnitTokens) -> PartFacts:
         """Copy a part into memory."""
         facts, files = made.encoded()
-        with self._lock:
-            self._dropped, dropped = [], self._dropped
-        del dropped
         with self._lock:
             held = sum(each.bytes for each, _ in self._parts.values()) + facts.bytes
             if self.budget is not None and held > self.budget:
@@ -269,19 +264,19 @@ class KeptInMemory:
     def keep(self, units: set[int], others: Iterable[int]) -> None:
         """Drop all other parts."""
         with self._lock:
-            self._dropped += [self._parts.pop(unit) for unit in self._parts.keys() - units]
+            for unit in self._parts.keys() - units:
+                del self._parts[unit]
 
     @property
     def held_bytes(self) -> int:
         """Bytes of all parts."""
         with self._lock:
-            return sum(each.bytes for each, _ in (*self._parts.values(), *self._dropped))
+            return sum(each.bytes for each, _ in self._parts.values())
 
     def close(self) -> None:
         """Drop all parts."""
         with self._lock:
             self._parts.clear()
-            self._dropped.clear()
 
 
 class _Memory:
