@@ -79,7 +79,6 @@ class StreamWindows:
         self.left_out, self.changed = Counter[str](), Counter[str]()
         """What parts that this process has met lack, and what was changed in them, by reason."""
         self._counted: set[int] = set()
-        self._wanted: set[int] = set()
         self.ready: list[Pass] = []
         """Windows that follow each other and can be used."""
 
@@ -150,7 +149,8 @@ class StreamWindows:
         """Wait until so many rows from a row of an epoch on can be used; fewer, if an epoch was counted meanwhile."""
         was_counted = self.rows is not None
         place = Pass(epoch, self.window_at(row))
-        self.ready = self.ready[self.ready.index(place) :] if place in self.ready else []
+        used = self.ready.index(place) if place in self.ready else len(self.ready)
+        self.ready = self.ready[used : used + 1 + self._at_once]
         while self.count(epoch, row) < count:
             self._take(place if not self.ready else self._after(self.ready[-1]))
             if self.rows is not None and not was_counted:
@@ -159,12 +159,13 @@ class StreamWindows:
             self._take(following)
             if self.rows is not None and not was_counted:
                 return
-        self._want(self._after(self.ready[-1]), self._ahead, soon=False)
+        if self._ahead:
+            self._want(self._after(self.ready[-1]), self._ahead)
 
     def _take(self, place: Pass) -> None:
         """Wait for a window, and have those made that follow it; without them, if there is no room for all."""
         if not self._is_made(place):
-            self._want(place, self._ahead + 1)
+            self._want(place)
         for _ in range(_TRIES):
             try:
                 self._finish(place.window)
@@ -187,20 +188,21 @@ class StreamWindows:
             return Pass(place.epoch, place.window + 1)
         return Pass(place.epoch + 1, 0)
 
-    def _want(self, place: Pass, count: int, *, soon: bool = True) -> None:
-        """Have windows made from one on, and drop others where there is no room for all."""
+    def _want(self, place: Pass, count: int | None = None) -> None:
+        """Have so many windows made from one on, by default that and those ahead of it, and drop others where there is
+        no room for all."""
         windows, following = [each.window for each in self.ready], place
-        for _ in range(count):
+        for _ in range(self._ahead + 1 if count is None else count):
             windows.append(following.window)
             following = self._after(following)
         windows = list(dict.fromkeys(windows))
         units = [unit for window in windows for unit in self._from_own(self.plan.units_of(window))]
         kept = set(units)
-        if kept == self._wanted:
-            return
-        self._wanted = kept
         self.maker.kept.keep(kept, self._needed_last(place.window, set(windows)))
-        self.maker.want(units, soon=soon)
+        if count is None:
+            self.maker.want(units)
+        else:
+            self.maker.want(units, soon=False)
         for unit in self._facts.keys() - kept:
             del self._facts[unit]
 
@@ -260,7 +262,7 @@ class StreamWindows:
 
     def forget(self) -> None:
         """Find all parts anew: files are gone that were there."""
-        self.ready, self._facts, self._wanted = [], {}, set()
+        self.ready, self._facts = [], {}
         self.maker.want([])
 
     # Stores
