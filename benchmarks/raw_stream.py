@@ -260,16 +260,9 @@ def run(corpus: Path, tasks: list[dict[str, Any]], old: Path | None = None) -> l
     place = {} if old is None else {"PYTHONPATH": str(old / "src")}
     settings = {**os.environ, **place, "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, __file__, "--task"]
-    begun = [
-        subprocess.Popen(
-            [*command, json.dumps({**task, "sample": str(corpus / "jsonl" / "0.jsonl")})],
-            env=settings,
-            text=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        for task in tasks
-    ]
+    sample = {"sample": str(corpus / "jsonl" / "0.jsonl")}
+    pipes: dict[str, Any] = {"env": settings, "text": True, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    begun = [subprocess.Popen([*command, json.dumps(task | sample)], **pipes) for task in tasks]
     for process in begun:
         assert process.stdout is not None
         process.stdout.readline()

@@ -80,7 +80,6 @@ class StreamWindows:
         self.left_out, self.changed = Counter[str](), Counter[str]()
         """What parts that this process has met lack, and what was changed in them, by reason."""
         self._counted: set[int] = set()
-        self._wanted: set[int] = set()
         self.ready: list[Pass] = []
         """Windows that follow each other and can be used."""
 
@@ -155,7 +154,8 @@ class StreamWindows:
         """Wait until so many rows from a row of an epoch on can be used; fewer, if an epoch was counted meanwhile."""
         was_counted = self.rows is not None
         place = Pass(epoch, self.window_at(row))
-        self.ready = self.ready[self.ready.index(place) :] if place in self.ready else []
+        used = self.ready.index(place) if place in self.ready else len(self.ready)
+        self.ready = self.ready[used : used + 1 + self._at_once]
         while self.count(epoch, row) < count:
             self._take(place if not self.ready else self._after(self.ready[-1]))
             if self.rows is not None and not was_counted:
@@ -201,9 +201,6 @@ class StreamWindows:
         windows = list(dict.fromkeys(windows))
         units = [unit for window in windows for unit in self._from_own(self.plan.units_of(window))]
         kept = set(units)
-        if kept == self._wanted:
-            return
-        self._wanted = kept
         self.maker.kept.keep(kept | self.maker.held, self._needed_last(place.window, set(windows)))
         self.maker.want(units, soon=soon)
         for unit in self._facts.keys() - kept:
@@ -265,7 +262,7 @@ class StreamWindows:
 
     def forget(self) -> None:
         """Find all parts anew: files are gone that were there."""
-        self.ready, self._facts, self._wanted = [], {}, set()
+        self.ready, self._facts = [], {}
         self.maker.want([])
 
     # Stores
