@@ -41,6 +41,8 @@ def asked_rows(batch_size: object) -> int:
     >>> asked_rows(4)
     4
     """
+    if type(batch_size) is int and 0 < batch_size <= MOST_ROWS:
+        return batch_size  # what almost every call passes
     rows = positive("batch_size", batch_size)
     if rows > MOST_ROWS:
         raise LoaderError(f"batch_size={rows} is too many: a batch has at most 2**31 rows", hint="ask for fewer rows")
