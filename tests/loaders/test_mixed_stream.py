@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from laws import examples
@@ -412,7 +412,14 @@ changes = st.lists(
 )
 
 
+def two_streams(web: tuple[int, ...], news: tuple[int, ...]) -> Sources:
+    return {name: Source(corpus((("jsonl", sizes),)), True, 40, 1.0) for name, sizes in (("web", web), ("news", news))}
+
+
 @given(sources=all_sources(), changes=changes, weight=st.sampled_from([1.0, 5.0]))
+@example(two_streams((3,), (1,)), [(1, {"news"}, 1), (1, set(), 1), (1, {"news"}, 1)], 1.0).via("news was counted")
+@example(two_streams((0, 0, 0, 1, 6), (0, 0, 4)), [(1, {"news"}, 1), (1, set(), 1), (1, {"news"}, 1)], 1.0).via("late")
+@example(two_streams((20,) * 9, (0, 0, 4)), [(1, {"news"}, 1), (2, {"news"}, 1), (3, {"news"}, 2)], 1.0).via("rare")
 @examples(12)
 def test_weights_and_sources_that_change_repeat_and_lose_nothing(
     sources: Sources, changes: list[tuple[int, set[str], int]], weight: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,13 @@ from millstream.streams.slots import SlotReader
 from millstream.streams.windows import Pass, StreamWindows, View
 
 
-def opened(folder: Path, place: Any = "cache", **how: Any) -> Any:
-    return example(place).open(folder, **{"batch_size": 3, "seed": 9, **how})
+LARGE = Stream(RawFiles((("jsonl", (5,) * 3000),)), 400)
+"""More than is made ahead, however long a run waits."""
+
+
+def opened(folder: Path, place: Any = "cache", data: Stream | None = None, **how: Any) -> Any:
+    data = replace(data, place=place) if data else example(place)
+    return data.open(folder, **{"batch_size": 3, "seed": 9, **how})
 
 
 def windows_of(loader: Any) -> StreamWindows:
@@ -31,7 +37,7 @@ def windows_of(loader: Any) -> StreamWindows:
 
 
 def test_a_mixture_whose_epochs_have_a_size_knows_their_length_before_its_streams_are_counted(tmp_path: Path) -> None:
-    with opened(tmp_path, name="web") as web:
+    with opened(tmp_path, "memory", name="web") as web:  # nothing is known of what another run has counted
         given: dict[str, Any] = {"framework": "numpy", "batch_size": 5}
         with MixedDataLoader({"web": (web, 1.0)}, epoch_size=12, **given) as mixed:
             assert mixed.get_num_batches() == len(list(mixed)) == 3
@@ -49,7 +55,7 @@ def test_a_mixture_knows_the_length_of_an_epoch_that_has_ended(tmp_path: Path) -
 
 
 def test_the_present_step_and_the_one_behind_known_rows_can_be_sought(tmp_path: Path) -> None:
-    with opened(tmp_path) as loader:
+    with opened(tmp_path, data=LARGE) as loader:
         loader.seek(0)
         rows = [loader.next().input_ids.tolist() for _ in range(4)]
         loader.seek(4)
@@ -59,7 +65,7 @@ def test_the_present_step_and_the_one_behind_known_rows_can_be_sought(tmp_path: 
             loader.seek(10**6)
         assert loader.step == 2
         state = json.loads(json.dumps(loader.state_dict()))
-    with opened(tmp_path, "memory") as loader:
+    with opened(tmp_path, "memory", LARGE) as loader:
         loader.load_state_dict(state)
         loader.seek(2)
         assert loader.next().input_ids.tolist() == rows[2]
@@ -67,23 +73,23 @@ def test_the_present_step_and_the_one_behind_known_rows_can_be_sought(tmp_path: 
 
 def test_a_row_of_a_window_that_is_not_known_is_not_explained(tmp_path: Path) -> None:
     """Whether it is to come, or came before a run in memory was resumed."""
-    with opened(tmp_path, batch_size=1) as loader:
+    with opened(tmp_path, data=LARGE, batch_size=1) as loader:
         source = windows_of(loader)
         loader.next()
         frontier = source.first_row(source.ready[-1].window + 1)
         with pytest.raises(UnknownLength):
             loader.explain(frontier)
-        for _ in range(40):
+        for _ in range(500):
             loader.next()
         assert source.window_at(loader.step) > 1
         state = json.loads(json.dumps(loader.state_dict()))
-        told = loader.explain(41)
-    with opened(tmp_path, "memory", batch_size=1) as loader:
+        told = loader.explain(501)
+    with opened(tmp_path, "memory", LARGE, batch_size=1) as loader:
         loader.load_state_dict(state)
         with pytest.raises(UnknownLength):
             loader.explain(0)
         loader.next()
-        assert loader.explain(41) == told
+        assert loader.explain(501) == told
 
 
 def test_documents_of_the_tail_have_the_steps_in_which_they_begin(tmp_path: Path) -> None:
@@ -98,7 +104,7 @@ def test_documents_of_the_tail_have_the_steps_in_which_they_begin(tmp_path: Path
 
 
 def test_a_document_whose_last_rows_are_not_known_has_no_steps_yet(tmp_path: Path) -> None:
-    with opened(tmp_path, batch_size=1) as loader:
+    with opened(tmp_path, data=LARGE, batch_size=1) as loader:
         loader.next()
         windows = windows_of(loader)
         unit = windows.plan.units_of(windows.ready[-1].window + 1)[0]

@@ -201,11 +201,8 @@ def test_ranks_that_share_a_cache_begin_at_different_parts(tmp_path: Path, ranks
         windows = windows_of(tmp_path / "raw", [20] * 12, first=(rank, ranks), ahead=0)
         windows.make(0, 0, 1)
         with pytest.MonkeyPatch.context() as patch:
-            asked: list[int] = []
-            patch.setattr(windows.maker, "want", lambda units, soon: asked.extend(units))
-            windows._wanted = set()
+            patch.setattr(windows.maker, "want", lambda units, soon: wanted.append(units))
             windows._want(Pass(0, 0), 1)
         windows.close()
-        wanted.append(asked)
     assert len({units[0] for units in wanted}) == ranks
     assert all(sorted(units) == windows.plan.units_of(0) for units in wanted)

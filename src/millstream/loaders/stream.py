@@ -171,7 +171,7 @@ class StreamSource:
         )
         self._is_moving = False
         self.member = self._member()
-        if settings.world_size > 1 and not kept.shared:
+        if settings.world_size > 1 and settings.rank == 0 and not kept.shared:
             _log.warning(
                 "%s: no cache is shared, so each of %d ranks tokenises all of it; pass cache_dir= (a folder that all "
                 "of them see), or prepare() it",

@@ -157,6 +157,11 @@ class Phase:
         return [name for name, standing in self.sources.items() if standing.quota > 0]
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether rows of a source in use have not been counted yet."""
+        return any(self.sources[name].samples == UNKNOWN for name in self.active)
+
+    @property
     def shares(self) -> dict[str, Share]:
         """What the recipe of this phase says of its sources."""
         standings = {name: self.sources[name] for name in self.active}
@@ -325,6 +330,8 @@ def next_phase(phase: Phase, recipe: Recipe, step: int, position: int | None = N
     epoch, offset, left = _place(phase, position, factor)
     fresh = _phase(recipe, sources, step, epoch, offset, left)
     if not _same_mixture(phase, fresh):
+        if offset > 0 and phase.epoch_size is None and phase.is_unknown:  # what would have ended it may come late
+            return _phase(recipe, sources, step, epoch + 1, 0, None)
         return fresh
     fresh = replace(fresh, mixed_since=phase.mixed_since, mixed=phase.mixed + position)
     if phase.epoch_size != fresh.epoch_size or len(fresh.active) == 1:

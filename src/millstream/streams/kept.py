@@ -223,8 +223,6 @@ class KeptInMemory:
     def __init__(self, budget: int | None = None) -> None:
         self.budget = budget
         self._parts: dict[int, tuple[PartFacts, _Memory]] = {}
-        self._dropped: list[tuple[PartFacts, _Memory]] = []
-        """Freed by the thread that puts the next part here: it takes a while."""
         self._unlock()
         after_fork(self._unlock)
 
@@ -240,9 +238,6 @@ class KeptInMemory:
     def put(self, unit: int, made: UnitTokens) -> PartFacts:
         """Copy a part into memory."""
         facts, files = made.encoded()
-        with self._lock:
-            self._dropped, dropped = [], self._dropped
-        del dropped
         with self._lock:
             held = sum(each.bytes for each, _ in self._parts.values()) + facts.bytes
             if self.budget is not None and held > self.budget:
@@ -269,19 +264,19 @@ class KeptInMemory:
     def keep(self, units: set[int], others: Iterable[int]) -> None:
         """Drop all other parts."""
         with self._lock:
-            self._dropped += [self._parts.pop(unit) for unit in self._parts.keys() - units]
+            for unit in self._parts.keys() - units:
+                del self._parts[unit]
 
     @property
     def held_bytes(self) -> int:
         """Bytes of all parts."""
         with self._lock:
-            return sum(each.bytes for each, _ in (*self._parts.values(), *self._dropped))
+            return sum(each.bytes for each, _ in self._parts.values())
 
     def close(self) -> None:
         """Drop all parts."""
         with self._lock:
             self._parts.clear()
-            self._dropped.clear()
 
 
 class _Memory:

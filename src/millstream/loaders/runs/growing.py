@@ -195,14 +195,15 @@ class Growing:
             epoch, offset = _at(place)
             if epoch == 0 and not self.sources[name].ends:
                 unknown = settled(phases, name, UNKNOWN, schedule.seed)
-                if Schedule(schedule.seed, unknown, schedule.windows).place(step) == reached:
+                place_then = Schedule(schedule.seed, unknown, schedule.windows).place(step)
+                if (place_then.epoch, place_then.offset) == (reached.epoch, reached.offset):
                     phases = unknown
                 else:
                     epoch = 1  # an epoch of the run has ended that was as long as the stream
             saved = self.sources[name].saved(epoch, offset)
             if saved is not None:
                 kept[name] = saved
-        return Schedule(schedule.seed, phases, schedule.windows), {"streams": kept} if kept else {}
+        return Schedule(schedule.seed, phases, schedule.windows), kept
 
     @contextmanager
     def resuming(self, state: Mapping[str, Any]) -> Iterator[None]:

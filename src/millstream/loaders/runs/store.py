@@ -85,6 +85,7 @@ class StoreRun:
         """Stand at the very beginning."""
         self.stand(Schedule.start(self._recipe(self.settings.batch_size), self.windows), 0)
         self._earlier_data: dict[str, Any] = {}  # of sources that were taken out, and may return
+        self._earlier_streams: dict[str, Any] = {}
         self._missing: dict[str, Any] = {}
 
     def stand(self, schedule: Schedule, step: int) -> None:
@@ -214,9 +215,10 @@ class StoreRun:
         """Describe where the run stands before a step."""
         schedule = self.schedule if step == self.step else self.schedule.until(step)
         place = schedule.place(step)
-        streams: dict[str, Any] = {}
+        streams = {name: saved for name, saved in self._earlier_streams.items() if name not in self.members}
         if self.growing:
-            schedule, streams = self.growing.saved(schedule, step)
+            schedule, present = self.growing.saved(schedule, step)
+            streams |= present
         unknown = any(each.samples == UNKNOWN for each in schedule.phases[-1].sources.values())
         data = {name: member.facts for name, member in self.members.items()}
         begun = {
@@ -224,7 +226,7 @@ class StoreRun:
             "epoch": place.epoch,
             "offset": place.offset,
             **({"unknown_length": True} if unknown else {}),
-            **streams,
+            **({"streams": streams} if streams else {}),
         }
         known = {**self._earlier_data, **data}
         return dump_run(schedule, known, self._files, self._missing, header=begun)
@@ -245,6 +247,7 @@ class StoreRun:
             states.check_place(state, schedule.place(step))
             self.follow(self.settings.batch_size, step, schedule)
         self._earlier_data, self._missing = read.data, read.missing
+        self._earlier_streams = dict(state.get("streams", {}))
         self._files.loaded(read.files, step)
 
     def commit(self, state: Mapping[str, Any]) -> None:
