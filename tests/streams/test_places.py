@@ -21,7 +21,6 @@ from millstream.streams.kept import KeptInMemory
 from millstream.streams.slots import SlotReader
 from millstream.streams.windows import Pass, StreamWindows, View
 
-
 LARGE = Stream(RawFiles((("jsonl", (5,) * 3000),)), 400)
 """More than is made ahead, however long a run waits."""
 
