@@ -121,7 +121,7 @@ def test_a_part_that_was_dropped_and_made_again_is_noticed(tmp_path: Path) -> No
         source: StreamSource = loader._run.growing.sources["data"]
         view = source._view
         assert not is_lost(view)
-        path = Path(next(path for path in view.stamps if path))
+        path = Path(source.windows.maker.kept.paths(next(iter(view.stamps)))[0])
         data = path.read_bytes()
         beside = path.with_name("beside")
         beside.write_bytes(data)

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +31,8 @@ SUFFIXES = (".bin", ".idx", ".org")
 FULL = "free some space, pass cache_limit=, or choose another cache_dir"
 _BLOCK = 1 << 20
 Pieces = Sequence[bytes | memoryview]
+Stamp = tuple[int, int] | None
+"""What tells a part from another one of its unit; None: there is none."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,10 @@ class Kept(Protocol):
 
     def paths(self, unit: int) -> tuple[str, str, str]:
         """The files of a part: its tokens, its index, its origins."""
+        ...
+
+    def stamp(self, unit: int) -> Stamp:
+        """What tells a part from one that is made again after it was dropped."""
         ...
 
     def keep(self, units: set[int], others: Iterable[int]) -> None:
@@ -182,6 +189,14 @@ class KeptOnDisk:
         stem = f"{self._stem}{unit:08d}"
         return stem + SUFFIXES[0], stem + SUFFIXES[1], stem + SUFFIXES[2]
 
+    def stamp(self, unit: int) -> Stamp:
+        """That of the tokens: they are dropped before index and origins, and replaced with them."""
+        try:
+            found = os.stat(f"{self._stem}{unit:08d}{SUFFIXES[0]}")  # noqa: PTH116 - a path would take as long again
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
     def keep(self, units: set[int], others: Iterable[int]) -> None:
         """Remove other parts until the folder is within its limit, those first that come first here."""
         if self.limit is None:
@@ -261,6 +276,11 @@ class KeptInMemory:
             raise ClosedError("this loader was closed while it waited for its rows", hint="make a new one")
         return found[1].paths
 
+    def stamp(self, unit: int) -> Stamp:
+        """The number of the part among all that were put here."""
+        found = self._parts.get(unit)
+        return None if found is None else (unit, found[1].number)
+
     def keep(self, units: set[int], others: Iterable[int]) -> None:
         """Drop all other parts."""
         with self._lock:
@@ -282,7 +302,10 @@ class KeptInMemory:
 class _Memory:
     """Three files without names."""
 
+    _numbers = count()
+
     def __init__(self, files: list[Pieces]) -> None:
+        self.number = next(self._numbers)
         tokens, index, origins = (self._kept(pieces) for pieces in files)
         self.paths = tokens, index, origins
 

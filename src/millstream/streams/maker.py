@@ -130,8 +130,9 @@ class PartMaker:
                 self._parts[unit] = Future()
             waiting.update(new)
             self._pending = deque(unit for unit in units if unit in waiting)
-            self._reader.give_up(slot for unit in dropped for slot in self.units.slots(unit))
-            self._reader.announce(slot for unit in new for slot in self.units.slots(unit))
+            if self.units.share_readers:
+                self._reader.give_up(slot for unit in dropped for slot in self.units.slots(unit))
+                self._reader.announce(slot for unit in new for slot in self.units.slots(unit))
             starting = min(self._count - self._working, len(self._pending))
             self._working += starting
         for _ in range(starting):
@@ -216,7 +217,8 @@ class PartMaker:
                         self.found += 1
                         self._parts[unit].set_result(found)
             self._make(missing)
-        self._reader.give_up(slot for unit in units if unit not in busy for slot in self.units.slots(unit))
+        if self.units.share_readers:
+            self._reader.give_up(slot for unit in units if unit not in busy for slot in self.units.slots(unit))
         return busy
 
     def _make(self, units: list[int]) -> None:

@@ -124,6 +124,11 @@ class Units:
         return found.format == "jsonl" or not overlaps_itself((reading.separator or "\n").encode())
 
     @cached_property
+    def share_readers(self) -> bool:
+        """Whether units are pieces of a file that is opened once for several of them."""
+        return any(not self.cut_by_bytes(int(self._firsts[run])) for run in np.flatnonzero(self._counts > 1))
+
+    @cached_property
     def from_front(self) -> list[range]:
         """The units of each file that is made of several and can only be read from its front."""
         runs = np.flatnonzero(self._counts > 1)

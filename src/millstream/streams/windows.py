@@ -26,7 +26,7 @@ from millstream.store.numbers import open_body
 from millstream.store.opening import Opened
 from millstream.store.origin import Origin, Origins, named
 from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, Row, Rows, rows_of
-from millstream.streams.kept import PartFacts
+from millstream.streams.kept import Kept, PartFacts, Stamp
 from millstream.streams.maker import PartMaker
 from millstream.streams.plan import StreamPlan
 from millstream.streams.starts import WindowStarts
@@ -35,7 +35,6 @@ _TRIES = 3
 """Parts that are being made when others are dropped still take their room."""
 GAP = -1
 """The unit of a shard that stands for windows which are not in a store."""
-Stamp = tuple[int, int] | None
 
 
 class Pass(NamedTuple):
@@ -298,8 +297,8 @@ class StreamWindows:
         lost = {"left_out": dict(self.left_out), "changed": dict(self.changed)}
         manifest = describe(job.dtype, table, recipe=lost, tokenizer=tokenizer)
         origins = _Origins([each[2] for each in files], table, self._names)
-        stamps = {path: _stamp(path) for each in files for path in each if path}
-        return View(TokenStore.of(path, Opened("stream", layout, manifest, origins)), units, stamps)
+        stamps = {unit: kept.stamp(unit) for unit in units if unit != GAP}
+        return View(TokenStore.of(path, Opened("stream", layout, manifest, origins)), units, kept, stamps)
 
     @cached_property
     def _names(self) -> list[str]:
@@ -320,16 +319,17 @@ class StreamWindows:
 
 @dataclass(frozen=True)
 class View:
-    """Some windows as a store, the unit of each of its shards, and the files as they were."""
+    """Some windows as a store, the unit of each of its shards, and the parts as they were."""
 
     store: TokenStore
     units: list[int]
-    stamps: dict[str, Stamp]
+    kept: Kept
+    stamps: dict[int, Stamp]
 
     @property
     def is_lost(self) -> bool:
-        """Whether a file is gone, or was and was made again: another process has dropped it."""
-        return any(stamp is None or _stamp(path) != stamp for path, stamp in self.stamps.items())
+        """Whether a part is gone, or was and was made again: it was dropped, perhaps by another process."""
+        return any(stamp is None or self.kept.stamp(unit) != stamp for unit, stamp in self.stamps.items())
 
     def place_of(self, document: int) -> tuple[int, int]:
         """The unit of a document of the store, and its place in that."""
@@ -343,15 +343,6 @@ class View:
         if unit not in self.units or place >= int(table[self.units.index(unit), DOCUMENTS]):
             return None
         return int(table[self.units.index(unit), FIRST_DOCUMENT]) + place
-
-
-def _stamp(path: str) -> Stamp:
-    """What tells a file from another one of its name; None if there is none."""
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_mtime_ns
 
 
 class _Origins(Origins):
