@@ -62,8 +62,8 @@ class UnitTokens:
     changed: dict[str, int]
     dtype: str
 
-    def encoded(self) -> tuple[PartFacts, list[Pieces]]:
-        """The facts and the bodies of the three files."""
+    def encoded(self, *, hashed: bool = True) -> tuple[PartFacts, list[Pieces]]:
+        """The facts and the bodies of the three files, hashed where something may damage them."""
         tokens = np.ascontiguousarray(self.tokens)
         ends = np.ascontiguousarray(self.ends, np.uint64)
         origins = np.ascontiguousarray(self.origins, np.int64)
@@ -78,7 +78,7 @@ class UnitTokens:
         files: list[Pieces] = [
             [frame.encode(), body.view(np.uint8).data] for frame, body in zip(frames, bodies, strict=True)
         ]
-        hashes = tuple(_hash_of(*file) for file in files)
+        hashes = tuple(_hash_of(*file) for file in files) if hashed else ()
         size = sum(len(piece) for file in files for piece in file)
         return PartFacts(len(tokens), documents, bound, tag, size, self.left_out, self.changed, hashes), files
 
@@ -252,7 +252,7 @@ class KeptInMemory:
 
     def put(self, unit: int, made: UnitTokens) -> PartFacts:
         """Copy a part into memory."""
-        facts, files = made.encoded()
+        facts, files = made.encoded(hashed=False)
         with self._lock:
             held = sum(each.bytes for each, _ in self._parts.values()) + facts.bytes
             if self.budget is not None and held > self.budget:
