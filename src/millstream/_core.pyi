@@ -360,9 +360,7 @@ class Packing:
         """The bin that holds a document; None where it is empty."""
 
 class FeedSource:
-    """
-    A store, and how its documents become rows.
-    """
+    """A store, and how its documents become rows."""
 
     def __init__(self, store: StoreFiles, id_limit: int, documents: str, packing: Packing | None = None) -> None: ...
 

@@ -421,6 +421,8 @@ def settled(phases: tuple[Phase, ...], name: str, total: int, seed: int) -> tupl
 
     Where an epoch ends with the first source that is used up, it ends there or where another source ends it.
     """
+    if all(UNKNOWN not in (phase.sources[name].samples, total) for phase in phases if name in phase.sources):
+        return phases
     found: list[Phase] = []
     before: Phase | None = None
     for phase in phases:
