@@ -127,8 +127,10 @@ def test_closing_is_prompt_while_parts_are_made_and_while_a_thread_waits() -> No
 
 
 def test_ctrl_c_is_heard_while_a_batch_is_waited_for() -> None:
+    ended = threading.Event()
+
     def slow(record: Any) -> Any:
-        time.sleep(5)
+        ended.wait(5)
         return record
 
     with stream(FOLDER, recipe=[slow], cut=1 << 20, threads=1) as loader:
@@ -138,6 +140,7 @@ def test_ctrl_c_is_heard_while_a_batch_is_waited_for() -> None:
         with pytest.raises(KeyboardInterrupt):
             loader.next()
         assert time.monotonic() - began < 2
+        ended.set()
 
 
 def test_a_script_that_forgets_to_close_ends() -> None:
@@ -366,7 +369,8 @@ def test_the_first_batch_reads_only_the_first_windows(tmp_path: Path) -> None:
     with stream(tmp_path / "a.jsonl", cut=1 << 14, batch_size=8, prefetch=1, threads=1) as loader:
         loader.next()
         assert loader.stream is not None and loader.stream.units.count > 800
-        windows = loader._run.growing.sources["data"].windows
+        source: Any = loader._run.growing.sources["data"]
+        windows = source.windows
         assert windows.ready[0].window == 0
         most = sum(len(windows.plan.units_of(window)) for window in range(1 + 2 * AHEAD))  # in use, and made ahead
         assert parts_of(loader)["made"] <= most < 100

@@ -109,6 +109,10 @@ class Kept(Protocol):
         """What tells a part from one that is made again after it was dropped."""
         ...
 
+    def is_lost(self, unit: int, stamp: Stamp) -> bool:
+        """Whether a part is gone, or was and was made again."""
+        ...
+
     def keep(self, units: set[int], others: Iterable[int]) -> None:
         """Parts of other units may be dropped: `others` are all of them, those first that are needed last."""
         ...
@@ -190,12 +194,16 @@ class KeptOnDisk:
         return stem + SUFFIXES[0], stem + SUFFIXES[1], stem + SUFFIXES[2]
 
     def stamp(self, unit: int) -> Stamp:
-        """That of the tokens: they are dropped before index and origins, and replaced with them."""
+        """That of its tokens."""
         try:
             found = os.stat(f"{self._stem}{unit:08d}{SUFFIXES[0]}")  # noqa: PTH116 - a path would take as long again
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns
+
+    def is_lost(self, unit: int, stamp: Stamp) -> bool:
+        """Whether a part is gone, as a whole or in part, or was and was made again."""
+        return stamp is None or self.stamp(unit) != stamp or not all(Path(path).exists() for path in self.paths(unit))
 
     def keep(self, units: set[int], others: Iterable[int]) -> None:
         """Remove other parts until the folder is within its limit, those first that come first here."""
@@ -280,6 +288,10 @@ class KeptInMemory:
         """The number of the part among all that were put here."""
         found = self._parts.get(unit)
         return None if found is None else (unit, found[1].number)
+
+    def is_lost(self, unit: int, stamp: Stamp) -> bool:
+        """Whether a part was dropped."""
+        return stamp is None or self.stamp(unit) != stamp
 
     def keep(self, units: set[int], others: Iterable[int]) -> None:
         """Drop all other parts."""

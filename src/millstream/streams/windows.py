@@ -329,7 +329,7 @@ class View:
     @property
     def is_lost(self) -> bool:
         """Whether a part is gone, or was and was made again: it was dropped, perhaps by another process."""
-        return any(stamp is None or self.kept.stamp(unit) != stamp for unit, stamp in self.stamps.items())
+        return any(self.kept.is_lost(unit, stamp) for unit, stamp in self.stamps.items())
 
     def place_of(self, document: int) -> tuple[int, int]:
         """The unit of a document of the store, and its place in that."""
