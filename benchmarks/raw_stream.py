@@ -111,8 +111,9 @@ def write_corpus(folder: Path, megabytes: float) -> None:
 
 def measured(task: dict[str, Any]) -> Found:
     """Do one task when a line comes in, and say what it took."""
-    from millstream import load_tokenizer
+    from millstream import PretrainDataLoader, load_tokenizer, prepare
 
+    assert PretrainDataLoader and prepare  # imported before the clock starts
     tokenizer = load_tokenizer(gpt2())
     assert tokenizer.fingerprint
     sample = [json.loads(line)["text"] for line in Path(task.pop("sample")).read_bytes().splitlines()[:2000]]

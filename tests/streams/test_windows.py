@@ -101,26 +101,26 @@ def test_rows_of_all_windows_are_the_rows_of_all_tokens_end_to_end(
 
 
 def test_a_run_that_begins_in_the_middle_makes_what_it_needs_and_nothing_before(tmp_path: Path) -> None:
-    sizes = [20] * 24  # windows of 4, 4, 8, 8 units
+    sizes = [20] * 24  # windows of 2, 2, 4, 4, 8, 4 units
     tokens = truth(sizes)
-    starts = WindowStarts(4)
-    starts.learn(2, 160, counted=False)
+    starts = WindowStarts(6)
+    starts.learn(4, 240, counted=False)
     windows = windows_of(tmp_path / "raw", sizes, starts=starts, ahead=0)
-    windows.make(0, 30, 5)
-    assert windows.ready == [Pass(0, 2)] and windows.count(0, 30) == 46 - 30
+    windows.make(0, 40, 5)
+    assert windows.ready == [Pass(0, 4)] and windows.count(0, 40) == 58 - 40
     assert windows.maker.made <= 8 + 1, "the window, and the unit in which its last row ends"
     order = windows.order()
-    assert order.bins[:3] == (0, 23, 23) and order.gaps == (1,)
-    view = windows.view(tmp_path, [2])
-    assert view.units[0] == GAP and len(view.store) == 340
-    assert view.store.read(160, 338).tolist() == tokens[160:338]
+    assert order.bins[:5] == (0, 0, 0, 35, 23) and order.gaps == (3,)
+    view = windows.view(tmp_path, [4])
+    assert view.units[0] == GAP and len(view.store) == 420
+    assert view.store.read(240, 407).tolist() == tokens[240:407]
     windows.close()
 
 
 def test_documents_are_found_by_unit_and_place_and_back(tmp_path: Path) -> None:
     windows = windows_of(tmp_path / "raw", [20, 0, 9, 30, 12, 12])
-    windows.make(0, 0, 1)
-    view = windows.view(tmp_path, [0])
+    windows.make(0, 0, 5)
+    view = windows.view(tmp_path, [0, 1])
     for unit in (0, 2, 3):
         document = view.document_at(unit, 0)
         assert document is not None and view.place_of(document) == (unit, 0)
@@ -154,8 +154,8 @@ def test_a_limit_keeps_the_windows_that_come_next(tmp_path: Path) -> None:
     windows = windows_of(tmp_path / "raw", sizes, kept=kept, ahead=1)
     windows.make(0, 0, 400 // LENGTH)
     part = sum(path.stat().st_size for path in (tmp_path / "parts").glob("00000000.*"))
-    kept.limit = 20 * part
-    windows.make(0, 12, 1)  # in the second window
+    kept.limit = 8 * part
+    windows.make(0, 6, 1)  # in the second window
     there = {unit for unit in range(24) if kept.find(unit)}
     assert {*windows.plan.units_of(1), *windows.plan.units_of(2)} <= there
     assert not there & set(windows.plan.units_of(0)), "which was used last, and is needed last"
@@ -183,7 +183,7 @@ def test_ids_beyond_the_model_are_refused_also_in_parts_that_were_found(tmp_path
 
 def test_parts_that_are_gone_are_made_again(tmp_path: Path) -> None:
     kept = KeptOnDisk(tmp_path / "parts")
-    windows = windows_of(tmp_path / "raw", [20] * 8, kept=kept)
+    windows = windows_of(tmp_path / "raw", [20] * 8, kept=kept, ahead=0)
     windows.make(0, 0, 3)
     tokens = truth([20] * 8)
     for path in (tmp_path / "parts").iterdir():
@@ -198,11 +198,10 @@ def test_parts_that_are_gone_are_made_again(tmp_path: Path) -> None:
 def test_ranks_that_share_a_cache_begin_at_different_parts(tmp_path: Path, ranks: int) -> None:
     wanted: list[list[int]] = []
     for rank in range(ranks):
-        windows = windows_of(tmp_path / "raw", [20] * 12, first=(rank, ranks), ahead=0)
-        windows.make(0, 0, 1)
+        windows = windows_of(tmp_path / "raw", [20] * 24, first=(rank, ranks), ahead=0)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(windows.maker, "want", lambda units, soon: wanted.append(units))
-            windows._want(Pass(0, 0), 1)
+            patch.setattr(windows.maker, "want", lambda units, **_: wanted.append(units))
+            windows._want(Pass(0, 4), 1)
         windows.close()
     assert len({units[0] for units in wanted}) == ranks
-    assert all(sorted(units) == windows.plan.units_of(0) for units in wanted)
+    assert all(sorted(units) == windows.plan.units_of(4) for units in wanted)

@@ -35,7 +35,7 @@ from millstream.store import TokenStore
 from millstream.store.format import token_dtype
 from millstream.streams.kept import Kept, KeptInMemory, KeptOnDisk
 from millstream.streams.maker import TOGETHER, PartMaker
-from millstream.streams.plan import VERSION, WINDOW_UNITS, StreamPlan, Units, unit_bytes
+from millstream.streams.plan import VERSION, WINDOW_UNITS, StreamPlan, Units, size_of, unit_bytes
 from millstream.streams.starts import NAME, WindowStarts
 from millstream.streams.windows import StreamWindows, View
 from millstream.tokens import Tokenizer, resolve_eos
@@ -82,7 +82,8 @@ class Stream:
         found, reading, recipe = raw.found(path), raw.how(), Recipe.of(raw.recipe)
         check_streamable(recipe)
         if "chunk_bytes" not in raw.reading:
-            reading = replace(reading, chunk_bytes=unit_bytes(found.bytes))
+            total = sum(size_of(file, reading) or 0 for file in found.files)
+            reading = replace(reading, chunk_bytes=unit_bytes(total))
         job = Job(reading, recipe, tokenizer, resolve_eos(tokenizer, raw.eos), smallest_dtype(tokenizer))
         units = Units(found.files, reading)
         return cls(described(path), found, units, job, raw.on_bad, threads, settings.limits.vocab_size)

@@ -113,8 +113,11 @@ class Kept(Protocol):
         """Whether a part is gone, or was and was made again."""
         ...
 
-    def keep(self, units: set[int], others: Iterable[int]) -> None:
-        """Parts of other units may be dropped: `others` are all of them, those first that are needed last."""
+    def keep(self, units: set[int], others: Iterable[int]) -> list[object]:
+        """Parts of other units may be dropped: `others` are all of them, those first that are needed last.
+
+        Gives what takes memory until it is let go of.
+        """
         ...
 
     @property
@@ -205,10 +208,10 @@ class KeptOnDisk:
         """Whether a part is gone, as a whole or in part, or was and was made again."""
         return stamp is None or self.stamp(unit) != stamp or not all(Path(path).exists() for path in self.paths(unit))
 
-    def keep(self, units: set[int], others: Iterable[int]) -> None:
+    def keep(self, units: set[int], others: Iterable[int]) -> list[object]:
         """Remove other parts until the folder is within its limit, those first that come first here."""
         if self.limit is None:
-            return
+            return []
         sizes: dict[int, int] = {}
         for entry in os.scandir(self.folder):
             stem = entry.name.partition(".")[0]
@@ -218,11 +221,12 @@ class KeptOnDisk:
         total = sum(sizes.values())
         for unit in others:
             if total <= self.limit:
-                return
+                break
             if unit in sizes and unit not in units:
                 with contextlib.suppress(BusyError), self.lock(unit):
                     self._remove(unit)
                     total -= sizes.pop(unit)
+        return []
 
     def _remove(self, unit: int) -> None:
         self._checked.discard(unit)
@@ -293,11 +297,11 @@ class KeptInMemory:
         """Whether a part was dropped."""
         return stamp is None or self.stamp(unit) != stamp
 
-    def keep(self, units: set[int], others: Iterable[int]) -> None:
+    def keep(self, units: set[int], others: Iterable[int]) -> list[object]:
         """Drop all other parts."""
         with self._lock:
-            for unit in self._parts.keys() - units:
-                del self._parts[unit]
+            dropped: list[object] = [self._parts.pop(unit) for unit in self._parts.keys() - units]
+        return dropped if self.budget is None else []
 
     @property
     def held_bytes(self) -> int:

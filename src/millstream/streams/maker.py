@@ -27,7 +27,7 @@ from millstream.streams.kept import Kept, PartFacts, UnitTokens
 from millstream.streams.plan import Units
 from millstream.streams.slots import SlotReader
 
-TOGETHER = 4
+TOGETHER = 8
 """Parts that a thread makes at once: a call of a tokenizer's engine costs about as much as encoding one."""
 _LOOK_S = 0.02
 """Time between two looks at a part that another process makes."""
@@ -107,36 +107,37 @@ class PartMaker:
         self._working = 0
         """Threads that take what is pending until there is no more."""
 
-    def want(self, units: Sequence[int], *, soon: bool = True) -> None:
+    def want(self, units: Sequence[int], *, soon: bool = True, dropped: list[object] | None = None) -> None:
         """Have parts made, in this order; those that were wanted before and are not begun are not made.
 
         Unless they are wanted `soon`, threads that have nothing to do wait until the caller has done what it is at.
+        One of them lets go of what was `dropped`, which takes a while.
         """
         with defer_sigint():  # a part that is wanted, and that no thread was told of, would be waited for
-            self._want(units, soon=soon)
+            self._want(units, soon=soon, dropped=dropped or [])
 
-    def _want(self, units: Sequence[int], *, soon: bool) -> None:
+    def _want(self, units: Sequence[int], *, soon: bool, dropped: list[object]) -> None:
         wanted = set(units)
         with self._guard:
             for unit in [unit for unit, part in self._parts.items() if _lacked_room(part)]:
                 del self._parts[unit]  # there may be room now
             waiting = set(self._pending)
-            dropped = [unit for unit in self._pending if unit not in wanted]
-            dropped += [unit for unit, part in self._parts.items() if unit not in wanted and part.done()]
+            unwanted = [unit for unit in self._pending if unit not in wanted]
+            unwanted += [unit for unit, part in self._parts.items() if unit not in wanted and part.done()]
             new = [unit for unit in units if unit not in self._parts]
-            for unit in dropped:
+            for unit in unwanted:
                 del self._parts[unit]
             for unit in new:
                 self._parts[unit] = Future()
             waiting.update(new)
             self._pending = deque(unit for unit in units if unit in waiting)
             if self.units.share_readers:
-                self._reader.give_up(slot for unit in dropped for slot in self.units.slots(unit))
+                self._reader.give_up(slot for unit in unwanted for slot in self.units.slots(unit))
                 self._reader.announce(slot for unit in new for slot in self.units.slots(unit))
             starting = min(self._count - self._working, len(self._pending))
             self._working += starting
         for _ in range(starting):
-            self._threads.submit(self._work, 0.0 if soon else _LATER_S)
+            self._threads.submit(self._work, 0.0 if soon else _LATER_S, dropped)
 
     def is_made(self, unit: int) -> bool:
         """Whether a part that was wanted can be had without waiting."""
@@ -175,11 +176,12 @@ class PartMaker:
                 wait([part], timeout=_CLOSED_S)
         return facts
 
-    def _work(self, wait_s: float) -> None:
+    def _work(self, wait_s: float, dropped: list[object]) -> None:
         """Find or make what is pending, as long as there is something; in a thread. It takes more than one part at a
         time where there is enough for all threads."""
         tried = 0
         self._stopping.wait(wait_s)
+        dropped.clear()
         while True:
             with self._guard:
                 if not self._pending or self._stopping.is_set():

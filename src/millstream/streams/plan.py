@@ -27,12 +27,12 @@ from millstream.sources.separated import overlaps_itself
 from millstream.sources.stream import layout_of
 
 VERSION = 2
-UNIT_BYTES = 256 << 10
+UNIT_BYTES = 512 << 10
 LEAST_UNIT_BYTES = 4 << 10
 UNITS = 256
 """Units of a small corpus: enough to shuffle, and for several windows."""
-WINDOW_UNITS = 32
-FIRST_WINDOWS = (4, 4, 8, 8, 16, 16)
+WINDOW_UNITS = 16
+FIRST_WINDOWS = (2, 2, 4, 4, 8, 8)
 """Units of the first windows: the first batch comes soon, and the next window is ready when the one before is used."""
 EXPANSION = 4
 """What a compressed file is taken to hold, in the place of what only reading it would tell."""
@@ -51,7 +51,7 @@ def unit_bytes(total_bytes: int) -> int:
     """How large the units of so many bytes are.
 
     >>> unit_bytes(10**12), unit_bytes(10**7), unit_bytes(100)
-    (262144, 39062, 4096)
+    (524288, 39062, 4096)
     """
     return min(UNIT_BYTES, max(LEAST_UNIT_BYTES, total_bytes // UNITS))
 
@@ -189,7 +189,7 @@ def _window_starts(units: int) -> Iterator[int]:
     """The first place of each window, and the place after the last.
 
     >>> list(_window_starts(30))
-    [0, 4, 8, 16, 24, 30]
+    [0, 2, 4, 8, 12, 20, 28, 30]
     """
     place = 0
     for size in FIRST_WINDOWS:

@@ -200,8 +200,8 @@ class StreamWindows:
         windows = list(dict.fromkeys(windows))
         units = [unit for window in windows for unit in self._from_own(self.plan.units_of(window))]
         kept = set(units)
-        self.maker.kept.keep(kept | self.maker.held, self._needed_last(place.window, set(windows)))
-        self.maker.want(units, soon=soon)
+        dropped = self.maker.kept.keep(kept | self.maker.held, self._needed_last(place.window, set(windows)))
+        self.maker.want(units, soon=soon, dropped=dropped)
         for unit in self._facts.keys() - kept:
             del self._facts[unit]
 
