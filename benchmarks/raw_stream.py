@@ -111,10 +111,11 @@ def write_corpus(folder: Path, megabytes: float) -> None:
 
 def measured(task: dict[str, Any]) -> Found:
     """Do one task when a line comes in, and say what it took."""
-    from millstream import PretrainDataLoader, load_tokenizer, prepare
+    import millstream
 
-    assert PretrainDataLoader and prepare  # imported before the clock starts
-    tokenizer = load_tokenizer(gpt2())
+    for name in ("PretrainDataLoader", "prepare"):
+        getattr(millstream, name)  # imported before the clock starts
+    tokenizer = millstream.load_tokenizer(gpt2())
     assert tokenizer.fingerprint
     sample = [json.loads(line)["text"] for line in Path(task.pop("sample")).read_bytes().splitlines()[:2000]]
     with ThreadPoolExecutor(WORKERS) as threads:  # each thread gets an engine that has met the words

@@ -29,6 +29,7 @@ def in_child(work: Callable[[], T]) -> Callable[[], T]:
     child = forked()
     if child == 0:
         try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a handler would wait for what hangs
             signal.alarm(HANGS_S)
             with os.fdopen(write, "wb") as file:
                 file.write(_answer(work))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, get_args
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from batches.rollout_samples import all_places, block_of, random_blocks
 from batches.test_batch import facts
+from forks import in_child
 from laws import examples
 from loaders.samples import follows_its_hint
 from millstream import BatchError, BudgetError, StoreError, TrainingBatch
@@ -414,3 +416,29 @@ def test_ids_that_top_p_kept_go_with_their_rollouts() -> None:
     assert [ids.tolist() for ids in batch.metadata["kept_ids"]] == [[], [5, 6, 9]]
     assert [offsets.tolist() for offsets in batch.metadata["kept_offsets"]] == [[0, 0], [0, 1, 3]]
     assert [ids.tolist() for ids in batch.split(2)[1].metadata["kept_ids"]] == [[5, 6, 9]]
+
+
+def test_a_forked_child_has_buffers_of_its_own_and_never_waits_for_a_thread_that_is_not_there() -> None:
+    """Threads make batches all the time, so one of them holds the lock at many a fork."""
+    step = step_of(random_blocks(3))
+    rows = np.arange(min(8, len(step.places)))
+    expected, native = step.batch(rows).input_ids.tolist(), step.rows.buffers.native
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.is_set():
+            step.batch(rows)
+
+    with ThreadPoolExecutor(2) as threads:
+        try:
+            working = [threads.submit(work) for _ in range(2)]
+            for _ in range(25):
+                child = in_child(
+                    lambda: (step.batch(rows).input_ids.tolist() == expected, step.rows.buffers.native is native)
+                )
+                assert child() == (True, False)
+        finally:
+            ended.set()
+        for each in working:
+            each.result()
+    assert step.rows.buffers.native is native

@@ -220,6 +220,7 @@ def in_child(act: Callable[[], Any]) -> Any:
     if child == 0:
         told: Any = "nothing"
         try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)  # a handler would wait for what hangs
             signal.alarm(STUCK_S)
             try:
                 told = act()

@@ -24,6 +24,7 @@ from millstream.batches.rollout_loss import MeanOf, Numbers, StepLoss
 from millstream.errors import BatchError, BudgetError, StoreError
 from millstream.order.balance import Integers
 from millstream.rollouts import RolloutBlock
+from millstream.stages.lifetime import after_fork
 from millstream.tensors import backend
 
 NOTHING = np.empty(0, np.int64)
@@ -49,7 +50,13 @@ class RowBuffers:
     """Memory for batches, used again when the last tensor that looks at it is gone."""
 
     def __init__(self, memory_budget: int | None = None) -> None:
-        self._budget = _core.Budget() if memory_budget is None else _core.Budget(memory_budget)
+        self._memory_budget = memory_budget
+        self._begin()
+        after_fork(self._begin)
+
+    def _begin(self) -> None:
+        """Also in a forked child: a thread that is not there may hold the lock."""
+        self._budget = _core.Budget() if self._memory_budget is None else _core.Budget(self._memory_budget)
         self.native = _core.Buffers(self._budget)
 
     @property
