@@ -109,9 +109,9 @@ void reading_ahead_opens_no_shard_that_no_row_needs() {
     const OrderSpec order{shuffle, 300, 99, 4, 3, windows};
     const Feed feed({{store.open_among(mapped)}}, Plan({{order, order}}, std::nullopt), RowShape{4});
     ReadAhead ahead(feed, {300, 300, 4, 0, 4}, 0);
-    ahead.before(0, false);  // no question is due before step 128, which begins at row 212 of the second epoch
+    ahead.before(0, false);  // no question is due before step 129, which begins at row 216 of the second epoch
     CHECK(mapped->count() == 0);
-    ahead.before(64, false);
+    ahead.before(65, false);
     CHECK(mapped->count() == 1);
   }
 }
