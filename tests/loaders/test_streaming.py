@@ -442,6 +442,13 @@ def test_in_file_order_a_stream_gives_the_rows_of_a_store(
             assert batch.max_seqlen == expected.max_seqlen
 
 
+@pytest.mark.parametrize("named", ["memory:", "memory://more", Path("memory://")], ids=repr)
+def test_what_looks_like_memory_is_no_folder(named: str | Path) -> None:
+    with pytest.raises(LoaderError, match="is no folder") as refused:
+        stream(FOLDER, cache_dir=named)
+    assert "memory://" in follows_its_hint(refused.value)
+
+
 def test_a_cache_in_memory_is_for_streams_alone() -> None:
     how: dict[str, Any] = {"tokenizer": TOKENIZER, "chunk_size": LENGTH, "framework": "numpy", "cache_dir": "memory://"}
     with pytest.raises(LoaderError, match="prepared as a whole") as refused:
