@@ -442,7 +442,7 @@ def test_in_file_order_a_stream_gives_the_rows_of_a_store(
             assert batch.max_seqlen == expected.max_seqlen
 
 
-@pytest.mark.parametrize("named", ["memory:", "memory://more", Path("memory://")], ids=repr)
+@pytest.mark.parametrize("named", ["memory:", Path("memory://")], ids=repr)
 def test_what_looks_like_memory_is_no_folder(named: str | Path) -> None:
     with pytest.raises(LoaderError, match="is no folder") as refused:
         stream(FOLDER, cache_dir=named)

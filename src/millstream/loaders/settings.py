@@ -180,7 +180,7 @@ def _folder(value: str | os.PathLike[str] | None) -> Path | None:
         raise LoaderError(
             f"cache_dir={value!r} is no path", hint="pass the path of a folder beside the checkpoints, or leave it out"
         )
-    if str(value).startswith("memory:"):  # also a Path, which has lost a slash
+    if str(value).rstrip("/") == "memory:":  # also a Path, which has lost its slashes
         raise LoaderError(
             f"cache_dir={value!r} is no folder", hint=f"pass the text {MEMORY!r} to keep windows of a stream in memory"
         )
