@@ -36,6 +36,8 @@ from millstream import (
     prepare,
 )
 from millstream.loaders.stream import AHEAD, StreamSpan
+from millstream.sources import identity
+from millstream.sources.failure import FileFailure
 
 FOLDER = corpus((("jsonl", (3,) * 60), ("jsonl.gz", (5,) * 30), ("csv", (4,) * 30)))
 
@@ -457,3 +459,45 @@ def test_a_cache_in_memory_is_for_streams_alone() -> None:
     with stream(FOLDER, cache_dir="memory://") as one, stream(FOLDER) as other:
         assert one.next().input_ids.tolist() == other.next().input_ids.tolist()
         assert one.get_profiling_results()["memory"]["windows"] > 0
+
+
+def test_a_file_that_is_gone_is_never_skipped(tmp_path: Path) -> None:
+    """Rows of other ranks and of later epochs would be others."""
+    for number in range(6):
+        write_lines(tmp_path / f"{number}.jsonl", [json.dumps({"text": f"words of file {number}"})] * 40)
+    with stream(tmp_path, on_bad="skip") as loader:
+        (tmp_path / "3.jsonl").unlink()
+        with pytest.raises(SourceError, match=r"3\.jsonl: gone") as refused:
+            list(loader)
+        assert "restore the file" in follows_its_hint(refused.value)
+
+
+def test_a_closed_stream_says_that_it_explains_no_more(tmp_path: Path) -> None:
+    with stream(FOLDER) as loader:
+        loader.next()
+        document = loader.explain(0)[0].spans[0].document
+    state = loader.state_dict()
+    assert state["step"] == 1
+    for ask in (lambda: loader.explain(0), lambda: loader.steps_of(document)):
+        with pytest.raises(ClosedError, match="closed loader") as refused:
+            ask()
+        assert "before close()" in follows_its_hint(refused.value)
+
+
+def test_files_that_cannot_be_read_are_told_when_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when they are told apart."""
+    write_lines(tmp_path / "a.jsonl", [json.dumps({"text": "some of the words"})] * 9)
+    failing = [True]
+    read = identity.read_at
+
+    def refused(*given: Any) -> bytes:
+        if failing:
+            raise FileFailure("unreadable", "it cannot be opened: Permission denied")
+        return read(*given)
+
+    monkeypatch.setattr(identity, "read_at", refused)
+    with stream(tmp_path / "a.jsonl", batch_size=1) as loader:
+        unreadable = loader.state_dict()["data"]["data"]["fingerprint"]
+        failing.clear()
+    with stream(tmp_path / "a.jsonl", batch_size=1) as loader:
+        assert loader.state_dict()["data"]["data"]["fingerprint"] != unreadable

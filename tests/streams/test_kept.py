@@ -226,3 +226,23 @@ def test_where_a_system_has_no_unnamed_memory_a_temporary_file_takes_its_place(
     assert body(kept.paths(0)[0]) == list(range(9)) and len(list(tmp_path.iterdir())) == 3
     kept.close()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = KeptOnDisk(tmp_path, limit=0)
+    kept.put(0, tokens())
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(tmp_path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("millstream.streams.kept.Lock", refused)
+        with pytest.raises(StoreError, match="Permission denied") as told:
+            kept.lock(1)
+        follows_its_hint(told.value)
+        with pytest.raises(StoreError, match="Permission denied"):
+            kept.keep(set(), [0])
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "remove", refused)
+        with pytest.raises(StoreError, match="Permission denied"):
+            kept.keep(set(), [0])

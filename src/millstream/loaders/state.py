@@ -31,6 +31,8 @@ def check_data(data: Mapping[str, Any], phases: Sequence[Phase], members: Mappin
 
 
 def _way_back(store: TokenStore, fingerprint: Any) -> str:
+    if store.kind == "stream":
+        return "read the files of then with the same tokenizer, recipe, reading and eos, or start a new run"
     if store.kind == "directory" and any(version.fingerprint == fingerprint for version in store.log()):
         return f"the store was appended to and still has its old version: TokenStore(path, version={fingerprint!r})"
     return "open the store that the state was saved for, or start a new run on this one"

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from millstream.batches.engine import bytes_for_batches
-from millstream.errors import BudgetError, LoaderError, StateError, StoreError, UnknownLength
+from millstream.errors import BudgetError, ClosedError, LoaderError, StateError, StoreError, UnknownLength
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.raw import RawSettings, check_streamable, described
@@ -217,10 +217,11 @@ class StreamSource:
         """The stream's part in the run: the windows that can be used."""
         windows, tokenizer = self.windows, self.stream.job.tokenizer
         if windows.rows == 0:
+            lost = "".join(f"; left out, {reason}: {count}" for reason, count in windows.left_out.most_common(3))
             raise LoaderError(
                 f"{self.stream.path}: {windows.starts.tokens} tokens are fewer than one row of {self._shape.length} "
-                "inputs and a target",
-                hint="use a smaller chunk_size, or add more data",
+                f"inputs and a target{lost}",
+                hint="see why records were left out" if lost else "use a smaller chunk_size, or add more data",
             )
         self._view = self._view_of(each.window for each in windows.ready)
         rows = windows.rows
@@ -345,6 +346,11 @@ class StreamSource:
         window = int(known[np.searchsorted(starts.known[known], token, side="right") - 1])
         if window >= starts.windows or starts.token(window + 1) is None:
             raise self._unknown(what)
+        if self.windows.maker.is_closed:
+            raise ClosedError(
+                f"{what} is not known to a closed loader: rows of a stream are made again to be explained",
+                hint="explain steps before close(), or open the stream again with its cache_dir",
+            )
         if any(each.window == window for each in self.windows.ready):
             return self._view
         return self._view_of([window])

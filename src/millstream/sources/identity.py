@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from millstream.sources import FoundFile
+from millstream.sources.failure import FileFailure
 from millstream.sources.found import opened, read_at
 from millstream.sources.rows import is_rows, written_row
 from millstream.storage import FileCache, key_of
@@ -130,6 +131,9 @@ def fingerprint_files(files: Sequence[FoundFile]) -> str:
     for place in sorted({look * total // _LOOKS for look in range(_LOOKS)} if total else ()):
         number = int(np.searchsorted(ends, place, side="right"))
         file = files[number]
-        with opened(file) as handle:
-            digest.update(read_at(handle, file, place - int(ends[number]) + file.bytes, _LOOK_BYTES))
+        try:
+            with opened(file) as handle:
+                digest.update(read_at(handle, file, place - int(ends[number]) + file.bytes, _LOOK_BYTES))
+        except FileFailure as failure:  # who reads it says so, or counts it
+            digest.update(failure.reason.encode())
     return digest.hexdigest()

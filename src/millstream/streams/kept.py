@@ -189,7 +189,8 @@ class KeptOnDisk:
 
     def lock(self, unit: int) -> Lock:
         """Hold the lock of a part; it ends with the process."""
-        return Lock(self._path(unit, ".lock"), busy="another process makes this part")
+        with disk.reported(self.folder, full=FULL):
+            return Lock(self._path(unit, ".lock"), busy="another process makes this part")
 
     def paths(self, unit: int) -> tuple[str, str, str]:
         """The files of a part."""
@@ -223,7 +224,7 @@ class KeptOnDisk:
             if total <= self.limit:
                 break
             if unit in sizes and unit not in units:
-                with contextlib.suppress(BusyError), self.lock(unit):
+                with contextlib.suppress(BusyError), self.lock(unit), disk.reported(self.folder, full=FULL):
                     self._remove(unit)
                     total -= sizes.pop(unit)
         return []

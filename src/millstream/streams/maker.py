@@ -17,6 +17,7 @@ from millstream.parts.part import Part
 from millstream.parts.policy import BadRecords, KeptAside, OnBad
 from millstream.parts.process import Job, make_part, make_parts
 from millstream.sources import Chunk, FoundFile
+from millstream.sources.failure import CHANGED, GONE
 from millstream.sources.record import NO_BYTES
 from millstream.stages.lifetime import after_fork, defer_sigint
 from millstream.stages.ordered import Threads
@@ -138,6 +139,11 @@ class PartMaker:
             self._working += starting
         for _ in range(starting):
             self._threads.submit(self._work, 0.0 if soon else _LATER_S, dropped)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no more parts are made."""
+        return self._closed
 
     def is_made(self, unit: int) -> bool:
         """Whether a part that was wanted can be had without waiting."""
@@ -290,7 +296,16 @@ class PartMaker:
         )
 
     def _judge(self, policy: BadRecords, part: Part, file: FoundFile, chunk: Chunk) -> None:
-        """Raise, count or keep aside what is bad, and insist on ids that the model has an embedding for."""
+        """Raise, count or keep aside what is bad, and insist on ids that the model has an embedding for.
+
+        A file that is gone or has changed is never skipped: rows of other ranks and epochs would be others.
+        """
+        for bad in part.bad:
+            if bad.reason in (GONE, CHANGED):
+                raise SourceError(
+                    f"{file.name}: {bad.reason}: {bad.found}",
+                    hint="restore the file as it was, and ask again; or start a new run over the files as they are",
+                )
         in_rows = bool(part.bad) and part.bad[0].start == NO_BYTES
         from_byte = f" from byte {chunk.start}" if chunk.start and not in_rows else ""
         policy.take(file.name + from_byte, part.bad, rows_before=chunk.start if in_rows else 0)
