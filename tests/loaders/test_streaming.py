@@ -38,6 +38,7 @@ from millstream import (
 from millstream.loaders.stream import AHEAD, StreamSpan
 from millstream.sources import identity
 from millstream.sources.failure import FileFailure
+from millstream.sources.found import read_at
 
 FOLDER = corpus((("jsonl", (3,) * 60), ("jsonl.gz", (5,) * 30), ("csv", (4,) * 30)))
 
@@ -488,7 +489,7 @@ def test_files_that_cannot_be_read_are_told_when_they_are_read(tmp_path: Path, m
     """Not when they are told apart."""
     write_lines(tmp_path / "a.jsonl", [json.dumps({"text": "some of the words"})] * 9)
     failing = [True]
-    read = identity.read_at
+    read = read_at
 
     def refused(*given: Any) -> bytes:
         if failing:
