@@ -246,3 +246,18 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: py
         patch.setattr(disk, "remove", refused)
         with pytest.raises(StoreError, match="Permission denied"):
             kept.keep(set(), [0])
+
+
+def test_a_part_that_changes_after_it_was_found_is_lost_and_checked_again(tmp_path: Path) -> None:
+    kept = KeptOnDisk(tmp_path)
+    kept.put(0, tokens())
+    stamp = kept.stamp(0)
+    assert stamp is not None and kept.find(0) and not kept.is_lost(0, stamp)
+    path = Path(kept.paths(0)[0])
+    changed = bytearray(path.read_bytes())
+    changed[-1] ^= 1
+    path.write_bytes(changed)
+    os.utime(path, ns=(1, 1))  # a clock may be coarse
+    assert kept.stamp(0) == stamp, "as it was when it was found"
+    assert kept.is_lost(0, stamp) and kept.find(0) is None
+    assert kept.stamp(0) is None and kept.is_lost(0, kept.stamp(0))

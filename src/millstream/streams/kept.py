@@ -140,7 +140,8 @@ class KeptOnDisk:
         with disk.reported(folder, full=FULL):
             disk.make_directory(folder)
         self._stem = str(folder / "_")[:-1]
-        self._checked: set[int] = set()
+        self._checked: dict[int, Stamp] = {}
+        """Parts whose hashes were compared, and the stamps that they had then."""
 
     def _path(self, unit: int, suffix: str) -> Path:
         return self.folder / f"{unit:08d}{suffix}"
@@ -149,18 +150,19 @@ class KeptOnDisk:
         """The facts of a part; one that is damaged is removed."""
         path = self._path(unit, ".json")
         if not path.exists():
-            self._checked.discard(unit)
+            self._checked.pop(unit, None)
             return None
+        stamp = self._stamp_now(unit)
         try:
             facts = _facts(read_json(path))
             if sum(self._path(unit, suffix).stat().st_size for suffix in SUFFIXES) != facts.bytes:
                 raise ValueError("a file is too short")
-            if unit not in self._checked:
+            if stamp is None or self._checked.get(unit) != stamp:
                 self._check(unit, facts)
         except (StoreError, OSError, ValueError, TypeError, KeyError):
             self._remove(unit)
             return None
-        self._checked.add(unit)
+        self._checked[unit] = stamp
         return facts
 
     def _check(self, unit: int, facts: PartFacts) -> None:
@@ -184,7 +186,7 @@ class KeptOnDisk:
                 except BaseException:
                     beside.unlink(missing_ok=True)
                     raise
-        self._checked.add(unit)
+        self._checked[unit] = self._stamp_now(unit)
         return facts
 
     def lock(self, unit: int) -> Lock:
@@ -198,7 +200,10 @@ class KeptOnDisk:
         return stem + SUFFIXES[0], stem + SUFFIXES[1], stem + SUFFIXES[2]
 
     def stamp(self, unit: int) -> Stamp:
-        """That of its tokens."""
+        """That of its tokens when it was found or written."""
+        return self._checked.get(unit)
+
+    def _stamp_now(self, unit: int) -> Stamp:
         try:
             found = os.stat(f"{self._stem}{unit:08d}{SUFFIXES[0]}")  # noqa: PTH116 - a path would take as long again
         except OSError:
@@ -207,7 +212,9 @@ class KeptOnDisk:
 
     def is_lost(self, unit: int, stamp: Stamp) -> bool:
         """Whether a part is gone, as a whole or in part, or was and was made again."""
-        return stamp is None or self.stamp(unit) != stamp or not all(Path(path).exists() for path in self.paths(unit))
+        if stamp is None or self._stamp_now(unit) != stamp:
+            return True
+        return not all(Path(path).exists() for path in self.paths(unit))
 
     def keep(self, units: set[int], others: Iterable[int]) -> list[object]:
         """Remove other parts until the folder is within its limit, those first that come first here."""
@@ -230,7 +237,7 @@ class KeptOnDisk:
         return []
 
     def _remove(self, unit: int) -> None:
-        self._checked.discard(unit)
+        self._checked.pop(unit, None)
         for suffix in (".json", *SUFFIXES):
             disk.remove(self._path(unit, suffix))
 

@@ -38,7 +38,7 @@ class RingFiller:
         self._before = run.schedule, run.step
         if batch_size != run.samples:
             self._resize(batch_size)
-        while run.growing:
+        while run.growing.sources:
             run.wait_until_known()
             self._before = run.schedule, run.step
             try:

@@ -97,7 +97,7 @@ class StoreRun:
         self.begun = epoch, offset
         self.rank_rows = steps.rows // steps.ranks
         self.samples = self.rank_rows // self.shape.unit
-        if self.growing:
+        if self.growing.sources:
             self.growing.measure()
 
     def resize(self, batch_size: int) -> None:
