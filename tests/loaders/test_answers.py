@@ -23,8 +23,10 @@ from millstream import (
     distribute,
     per_row,
 )
-from millstream.errors import MillstreamError, StateError
+from millstream.errors import MillstreamError, StateError, StoreError
+from millstream.loaders.answers import AnswerRows
 from millstream.loaders.conversation import ConversationDataLoader
+from millstream.loaders.runs.store import StoreRun
 from millstream.store import TokenStore
 
 END = "<|endoftext|>"
@@ -362,3 +364,22 @@ def test_transforms_of_rows_are_the_same_on_any_ranks(kind: str) -> None:
         with AnswerRanks(Answers(kind, 30, stored=True), work, 12, transforms=[hide]) as run:
             seen.append(Counter(run.epoch()))
     assert seen[0] == seen[1]
+
+
+def test_answers_whose_store_was_moved_meanwhile_are_found_where_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A growing store is finished, and moved, at any moment; one that is gone for another reason is an error."""
+    expected = list(samples_in(first_batch("kto", 5)))
+    take, moved, found = AnswerRows.take, [True], [True]
+
+    def missing(self: AnswerRows, *given: Any) -> Any:
+        if moved and moved.pop():
+            raise StoreError("this file is missing")
+        return take(self, *given)
+
+    monkeypatch.setattr(AnswerRows, "take", missing)
+    monkeypatch.setattr(StoreRun, "finds_files_again", lambda _: found.pop())
+    assert list(samples_in(first_batch("kto", 5))) == expected and not found
+    moved.append(True)
+    found.append(False)
+    with pytest.raises(StoreError, match="missing"):
+        first_batch("kto", 5)

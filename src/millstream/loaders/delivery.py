@@ -8,7 +8,7 @@ from typing import Any
 from millstream._core import Batch
 from millstream.batches import TrainingBatch
 from millstream.batches.batch import COLUMNS
-from millstream.errors import LoaderError
+from millstream.errors import LoaderError, StoreError
 from millstream.loaders.answers import AnswerRows, Taken
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import RowShape
@@ -96,11 +96,9 @@ class Delivery:
         if epochs == 0:
             place += before
         epoch += epochs
-        taken = (
-            None
-            if self._answers is None
-            else self._answers.take(native, Place(phase, epoch, place, self._settings.seed))
-        )
+        taken = None
+        if self._answers is not None:
+            taken = self._taken(run, self._answers, native, Place(phase, epoch, place, self._settings.seed))
         batch = self.rows(native, step, epoch, place, phase.active if self._names_rows else ())
         if taken is not None:
             self._add_answers(batch, taken)
@@ -138,6 +136,16 @@ class Delivery:
             if cut:
                 self.ledger.add("cut_tokens", count=cut, at=step)
         return batch
+
+    @staticmethod
+    def _taken(run: StoreRun, answers: AnswerRows, native: Batch, place: Place) -> Taken:
+        """What rows of answers have besides tokens; a store that was finished and moved meanwhile is found again."""
+        while True:
+            try:
+                return answers.take(native, place)
+            except StoreError:
+                if not run.finds_files_again():
+                    raise
 
     def _add_answers(self, batch: TrainingBatch, taken: Taken) -> None:
         """Add what rows of answers have besides tokens."""
