@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,13 +14,9 @@ from laws.case import Case, Row, Team, digest
 from laws.faults import WORK, stream_on
 from laws.raw_files import RawFiles, small_steps
 from laws.stream_kinds import Stream, example
-from laws.test_faults import RefusingDisk, _check_full
+from laws.test_faults import STUCK_S, RefusingDisk, _check_full, _context
 from millstream.errors import MillstreamError
 from millstream.streams import kept
-
-STUCK_S = 60
-_context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["laws.faults"])
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -185,11 +185,13 @@ def test_parts_that_are_gone_are_made_again(tmp_path: Path) -> None:
     kept = KeptOnDisk(tmp_path / "parts")
     windows = windows_of(tmp_path / "raw", [20] * 8, kept=kept, ahead=0)
     windows.make(0, 0, 3)
-    tokens = truth([20] * 8)
+    tokens, made = truth([20] * 8), windows.maker.made
+    assert made >= 3
     for path in (tmp_path / "parts").iterdir():
         path.unlink()
     windows.forget()
     windows.make(0, 0, 3)
+    assert windows.maker.made == 2 * made, "each of them again"
     read(windows, 0, tokens)
     windows.close()
 
