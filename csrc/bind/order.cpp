@@ -129,6 +129,15 @@ void register_order(nb::module_& m) {
            "left"_a, "size"_a, "global_rows"_a, "rank_start"_a, "rank_rows"_a, "drop_last"_a = false, "start"_a = 0)
       .def("steps_in", &Clock::steps_in, "samples"_a, "Steps that an epoch of so many samples has.")
       .def("number_of", &Clock::number_of, "position"_a, "The step that uses a position.")
+      .def("resized",
+           [](const Clock& clock, std::uint64_t number, std::uint64_t global_rows, std::uint64_t rank_start,
+              std::uint64_t rank_rows) {
+             const auto [changed, begun] = clock.resized(number, global_rows, rank_start, rank_rows);
+             changed.check();
+             return std::tuple(changed, begun.epoch, begun.offset, begun.position);
+           },
+           "number"_a, "global_rows"_a, "rank_start"_a, "rank_rows"_a,
+           "The clock that begins at a step with steps of another size, and the step's epoch, offset and position.")
       .def("step",
            [](const Clock& clock, std::uint64_t number) {
              const auto step = clock.step(number);

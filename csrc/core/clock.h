@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
 
 #include "core/permute.h"
 
@@ -68,6 +69,13 @@ struct Clock {
     step.first = step.position + start;
     step.own = std::min(rank_rows, step.rows - start);
     return step;
+  }
+
+  // The clock that begins at a step of this one, with steps of another size; the step is where it begins.
+  std::pair<Clock, Step> resized(std::uint64_t number, std::uint64_t rows, std::uint64_t own_start, std::uint64_t own) const {
+    const auto begun = step(number);
+    const auto samples = begun.epoch == 0 ? left : size;
+    return {Clock{samples - begun.offset, size, rows, own_start, own, drop_last, begun.position}, begun};
   }
 
   // The step that uses a position behind the start, or the first one after it where drop_last leaves it out.

@@ -105,6 +105,26 @@ void a_clock_that_begins_elsewhere_only_moves_positions() {
   CHECK_THROWS((Clock{10, 10, 1, 0, 1, false, last + 1}.check()), std::invalid_argument);
 }
 
+// A clock that is resized gives the positions in order from where the step begins, and ends epochs where the old one does.
+void a_resized_clock_begins_where_the_step_does() {
+  Random random(11);
+  for (int round = 0; round < 2000; ++round) {
+    const bool drop_last = random.chance(2);
+    const auto size = random.between(20, 60), rows = random.between(1, 9), fresh = random.between(1, 9);
+    const Clock clock{random.below(size + 1), size, rows, 0, rows, drop_last, random.below(1000)};
+    const auto number = random.below(30);
+    const auto [resized, begun] = clock.resized(number, fresh, 1, 1);
+    CHECK(begun.position == clock.step(number).position && resized.start == begun.position);
+    const auto end = begun.position + resized.left;  // of the epoch
+    const auto whole = begun.epoch == 0 ? clock.left : clock.size;
+    CHECK(end == begun.position - begun.offset + whole);
+    CHECK(resized.step(resized.steps_in(resized.left)).position == end);
+    if (resized.steps_in(resized.left) > 0) {
+      CHECK(resized.step(0).position == begun.position && resized.step(0).rows == std::min(fresh, resized.left));
+    }
+  }
+}
+
 void far_steps_are_exact() {
   constexpr auto far = std::uint64_t{1} << 62;
   const Clock clock{1000, 1'000'003, 1024, 512, 512, false};
@@ -139,6 +159,7 @@ int main() {
   a_position_that_is_left_out_leads_to_the_next_step();
   random_runs_hold_too();
   a_clock_that_begins_elsewhere_only_moves_positions();
+  a_resized_clock_begins_where_the_step_does();
   far_steps_are_exact();
   a_step_behind_the_last_position_is_refused();
   impossible_clocks_are_refused();

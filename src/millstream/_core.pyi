@@ -299,6 +299,11 @@ class Clock:
     def number_of(self, position: int) -> int:
         """The step that uses a position."""
 
+    def resized(self, number: int, global_rows: int, rank_start: int, rank_rows: int) -> tuple[Clock, int, int, int]:
+        """
+        The clock that begins at a step with steps of another size, and the step's epoch, offset and position.
+        """
+
     def step(self, number: int) -> tuple[int, int, int, int, int, int]:
         """
         Epoch, offset, position, rows of all ranks, first own position, own rows.

@@ -291,3 +291,41 @@ def test_a_closed_loader_fills_nothing(tmp_path: Path, who: str) -> None:
     with pytest.raises(ClosedError):
         loader.get_batch(3)
     assert len(batch.input_ids) == 2
+
+
+def test_changes_of_size_reach_the_schedule_when_it_is_asked_for() -> None:
+    sizes = [3, 1, 2, 5, 5, 1, 4, 2, 3, 1]
+    with opened("attend", Path(), batch_size=2) as asked, opened("attend", Path(), batch_size=2) as silent:
+        for size in sizes:
+            mine, theirs = asked.get_batch(size), silent.get_batch(size)
+            assert parts_of(mine) == parts_of(theirs)
+            assert asked.state_dict()["step"] == asked.step  # the schedule is asked for after every step
+        assert asked.state_dict() == silent.state_dict()
+        assert [asked.explain(step) for step in range(len(sizes))] == [silent.explain(s) for s in range(len(sizes))]
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_size_that_was_given_back_leaves_no_trace(*, is_asked: bool) -> None:
+    broken = [False]
+
+    def listener(batch: TrainingBatch) -> TrainingBatch:
+        if broken[0]:
+            if is_asked:
+                loader.state_dict()  # the schedule hears of the change while the batch is made
+            raise RuntimeError("no")
+        return batch
+
+    with opened("attend", Path(), batch_size=2, transforms=[listener]) as loader:
+        for size in (3, 1, 4):
+            loader.get_batch(size)
+        before = loader.state_dict()
+        broken[0] = True
+        with pytest.raises(RuntimeError, match="no"):
+            loader.get_batch(5)
+        broken[0] = False
+        assert loader.state_dict() == before
+        found = parts_of(loader.get_batch(2))
+    with opened("attend", Path(), batch_size=2) as other:
+        for size in (3, 1, 4):
+            other.get_batch(size)
+        assert parts_of(other.get_batch(2)) == found

@@ -90,7 +90,7 @@ class Delivery:
         """Make the batch of the run's next step."""
         run = self._run
         assert run is not None
-        phase, step = run.phase, run.step
+        step = run.step
         epochs, place, *_ = native.facts
         epoch, before = run.begun
         if epochs == 0:
@@ -98,8 +98,8 @@ class Delivery:
         epoch += epochs
         taken = None
         if self._answers is not None:
-            taken = self._taken(run, self._answers, native, Place(phase, epoch, place, self._settings.seed))
-        batch = self.rows(native, step, epoch, place, phase.active if self._names_rows else ())
+            taken = self._taken(run, self._answers, native, Place(run.phase, epoch, place, self._settings.seed))
+        batch = self.rows(native, step, epoch, place, run.phase.active if self._names_rows else ())
         if taken is not None:
             self._add_answers(batch, taken)
         return batch if self._complete is None else self._complete(batch, step)

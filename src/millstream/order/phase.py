@@ -8,7 +8,7 @@ which of its positions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from millstream._core import Clock, Course, OrderSpec, Plan, derive
@@ -223,6 +223,13 @@ class Phase:
         values.update(self.__dict__)
         values["resized"] = None if steps.before is None else steps
         return phase
+
+    def with_changes(self, changes: Iterable[tuple[int, int, int]]) -> Phase:
+        """Have other rows in a step from some later steps on: each change is (step, its position, rows)."""
+        steps = self.steps
+        for step, position, rows in changes:
+            steps = steps.resized(step, position, rows)
+        return self._with(steps)
 
     def resize(self, rows: int, step: int, position: int | None = None) -> Phase | None:
         """Have so many rows in each step from a later one on; None where that needs a new phase.

@@ -85,6 +85,10 @@ class Schedule:
             return self.change(self._phase_of(step).recipe(self.seed, rows), step)
         return self._with((*self.phases[:-1], resized))
 
+    def with_changes(self, changes: Iterable[tuple[int, int, int]]) -> Schedule:
+        """Have other rows in a step from some later steps of the last phase on: (step, its position, rows) each."""
+        return self._with((*self.phases[:-1], self.phases[-1].with_changes(changes)))
+
     def until(self, step: int) -> Schedule:
         """The schedule as it was before a step."""
         return self._with(self._before(step) or (self.phases[0].until(self.phases[0].step + 1),))

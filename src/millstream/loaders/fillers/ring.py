@@ -11,8 +11,7 @@ from typing import Any
 from millstream._core import Batch
 from millstream.batches.engine import Counters, Engine, EngineSettings, closed_error
 from millstream.errors import BudgetError, StoreError
-from millstream.loaders.runs.store import StoreRun
-from millstream.order import Schedule
+from millstream.loaders.runs.store import Mark, StoreRun
 
 
 class RingFiller:
@@ -25,7 +24,7 @@ class RingFiller:
         accumulation = 0 if run.loss is None else run.loss.accumulation
         how = (settings.threads, settings.prefetch, settings.memory_budget, settings.pad_last, accumulation)
         self.engine = Engine(EngineSettings(*how, beside_rows=run.growing.in_memory))
-        self._before: tuple[Schedule, int] | None = None
+        self._before: tuple[Mark, int] | None = None
         """Where the run stood before the step that is being made, or was made last."""
         self._is_direct = False
         """Whether batches are filled without threads, since their size has changed."""
@@ -35,12 +34,14 @@ class RingFiller:
     def take(self, batch_size: int) -> Batch:
         """Wait for the rows of the next step. This runs for every batch: keep it lean."""
         run, engine = self._run, self.engine
-        self._before = run.schedule, run.step
+        self._before = run.mark, run.step
         if batch_size != run.samples:
             self._resize(batch_size)
+            if not run.growing.sources:
+                return self._fill()
         while run.growing.sources:
             run.wait_until_known()
-            self._before = run.schedule, run.step
+            self._before = run.mark, run.step
             try:
                 return self._next()
             except StoreError:
@@ -54,10 +55,9 @@ class RingFiller:
         if engine.ring is not None:
             engine.pause()
         with self._locks.moving:
-            sources = run.phase.sources
-            run.resize(batch_size)
-        if run.phase.sources is not sources:
-            engine.stop()  # it reads for another phase
+            same_phase = run.resize(batch_size)
+        if not same_phase:
+            engine.stop()  # it reads for another one
         self._is_direct = True
 
     def _next(self) -> Batch:
@@ -79,7 +79,7 @@ class RingFiller:
         """Fill the next step in this thread; a `close` meanwhile ends it or is noticed here."""
         self._check_open()
         run = self._run
-        batch = self.engine.fill(self._feed, run.clock, run.rank_rows, run.step - run.steps.step)
+        batch = self.engine.fill(self._feed, run.clock, run.rank_rows, run.step - run.first_step)
         self._check_open()
         return batch
 
@@ -87,7 +87,7 @@ class RingFiller:
         """Start the engine; a `close` meanwhile either finds it running or is noticed here."""
         self._check_open()
         run = self._run
-        begun = run.steps.step
+        begun = run.first_step
         end = run.growing.known_step - begun if run.growing else None
         self.engine.start(self._feed, run.clock, run.rank_rows, run.step - begun, end)
         self._check_open()
@@ -105,8 +105,7 @@ class RingFiller:
         """Stand where the run stood before `take`; Ctrl-C may have come before that noted where."""
         before, resized = self._before, False
         if before is not None and before[1] == step:
-            resized = before[0] is not self._run.schedule
-            self._run.stand(self._run.growing.counted(before[0]) if self._run.growing else before[0], step)
+            resized = self._run.return_to(before[0], step)
         if resized or filled is not None or not isinstance(error, BudgetError):  # a ring without buffers gets some
             self.engine.stop()
 

@@ -31,6 +31,11 @@ OF_STREAM_ORDER_1 = ("stream", "mixed stream")
 """Loaders of which there are states, and no more runs."""
 
 
+Change = tuple[int, int, int, Any]
+"""A step, its position in the phase, the rows of a step from there on, and the change before."""
+Mark = tuple[Schedule, Change | None]
+
+
 class StoreRun:
     """Stores, the rows that are cut from them, and a step of their schedule.
 
@@ -46,13 +51,11 @@ class StoreRun:
     """
 
     steps_back = True
-    schedule: Schedule
     step: int
-    phase: Phase
-    steps: StepPhase[int]
-    """Those of the phase that have the size of the next one."""
     clock: Clock
-    """Of these steps."""
+    """Of the steps that have the size of the next one."""
+    first_step: int
+    """The first of them."""
     begun: tuple[int, int]
     """The epoch in which they begin, and the samples of it before."""
     rank_rows: int
@@ -77,6 +80,8 @@ class StoreRun:
         self.locks, self._epoch_size = Locks(), epoch_size
         self._files = StateFiles(settings.cache_dir, KIND)
         self.growing = Growing(self, growing)
+        self._changes: Change | None = None
+        """Of the size of a step, that the schedule has not been told yet."""
         self.changed: Callable[[], None] = lambda: None
         """Called when a source has grown: what was made ahead does not know it."""
         self.restart()
@@ -93,24 +98,82 @@ class StoreRun:
         phase, steps = schedule.steps_at(step)
         epoch, offset, left = phase.place_of(steps.place)
         self.clock = phase.clock(self.settings.rank, steps, left)
-        self.schedule, self.step, self.phase, self.steps = schedule, step, phase, steps
+        self._schedule, self._changes, self._phase, self._steps = schedule, None, phase, steps
+        self.step, self.first_step = step, steps.step
         self.begun = epoch, offset
         self.rank_rows = steps.rows // steps.ranks
         self.samples = self.rank_rows // self.shape.unit
         if self.growing.sources:
             self.growing.measure()
 
-    def resize(self, batch_size: int) -> None:
-        """Take batches of another size from here on."""
+    @property
+    def schedule(self) -> Schedule:
+        """All phases of the run."""
+        if self._changes is not None:
+            with self.locks.moving:
+                self._apply_changes()
+        return self._schedule
+
+    @property
+    def phase(self) -> Phase:
+        """The phase of the next step."""
+        return self._phase if self._changes is None else self.schedule.steps_at(self.step)[0]
+
+    @property
+    def steps(self) -> StepPhase[int]:
+        """Those of the phase that have the size of the next one."""
+        return self._steps if self._changes is None else self.schedule.steps_at(self.step)[1]
+
+    def _apply_changes(self) -> None:
+        """Put changes of the size of a step into the schedule."""
+        if self._changes is None:
+            return  # another thread has
+        schedule = self._schedule.with_changes(_in_order(self._changes))
+        self._phase, self._steps = schedule.steps_at(self.step)
+        self._schedule, self._changes = schedule, None
+
+    @property
+    def mark(self) -> Mark:
+        """Where `return_to` finds the schedule as it is now."""
+        return self._schedule, self._changes
+
+    def return_to(self, mark: Mark, step: int) -> bool:
+        """Stand where the run stood; gives whether its schedule was another one."""
+        changed = mark[0] is not self._schedule or mark[1] is not self._changes
+        schedule = mark[0].with_changes(_in_order(mark[1])) if mark[1] is not None else mark[0]
+        self.stand(self.growing.counted(schedule) if self.growing else schedule, step)
+        return changed
+
+    def resize(self, batch_size: int) -> bool:
+        """Take batches of another size from here on; gives whether the phase is still the same.
+
+        This runs for every batch of another size: the schedule learns of it when it is asked for.
+        """
         if self.shape.max_tokens:
             raise LoaderError(
                 f"{batch_size} rows were asked for, but batches have as many as fit {self.shape.max_tokens} tokens",
                 hint="call next(), or make the loader with batch_size= in the place of max_tokens=",
             )
-        rows = self._rows(batch_size)
-        step, steps = self.step, self.steps
-        begun = int(self.clock.step(step - steps.step)[2]) if step > steps.step else steps.place
-        self.stand(self.schedule.resize(rows * self.settings.world_size, step, begun), step)
+        rows, step, phase, settings = self._rows(batch_size), self.step, self._phase, self.settings
+        total = rows * settings.world_size
+        if step == self.first_step or self.growing.sources or (phase.drop_last and phase.size < total):
+            return self._resize(total)
+        clock, epochs, offset, position = self.clock.resized(step - self.first_step, total, settings.rank * rows, rows)
+        epoch, before = self.begun
+        if epochs == 0:
+            offset += before
+        if offset == 0 and phase.epoch_size is None:
+            return self._resize(total)
+        self._changes = step, position, total, self._changes
+        self.clock, self.first_step, self.begun = clock, step, (epoch + epochs, offset)
+        self.rank_rows, self.samples = rows, batch_size
+        return True
+
+    def _resize(self, rows: int) -> bool:
+        """The same where a phase or an epoch begins, or a source grows."""
+        sources = self.phase.sources
+        self.stand(self.schedule.resize(rows, self.step), self.step)
+        return self.phase.sources is sources
 
     def seek(self, step: int) -> None:
         """Stand at a step; raises UnknownLength for one whose rows are still being made."""
@@ -188,7 +251,7 @@ class StoreRun:
     @property
     def epoch(self) -> int:
         """The epoch of the next step."""
-        return self.begun[0] + int(self.clock.step(self.step - self.steps.step)[0])
+        return self.begun[0] + int(self.clock.step(self.step - self.first_step)[0])
 
     def in_epoch(self, epoch: int) -> bool:
         """Whether the next step belongs to an epoch."""
@@ -346,3 +409,12 @@ class StoreRun:
     def close(self) -> None:
         """Make no more rows."""
         self.growing.close()
+
+
+def _in_order(change: Change | None) -> list[tuple[int, int, int]]:
+    """Changes from the first on."""
+    found = []
+    while change is not None:
+        step, position, rows, change = change
+        found.append((step, position, rows))
+    return found[::-1]
