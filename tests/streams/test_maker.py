@@ -182,14 +182,6 @@ def test_a_bad_record_is_an_error_with_its_place_each_time_it_is_asked_for(tmp_p
     maker.close()
 
 
-def test_ids_that_the_model_has_no_embedding_for_are_an_error_that_names_the_file() -> None:
-    maker = maker_of(KeptInMemory(), id_limit=5)
-    with pytest.raises(SourceError, match=r"a\.jsonl: its tokens hold the id \d+, but .* has 5 ids") as refused:
-        maker.wait(0)
-    assert "tokenizer" in follows_its_hint(refused.value)
-    maker.close()
-
-
 def test_quarantine_needs_a_folder() -> None:
     with pytest.raises(SourceError, match="needs a folder") as refused:
         maker_of(KeptInMemory(), on_bad="quarantine")

@@ -246,9 +246,10 @@ def test_a_missing_library_names_its_extra(package: str, monkeypatch: pytest.Mon
 
 
 def test_an_end_token_that_does_not_exist_is_refused() -> None:
-    for eos in ("<|nope|>", 99_999, -1):
-        with pytest.raises(TokenizerError, match="has no token"):
+    for eos in ("<|nope|>", 99_999, -1, False, True):
+        with pytest.raises(TokenizerError, match="has no token") as refused:
             resolve_eos(BPE, eos)
+        assert "eos=None for no token" in str(refused.value.hint)
 
 
 def test_a_vocabulary_too_small_for_the_bytes_is_refused() -> None:

@@ -65,7 +65,6 @@ class PartMaker:
         together: Parts that a thread makes at once, where there are enough.
         on_bad: What becomes of records that cannot be used.
         quarantine: The folder for records that are kept aside.
-        id_limit: 1 + the largest id that the model has an embedding for.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class PartMaker:
         together: int = TOGETHER,
         on_bad: OnBad = "error",
         quarantine: Path | None = None,
-        id_limit: int | None = None,
     ) -> None:
         if on_bad == "quarantine" and quarantine is None:
             raise SourceError(
@@ -87,7 +85,7 @@ class PartMaker:
             )
         self.units, self.job, self.kept = units, job, kept
         self._together, self._count = together, threads
-        self._on_bad, self._quarantine, self._id_limit = on_bad, quarantine, id_limit
+        self._on_bad, self._quarantine = on_bad, quarantine
         self.made = self.found = 0
         """Parts that this process made, and that others had made."""
         self._closed = False
@@ -296,7 +294,7 @@ class PartMaker:
         )
 
     def _judge(self, policy: BadRecords, part: Part, file: FoundFile, chunk: Chunk) -> None:
-        """Raise, count or keep aside what is bad, and insist on ids that the model has an embedding for.
+        """Raise, count or keep aside what is bad.
 
         A file that is gone or has changed is never skipped: rows of other ranks and epochs would be others.
         """
@@ -309,15 +307,6 @@ class PartMaker:
         in_rows = bool(part.bad) and part.bad[0].start == NO_BYTES
         from_byte = f" from byte {chunk.start}" if chunk.start and not in_rows else ""
         policy.take(file.name + from_byte, part.bad, rows_before=chunk.start if in_rows else 0)
-        limit = self._id_limit
-        if limit is None or limit >= self.job.tokenizer.vocab_size or not len(part.tokens):
-            return
-        largest = int(part.tokens.max())
-        if largest >= limit:
-            raise SourceError(
-                f"{file.name}: its tokens hold the id {largest}, but the model's vocabulary has {limit} ids",
-                hint="use the model's tokenizer, or enlarge the model's embedding",
-            )
 
     def _closed_error(self) -> ClosedError:
         return ClosedError("this loader was closed while it waited for its rows", hint="make a new one")

@@ -108,7 +108,7 @@ def resolve_eos(tokenizer: Tokenizer, eos: str | int | None) -> int | None:
     if eos == "auto":
         return tokenizer.eos_id
     found = tokenizer.token_id(eos) if isinstance(eos, str) else eos
-    if found is None or not 0 <= found < tokenizer.vocab_size:
+    if found is None or isinstance(eos, bool) or not 0 <= found < tokenizer.vocab_size:
         raise TokenizerError(
             f"{tokenizer.name} has no token {eos!r} (its vocabulary has {tokenizer.vocab_size} ids)",
             hint='pass a token of the vocabulary or its id, eos="auto", or eos=None for no token at all',
