@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Sequence
-from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,9 +99,11 @@ class PartMaker:
         self._threads = Threads(self._count, "millstream-parts")
         self._bad = Ledger()
         """Records of all parts that were left out: a reason is told loudly a few times, not in every part."""
-        self._guard = threading.Lock()
+        self._guard = threading.Condition()
+        """Of all below; it says that a part is made, or cannot be."""
         self._pending: deque[int] = deque()
-        self._parts: dict[int, Future[PartFacts]] = {}
+        self._parts: dict[int, PartFacts | BaseException | None] = {}
+        """What became of those that are wanted; None while they are made."""
         self._working = 0
         """Threads that take what is pending until there is no more."""
 
@@ -118,16 +119,16 @@ class PartMaker:
     def _want(self, units: Sequence[int], *, soon: bool, dropped: list[object]) -> None:
         wanted = set(units)
         with self._guard:
-            for unit in [unit for unit, part in self._parts.items() if _lacked_room(part)]:
+            for unit in [unit for unit, part in self._parts.items() if isinstance(part, BudgetError)]:
                 del self._parts[unit]  # there may be room now
             waiting = set(self._pending)
             unwanted = [unit for unit in self._pending if unit not in wanted]
-            unwanted += [unit for unit, part in self._parts.items() if unit not in wanted and part.done()]
+            unwanted += [unit for unit, part in self._parts.items() if unit not in wanted and part is not None]
             new = [unit for unit in units if unit not in self._parts]
             for unit in unwanted:
                 del self._parts[unit]
             for unit in new:
-                self._parts[unit] = Future()
+                self._parts[unit] = None
             waiting.update(new)
             self._pending = deque(unit for unit in units if unit in waiting)
             if self.units.share_readers:
@@ -145,40 +146,43 @@ class PartMaker:
 
     def is_made(self, unit: int) -> bool:
         """Whether a part that was wanted can be had without waiting."""
-        part = self._parts.get(unit)
-        return part is not None and part.done() and part.exception() is None
+        return isinstance(self._parts.get(unit), PartFacts)
 
     @property
     def held(self) -> set[int]:
         """Units that are just being made: none of their parts may be dropped."""
         with self._guard:
-            return {unit for unit, part in self._parts.items() if not part.done()}
+            return {unit for unit, part in self._parts.items() if part is None}
 
     def look(self, unit: int) -> PartFacts | None:
         """The facts of a part that was wanted, if it is made by now; raises what kept it from being made, once."""
         part = self._parts.get(unit)
-        if part is None or not part.done():
-            return None
-        try:
-            return part.result()
-        except BaseException:
+        if isinstance(part, BaseException):
             with self._guard:
-                self._parts.pop(unit, None)  # whoever wants it again tries again: a full disk may have room by then
-            raise
+                self._parts.pop(unit, None)  # the next one who wants it tries again: a full disk may have room by then
+            raise part
+        return part
 
     def wait(self, unit: int) -> PartFacts:
         """Wait for a part that was wanted."""
         while (facts := self.look(unit)) is None:
-            part = self._parts.get(unit)
-            if part is None:
+            if unit not in self._parts:
                 with self._guard:
                     pending = list(self._pending)
                 self.want([unit, *pending])
             elif self._stopping.is_set():
                 raise self._closed_error()
             else:
-                wait([part], timeout=_CLOSED_S)
+                with self._guard:
+                    if unit in self._parts and self._parts[unit] is None:
+                        self._guard.wait(_CLOSED_S)
         return facts
+
+    def _settle(self, unit: int, part: PartFacts | BaseException) -> None:
+        """Say what became of a part that was wanted."""
+        with self._guard:
+            self._parts[unit] = part
+            self._guard.notify_all()
 
     def _work(self, wait_s: float, dropped: list[object]) -> None:
         """Find or make what is pending, as long as there is something; in a thread. It takes more than one part at a
@@ -215,13 +219,13 @@ class PartMaker:
                 except BusyError:
                     busy.append(unit)
                 except BaseException as error:
-                    self._parts[unit].set_exception(error)
+                    self._settle(unit, error)
                 else:
                     if found is None:
                         missing.append(unit)
                     else:
                         self.found += 1
-                        self._parts[unit].set_result(found)
+                        self._settle(unit, found)
             self._make(missing)
         if self.units.share_readers:
             self._reader.give_up(slot for unit in units if unit not in busy for slot in self.units.slots(unit))
@@ -239,16 +243,16 @@ class PartMaker:
                     for chunk in chunks
                 ]
             except BaseException as error:
-                self._parts[unit].set_exception(error)
+                self._settle(unit, error)
         made = self._at_once([piece for each in pieces.values() for piece in each])
         for unit, each in pieces.items():
             try:
                 facts = self.kept.put(unit, self._joined(unit, each, made))
             except BaseException as error:
-                self._parts[unit].set_exception(error)
+                self._settle(unit, error)
             else:
                 self.made += 1
-                self._parts[unit].set_result(facts)
+                self._settle(unit, facts)
 
     def _at_once(self, pieces: list[_Piece]) -> dict[_Piece, Part]:
         """The parts of pieces that are small together, if nothing is wrong with them; else none."""
@@ -317,10 +321,6 @@ class PartMaker:
         self._stopping.set()
         self._threads.close(_LONGEST_CLOSE_S)
         self._reader.close()
-
-
-def _lacked_room(part: Future[PartFacts]) -> bool:
-    return part.done() and isinstance(part.exception(), BudgetError)
 
 
 def _rows_before(part: Part, chunk: Chunk) -> int:
