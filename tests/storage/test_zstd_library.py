@@ -86,7 +86,7 @@ def test_without_zstd_packed_data_names_the_extra_that_brings_it(folder: Path) -
 
 def test_a_library_inside_a_python_module_does_as_well() -> None:
     """The module of `zstandard` stands for Python's own: it has a whole zstd in it, too."""
-    found = importlib.util.find_spec("zstandard.backend_c")
+    found = importlib.util.find_spec("zstandard._cffi")
     assert found is not None
     code = f"""
     {NO_ZSTD}
