@@ -1,6 +1,8 @@
 // bind/compression.cpp: zstd for millstream.compression.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 
@@ -39,6 +41,10 @@ std::tuple<std::size_t, std::size_t> step(millstream::ZstdStream& stream, Bytes 
 
 void register_compression(nb::module_& m) {
   nb::exception<millstream::ZstdError>(m, "ZstdError", PyExc_ValueError);
+  nb::exception<millstream::ZstdMissing>(m, "ZstdMissing", PyExc_ImportError);
+  m.def("look_for_zstd", &millstream::look_for_zstd, "names"_a,
+        "Look for the library zstd under these names from now on, unless it was found.");
+  m.def("has_zstd", [] { return millstream::find_zstd() != nullptr; }, "Whether the library zstd is found.");
   m.def("zstd_compress", &compress, "data"_a, "level"_a, "One zstd frame that holds `data`, with a checksum.");
   m.def("zstd_content_size", [](Bytes frame) { return millstream::zstd_content_size(std::as_bytes(view(frame))); },
         "frame"_a, "The size that a frame says it has when decoded, or None.");

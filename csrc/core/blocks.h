@@ -18,8 +18,9 @@ class DecodedBlocks {
  public:
   // What it may grow to with blocks of so many bytes.
   static std::size_t bytes(std::size_t block_bytes) {
+    if (block_bytes == 0) return 0;  // a machine that has no zstd reads plain stores
     static const std::size_t decoder_bytes = ZstdDecompressor().bytes();
-    return block_bytes == 0 ? 0 : most * (block_bytes + sizeof(Block)) + zstd_bound(block_bytes) + decoder_bytes;
+    return most * (block_bytes + sizeof(Block)) + zstd_bound(block_bytes) + decoder_bytes;
   }
 
   // Copies tokens [start, start + count) of a packed shard, which has them.

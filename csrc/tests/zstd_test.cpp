@@ -64,10 +64,53 @@ void damage_is_an_exception() {
   CHECK_THROWS(ZstdCompressor(1000), std::invalid_argument);
 }
 
+// A library may know the frames of zstd 0.5: it is not asked.
+void frames_before_1_0_are_not_given_to_the_library() {
+  const std::vector<std::byte> old{std::byte{0x25}, std::byte{0xB5}, std::byte{0x2F}, std::byte{0xFD}, std::byte{0}, std::byte{0}};
+  const auto data = numbers(100);
+  std::vector<std::byte> out(100);
+  ZstdCompressor compress(1);
+  const auto frame = compress(data);
+  std::vector<std::byte> both(frame.begin(), frame.end());
+  both.insert(both.end(), old.begin(), old.end());
+  CHECK_THROWS(zstd_content_size(old), ZstdError);
+  CHECK(!zstd_frame_bytes(old));
+  CHECK_THROWS((ZstdDecompressor()(both, out), 0), ZstdError);  // a frame is one
+  CHECK_THROWS(ZstdStream()(old, out), ZstdError);
+  CHECK_THROWS(ZstdStream()(both, out = std::vector<std::byte>(200)), ZstdError);
+  ZstdStream stream;
+  (void)stream(std::span(old).first(0), out);
+  CHECK_THROWS(stream(std::span(old).first(1), out), ZstdError);
+}
+
+void a_frame_without_content_may_stand_between_others() {
+  std::vector<std::byte> packed{std::byte{0x5A}, std::byte{0x2A}, std::byte{0x4D}, std::byte{0x18}, std::byte{1}, std::byte{0},
+                                std::byte{0},    std::byte{0},    std::byte{7}};
+  const auto data = numbers(100);
+  ZstdCompressor compress(1);
+  const auto frame = compress(data);
+  packed.insert(packed.end(), frame.begin(), frame.end());
+  ZstdStream stream;
+  std::vector<std::byte> out(200);
+  std::size_t made = 0;
+  for (std::size_t place = 0; place < packed.size(); ++place)
+    made += stream(std::span(packed).subspan(place, 1), std::span(out).subspan(made)).produced;
+  CHECK(stream.between_frames() && made == data.size() && std::equal(data.begin(), data.end(), out.begin()));
+}
+
+void a_library_that_was_found_stays() {
+  const auto* const found = find_zstd();
+  look_for_zstd({"nowhere.so"});
+  CHECK(found != nullptr && find_zstd() == found);
+}
+
 }  // namespace
 
 int main() {
   a_frame_comes_back();
   a_stream_comes_back_in_any_pieces();
   damage_is_an_exception();
+  frames_before_1_0_are_not_given_to_the_library();
+  a_frame_without_content_may_stand_between_others();
+  a_library_that_was_found_stays();
 }

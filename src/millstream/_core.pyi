@@ -13,6 +13,17 @@ from numpy.typing import NDArray
 class ZstdError(ValueError):
     pass
 
+class ZstdMissing(ImportError):
+    pass
+
+def look_for_zstd(names: Sequence[str]) -> None:
+    """
+    Look for the library zstd under these names from now on, unless it was found.
+    """
+
+def has_zstd() -> bool:
+    """Whether the library zstd is found."""
+
 def zstd_compress(data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], level: int) -> bytes:
     """One zstd frame that holds `data`, with a checksum."""
 

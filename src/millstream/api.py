@@ -27,7 +27,7 @@ from millstream.sources import Found, Record
 from millstream.sources.discover import Where
 from millstream.stages.ordered import cpus
 from millstream.stats.progress import OnProgress
-from millstream.storage import LEVEL, default_cache_dir
+from millstream.storage import LEVEL, default_cache_dir, need_zstd
 from millstream.tokens import load_tokenizer
 
 _log = logging.getLogger("millstream.api")
@@ -94,7 +94,7 @@ def prepare(
     keep_rejected: bool = False,
     cache: bool = True,
     cache_dir: Where | None = None,
-    compression: Literal["zstd", "none"] = "zstd",
+    compression: Literal["zstd", "none"] | None = None,
     level: int = LEVEL,
     memory_budget: int | str | None = None,
     engine: Literal["local", "ray"] = "local",
@@ -223,10 +223,13 @@ def _packing(compress: bool | int) -> int | None:  # noqa: FBT001 - True is the 
     return None if compress is False else compress
 
 
-def _level(compression: str, level: int) -> int | None:
-    if compression not in ("zstd", "none"):
+def _level(compression: str | None, level: int) -> int | None:
+    """The level of what is cached and kept aside; None is plain. Unless it was asked for, it is nobody's need."""
+    if compression not in ("zstd", "none", None):
         raise SourceError(f"compression={compression!r} is unknown", hint='choose "zstd" or "none"')
-    return level if compression == "zstd" else None
+    if compression == "zstd":
+        need_zstd()
+    return None if compression == "none" else level
 
 
 def _engine(engine: str) -> tuple[Make, int]:

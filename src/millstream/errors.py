@@ -288,9 +288,10 @@ class MissingExtra(MillstreamError, ImportError):  # noqa: N818 - reads as a cla
     """
 
     @classmethod
-    def of(cls, package: str, extra: str) -> MissingExtra:
-        """Say which package is missing, and how the extra that brings it is installed here."""
-        return cls(f"this needs the package '{package}'", hint=_how_to_install(extra))
+    def of(cls, package: str, extra: str, *, or_else: str | None = None) -> MissingExtra:
+        """Say which package is missing, how the extra that brings it is installed here, and what else would do."""
+        hint = _how_to_install(extra)
+        return cls(f"this needs the package '{package}'", hint=f"{hint}; or {or_else}" if or_else else hint)
 
 
 def _how_to_install(extra: str) -> str:

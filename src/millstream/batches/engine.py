@@ -27,6 +27,7 @@ from millstream._core import (
 )
 from millstream.errors import BudgetError, ClosedError, StoreError
 from millstream.stages.lifetime import after_fork, close_on_exit
+from millstream.storage import need_zstd
 from millstream.store.layout import Layout
 
 Fill = Literal["best_fit", "alone", "by_length"]
@@ -57,6 +58,8 @@ class EngineSettings:
 
 def store_files(layout: Layout) -> StoreFiles:
     """Hand a store's layout to the native core; nothing is opened yet."""
+    if layout.block_tokens:
+        need_zstd()
     return StoreFiles(
         layout.directory,
         layout.file,

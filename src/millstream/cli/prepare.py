@@ -85,7 +85,7 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--no-cache", action="store_true", help="neither use nor fill the cache")
     group.add_argument("--cache-dir", help="default: $MILLSTREAM_CACHE, or ~/.cache/millstream")
     group.add_argument("--keep-rejected", action="store_true", help="keep every record that the recipe drops")
-    group.add_argument("--compression", choices=("zstd", "none"), default="zstd", help="of cache and kept records")
+    group.add_argument("--compression", choices=("zstd", "none"), help="of cache and kept records")
     group.add_argument("--level", type=int, default=LEVEL, help=f"of the compression (default: {LEVEL})")
     group.add_argument("--chunk-bytes", type=int, default=CHUNK_BYTES, help="work is cut into (default: 4 MiB)")
     group.add_argument("--memory-budget", help="e.g. 2GB (default: what the workers need)")

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.errors import CompressionError, MillstreamError
+from millstream.errors import CompressionError, MillstreamError, MissingExtra
 from millstream.sources.chunk import BadRecord
 from millstream.sources.failure import FLEETING
-from millstream.storage import LEVEL, FileCache, compress, decompress
+from millstream.storage import LEVEL, FileCache, compress, decompress, has_zstd
 
 log = logging.getLogger("millstream.parts")
 
@@ -78,11 +78,14 @@ class Part:
 def encode_part(part: Part, level: int | None = LEVEL) -> bytes:
     """Write a part down: a magic number, the size of the head, the head as JSON, and the columns.
 
+    Where there is no zstd the columns are plain: a part is ours, and nobody asked how it is kept.
+
     >>> ends, origins = np.array([2]), np.array([[0, 0, 5]])
     >>> part = Part(np.array([7, 8], np.uint16), ends, origins, rows=1, source_bytes=5, source_stop=5, text_bytes=5)
     >>> decode_part(encode_part(part)).tokens.tolist()
     [7, 8]
     """
+    level = level if has_zstd() else None
     columns: dict[str, NDArray[Any]] = {"tokens": part.tokens, "ends": part.ends, "origins": part.origins}
     columns |= {f"keys.{step}": keys for step, keys in enumerate(part.keys)}
     columns["notes"] = np.frombuffer(_compact(_notes(part)), np.uint8)
@@ -199,6 +202,8 @@ class PartCache(FileCache):
         except DamagedPart as error:
             log.warning("%s: %s; it is made again", path, error.message)
             path.unlink(missing_ok=True)
+            return None
+        except MissingExtra:  # packed by somebody who has zstd
             return None
         os.utime(path)  # what was used last is pruned last
         return part

@@ -13,7 +13,7 @@ from typing import IO, Literal, Self, get_args
 from millstream.errors import MillstreamError, RecordError, SourceError, TemplateError, TokenizerError
 from millstream.sources import BadRecord
 from millstream.stats.ledger import Ledger
-from millstream.storage import LEVEL, compress
+from millstream.storage import LEVEL, compress, has_zstd
 
 LOUD = 5
 OnBad = Literal["error", "skip", "quarantine"]
@@ -24,7 +24,7 @@ _log = logging.getLogger("millstream.parts")
 class KeptAside:
     """A file of JSON lines for records that did not get into a store; it comes to be with the first of them.
 
-    With a compression level it is a `.zst` file of independent frames.
+    With a compression level it is a `.zst` file of independent frames, where there is a zstd.
 
     >>> import tempfile
     >>> with KeptAside(Path(tempfile.mkdtemp()) / "rejected.jsonl", level=None) as kept:
@@ -36,6 +36,7 @@ class KeptAside:
     FRAME_BYTES = 1 << 18
 
     def __init__(self, path: Path, *, level: int | None = LEVEL) -> None:
+        level = level if has_zstd() else None
         self.path = path if level is None else path.with_name(path.name + ".zst")
         self.records = 0
         self._level = level

@@ -2,7 +2,7 @@
 
 from millstream.storage.cache import FileCache, default_cache_dir, key_of
 from millstream.storage.checked_json import EDITED, compact, digest, read_json, sealed
-from millstream.storage.compression import LEVEL, ZstdReader, compress, decompress
+from millstream.storage.compression import LEVEL, ZstdReader, compress, decompress, has_zstd, need_zstd
 from millstream.storage.follow import FollowedLog, announce, announced, forget
 from millstream.storage.lock import Lock, Presence, is_held
 from millstream.storage.log import OTHER_RUN, ChainedLog, DamagedLine, LogReader, Position, holds, log_of
@@ -35,10 +35,12 @@ __all__ = [
     "default_cache_dir",
     "digest",
     "forget",
+    "has_zstd",
     "holds",
     "is_held",
     "key_of",
     "log_of",
+    "need_zstd",
     "read_json",
     "record_type",
     "records_of",

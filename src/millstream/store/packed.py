@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from millstream import _core
 from millstream.errors import StoreError
+from millstream.storage import need_zstd
 from millstream.store.bodies import Body, Damage
 from millstream.store.format import COPY_AGAIN, FRAME_BYTES, Frame, Tokens, Words
 from millstream.store.numbers import RUN, Numbers
@@ -120,6 +121,7 @@ class PackedTokens:
     def _unpack(self, bounds: Words, out: Tokens) -> tuple[int, str]:
         if len(bounds) < 2:
             return 0, ""
+        need_zstd()
         packed: NDArray[Any] = self._file.read(range(int(bounds[0]), int(bounds[-1])))
         return _core.unpack_blocks(packed, bounds[1:] - bounds[0], self.block_bytes, out.view(np.uint8))
 

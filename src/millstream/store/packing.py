@@ -16,7 +16,7 @@ import numpy as np
 
 from millstream import _core
 from millstream.errors import StoreError
-from millstream.storage import disk
+from millstream.storage import disk, need_zstd
 from millstream.store import packed
 from millstream.store.column import START_AGAIN, Column
 from millstream.store.format import FRAME_BYTES, Frame, Words
@@ -44,6 +44,7 @@ class PackedColumn(Column):
     @classmethod
     def begin_packed(cls, path: Path, dtype: np.dtype[Any], packing: Packing) -> PackedColumn:
         """Start an empty file; 64 zero bytes keep the place of the frame."""
+        need_zstd()
         column = cls(path, dtype, disk.create(path), packing)
         disk.write(column.fd, bytes(FRAME_BYTES), 0)
         return column
@@ -51,6 +52,7 @@ class PackedColumn(Column):
     @classmethod
     def resume_packed(cls, path: Path, dtype: np.dtype[Any], packing: Packing, count: int, tail: bytes) -> PackedColumn:
         """Cut a file back to the whole blocks of `count` tokens, hash them again, and go on behind the tail."""
+        need_zstd()
         column = cls(path, dtype, disk.reopen(path), packing)
         try:
             column._reread_blocks(count // column._block)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.errors import StoreError
-from millstream.storage import LEVEL, digest
+from millstream.storage import LEVEL, digest, need_zstd
 from millstream.store.format import token_dtype
 from millstream.store.manifest import is_sources, plain
 
@@ -70,10 +70,10 @@ def checked_level(compress: bool | int | None) -> int | None:  # noqa: FBT001 - 
     >>> checked_level(True), checked_level(False), checked_level(9)
     (1, 0, 9)
     """
-    if compress is True:
-        return LEVEL
     if compress is None or (isinstance(compress, int) and 0 <= compress <= MOST_LEVEL):
-        return None if compress is None else int(compress)
+        if compress:
+            need_zstd()
+        return LEVEL if compress is True else None if compress is None else int(compress)
     raise StoreError(
         f"compress must be True, False or a level from 1 to {MOST_LEVEL}, not {compress!r}",
         hint="True is the level that costs least",
