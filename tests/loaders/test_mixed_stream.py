@@ -116,7 +116,7 @@ def test_a_state_is_small_readable_and_equal_on_all_ranks() -> None:
         run.steps(5)
         state = run.state()
     assert set(state["streams"]) == {"web", "news"}
-    assert all(set(each) == {"window", "token"} for each in state["streams"].values())
+    assert all(set(each) == {"window", "token", "check"} for each in state["streams"].values())
     assert len(json.dumps(state)) < 3000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -157,9 +158,18 @@ def test_the_iterators_of_two_ranks_end_together(tmp_path: Path) -> None:
     assert [one + other for one, other in zip(*found, strict=True)] == expected
 
 
-def test_ranks_without_a_shared_cache_are_told_that_each_does_all_the_work(caplog: pytest.LogCaptureFixture) -> None:
-    with stream(FOLDER, rank=0, world_size=2):
-        assert "cache_dir" in caplog.text
+def test_ranks_without_a_shared_cache_are_told_that_each_does_all_the_work(tmp_path: Path) -> None:
+    """By one of them, once."""
+    with (
+        pytest.warns(UserWarning, match="no cache is shared, so each of 2 ranks") as told,
+        stream(FOLDER, rank=0, world_size=2) as loader,
+    ):
+        assert len(take(loader, 100)) == 100
+    assert [each.filename for each in told] == [__file__]
+    for how in ({"rank": 1, "world_size": 2}, {"rank": 0, "world_size": 2, "cache_dir": tmp_path}, {}):
+        with warnings.catch_warnings(), stream(FOLDER, **how) as loader:
+            warnings.simplefilter("error")
+            loader.next()
 
 
 # Caches
@@ -243,7 +253,12 @@ def test_resuming_makes_at_most_one_window_again_and_none_before_it() -> None:
         rows = take(loader, 900)
         windows = source_of(loader).windows
         state, place = json.loads(json.dumps(loader.state_dict())), windows.window_at(900)
-        assert place >= 4 and state["streams"] == {"data": {"window": place, "token": windows.starts.token(place)}}
+        saved = state["streams"]["data"]
+        assert place >= 4 and saved == {
+            "window": place,
+            "token": windows.starts.token(place),
+            "check": saved["check"],
+        }
         in_use = set(windows.plan.units_of(place))
         following_windows = range(place + 1, place + 1 + 2 * AHEAD)  # those in use, and those made ahead
         ahead = {unit for window in following_windows for unit in windows.plan.units_of(window)}
@@ -313,6 +328,53 @@ def test_the_state_of_other_data_another_recipe_or_seed_is_refused_says_why_and_
                 wrong.load_state_dict(state)
             follows_its_hint(refused.value)
             assert wrong.step == 0 and take(wrong, 60) == take(same, 60)
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_place_that_was_edited_is_refused_before_a_window_is_made(epoch: int) -> None:
+    """Nothing else tells a loader without a cache that its rows would be others."""
+    with stream(LARGE, cut=300, batch_size=4) as loader:
+        for _ in range(epoch):
+            assert list(loader)
+        take(loader, 60)
+        state = json.loads(json.dumps(loader.state_dict()))
+        following = take(loader, 3)
+    place = state["streams"]["data"]
+    assert place["window"] >= 3 and ("tokens" in place) == (epoch == 1)
+    with stream(LARGE, cut=300, batch_size=4) as loader:
+        for name in place.keys() - {"check"}:
+            for by in (-LENGTH, -1, 1, LENGTH):
+                with pytest.raises(StateError) as refused:
+                    loader.load_state_dict({**state, "streams": {"data": {**place, name: place[name] + by}}})
+                assert "damaged" in follows_its_hint(refused.value)
+        assert loader.step == 0 and parts_of(loader) == {"made": 0, "found": 0}
+        loader.load_state_dict(state)
+        assert take(loader, 3) == following
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_honest_a_resumed_run_says_what_it_could_not_count(tmp_path: Path, epoch: int) -> None:
+    """Until it has read that, too."""
+    path, lines = tmp_path / "a.jsonl", [json.dumps({"text": "some of the words"}) + "\n"] * 3 + ["{broken\n"]
+    path.write_text("".join(lines * 60))
+    how: dict[str, Any] = {"on_bad": "skip", "batch_size": 4, "cut": 100}
+    with stream(path, **how) as loader:
+        for _ in range(epoch):
+            assert list(loader)
+        take(loader, 60)
+        state, windows = loader.state_dict(), source_of(loader).windows
+        window = state["streams"]["data"]["window"]
+        before = sum(len(windows.plan.units_of(each)) for each in range(windows.plan.windows if epoch else window))
+        assert list(loader)
+        whole = loader.losses
+    assert whole["left_out:data:not JSON"] == 60 and "uncounted_units:data" not in whole
+    with stream(path, **how) as loader:
+        loader.load_state_dict(state)
+        assert loader.losses["uncounted_units:data"] == before > 0
+        assert list(loader)
+        assert loader.losses["left_out:data:not JSON"] < 60 and loader.losses["uncounted_units:data"] > 0
+        assert list(loader)
+        assert loader.losses == whole
 
 
 DAMAGE: list[dict[str, Any]] = [

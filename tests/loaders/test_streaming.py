@@ -9,6 +9,7 @@ import re
 import signal
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from millstream import (
     ClosedError,
     DataLoader,
     LoaderError,
+    LossWarning,
     PretrainDataLoader,
     SourceError,
     TokenStore,
@@ -502,3 +504,61 @@ def test_files_that_cannot_be_read_are_told_when_they_are_read(tmp_path: Path, m
         failing.clear()
     with stream(tmp_path / "a.jsonl", batch_size=1) as loader:
         assert loader.state_dict()["data"]["data"]["fingerprint"] != unreadable
+
+
+@pytest.mark.parametrize("cache_dir", [None, "memory://"])
+def test_a_limit_of_a_cache_that_there_is_not_is_refused(cache_dir: str | None) -> None:
+    with pytest.raises(LoaderError, match="cache_limit bounds a folder") as refused:
+        stream(FOLDER, cache_dir=cache_dir, cache_limit="1GB")
+    assert "cache_dir=" in follows_its_hint(refused.value)
+
+
+def test_honest_files_that_are_passed_over_are_counted_as_prepare_counts_them(tmp_path: Path) -> None:
+    folder = tmp_path / "raw"
+    folder.mkdir()
+    write_lines(folder / "a.jsonl", [json.dumps({"text": "some of the words"})] * 9)
+    (folder / "gone.jsonl").symlink_to(tmp_path / "nowhere.jsonl")
+    (folder / "picture.png").write_bytes(b"")
+    skipped = prepare(folder, tmp_path / "store", TOKENIZER, cache=False).skipped
+    assert skipped == {"broken link": 1, "unknown kind": 1}
+    with warnings.catch_warnings(), stream(folder) as loader:
+        warnings.simplefilter("error")  # no record is left out
+        assert list(loader)
+        assert loader.losses.items() >= {f"left_out:data:{reason}": count for reason, count in skipped.items()}.items()
+
+
+def test_honest_what_a_stream_leaves_out_is_warned_of_once_on_one_rank(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "a.jsonl", [json.dumps({"text": "some of the words"}), "{broken", ""] * 40)
+    for rank, count in ((0, 1), (1, 0)):
+        with (
+            warnings.catch_warnings(record=True) as caught,
+            stream(path, on_bad="skip", rank=rank, world_size=2, cache_dir=tmp_path / "cache") as loader,
+        ):
+            warnings.simplefilter("always")
+            for _ in range(2):
+                assert list(loader)
+        told = [each for each in caught if issubclass(each.category, LossWarning)]
+        assert len(told) == count
+        assert all("not JSON" in str(each.message) and each.filename == __file__ for each in told)
+
+
+WORDS = [
+    ("a.jsonl", {"txt": "words"}, {}, 'reading={"text_field": …}'),
+    ("a.jsonl", {"text": "long " * 20}, {"max_document_bytes": 20}, 'reading={"max_document_bytes": …}'),
+    ("a.txt", "long " * 20, {"max_document_bytes": 20}, 'reading={"documents": "line"}'),
+    ("a.txt", b"caf\xe9", {}, 'reading={"encoding": …} or reading={"on_invalid": "replace"}'),
+    ("a.unknown", "", {}, 'reading={"include": …} or reading={"format": …}'),
+]
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize(("name", "content", "how", "hint"), WORDS, ids=[each[3] for each in WORDS])
+def test_hints_are_in_the_words_of_the_loader(
+    tmp_path: Path, name: str, content: Any, how: dict[str, Any], hint: str, streaming: bool
+) -> None:
+    data = json.dumps(content) if isinstance(content, dict) else content
+    (tmp_path / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+    shared: dict[str, Any] = {"tokenizer": TOKENIZER, "chunk_size": LENGTH, "framework": "numpy", "reading": how}
+    with pytest.raises(SourceError) as refused, PretrainDataLoader(tmp_path, streaming=streaming, **shared) as loader:
+        loader.next()
+    assert hint in follows_its_hint(refused.value) and hint in str(refused.value)

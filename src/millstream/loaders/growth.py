@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from millstream.errors import BusyError, ClosedError, StoreError
 from millstream.loaders.member import Member
@@ -168,7 +168,7 @@ class GrowingSource(Protocol):
         """What is made, in words."""
         ...
 
-    def saved(self, epoch: int, offset: int) -> dict[str, int] | None:
+    def saved(self, epoch: int, offset: int) -> dict[str, Any] | None:
         """What a state keeps of a place; None: nothing."""
         ...
 

@@ -3,8 +3,6 @@ groups of rollouts that are not whole."""
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections import Counter
 
 from millstream.errors import LossWarning
@@ -12,6 +10,7 @@ from millstream.loaders.made_by import recipe_of
 from millstream.parts.report import report_path
 from millstream.rollouts import Id
 from millstream.sources.failure import BLANK
+from millstream.stages.wait import warn
 from millstream.stats.ledger import Ledger
 from millstream.store import TokenStore
 
@@ -47,8 +46,9 @@ def store_losses(store: TokenStore, name: str = "") -> Ledger:
     return ledger
 
 
-def tell_losses(store: TokenStore) -> None:
-    """Warn of rows that a complete store lacks, or holds only in part; of blank lines nothing is missed."""
+def tell_losses(store: TokenStore, more: str = "") -> bool:
+    """Warn of rows that a store lacks, or holds only in part; of blank lines nothing is missed. Gives whether there are
+    any. `more` is where to look, by default the report."""
     losses = store_losses(store)
     left_out = losses.reasons("left_out")
     del left_out[BLANK]
@@ -61,23 +61,15 @@ def tell_losses(store: TokenStore) -> None:
     if cut:
         told.append(f"cut: {', '.join(cut)}")
     if told:
-        report = report_path(store.path, ".html")
-        warnings.warn(f"{'; '.join(told)} (report: {report})", LossWarning, stacklevel=_level_of_caller())
+        where = more or f"report: {report_path(store.path, '.html')}"
+        warn(f"{'; '.join(told)} ({where})", LossWarning)
+    return bool(told)
 
 
 def tell_odd_group(group: Id, came: str, size: int) -> None:
     """Warn of a group of a feed that is not as large as was said."""
-    warnings.warn(
+    warn(
         f"group {group!r} has {came}, and group_size says {size}; `losses` counts smaller ones that are trained on "
         "(short_groups), and what came too late for its group (late)",
         LossWarning,
-        stacklevel=_level_of_caller(),
     )
-
-
-def _level_of_caller() -> int:
-    """How many frames up from our caller the code stands that is not Millstream's."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("millstream."):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from millstream.errors import BusyError, LoaderError, StoreError
+from millstream.errors import BusyError, LoaderError, SourceError, StoreError
 from millstream.loaders.settings import LoaderSettings, positive
 from millstream.parts.policy import OnBad, check_on_bad
 from millstream.sources import Found, FoundFile, Reading, discover, format_of
@@ -54,6 +55,31 @@ class ReadingKeywords(CuttingKeywords, total=False):
     """Which files of a raw source are read, and how they are cut into documents (`Reading`, `discover`)."""
 
     format: str | None
+
+
+_WORDS = "|".join(word + ("=?" if "_" in word else "=") for word in ReadingKeywords.__annotations__)
+
+
+@contextmanager
+def in_words_of_loaders() -> Iterator[None]:
+    """Hints name the keywords of `prepare`; a loader takes them in `reading=`.
+
+    >>> with in_words_of_loaders():
+    ...     raise SourceError("a.txt:1: not UTF-8", hint='pass encoding= or on_invalid="replace"')
+    Traceback (most recent call last):
+    millstream.errors.SourceError: a.txt:1: not UTF-8
+      hint: pass reading={"encoding": …} or reading={"on_invalid": "replace"}
+    """
+    try:
+        yield
+    except SourceError as error:
+        error.hint = re.sub(
+            rf'(?<!["\w])({_WORDS})(?!\w)("[^"]*")?',
+            lambda word: f'reading={{"{word[1].rstrip("=")}": {word[2] or "…"}}}',
+            error.hint or "",
+        )
+        error.args = (f"{error.message}\n  hint: {error.hint}" if error.hint else error.message,)
+        raise
 
 
 @dataclass(frozen=True)
@@ -191,6 +217,7 @@ def _instead_of_the_cache(chat: ChatSettings | None) -> str:
     return "prepare() it into a store of your own, or pass streaming=True"
 
 
+@in_words_of_loaders()
 def prepared_store(path: Any, tokenizer: Any, raw: RawSettings, settings: LoaderSettings) -> Path:
     """Prepare a raw path into the cache, unless that was done before; gives the path of the store."""
     cached = cached_store(path, tokenizer, raw, settings)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -17,9 +17,10 @@ import numpy as np
 
 from millstream.batches.engine import bytes_for_batches
 from millstream.errors import BudgetError, ClosedError, LoaderError, StateError, StoreError, UnknownLength
+from millstream.loaders.losses import named_losses, tell_losses
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin, Span
-from millstream.loaders.raw import RawSettings, check_streamable, described
+from millstream.loaders.raw import RawSettings, check_streamable, described, in_words_of_loaders
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import Share
 from millstream.order.phase import UNKNOWN
@@ -29,6 +30,7 @@ from millstream.records import Recipe
 from millstream.sources import Found
 from millstream.sources.identity import fingerprint_files, identify_object, touch_of
 from millstream.stages.ordered import cpus
+from millstream.stages.wait import warn
 from millstream.storage import key_of
 from millstream.storage.state import DAMAGED, read_count
 from millstream.store import TokenStore
@@ -46,7 +48,6 @@ AHEAD = 3
 DOCUMENT_BITS = 32
 """Of a document's number: its place in its unit. The unit is the rest."""
 FoundT = TypeVar("FoundT")
-_log = logging.getLogger("millstream.loaders")
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class Stream:
     id_limit: int | None = None
 
     @classmethod
+    @in_words_of_loaders()
     def open(
         cls, path: Any, tokenizer: Tokenizer, raw: RawSettings, settings: LoaderSettings, threads: int | None
     ) -> Stream:
@@ -144,6 +146,11 @@ class StreamSource:
     ) -> None:
         self.name, self.stream, self._shape, self._settings, self._quota = name, stream, shape, settings, quota
         plan = StreamPlan(stream.units, shuffle=settings.shuffle, seed=settings.seed, name=name)
+        if settings.cache_limit is not None and settings.cache_dir is None:
+            raise LoaderError(
+                f"cache_limit bounds a folder, and {stream.path} has none: its windows stay in memory",
+                hint="pass cache_dir= (a folder); or leave out cache_limit, and pass memory_budget= if memory is short",
+            )
         folder, threads = stream.folder(settings.cache_dir), stream.threads or cpus()
         limits = [limit for limit in (stream.id_limit, id_limit) if limit is not None]
         together = self._together(threads)
@@ -170,15 +177,11 @@ class StreamSource:
             id_limit=min(limits, default=None),
             first=(settings.rank, settings.world_size),
         )
-        self._is_moving = False
+        self._is_moving = self._has_told_losses = False
+        self._passed = 0
+        """Windows before the place of the state that was loaded."""
+        self._works_alone = settings.world_size > 1 and not kept.shared
         self.member = self._member()
-        if settings.world_size > 1 and settings.rank == 0 and not kept.shared:
-            _log.warning(
-                "%s: no cache is shared, so each of %d ranks tokenises all of it; pass cache_dir= (a folder that all "
-                "of them see), or prepare() it",
-                stream.path,
-                settings.world_size,
-            )
 
     def _together(self, threads: int) -> int:
         """Parts that a thread makes at once, in an eighth of the budget."""
@@ -247,10 +250,26 @@ class StreamSource:
         """Wait until so many rows can be used, or until it is known how many an epoch has."""
         self._is_moving = True
         if self.windows.rows != 0:
-            self.windows.make(epoch, offset, count)
+            with in_words_of_loaders():
+                self.windows.make(epoch, offset, count)
         self.member = self._member()
         self._is_moving = False
+        if self._settings.rank == 0:
+            self._tell()
         return self.member, False
+
+    def _tell(self) -> None:
+        """Warn, once, of what is left out, and of work that all ranks do."""
+        if self._works_alone:
+            self._works_alone = False
+            warn(
+                f"no cache is shared, so each of {self._settings.world_size} ranks tokenises all of "
+                f"{self.stream.path}; pass cache_dir= (a folder that all of them see), or prepare() it",
+                UserWarning,
+            )
+        if not self._has_told_losses:
+            more = f"{self.stream.path}, so far; `losses` counts on"
+            self._has_told_losses = tell_losses(self.member.store, more)
 
     def knows(self, epoch: int, first: int, last: int | None) -> bool:
         """Whether it is known which rows lie at the places of an epoch from `first` to `last`, or to its end."""
@@ -275,41 +294,54 @@ class StreamSource:
 
     # States
 
-    def saved(self, epoch: int, offset: int) -> dict[str, int]:
-        """What a state keeps of a place: its window, and where that begins."""
+    def saved(self, epoch: int, offset: int) -> dict[str, Any]:
+        """What a state keeps of a place: its window, where that begins, and a check, as nothing else would tell a
+        loader that knows no other windows if these were others."""
         window = self.windows.window_at(offset)
         starts = self.windows.starts
         token = starts.token(window)
         assert token is not None
         found = {"window": window, "token": token}
-        if epoch == 0:
-            return found
-        assert starts.tokens is not None
-        return {**found, "tokens": starts.tokens}
+        if epoch > 0:
+            assert starts.tokens is not None
+            found["tokens"] = starts.tokens
+        return {**found, "check": key_of(self.name, found)[:8]}
 
     @contextmanager
     def resuming(self, saved: Any) -> Iterator[Member]:
         """Know what a state knows, unless it is refused in the end."""
-        known, member = self.windows.starts.known.copy(), self.member
+        known, member, passed = self.windows.starts.known.copy(), self.member, self._passed
         try:
             yield self._resumed(saved)
         except BaseException:
             self.windows.starts.known[:] = known
-            self.member = member
+            self.member, self._passed = member, passed
             raise
 
     def _resumed(self, saved: Any) -> Member:
         if not isinstance(saved, Mapping):
             raise StateError(f"the state does not say where {self.name!r} stands", hint=DAMAGED)
         starts = self.windows.starts
-        window = read_count(saved.get("window"), "window")
+        said = {"window": None, "token": None, **saved}
+        place = {name: read_count(value, name) for name, value in said.items() if name != "check"}
+        window = place["window"]
         if window >= starts.windows:
             raise StateError(f"the state stands in window {window} of {starts.windows} of {self.name!r}", hint=DAMAGED)
-        starts.learn(window, read_count(saved.get("token"), "token"), counted=False)
-        if "tokens" in saved:
-            starts.learn(starts.windows, read_count(saved["tokens"], "tokens"), counted=False)
+        if saved.get("check") != key_of(self.name, place)[:8]:
+            raise StateError(f"where {self.name!r} stands in the state is not what was saved", hint=DAMAGED)
+        starts.learn(window, place["token"], counted=False)
+        if "tokens" in place:
+            starts.learn(starts.windows, place["tokens"], counted=False)
+        self._passed = starts.windows if "tokens" in place else window
         self.member = self._member()
         return self.member
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """What the store does not know of: files that were passed over, and what was read before this process began."""
+        uncounted = self.windows.uncounted(self._passed)
+        found = named_losses(self.name, self.stream.found.skipped, Counter())
+        return {**found, **({f"uncounted_units:{self.name}": uncounted} if uncounted else {})}
 
     # Explaining
 

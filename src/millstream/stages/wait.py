@@ -197,7 +197,7 @@ class Reconnect:
         if waited_s >= WORTH_SAYING_S and not self._told:
             self._told = True
             limit = "without limit" if self._patience_s == math.inf else f"up to {self._patience_s:g} s (patience_s)"
-            _warn(f"waiting for {self._whom} for {waited_s:.0f} s, {limit}: {error}")
+            warn(f"waiting for {self._whom} for {waited_s:.0f} s, {limit}: {error}")
 
     def _note_back(self) -> None:
         if self._away_since is not None:
@@ -265,7 +265,7 @@ def wait_for(get: Callable[[float], Value], wanted: str, what_for: Callable[[], 
         except WaitTimeout:
             waited_s = time.monotonic() - began_s
             say_at_s = AGAIN * waited_s
-            _warn(f"waiting for {wanted} for {waited_s:.0f} s: {what_for()}")
+            warn(f"waiting for {wanted} for {waited_s:.0f} s: {what_for()}")
 
 
 def wait_at_stages(wait: Callable[..., None], timeout_s: float | None, maker: Any) -> None:
@@ -282,13 +282,13 @@ def wait_at_stages(wait: Callable[..., None], timeout_s: float | None, maker: An
         if timeout_s is not None:
             raise WaitTimeout(said, hint=hint) if names else error from None
         if names:
-            _warn(f"{said}: {hint}")
+            warn(f"{said}: {hint}")
         wait(timeout_s=None)
 
 
-def _warn(said: str) -> None:
+def warn(said: str, category: type[Warning] = WaitWarning) -> None:
     """Warn at the line that called into this package."""
     frame, depth = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("millstream."):
         frame, depth = frame.f_back, depth + 1
-    warnings.warn(said, WaitWarning, stacklevel=depth)
+    warnings.warn(said, category, stacklevel=depth)

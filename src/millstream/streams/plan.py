@@ -174,6 +174,10 @@ class StreamPlan:
         units: list[int] = self._order[self._firsts[window] : self._firsts[window + 1]].tolist()
         return units
 
+    def units_before(self, window: int) -> Numbers:
+        """The units of all windows before one."""
+        return self._order[: self._firsts[window]]
+
     @cached_property
     def _places(self) -> Numbers:
         places = np.empty_like(self._order)

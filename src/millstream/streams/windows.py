@@ -78,7 +78,7 @@ class StreamWindows:
         self._facts: dict[int, PartFacts] = {}
         self.left_out, self.changed = Counter[str](), Counter[str]()
         """What parts that this process has met lack, and what was changed in them, by reason."""
-        self._counted: set[int] = set()
+        self._counted = np.zeros(plan.units.count, bool)
         self.ready: list[Pass] = []
         """Windows that follow each other and can be used."""
 
@@ -253,11 +253,15 @@ class StreamWindows:
                     f"{self._id_limit} ids",
                     hint="use the model's tokenizer, or enlarge the model's embedding",
                 )
-            if unit not in self._counted:
-                self._counted.add(unit)
+            if not self._counted[unit]:
+                self._counted[unit] = True
                 self.left_out.update(facts.left_out)
                 self.changed.update(facts.changed)
         return facts
+
+    def uncounted(self, window: int) -> int:
+        """Units before a window whose parts this process has not met: what they lack is not counted."""
+        return int((~self._counted[self.plan.units_before(window)]).sum())
 
     def forget(self) -> None:
         """Find all parts anew: files are gone that were there."""

@@ -404,6 +404,8 @@ class StoreRun:
             found["dropped_rows"] = self.phase.size % self.own_rows
         for name, member in self.members.items():
             found |= store_losses(member.store, name).counts
+            stream = stream_of(self.growing.sources.get(name))
+            found |= {} if stream is None else stream.losses
         return found
 
     def close(self) -> None:
