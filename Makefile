@@ -11,7 +11,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c co
 STRICT ?= OFF
 unexport PYTHONDONTWRITEBYTECODE  # tests start many processes: each would compile every module anew
 PROJECT := import tomllib; project = tomllib.load(open('pyproject.toml', 'rb'))
-SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/core/*) $(wildcard csrc/bind/*)
+SOURCES := pyproject.toml constraints.txt CMakeLists.txt $(wildcard csrc/core/*/*) $(wildcard csrc/bind/*)
 
 .PHONY: help demo test services check format lint types layers stub native strict san fuzz coverage docs bench oracles build clean
 

@@ -1,6 +1,6 @@
-"""Writes core/unicode_ranges.h: what every character is, and what it is compared as.
+"""Writes core/text/unicode_ranges.h: what every character is, and what it is compared as.
 
-    python csrc/unicode_ranges.py > csrc/core/unicode_ranges.h
+    python csrc/unicode_ranges.py > csrc/core/text/unicode_ranges.h
 
 The table is pinned, so that a recipe gives the same result under every version of Python; run this again to follow a
 newer Unicode, and raise the version of every processor that looks at words.
@@ -40,7 +40,7 @@ def parse(ranges: str) -> set[int]:
 
 
 def classes() -> Callable[[int], int]:
-    """The bits of core/unicode.h for a code point."""
+    """The bits of core/text/unicode.h for a code point."""
     terminal, breaks, invisible = parse(TERMINAL), parse(LINE_BREAKS), parse(INVISIBLE)
     punctuation = parse(PUNCTUATION) | terminal
 
@@ -85,11 +85,11 @@ def main() -> None:
     """Print the header."""
     of = classes()
     everything = range(sys.maxunicode + 1)
-    print("// core/unicode_ranges.h: written by csrc/unicode_ranges.py; do not edit.")
+    print("// core/text/unicode_ranges.h: written by csrc/unicode_ranges.py; do not edit.")
     print(f"// Unicode {unicodedata.unidata_version}.\n#pragma once\n\n#include <cstdint>\n\nnamespace millstream {{\n")
     print("struct CodeRange {\n  char32_t first, last;\n  std::int32_t value;\n};\n")
     print(f'inline constexpr char unicode_version[] = "{unicodedata.unidata_version}";\n')
-    listing("class_ranges", "Bits of core/unicode.h.", runs((code, of(code)) for code in everything))
+    listing("class_ranges", "Bits of core/text/unicode.h.", runs((code, of(code)) for code in everything))
     shifts = runs((code, shift(code)) for code in everything)
     listing("fold_ranges", "What is added to a character to get the one it is compared as; below 0: left out.", shifts)
     print("}  // namespace millstream")

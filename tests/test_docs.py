@@ -171,9 +171,10 @@ def test_the_recipe_of_the_guide_to_self_play_is_the_one_of_the_examples() -> No
 
 
 def test_every_header_of_the_core_is_on_the_map() -> None:
-    headers = {path.name for path in (ROOT / "csrc/core").glob("*.h")}
+    core = ROOT / "csrc/core"
+    headers = {path.relative_to(core).as_posix() for path in core.rglob("*.h")}
 
-    assert headers <= set(re.findall(r"`(\w+\.h)`", page("flow.md")))
+    assert headers <= set(re.findall(r"`(\w+/\w+\.h)`", page("flow.md")))
 
 
 def messages() -> str:
@@ -187,7 +188,7 @@ def messages() -> str:
                 )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.append(node.value)
-    found += [path.read_text("utf-8") for path in sorted((ROOT / "csrc/core").glob("*.h"))]
+    found += [path.read_text("utf-8") for path in sorted((ROOT / "csrc/core").rglob("*.h"))]
     return "\n".join(found)
 
 

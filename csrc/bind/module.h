@@ -32,17 +32,14 @@ auto made(Values&& values) {
   return Made<Element>(reinterpret_cast<Element*>(kept->data()), {kept->size()}, owner);
 }
 
-void register_compression(nb::module_& m);
+void register_memory(nb::module_& m);
+void register_kernels(nb::module_& m);
+void register_text(nb::module_& m);
+void register_parse(nb::module_& m);
+void register_filter(nb::module_& m);
 void register_store(nb::module_& m);
 void register_order(nb::module_& m);
-void register_engine(nb::module_& m);
-void register_pool(nb::module_& m);
-void register_sources(nb::module_& m);
-void register_records(nb::module_& m);
-void register_chats(nb::module_& m);
-void register_rollouts(nb::module_& m);
-void register_advantages(nb::module_& m);
-void register_rollout_records(nb::module_& m);
-void register_tar(nb::module_& m);
-void register_games(nb::module_& m);
-void register_positions(nb::module_& m);
+void register_fill(nb::module_& m);
+void register_chat(nb::module_& m);
+void register_rl(nb::module_& m);
+void register_chess(nb::module_& m);

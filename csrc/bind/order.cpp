@@ -8,10 +8,11 @@
 #include <tuple>
 
 #include "bind/module.h"
-#include "core/clock.h"
-#include "core/order.h"
-#include "core/pack.h"
-#include "core/plan.h"
+#include "core/order/balance.h"
+#include "core/order/bins.h"
+#include "core/order/clock.h"
+#include "core/order/order.h"
+#include "core/order/plan.h"
 
 using namespace nb::literals;
 using namespace millstream;
@@ -144,4 +145,13 @@ void register_order(nb::module_& m) {
              return std::tuple(step.epoch, step.offset, step.position, step.rows, step.first, step.own);
            },
            "number"_a, "Epoch, offset, position, rows of all ranks, first own position, own rows.");
+
+  m.def("partition",
+        [](const Array<const std::int64_t>& costs, std::size_t parts, bool equal_sizes, bool refine,
+           const Array<std::int64_t>& part_of) {
+          nb::gil_scoped_release unlocked;
+          partition(view(costs), parts, equal_sizes, refine, view(part_of));
+        },
+        "costs"_a, "parts"_a, "equal_sizes"_a, "refine"_a, "part_of"_a,
+        "Write the part of each item into `part_of`, so that parts cost about the same; part 0 costs the most.");
 }

@@ -1,15 +1,19 @@
-// bind/store.cpp: checksums, frames and packed blocks for millstream.store.
+// bind/store.cpp: token files and zstd for millstream.store and millstream.storage.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
 
 #include "bind/module.h"
-#include "core/durable.h"
-#include "core/hash.h"
-#include "core/narrow.h"
-#include "core/packed.h"
-#include "core/tokenfile.h"
-#include "core/weights.h"
+#include "core/kernels/hash.h"
+#include "core/kernels/weights.h"
+#include "core/memory/durable.h"
+#include "core/store/compressed.h"
+#include "core/store/narrow.h"
+#include "core/store/tokenfile.h"
+#include "core/store/zstd.h"
 
 using namespace nb::literals;
 
@@ -113,6 +117,30 @@ void write_parts(int file, const nb::sequence& objects) {
   throw nb::python_error();
 }
 
+using Bytes = Array<const std::uint8_t>;
+
+nb::bytes compress(Bytes data, int level) {
+  std::optional<millstream::ZstdCompressor> compressor;
+  std::span<const std::byte> out;
+  {
+    nb::gil_scoped_release unlocked;  // the argument keeps its buffer alive
+    compressor.emplace(level);
+    out = (*compressor)(std::as_bytes(view(data)));
+  }
+  return nb::bytes(out.data(), out.size());
+}
+
+void decompress(Bytes frame, Array<std::uint8_t> out) {
+  nb::gil_scoped_release unlocked;
+  millstream::ZstdDecompressor()(std::as_bytes(view(frame)), std::as_writable_bytes(view(out)));
+}
+
+std::tuple<std::size_t, std::size_t> step(millstream::ZstdStream& stream, Bytes in, Array<std::uint8_t> out) {
+  nb::gil_scoped_release unlocked;
+  const auto done = stream(std::as_bytes(view(in)), std::as_writable_bytes(view(out)));
+  return {done.consumed, done.produced};
+}
+
 }  // namespace
 
 void register_store(nb::module_& m) {
@@ -147,4 +175,18 @@ void register_store(nb::module_& m) {
   m.def("find_frames", [](Octets packed, Array<std::uint64_t> ends) {
     return millstream::find_frames(std::as_bytes(view(packed)), view(ends));
   }, "packed"_a, "ends"_a, "Find the zstd frames at the start of `packed` by their headers; tells how many are whole.");
+  nb::exception<millstream::ZstdError>(m, "ZstdError", PyExc_ValueError);
+  nb::exception<millstream::ZstdMissing>(m, "ZstdMissing", PyExc_ImportError);
+  m.def("look_for_zstd", &millstream::look_for_zstd, "names"_a,
+        "Look for the library zstd under these names from now on, unless it was found.");
+  m.def("has_zstd", [] { return millstream::find_zstd() != nullptr; }, "Whether the library zstd is found.");
+  m.def("zstd_compress", &compress, "data"_a, "level"_a, "One zstd frame that holds `data`, with a checksum.");
+  m.def("zstd_content_size", [](Bytes frame) { return millstream::zstd_content_size(std::as_bytes(view(frame))); },
+        "frame"_a, "The size that a frame says it has when decoded, or None.");
+  m.def("zstd_decompress", &decompress, "frame"_a, "out"_a, "Decode one frame into an array of exactly its size.");
+  nb::class_<millstream::ZstdStream>(m, "ZstdStream", "Decodes a stream of zstd frames piece by piece.")
+      .def(nb::init<int>(), "window_log_max"_a = 27)
+      .def("step", &step, "data"_a, "out"_a, "Decode from `data` into `out`: (bytes consumed, bytes produced).")
+      .def_prop_ro("between_frames", &millstream::ZstdStream::between_frames,
+                   "Whether everything so far was whole frames.");
 }

@@ -1,5 +1,5 @@
 // tests/assemble_test.cpp: rows against a slow and obvious way to make them.
-#include "core/assemble.h"
+#include "core/fill/assemble.h"
 
 #include <array>
 #include <limits>

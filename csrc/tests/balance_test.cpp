@@ -1,5 +1,5 @@
 // tests/balance_test.cpp: parts of about equal cost, against what Karmarkar and Karp's method is known to find.
-#include "core/balance.h"
+#include "core/order/balance.h"
 
 #include "check.h"
 #include "random.h"

@@ -1,5 +1,5 @@
 // tests/chats_test.cpp: texts are put into their shapes, tokens get their weights, and no bytes lead the reader astray.
-#include "core/chats.h"
+#include "core/chat/chats.h"
 
 #include <cstdio>
 

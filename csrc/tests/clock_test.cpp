@@ -1,5 +1,5 @@
 // tests/clock_test.cpp: the steps of a clock cover each epoch exactly once, and the ranks share out each step.
-#include "core/clock.h"
+#include "core/order/clock.h"
 
 #include <vector>
 

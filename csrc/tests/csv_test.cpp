@@ -1,5 +1,5 @@
 // tests/csv_test.cpp: records and fields against the state machine of Python's csv module, byte by byte.
-#include "core/csv.h"
+#include "core/parse/csv.h"
 
 #include "check.h"
 #include "raw.h"

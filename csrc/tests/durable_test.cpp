@@ -1,5 +1,5 @@
 // What is written in pieces, however many and however small, lies in the file end to end; what cannot be written throws.
-#include "core/durable.h"
+#include "core/memory/durable.h"
 
 #include <stdio.h>
 

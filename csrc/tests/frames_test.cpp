@@ -1,12 +1,12 @@
 // tests/frames_test.cpp: chunks become columns and tensors within their bounds, whatever is in them.
-#include "core/frames.h"
+#include "core/chess/frames.h"
 
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "check.h"
-#include "core/tensors.h"
+#include "core/chess/planes.h"
 #include "random.h"
 
 using namespace millstream;

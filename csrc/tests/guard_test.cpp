@@ -1,5 +1,5 @@
 // tests/guard_test.cpp: a page that vanishes is noticed where it was read, and nowhere else.
-#include "core/guard.h"
+#include "core/memory/guard.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "core/shards.h"
+#include "core/store/shards.h"
 #include "stores.h"
 
 using namespace millstream;

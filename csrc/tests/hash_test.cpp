@@ -1,5 +1,5 @@
 // tests/hash_test.cpp: XXH64 against known values, and blocks and stretches against the whole.
-#include "core/hash.h"
+#include "core/kernels/hash.h"
 
 #include <string_view>
 #include <vector>

@@ -1,5 +1,5 @@
 // tests/inflate_test.cpp: gzip files are unpacked within their bounds, whatever is in them.
-#include "core/inflate.h"
+#include "core/chess/inflate.h"
 
 #include <vector>
 

@@ -1,5 +1,5 @@
 // tests/json_array_test.cpp: commas between elements are found whatever strings and brackets hold, from any such comma on.
-#include "core/json_array.h"
+#include "core/parse/json_array.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // tests/jsonl_test.cpp: ordinary lines are read, doubtful ones are left, and no bytes lead the parser astray.
-#include "core/jsonl.h"
+#include "core/parse/jsonl.h"
 
 #include "check.h"
 #include "raw.h"

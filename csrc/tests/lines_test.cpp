@@ -1,5 +1,5 @@
 // tests/lines_test.cpp: pieces between separators are those of a plain split from the front.
-#include "core/lines.h"
+#include "core/parse/lines.h"
 
 #include "check.h"
 #include "raw.h"

@@ -1,11 +1,11 @@
 // tests/minhash_test.cpp: folding, phrases, and keys that similar texts share.
-#include "core/minhash.h"
+#include "core/filter/minhash.h"
 
 #include <cmath>
 #include <string>
 
 #include "check.h"
-#include "core/phrases.h"
+#include "core/filter/phrases.h"
 #include "random.h"
 
 using namespace millstream;

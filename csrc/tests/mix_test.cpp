@@ -1,5 +1,5 @@
 // tests/mix_test.cpp: every block of a mixture gives each source exactly its places.
-#include "core/mix.h"
+#include "core/order/mix.h"
 
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // tests/narrow_test.cpp: documents come out narrow, in order, each with its end token; what does not fit is refused.
-#include "core/narrow.h"
+#include "core/store/narrow.h"
 
 #include <vector>
 

@@ -1,5 +1,5 @@
 // tests/order_test.cpp: every order of an epoch is a bijection with an inverse, and a local one stays inside its groups.
-#include "core/order.h"
+#include "core/order/order.h"
 
 #include <algorithm>
 #include <set>

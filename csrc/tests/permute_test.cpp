@@ -1,5 +1,5 @@
 // tests/permute_test.cpp: a permutation hits everything once, has an inverse, and is the one it was when it was pinned.
-#include "core/permute.h"
+#include "core/order/permute.h"
 
 #include <algorithm>
 #include <array>

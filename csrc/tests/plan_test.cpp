@@ -1,6 +1,6 @@
 // tests/plan_test.cpp: however a phase is cut into batches, its rows are the same, and each source gives each sample of an
 // epoch once.
-#include "core/plan.h"
+#include "core/order/plan.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,5 +1,5 @@
 // tests/plies_test.cpp: the uses of a game give each position once in a round, at any rate.
-#include "core/plies.h"
+#include "core/chess/plies.h"
 
 #include <limits>
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // tests/pool_test.cpp: buffers are aligned, limited, used again last in first out, and waited for.
-#include "core/pool.h"
+#include "core/memory/pool.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "check.h"
-#include "core/batch.h"
+#include "core/memory/batch.h"
 
 using namespace millstream;
 

@@ -1,14 +1,14 @@
 // tests/positions_test.cpp: boards turn there and back, moves have the entries of their names, and frames of any content show
 // positions that can be written and looked at.
-#include "core/positions.h"
+#include "core/chess/positions.h"
 
 #include <utility>
 #include <vector>
 
 #include "check.h"
-#include "core/encode.h"
-#include "core/legal.h"
-#include "core/policy.h"
+#include "core/chess/encode.h"
+#include "core/chess/legal.h"
+#include "core/chess/policy.h"
 #include "random.h"
 
 using namespace millstream;

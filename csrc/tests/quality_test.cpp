@@ -1,13 +1,13 @@
 // tests/quality_test.cpp: the rules at their limits, and on bytes that are no text.
-#include "core/quality.h"
+#include "core/filter/quality.h"
 
 #include <limits>
 #include <string>
 
 #include "check.h"
-#include "core/c4.h"
-#include "core/clean.h"
-#include "core/repetition.h"
+#include "core/filter/c4.h"
+#include "core/filter/repetition.h"
+#include "core/text/clean.h"
 #include "random.h"
 
 using namespace millstream;

@@ -1,5 +1,5 @@
 // tests/ragged_test.cpp: rows of rollouts against a slow and obvious way to make them.
-#include "core/ragged.h"
+#include "core/fill/ragged.h"
 
 #include <cmath>
 #include <memory>

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/columns.h"
+#include "core/parse/columns.h"
 #include "random.h"
 
 class Exact {

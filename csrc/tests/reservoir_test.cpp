@@ -1,5 +1,5 @@
 // tests/reservoir_test.cpp: a reservoir gives back every frame once and whole, from the slots that were pinned.
-#include "core/reservoir.h"
+#include "core/chess/reservoir.h"
 
 #include <set>
 #include <vector>

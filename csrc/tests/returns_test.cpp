@@ -1,5 +1,5 @@
 // tests/returns_test.cpp: scans step over what the policy did not sample, and sums see only what is masked.
-#include "core/returns.h"
+#include "core/rl/returns.h"
 
 #include <array>
 #include <cmath>

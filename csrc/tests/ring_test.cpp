@@ -1,5 +1,5 @@
 // tests/ring_test.cpp: batches come in order whatever the threads do, failures in their turn, and every ending is prompt.
-#include "core/ring.h"
+#include "core/fill/ring.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 // tests/rules_test.cpp: a game breaks the rules that it breaks, is changed within its bounds, and is told so by frame and rule.
-#include "core/rules.h"
+#include "core/chess/rules.h"
 
 #include <cmath>
 #include <limits>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "check.h"
-#include "core/encode.h"
-#include "core/rescore.h"
+#include "core/chess/encode.h"
+#include "core/chess/rescore.h"
 #include "random.h"
 
 using namespace millstream;

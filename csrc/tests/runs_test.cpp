@@ -1,5 +1,5 @@
 // tests/runs_test.cpp: runs of a column in pieces.
-#include "core/runs.h"
+#include "core/kernels/runs.h"
 
 #include "check.h"
 

@@ -1,12 +1,12 @@
 // tests/shards_test.cpp: rows of many small shards against the obvious, few mappings and many threads, and files that lie.
-#include "core/shards.h"
+#include "core/store/shards.h"
 
 #include <fstream>
 #include <functional>
 #include <thread>
 
-#include "core/ahead.h"
-#include "core/guard.h"
+#include "core/fill/readahead.h"
+#include "core/memory/guard.h"
 #include "stores.h"
 
 using namespace millstream;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "check.h"
-#include "core/feed.h"
+#include "core/fill/filler.h"
 #include "random.h"
 
 // A folder that is gone when the test is over.

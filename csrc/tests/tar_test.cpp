@@ -1,5 +1,5 @@
 // tests/tar_test.cpp: every member of an archive is found where it lies; no bytes lead the index astray.
-#include "core/tar.h"
+#include "core/parse/tar.h"
 
 #include <cstdio>
 #include <string>

@@ -1,5 +1,5 @@
 // tests/tokenfile_test.cpp: frames come back as they were written; a frame that lies is refused, never believed.
-#include "core/tokenfile.h"
+#include "core/store/tokenfile.h"
 
 #include <limits>
 #include <vector>

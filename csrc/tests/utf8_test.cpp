@@ -1,5 +1,5 @@
 // tests/utf8_test.cpp: every scalar value is valid, and nothing else is.
-#include "core/utf8.h"
+#include "core/text/utf8.h"
 
 #include <vector>
 

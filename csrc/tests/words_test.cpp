@@ -1,5 +1,5 @@
 // tests/words_test.cpp: characters, words, lines and sentences of valid and broken UTF-8.
-#include "core/words.h"
+#include "core/text/words.h"
 
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 // tests/zstd_test.cpp: frames come back whole, in any pieces; damage is an exception.
-#include "core/zstd.h"
+#include "core/store/zstd.h"
 
 #include "check.h"
 

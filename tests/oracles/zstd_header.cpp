@@ -1,10 +1,10 @@
-// tests/oracles/zstd_header.cpp: what core/zstd_library.h declares is what zstd's own header says. It is only compiled.
+// tests/oracles/zstd_header.cpp: what core/store/zstd_library.h declares is what zstd's own header says. It is only compiled.
 #include <zstd.h>
 
 #include <cstddef>
 #include <type_traits>
 
-#include "core/zstd_library.h"
+#include "core/store/zstd_library.h"
 
 using namespace millstream;
 

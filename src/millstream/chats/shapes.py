@@ -1,8 +1,8 @@
 """Plain conversations, natively: what a built-in format writes around texts depends on who speaks when, on the shape.
 
 Each shape is rendered once by the format itself, with stand-ins for the texts, and weighed as any other row; the core
-then puts the texts of thousands of rows into it (csrc/core/chats.h). Whatever may depend on the texts themselves, or
-says more than who speaks, is left to the slower road: both give the same tokens.
+then puts the texts of thousands of rows into it (csrc/core/chat/chats.h). Whatever may depend on the texts themselves,
+or says more than who speaks, is left to the slower road: both give the same tokens.
 """
 
 from __future__ import annotations

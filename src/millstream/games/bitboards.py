@@ -1,4 +1,4 @@
-"""Boards as 64-bit words, a1 in the lowest bit: the little of `bitboards.h` that is wanted in Python."""
+"""Boards as 64-bit words, a1 in the lowest bit: the little of `chess/bitboards.h` that is wanted in Python."""
 
 from __future__ import annotations
 

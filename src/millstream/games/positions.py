@@ -1,6 +1,6 @@
 """Frames -> the positions that they show, whatever their input format: what moves, tables and other formats start from.
 
-Every position is seen by its own mover, who plays up the board. `positions.h` reads them.
+Every position is seen by its own mover, who plays up the board. `chess/positions.h` reads them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bytes of a chunk -> its frames in columns, of whatever version; `frames.h` says what is filled in."""
+"""The bytes of a chunk -> its frames in columns, of whatever version; `chess/frames.h` says what is filled in."""
 
 from __future__ import annotations
 

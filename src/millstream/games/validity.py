@@ -1,5 +1,5 @@
 """Whether a game can be what it says: values in their ranges, policies that name what was played, frames that follow
-each other by legal moves. `rules.h` and `legal.h` look.
+each other by legal moves. `chess/rules.h` and `chess/legal.h` look.
 
 A fault is one broken rule and the first frame that breaks it; its reason is short, so that it can be counted.
 """
