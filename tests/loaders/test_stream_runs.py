@@ -350,6 +350,9 @@ def test_a_place_that_was_edited_is_refused_before_a_window_is_made(epoch: int) 
         assert loader.step == 0 and parts_of(loader) == {"made": 0, "found": 0}
         loader.load_state_dict(state)
         assert take(loader, 3) == following
+        earlier = {name: value for name, value in place.items() if name != "check"}
+        loader.load_state_dict({**state, "streams": {"data": earlier}})
+        assert take(loader, 3) == following
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
