@@ -197,7 +197,7 @@ def cached_store(
     rows = decided and decided.settings.identity
     identity = [asdict(reading), recipe.digest(), wanted, raw.eos, raw.on_bad, rows, repr(mixing)]
     root = default_cache_dir() if settings.cache_dir is None else settings.cache_dir
-    touches = [_touch(file) for file in found.files]
+    touches = [touch(file) for file in found.files]
     if not all(touches):
         raise LoaderError(
             f"what {described(path)} holds cannot be told without reading it, so nothing can be cached",
@@ -251,5 +251,6 @@ def described(path: Any) -> str:
     return os.fspath(path) if isinstance(path, str | os.PathLike) else str(getattr(path, "path", type(path).__name__))
 
 
-def _touch(file: FoundFile) -> str:
+def touch(file: FoundFile) -> str:
+    """What tells a file, or other data, from another without reading it; nothing where nothing does."""
     return touch_of(file.path) if file.data is None else identify_object(file.data)

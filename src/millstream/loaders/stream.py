@@ -20,7 +20,7 @@ from millstream.errors import BudgetError, ClosedError, LoaderError, StateError,
 from millstream.loaders.losses import named_losses, tell_losses
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin, Span
-from millstream.loaders.raw import RawSettings, check_streamable, described, in_words_of_loaders
+from millstream.loaders.raw import RawSettings, check_streamable, described, in_words_of_loaders, touch
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import Share
 from millstream.order.phase import UNKNOWN
@@ -28,7 +28,7 @@ from millstream.parts.policy import OnBad
 from millstream.parts.process import MEMORY_PER_CHUNK, Job
 from millstream.records import Recipe
 from millstream.sources import Found
-from millstream.sources.identity import fingerprint_files, identify_object, touch_of
+from millstream.sources.identity import fingerprint_files
 from millstream.stages.ordered import cpus
 from millstream.stages.wait import warn
 from millstream.storage import key_of
@@ -109,9 +109,7 @@ class Stream:
     def folder(self, cache_dir: Path | None) -> Path | None:
         """Where parts are kept for others; nowhere if a step of the recipe, or what is read, cannot be identified."""
         identity = self.job.identity
-        touches = [
-            touch_of(file.path) if file.data is None else identify_object(file.data) for file in self.found.files
-        ]
+        touches = [touch(file) for file in self.found.files]
         if cache_dir is None or identity is None or not all(touches):
             return None
         return cache_dir / "streams" / key_of("stream", VERSION, identity, touches, self.on_bad)
