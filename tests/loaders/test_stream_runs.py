@@ -531,5 +531,11 @@ def test_a_process_that_was_killed_costs_nothing_that_was_made(tmp_path: Path) -
     """
     killed = run_script(code, LARGE, tmp_path, "killed")
     assert killed.returncode == -9 and int(killed.stdout) > 10
+    made = {path: path.stat() for path in tmp_path.rglob("*.json")}
+    assert len(made) >= int(killed.stdout)
     (again,) = ran(code, LARGE, tmp_path, "again")
-    assert int(again) <= 8, "what was being made when it was killed, and what was made ahead since"
+    now = {path: path.stat() for path in tmp_path.rglob("*.json")}
+    assert {path: (found.st_ino, found.st_mtime_ns) for path, found in made.items()} == {
+        path: (now[path].st_ino, now[path].st_mtime_ns) for path in made
+    }
+    assert int(again) <= len(now) - len(made)
