@@ -224,7 +224,7 @@ def _packing(compress: bool | int) -> int | None:  # noqa: FBT001 - True is the 
 
 
 def _level(compression: str | None, level: int) -> int | None:
-    """The level of what is cached and kept aside; None is plain. Unless it was asked for, it is nobody's need."""
+    """The level of what is cached and kept aside; None is plain. A default is plain where there is no zstd."""
     if compression not in ("zstd", "none", None):
         raise SourceError(f"compression={compression!r} is unknown", hint='choose "zstd" or "none"')
     if compression == "zstd":

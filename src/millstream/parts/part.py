@@ -78,7 +78,7 @@ class Part:
 def encode_part(part: Part, level: int | None = LEVEL) -> bytes:
     """Write a part down: a magic number, the size of the head, the head as JSON, and the columns.
 
-    Where there is no zstd the columns are plain: a part is ours, and nobody asked how it is kept.
+    Where there is no zstd the columns are plain: a part is internal, and its columns are read either way.
 
     >>> ends, origins = np.array([2]), np.array([[0, 0, 5]])
     >>> part = Part(np.array([7, 8], np.uint16), ends, origins, rows=1, source_bytes=5, source_stop=5, text_bytes=5)
@@ -203,7 +203,7 @@ class PartCache(FileCache):
             log.warning("%s: %s; it is made again", path, error.message)
             path.unlink(missing_ok=True)
             return None
-        except MissingExtra:  # packed by somebody who has zstd
+        except MissingExtra:  # packed where there was a zstd
             return None
         os.utime(path)  # what was used last is pruned last
         return part
