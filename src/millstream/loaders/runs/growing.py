@@ -60,6 +60,13 @@ class Growing:
         streams = {name: stream_of(source) for name, source in self.sources.items()}
         return {name: stream.parts for name, stream in streams.items() if stream is not None}
 
+    def let_go(self, thing: object) -> None:
+        """Have what is not used any more released by a thread of a stream, if there is one."""
+        for stream in map(stream_of, self.sources.values()):
+            if stream is not None:
+                stream.let_go(thing)
+                return
+
     def measure(self) -> None:
         """Work out which step is the first that cannot be filled yet."""
         run = self._run
