@@ -285,7 +285,7 @@ class StreamSource:
             else:
                 self.member = self._member()
         self._is_moving = False
-        self.windows.maker.call(self._want_next)
+        self.windows.maker.call_later(self._want_next)
         if self._settings.rank == 0:
             self._tell()
         return self.member, False

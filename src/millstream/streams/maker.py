@@ -31,6 +31,8 @@ TOGETHER = 8
 """Parts that a thread makes at once: a call of a tokenizer's engine costs about as much as encoding one."""
 _LOOK_S = 0.02
 """Time between two looks at a part that another process makes."""
+_LATER_S = 0.003
+"""What a trainer takes to use windows that are made: threads that make the next ones would keep it from that."""
 _CLOSED_S = 0.2
 """Time between two looks whether the loader was closed."""
 _LONGEST_CLOSE_S = 0.5
@@ -113,9 +115,13 @@ class PartMaker:
         with defer_sigint():  # a part that is wanted, and that no thread was told of, would be waited for
             self._want(units)
 
-    def call(self, function: Callable[[], None]) -> None:
-        """Have a thread call something before it makes parts."""
-        self._threads.submit(function)
+    def call_later(self, function: Callable[[], None]) -> None:
+        """Have a thread call something, when the caller has done what it is at."""
+        self._threads.submit(self._later, function)
+
+    def _later(self, function: Callable[[], None]) -> None:
+        if not self._stopping.wait(_LATER_S):
+            function()
 
     def let_go(self, things: Iterable[object]) -> None:
         """Have a thread release what is not used any more: unmapping files takes a while."""
