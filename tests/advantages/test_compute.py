@@ -19,9 +19,7 @@ from millstream.advantages import (
     register_estimator,
 )
 from millstream.errors import LoaderError, RecordError
-from millstream.rollouts import FINISHES, KINDS, RolloutBlock, read_rollouts
-from millstream.rollouts.columns import EQUAL
-from millstream.rollouts.groups import Groups
+from millstream.rollouts import EQUAL, FINISHES, KINDS, Groups, RolloutBlock, read_rollouts
 
 LENGTH = FINISHES.index("length")
 BASELINE = KINDS.index("baseline")

@@ -15,16 +15,8 @@ from chance import as_even_as_chance
 from laws import examples
 from loaders.corpora import LENGTH, TOKENIZER, corpus, stream
 from millstream.sources import Reading
-from millstream.streams.plan import (
-    ENDLESS_UNITS,
-    EXPANSION,
-    FIRST_WINDOWS,
-    TOGETHER,
-    VERSION,
-    WINDOW_UNITS,
-    StreamPlan,
-    Units,
-)
+from millstream.streams import VERSION, WINDOW_UNITS, StreamPlan, Units
+from millstream.streams.plan import ENDLESS_UNITS, EXPANSION, FIRST_WINDOWS, TOGETHER
 from streams.files import OBJECTS, found, sized
 
 SIZE = 100

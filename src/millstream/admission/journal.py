@@ -77,7 +77,7 @@ class Entry:
         return cls(*place, groups, drops, tokens, saved.get("received"), saved.get("withdrawn") is True)
 
 
-START = Position.start(FORMAT)
+START: Position = Position.start(FORMAT)
 
 
 class JournalReader:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from millstream.errors import LoaderError
-from millstream.rollouts.columns import EQUAL
+from millstream.rollouts import EQUAL
 
 Order = Literal["arrival", "target_step", "group_index"]
 """In which order complete groups are taken. "arrival": as they were completed, which prefers short answers.

@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from millstream.admission.identity import are_baselines
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.columns import EQUAL
+from millstream.rollouts import EQUAL, RolloutBlock
 
 
 def why_flat(block: RolloutBlock, column: str = "reward", tol: float = EQUAL) -> str | None:

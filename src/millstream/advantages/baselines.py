@@ -14,7 +14,7 @@ from millstream.advantages.groups import GroupedRewards
 from millstream.advantages.ragged import Array, Doubles
 from millstream.advantages.whiten import Whitening, whiten_rows
 from millstream.errors import LoaderError
-from millstream.rollouts.columns import EQUAL
+from millstream.rollouts import EQUAL
 
 Scale = Literal["group", "batch", "none"]
 """What deviations are divided by: the standard deviation of the group, that of all rewards, or nothing."""

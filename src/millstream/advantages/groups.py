@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from millstream.advantages.ragged import Array, Doubles, Mask, Numbers
-from millstream.rollouts.columns import EQUAL
+from millstream.rollouts import EQUAL
 
 
 def group_codes(ids: Iterable[Any]) -> Numbers:

@@ -11,7 +11,7 @@ from millstream.advantages.kl import KlKind
 from millstream.advantages.shaping import Overlong, is_number
 from millstream.advantages.whiten import Whitening
 from millstream.errors import LoaderError
-from millstream.rollouts.columns import EQUAL
+from millstream.rollouts import EQUAL
 
 RewardOf = Literal["auto", "scalar", "tokens", "both"]
 """Where a rollout's reward comes from: `reward` (or named ones), the sum of `token_rewards`, or both added up. "auto":

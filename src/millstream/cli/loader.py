@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from millstream.errors import LoaderError, StateError
-from millstream.loaders import ConversationDataLoader, PretrainDataLoader
-from millstream.loaders.phases import KIND, load_run
-from millstream.storage.state import DAMAGED, FORMAT, StateFiles
-from millstream.store import TokenStore
-from millstream.store.weights import WEIGHTED
+from millstream.loaders import KIND, ConversationDataLoader, PretrainDataLoader, load_run
+from millstream.storage import DAMAGED_STATE, FORMAT, StateFiles
+from millstream.store import WEIGHTED, TokenStore
 
 DEFAULTS = {"chunk_size": None, "packing": False, "batch_size": 8, "seed": 0, "shuffle": "global", "world_size": 1}
 Loader: TypeAlias = PretrainDataLoader | ConversationDataLoader
@@ -65,7 +63,7 @@ def open_state(store: TokenStore, arguments: argparse.Namespace) -> Loader:
     state = read_state(path, {"pretrain", "conversation"})
     phase = load_run(state, StateFiles(path.parent, KIND), state.get("seed", 0)).phases[-1]
     if not phase.active:
-        raise StateError(f"{path}: the state names no source", hint=DAMAGED)
+        raise StateError(f"{path}: the state names no source", hint=DAMAGED_STATE)
     name = phase.active[0]
     shuffle = phase.sources[name].shuffle
     rows = _rows(state)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.cli import chats, show
 from millstream.cli.progress import shown_progress
-from millstream.sources.chunk import CHUNK_BYTES, MAX_DOCUMENT_BYTES, MAX_EXPANSION
+from millstream.sources import CHUNK_BYTES, MAX_DOCUMENT_BYTES, MAX_EXPANSION
 from millstream.storage import LEVEL
 
 if TYPE_CHECKING:

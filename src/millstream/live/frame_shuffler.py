@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import BudgetError
-from millstream.games import ORIGIN, FrameBlock, Game, Reservoir
-from millstream.games.block import join_records
+from millstream.games import ORIGIN, FrameBlock, Game, Reservoir, join_records
 from millstream.live.drops import Draw, DrawStage
 from millstream.live.losses import Losses
 from millstream.live.place import Place
@@ -93,7 +92,7 @@ class Shuffled:
 class FrameShuffler(DrawStage[Game | Draw, Shuffled]):
     """Holds so many positions, and gives a random one for each that comes in; at the end, all that are left.
 
-    >>> from millstream.games.example import example_games
+    >>> from millstream.games import example_games
     >>> games = Queue()
     >>> stage = FrameShuffler(games, frames=6, seed=1)
     >>> stage.start()

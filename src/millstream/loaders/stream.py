@@ -15,33 +15,38 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from millstream.batches.engine import bytes_for_batches
+from millstream.batches import bytes_for_batches
 from millstream.errors import BudgetError, ClosedError, LoaderError, StateError, StoreError, UnknownLength
 from millstream.loaders.losses import named_losses, tell_losses
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.raw import RawSettings, check_streamable, described, in_words_of_loaders, touch
 from millstream.loaders.settings import LoaderSettings
-from millstream.order import Share
-from millstream.order.phase import UNKNOWN
-from millstream.parts.policy import OnBad
-from millstream.parts.process import MEMORY_PER_CHUNK, Job
+from millstream.order import UNKNOWN, Share
+from millstream.parts import MEMORY_PER_CHUNK, Job, OnBad
 from millstream.records import Recipe
-from millstream.sources import Found
-from millstream.sources.identity import fingerprint_files
-from millstream.stages.ordered import cpus
-from millstream.stages.wait import warn
-from millstream.storage import key_of
-from millstream.storage.state import DAMAGED, read_count
-from millstream.store import TokenStore
-from millstream.store.format import token_dtype
-from millstream.streams.kept import Kept, KeptInMemory, KeptOnDisk
-from millstream.streams.maker import TOGETHER, PartMaker
-from millstream.streams.plan import VERSION, WINDOW_UNITS, StreamPlan, Units, size_of, unit_bytes
-from millstream.streams.starts import NAME, WindowStarts
-from millstream.streams.windows import StreamWindows, View
-from millstream.tokens import Tokenizer, resolve_eos
-from millstream.tokens.keep import describe_tokenizer, smallest_dtype
+from millstream.sources import Found, fingerprint_files
+from millstream.stages import cpus, warn
+from millstream.storage import DAMAGED_STATE, key_of, read_count
+from millstream.store import TokenStore, token_dtype
+from millstream.streams import (
+    NAME,
+    TOGETHER,
+    VERSION,
+    WINDOW_UNITS,
+    Kept,
+    KeptInMemory,
+    KeptOnDisk,
+    PartMaker,
+    StreamPlan,
+    StreamWindows,
+    Units,
+    View,
+    WindowStarts,
+    size_of,
+    unit_bytes,
+)
+from millstream.tokens import Tokenizer, describe_tokenizer, resolve_eos, smallest_dtype
 
 AHEAD = 3
 """Windows that are made ahead, and come into use together, where there is room."""
@@ -318,16 +323,18 @@ class StreamSource:
 
     def _resumed(self, saved: Any) -> Member:
         if not isinstance(saved, Mapping):
-            raise StateError(f"the state does not say where {self.name!r} stands", hint=DAMAGED)
+            raise StateError(f"the state does not say where {self.name!r} stands", hint=DAMAGED_STATE)
         starts = self.windows.starts
         said = {"window": None, "token": None, **saved}
         place = {name: read_count(value, name) for name, value in said.items() if name != "check"}
         window = place["window"]
         if window >= starts.windows:
-            raise StateError(f"the state stands in window {window} of {starts.windows} of {self.name!r}", hint=DAMAGED)
+            raise StateError(
+                f"the state stands in window {window} of {starts.windows} of {self.name!r}", hint=DAMAGED_STATE
+            )
         check = key_of(self.name, place)[:8]
         if saved.get("check", check) != check:  # earlier states have none
-            raise StateError(f"where {self.name!r} stands in the state is not what was saved", hint=DAMAGED)
+            raise StateError(f"where {self.name!r} stands in the state is not what was saved", hint=DAMAGED_STATE)
         starts.learn(window, place["token"], counted=False)
         if "tokens" in place:
             starts.learn(starts.windows, place["tokens"], counted=False)

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import CompressionError, MillstreamError, MissingExtra
-from millstream.sources.chunk import BadRecord
-from millstream.sources.failure import FLEETING
+from millstream.sources import FLEETING, BadRecord
 from millstream.storage import LEVEL, FileCache, compress, decompress, has_zstd
 
 log = logging.getLogger("millstream.parts")

@@ -12,7 +12,7 @@ from typing import IO, Literal, Self, get_args
 
 from millstream.errors import MillstreamError, RecordError, SourceError, TemplateError, TokenizerError
 from millstream.sources import BadRecord
-from millstream.stats.ledger import Ledger
+from millstream.stats import Ledger
 from millstream.storage import LEVEL, compress, has_zstd
 
 LOUD = 5
@@ -142,7 +142,7 @@ class BadRecords:
 
 def _error(bad: BadRecord, where: str, hint: str) -> MillstreamError:
     """The error of whoever cannot use the record: its tokenizer, its template, or anybody."""
-    from millstream.chats.encode import UNRENDERED
+    from millstream.chats import UNRENDERED
     from millstream.parts.process import UNFIT
 
     unfit = {UNFIT: TokenizerError, UNRENDERED: TemplateError}.get(bad.reason)

@@ -39,7 +39,7 @@ class Group:
 class Groups(dict[Id, Group]):
     """Groups by their names.
 
-    >>> from millstream.rollouts import read_rollouts
+    >>> from millstream.rollouts.files import read_rollouts
     >>> said = {"group_id": "g", "token_ids": [5, 6], "loss_mask": [0, 1], "reward": 1.0, "finish": "stop"}
     >>> groups = Groups()
     >>> for chunk in read_rollouts([{"rollout_id": id, **said} for id in "ab"]):

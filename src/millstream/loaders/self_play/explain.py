@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from millstream.errors import LoaderError, StoreError
-from millstream.live.events import FORMAT, entered
-from millstream.live.row_log import RowLog, StepRows
-from millstream.live.window import Entry
-from millstream.loaders.explain import origins_of
-from millstream.loaders.origin import RowOrigin, Span
+from millstream.live import FORMAT, Entry, RowLog, StepRows, entered
+from millstream.loaders import RowOrigin, Span, origins_of
 from millstream.loaders.self_play.checks import checked_game
 from millstream.loaders.self_play.journal import JOURNAL
 from millstream.storage import LogReader, Position

@@ -16,11 +16,8 @@ from typing import Any
 from uuid import uuid4
 
 from millstream.errors import BusyError, StateError
-from millstream.live.events import CHANGES, FORMAT, Event, entered
-from millstream.live.losses import Loss, is_loss, read_loss
-from millstream.live.place import Place
-from millstream.live.window import Entry
-from millstream.stages.wait import retry
+from millstream.live import CHANGES, FORMAT, Entry, Event, Loss, Place, entered, is_loss, read_loss
+from millstream.stages import retry
 from millstream.storage import OTHER_RUN, ChainedLog, FollowedLog, LogReader, Position, announce, forget, log_of
 
 JOURNAL = "admissions.jsonl"

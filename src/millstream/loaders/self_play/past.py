@@ -14,11 +14,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from millstream.errors import LoaderError
-from millstream.live.frame_shuffler import GONE, Moves
-from millstream.live.led import EVER
-from millstream.live.mirror import Mirror
-from millstream.live.window import Entry
-from millstream.stats.ledger import Ledger
+from millstream.live import EVER, GONE, Entry, Mirror, Moves
+from millstream.stats import Ledger
 from millstream.storage import Position
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})

@@ -11,9 +11,7 @@ from millstream.errors import RecordError
 from millstream.records.chat.conversation import ChatRow
 from millstream.records.chat.options import Options
 from millstream.records.chat.parser import RowParser
-from millstream.sources import BadRecord, FoundFile, Reading, RecordBlock, format_named
-from millstream.sources.chunk import KEPT_BYTES
-from millstream.sources.jsonl import object_in
+from millstream.sources import KEPT_BYTES, BadRecord, FoundFile, Reading, RecordBlock, format_named, object_in
 
 HEAD_BYTES = 1 << 16
 """How much of a file is read at a time until a row can be used."""

@@ -7,12 +7,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.columns import EQUAL
-from millstream.rollouts.files import RolloutChunk
-from millstream.rollouts.groups import Groups
+from millstream.rollouts import EQUAL, Groups, RolloutBlock, RolloutChunk
 from millstream.rollouts.lint.rules import PROBLEMS, Limits, faults_of, sampled_versions
-from millstream.stats.findings import LintReport, Problem, Tally
+from millstream.stats import LintReport, Problem, Tally
 from millstream.tokens import Tokenizer
 
 _ADVICE = 'mend the record or leave it out; on_bad="skip" leaves out and counts such records'
