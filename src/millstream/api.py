@@ -41,7 +41,7 @@ from millstream.settings import local_path
 from millstream.sources import Found, Record, Where
 from millstream.stages import cpus
 from millstream.stats import OnProgress
-from millstream.storage import LEVEL, default_cache_dir, need_zstd
+from millstream.storage import ZSTD_LEVEL, default_cache_dir, need_zstd
 from millstream.tokens import load_tokenizer
 
 _log = logging.getLogger("millstream.api")
@@ -109,7 +109,7 @@ def prepare(
     cache: bool = True,
     cache_dir: Where | None = None,
     compression: Literal["zstd", "none"] | None = None,
-    level: int = LEVEL,
+    level: int = ZSTD_LEVEL,
     memory_budget: int | str | None = None,
     engine: Literal["local", "ray"] = "local",
     before: Callable[[Record], None] | None = None,
@@ -233,7 +233,7 @@ def _cache_dir(chosen: Where | None) -> Path:
 
 def _packing(compress: bool | int) -> int | None:  # noqa: FBT001 - True is the usual level
     if compress is True:
-        return LEVEL
+        return ZSTD_LEVEL
     return None if compress is False else compress
 
 

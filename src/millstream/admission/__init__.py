@@ -7,7 +7,7 @@ __getattr__, __dir__, __all__ = lazy(
     {
         "admission": "Admission",
         "cut": "Cut",
-        "journal": "START FollowedJournal Journal JournalReader",
+        "journal": "START_OF_JOURNAL FollowedJournal Journal JournalReader",
         "journaled": "JournaledAdmission",
         "memory": "AdmissionState",
         "rules": "AdmissionRules ReplayRules",

@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from millstream.admission.admission import Admission as Admission
     from millstream.admission.cut import Cut as Cut
-    from millstream.admission.journal import START as START
+    from millstream.admission.journal import START_OF_JOURNAL as START_OF_JOURNAL
     from millstream.admission.journal import FollowedJournal as FollowedJournal
     from millstream.admission.journal import Journal as Journal
     from millstream.admission.journal import JournalReader as JournalReader
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ADMISSION_SIDECAR",
-    "START",
+    "START_OF_JOURNAL",
     "Admission",
     "AdmissionRules",
     "AdmissionState",

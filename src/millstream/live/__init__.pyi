@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from millstream.live.entrance import AsWritten as AsWritten
     from millstream.live.entrance import Entrance as Entrance
     from millstream.live.events import CHANGES as CHANGES
-    from millstream.live.events import FORMAT as FORMAT
+    from millstream.live.events import EVENTS_FORMAT as EVENTS_FORMAT
     from millstream.live.events import Event as Event
     from millstream.live.events import entered as entered
     from millstream.live.events import unpacked as unpacked
-    from millstream.live.frame_shuffler import GONE as GONE
+    from millstream.live.frame_shuffler import GONE_FROM_RESERVOIR as GONE_FROM_RESERVOIR
     from millstream.live.frame_shuffler import FrameShuffler as FrameShuffler
     from millstream.live.frame_shuffler import Moves as Moves
     from millstream.live.frame_shuffler import Shuffled as Shuffled
@@ -67,9 +67,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ALL_POSITIONS",
     "CHANGES",
+    "EVENTS_FORMAT",
     "EVER",
-    "FORMAT",
-    "GONE",
+    "GONE_FROM_RESERVOIR",
     "LAYOUTS",
     "PREFETCHED_USES",
     "Arrays",

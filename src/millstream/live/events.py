@@ -15,7 +15,7 @@ from millstream.errors import StoreError
 from millstream.live.window import Entry, Window
 from millstream.storage import xxh64
 
-FORMAT = "millstream live admissions 4"
+EVENTS_FORMAT = "millstream live admissions 4"
 Kind = Literal["enter", "gone", "floor", "until"]
 CHANGES = ("enter", "gone")
 """What changes a window."""

@@ -18,7 +18,7 @@ from millstream.stages import Queue, Stage
 
 TOGETHER = 1024
 """Positions that leave the reservoir at once when nothing more comes in, and whose coming is told at once."""
-GONE = "gone from the reservoir"
+GONE_FROM_RESERVOIR = "gone from the reservoir"
 """Why a position is lost that waited in a slot when a run ended, and whose file is not there any more."""
 _NOTHING = np.zeros(0, ORIGIN)
 
@@ -183,7 +183,7 @@ class FrameShuffler(DrawStage[Game | Draw, Shuffled]):
         if not lost.any():
             yield whole
             return
-        self.count(GONE, int(lost.sum()))
+        self.count(GONE_FROM_RESERVOIR, int(lost.sum()))
         for run in np.split(lost, np.flatnonzero(np.diff(lost)) + 1):
             part, whole = whole.split(len(run))
             yield Shuffled(FrameBlock.empty(), part.moves) if run[0] else part

@@ -23,7 +23,7 @@ __getattr__, __dir__, __all__ = lazy(
         "member": "Member RowShape",
         "mixed": "MixedDataLoader",
         "origin": "RowOrigin Span",
-        "phases": "KIND dump_run load_run",
+        "phases": "PHASES_KIND dump_run load_run",
         "pretrain": "PretrainDataLoader example_loader",
         "raw": "CuttingKeywords RawSettings is_raw",
         "rollout": "RolloutDataLoader",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from millstream.loaders.mixed import MixedDataLoader as MixedDataLoader
     from millstream.loaders.origin import RowOrigin as RowOrigin
     from millstream.loaders.origin import Span as Span
-    from millstream.loaders.phases import KIND as KIND
+    from millstream.loaders.phases import PHASES_KIND as PHASES_KIND
     from millstream.loaders.phases import dump_run as dump_run
     from millstream.loaders.phases import load_run as load_run
     from millstream.loaders.pretrain import PretrainDataLoader as PretrainDataLoader
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEED_SCHEMES",
-    "KIND",
+    "PHASES_KIND",
     "USUAL_ROW",
     "Agreement",
     "ChatKeywords",

@@ -26,7 +26,7 @@ LEAST_BYTES = 8
 """Of a change of the rows of a step in a state: `[9, 8], `."""
 NOT_KEPT = {"past": "not kept: pass cache_dir= to keep it"}
 """What a state says that has no room for its earlier phases, and no folder for them."""
-KIND = "phases"
+PHASES_KIND = "phases"
 """Of the files beside a state."""
 APART = ("sources", "resized")
 """Fields of a phase that are written otherwise than by their value."""

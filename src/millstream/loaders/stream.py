@@ -30,9 +30,9 @@ from millstream.stages import cpus, warn
 from millstream.storage import DAMAGED_STATE, key_of, read_count
 from millstream.store import TokenStore, token_dtype
 from millstream.streams import (
-    NAME,
-    TOGETHER,
-    VERSION,
+    PARTS_TOGETHER,
+    STARTS_FILE,
+    STREAM_ORDER,
     WINDOW_UNITS,
     Kept,
     KeptInMemory,
@@ -108,7 +108,7 @@ class Stream:
             "recipe": job.recipe.digest(),
             "tokenizer": job.tokenizer.fingerprint,
             "eos": job.eos_id,
-            "stream_order": VERSION,
+            "stream_order": STREAM_ORDER,
         }
 
     def folder(self, cache_dir: Path | None) -> Path | None:
@@ -117,7 +117,7 @@ class Stream:
         touches = [touch(file) for file in self.found.files]
         if cache_dir is None or identity is None or not all(touches):
             return None
-        return cache_dir / "streams" / key_of("stream", VERSION, identity, touches, self.on_bad)
+        return cache_dir / "streams" / key_of("stream", STREAM_ORDER, identity, touches, self.on_bad)
 
 
 class StreamSource:
@@ -168,7 +168,7 @@ class StreamSource:
             quarantine=folder,
         )
         ahead = self._ahead(kept)
-        log = None if folder is None else folder / f"{key_of(name, settings.seed, settings.shuffle)}.{NAME}"
+        log = None if folder is None else folder / f"{key_of(name, settings.seed, settings.shuffle)}.{STARTS_FILE}"
         self.windows = StreamWindows(
             plan,
             maker,
@@ -189,7 +189,7 @@ class StreamSource:
     def _together(self, threads: int) -> int:
         """Parts that a thread makes at once, in an eighth of the budget."""
         budget, each = self._settings.memory_budget, MEMORY_PER_CHUNK * self.stream.job.reading.chunk_bytes
-        return TOGETHER if budget is None else max(1, min(TOGETHER, budget // 8 // (threads * each)))
+        return PARTS_TOGETHER if budget is None else max(1, min(PARTS_TOGETHER, budget // 8 // (threads * each)))
 
     def _kept(self, folder: Path | None, at_once: int) -> Kept:
         """Where parts are kept: in the cache, else in memory, in what batches and threads leave of the budget, which

@@ -18,7 +18,7 @@ from millstream.loaders.feed_settings import is_feed
 from millstream.loaders.raw import RawSettings, is_raw
 from millstream.loaders.runs import JOURNAL
 from millstream.records.chat import Options, format_of_rows
-from millstream.rollouts import OWN_SUFFIXES, SUFFIX, RolloutBlock, find_rollouts, holds_rollouts
+from millstream.rollouts import OWN_SUFFIXES, ROLLOUTS_SUFFIX, RolloutBlock, find_rollouts, holds_rollouts
 from millstream.sources import Reading, first_row, format_named, format_of
 from millstream.stats import counted
 from millstream.store import WEIGHTED, TokenStore
@@ -146,7 +146,7 @@ def refuse_nothing(path: Any) -> None:
         return
     refuse_empty_folder(path)
     place = Path(path)
-    if place.is_dir() and is_spool(place) and not any(place.rglob(f"*{SUFFIX}")):
+    if place.is_dir() and is_spool(place) and not any(place.rglob(f"*{ROLLOUTS_SUFFIX}")):
         released = ArrivalLog(place / "arrivals.log").released
         raise SourceError(
             f"{place}: this spool is empty: "

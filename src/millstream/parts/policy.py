@@ -13,7 +13,7 @@ from typing import IO, Literal, Self, get_args
 from millstream.errors import MillstreamError, RecordError, SourceError, TemplateError, TokenizerError
 from millstream.sources import BadRecord
 from millstream.stats import Ledger
-from millstream.storage import LEVEL, compress, has_zstd
+from millstream.storage import ZSTD_LEVEL, compress, has_zstd
 
 LOUD = 5
 OnBad = Literal["error", "skip", "quarantine"]
@@ -35,7 +35,7 @@ class KeptAside:
 
     FRAME_BYTES = 1 << 18
 
-    def __init__(self, path: Path, *, level: int | None = LEVEL) -> None:
+    def __init__(self, path: Path, *, level: int | None = ZSTD_LEVEL) -> None:
         level = level if has_zstd() else None
         self.path = path if level is None else path.with_name(path.name + ".zst")
         self.records = 0

@@ -37,7 +37,7 @@ from millstream.records import Recipe
 from millstream.sources import Found, Reading, check_gives_rows
 from millstream.stages import Threads
 from millstream.stats import OnProgress
-from millstream.storage import LEVEL, FinishedStore, disk, staged
+from millstream.storage import ZSTD_LEVEL, FinishedStore, disk, staged
 from millstream.store import WEIGHTED, TokenStore, origins_path, token_dtype
 from millstream.tokens import Tokenizer, is_learned, keep_tokenizer, resolve_eos, smallest_dtype
 
@@ -76,7 +76,7 @@ class Means:
     overwrite: bool = False
     cache_dir: Path | None = None
     cache_limit: int = 64 << 30
-    level: int | None = LEVEL
+    level: int | None = ZSTD_LEVEL
     keep_rejected: bool = False
     memory_budget: int | None = None
     make: Make = make_part

@@ -6,8 +6,8 @@ __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "block": "RolloutBlock",
-        "codec": "SUFFIX Part decode decode_all encode encode_parts iter_blocks",
-        "columns": "EQUAL FINISHES KINDS NAMED_REWARD ROW_COLUMNS Id",
+        "codec": "ROLLOUTS_SUFFIX Part decode decode_all encode encode_parts iter_blocks",
+        "columns": "EQUAL_WITHIN FINISHES KINDS NAMED_REWARD ROW_COLUMNS Id",
         "faults": "shown",
         "fields": "holds_rollouts",
         "files": "RolloutChunk read_rollouts write_rollouts",

@@ -2,14 +2,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from millstream.rollouts.block import RolloutBlock as RolloutBlock
-    from millstream.rollouts.codec import SUFFIX as SUFFIX
+    from millstream.rollouts.codec import ROLLOUTS_SUFFIX as ROLLOUTS_SUFFIX
     from millstream.rollouts.codec import Part as Part
     from millstream.rollouts.codec import decode as decode
     from millstream.rollouts.codec import decode_all as decode_all
     from millstream.rollouts.codec import encode as encode
     from millstream.rollouts.codec import encode_parts as encode_parts
     from millstream.rollouts.codec import iter_blocks as iter_blocks
-    from millstream.rollouts.columns import EQUAL as EQUAL
+    from millstream.rollouts.columns import EQUAL_WITHIN as EQUAL_WITHIN
     from millstream.rollouts.columns import FINISHES as FINISHES
     from millstream.rollouts.columns import KINDS as KINDS
     from millstream.rollouts.columns import NAMED_REWARD as NAMED_REWARD
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from millstream.rollouts.summary import RolloutSummary as RolloutSummary
 
 __all__ = [
-    "EQUAL",
+    "EQUAL_WITHIN",
     "FINISHES",
     "KINDS",
     "NAMED_REWARD",
     "OWN_SUFFIXES",
+    "ROLLOUTS_SUFFIX",
     "ROW_COLUMNS",
-    "SUFFIX",
     "Groups",
     "Id",
     "OnBad",

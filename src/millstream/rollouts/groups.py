@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from millstream.rollouts.columns import EQUAL, KINDS, Id
+from millstream.rollouts.columns import EQUAL_WITHIN, KINDS, Id
 from millstream.rollouts.files import RolloutChunk
 
 
@@ -33,7 +33,7 @@ class Group:
     @property
     def is_constant(self) -> bool:
         """Whether all its rewards are the same, so that it teaches nothing."""
-        return self.scored > 1 and self.most - self.least <= EQUAL
+        return self.scored > 1 and self.most - self.least <= EQUAL_WITHIN
 
 
 class Groups(dict[Id, Group]):

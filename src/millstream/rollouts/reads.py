@@ -32,7 +32,7 @@ from millstream.sources import (
 MOST_RECORDS = 2048
 MOST_VALUES = 1 << 22
 """The most records that are held at a time, and the most values of theirs: Python needs 32 bytes for some."""
-OWN_SUFFIXES = {codec.SUFFIX: "rollouts", ".msgpack": "msgpack", ".mpk": "msgpack"}
+OWN_SUFFIXES = {codec.ROLLOUTS_SUFFIX: "rollouts", ".msgpack": "msgpack", ".mpk": "msgpack"}
 """Files that only hold rollouts, and what their format is called."""
 _LIKE = '{"rollout_id": …, "group_id": …, "token_ids": […], "loss_mask": […], "reward": …, "finish": …}'
 _AGAIN = "whoever wrote or copied the file did not finish: get it again"

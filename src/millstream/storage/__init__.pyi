@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from millstream.storage.checked_json import digest as digest
     from millstream.storage.checked_json import read_json as read_json
     from millstream.storage.checked_json import sealed as sealed
-    from millstream.storage.compression import LEVEL as LEVEL
+    from millstream.storage.compression import ZSTD_LEVEL as ZSTD_LEVEL
     from millstream.storage.compression import ZstdReader as ZstdReader
     from millstream.storage.compression import compress as compress
     from millstream.storage.compression import decompress as decompress
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from millstream.storage.record_log import are_whole as are_whole
     from millstream.storage.record_log import record_type as record_type
     from millstream.storage.record_log import records_of as records_of
-    from millstream.storage.sidecar import RESTORE as RESTORE
+    from millstream.storage.sidecar import RESTORE_SIDECAR as RESTORE_SIDECAR
     from millstream.storage.sidecar import Sidecars as Sidecars
     from millstream.storage.staging import FinishedStore as FinishedStore
     from millstream.storage.staging import staged as staged
     from millstream.storage.staging import staging_folder as staging_folder
     from millstream.storage.state import DAMAGED_STATE as DAMAGED_STATE
-    from millstream.storage.state import FORMAT as FORMAT
     from millstream.storage.state import MOST_BYTES as MOST_BYTES
     from millstream.storage.state import MOST_COUNT as MOST_COUNT
+    from millstream.storage.state import STATE_FORMAT as STATE_FORMAT
     from millstream.storage.state import StateFiles as StateFiles
     from millstream.storage.state import check_state_header as check_state_header
     from millstream.storage.state import read_count as read_count
@@ -56,12 +56,12 @@ __all__ = [
     "COPY_AGAIN",
     "DAMAGED_STATE",
     "EDITED",
-    "FORMAT",
-    "LEVEL",
     "MOST_BYTES",
     "MOST_COUNT",
     "OTHER_RUN",
-    "RESTORE",
+    "RESTORE_SIDECAR",
+    "STATE_FORMAT",
+    "ZSTD_LEVEL",
     "Bytes",
     "ChainedLog",
     "DamagedLine",

@@ -20,7 +20,9 @@ NAME_BYTES = 16
 FREE_SPACE = "free some space: without its sidecar a state cannot be gone on from"
 MOST_STATES = 1024
 """States that are remembered of a folder that a run owns: the disk knows the files of older ones."""
-RESTORE = "restore the file, or take another checkpoint; commit() removes the files of states older than its own"
+RESTORE_SIDECAR = (
+    "restore the file, or take another checkpoint; commit() removes the files of states older than its own"
+)
 
 
 def file_of(kind: str, data: Bytes) -> str:
@@ -66,11 +68,11 @@ def load(folders: Sequence[str | os.PathLike[str]], kind: str, named: Mapping[st
         raise StateError(f"the state names {name!r} as its sidecar", hint="it was changed by hand or damaged")
     path = next((path for path in (Path(folder, name) for folder in folders) if path.is_file()), None)
     if path is None:
-        raise StateError(f"{Path(folders[0], name)}: the sidecar of the state is missing", hint=RESTORE)
+        raise StateError(f"{Path(folders[0], name)}: the sidecar of the state is missing", hint=RESTORE_SIDECAR)
     with disk.reported(path):
         data = path.read_bytes()
     if name != file_of(kind, data):
-        raise StateError(f"{path}: the sidecar of the state is damaged", hint=RESTORE)
+        raise StateError(f"{path}: the sidecar of the state is damaged", hint=RESTORE_SIDECAR)
     return data
 
 

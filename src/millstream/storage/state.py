@@ -20,7 +20,7 @@ from millstream.storage.durable import disk
 from millstream.storage.sidecar import Sidecars
 
 logger = logging.getLogger("millstream.storage")
-FORMAT = "millstream state"
+STATE_FORMAT = "millstream state"
 VERSION = 1
 MOST_BYTES = 4095
 """Of a state, which is less than 4 KB of JSON."""
@@ -35,7 +35,7 @@ _EDITED = "it is the state of something else, or was edited; give what state_dic
 def state_header(loader: str, step: int, seed: int, rows: Mapping[str, Any], *, order_version: int) -> dict[str, Any]:
     """What every state begins with; `check_header` reads it."""
     return {
-        "format": FORMAT,
+        "format": STATE_FORMAT,
         "version": VERSION,
         "order_version": order_version,
         "loader": loader,
@@ -59,7 +59,7 @@ def check_state_header(
     order_version: int,
 ) -> int:
     """Check that a state fits a loader; gives its step. `hint` says how to have again what a fact of its rows was."""
-    if not isinstance(state, Mapping) or state.get("format") != FORMAT:
+    if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:
         raise StateError("this is not the state of a Millstream loader", hint="give what state_dict() returned")
     _check_has(state, "version", "order_version")
     if state["version"] != VERSION or state["order_version"] != order_version:

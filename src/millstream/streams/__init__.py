@@ -6,9 +6,9 @@ __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "kept": "Kept KeptInMemory KeptOnDisk",
-        "maker": "TOGETHER PartMaker",
-        "plan": "VERSION WINDOW_UNITS StreamPlan Units size_of unit_bytes",
-        "starts": "NAME WindowStarts",
+        "maker": "PARTS_TOGETHER PartMaker",
+        "plan": "STREAM_ORDER WINDOW_UNITS StreamPlan Units size_of unit_bytes",
+        "starts": "STARTS_FILE WindowStarts",
         "windows": "StreamWindows View",
     },
 )

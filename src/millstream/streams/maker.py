@@ -21,7 +21,7 @@ from millstream.streams.kept import Kept, PartFacts, UnitTokens
 from millstream.streams.plan import Units
 from millstream.streams.slots import SlotReader
 
-TOGETHER = 8
+PARTS_TOGETHER = 8
 """Parts that a thread makes at once: a call of a tokenizer's engine costs about as much as encoding one."""
 _LOOK_S = 0.02
 """Time between two looks at a part that another process makes."""
@@ -67,7 +67,7 @@ class PartMaker:
         kept: Kept,
         *,
         threads: int,
-        together: int = TOGETHER,
+        together: int = PARTS_TOGETHER,
         on_bad: OnBad = "error",
         quarantine: Path | None = None,
     ) -> None:

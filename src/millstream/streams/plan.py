@@ -22,7 +22,7 @@ from millstream.order import SampleOrder, Shuffle
 from millstream.sources import SUFFIXES as COMPRESSED
 from millstream.sources import FileFailure, FoundFile, Reading, layout_of, overlaps_itself
 
-VERSION = 2
+STREAM_ORDER = 2
 UNIT_BYTES = 512 << 10
 LEAST_UNIT_BYTES = 4 << 10
 UNITS = 256

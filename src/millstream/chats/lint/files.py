@@ -32,7 +32,7 @@ from millstream.chats import (
 from millstream.chats.lint.rules import PROBLEMS, TokenFacts, row_faults, token_faults
 from millstream.errors import RecordError
 from millstream.records import DuplicateFinder
-from millstream.records.chat import FIELDS, LIKE, ChatRow, Conversation, RowFormats, RowParser, Tokens, wholes_of
+from millstream.records.chat import EXAMPLE_ROW, FIELDS, ChatRow, Conversation, RowFormats, RowParser, Tokens, wholes_of
 from millstream.sources import (
     ChunkRead,
     Found,
@@ -114,7 +114,7 @@ class _Linter:
         rows: list[tuple[int, ChatRow]] = []
         for place, row in enumerate(read.block.rows.tolist()):
             try:
-                raw = object_in(read.block.text_of(place), like=LIKE)
+                raw = object_in(read.block.text_of(place), like=EXAMPLE_ROW)
                 parsed = self._parser.parse(raw)
                 for name in sorted(raw.keys() - self._known):
                     self._unused(name, where(row))

@@ -13,7 +13,7 @@ import numpy as np
 
 from millstream.admission import (
     ADMISSION_SIDECAR,
-    START,
+    START_OF_JOURNAL,
     Admission,
     AdmissionRules,
     AdmissionState,
@@ -26,7 +26,7 @@ from millstream.admission import (
     encode_admission,
 )
 from millstream.errors import LoaderError, LossWarning, StateError
-from millstream.rollouts import SUFFIX, RolloutBlock, encode
+from millstream.rollouts import ROLLOUTS_SUFFIX, RolloutBlock, encode
 from millstream.storage import FollowedLog, Position, Sidecars, announce, announced, disk, forget, xxh64
 
 JOURNAL = "admissions.jsonl"
@@ -96,7 +96,7 @@ class FeedCheckpoint:
             return JournaledAdmission(self._reader, self._rules, self._seed)
         return Admission(self._rules, self._seed)
 
-    def _followed(self, position: Position = START) -> JournalReader:
+    def _followed(self, position: Position = START_OF_JOURNAL) -> JournalReader:
         """What is read from a position on; of a run that was followed before, nothing more."""
         assert self.journal_path is not None
         if self.replays:
@@ -111,9 +111,9 @@ class FeedCheckpoint:
         if not self._follows and self.journal_path is not None:
             if not self._has_started:
                 self._warn_of_what_waits()
-            journal = Journal(self.journal_path, START)
+            journal = Journal(self.journal_path, START_OF_JOURNAL)
             try:
-                announce(self.journal_path, START)
+                announce(self.journal_path, START_OF_JOURNAL)
             except BaseException:  # the next try takes the lock again
                 journal.close()
                 raise
@@ -143,7 +143,7 @@ class FeedCheckpoint:
             return
         try:
             data = encode(block)
-            name = f"{xxh64(np.frombuffer(data, np.uint8)):016x}{SUFFIX}"
+            name = f"{xxh64(np.frombuffer(data, np.uint8)):016x}{ROLLOUTS_SUFFIX}"
             disk.make_directory(self.folder / ASIDE)
             disk.publish(self.folder / ASIDE / name, data)
         except Exception as error:  # they are counted all the same
@@ -163,7 +163,7 @@ class FeedCheckpoint:
     @property
     def position(self) -> Position:
         """Where the journal stands."""
-        return START if self._journal is None else self._journal.position
+        return START_OF_JOURNAL if self._journal is None else self._journal.position
 
     def save(self, step: int, state: AdmissionState, cuts: Sequence[Cut], position: Position) -> dict[str, Any]:
         """Write what is held before a step beside its state, and say where it lies; the journal stood at `position`."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from millstream.errors import FingerprintError, LoaderError
 from millstream.loaders import (
-    KIND,
+    PHASES_KIND,
     Dealer,
     DealtStep,
     RolloutSet,
@@ -44,7 +44,7 @@ class RolloutSetRun:
         self.locks, self._task, self._dealer = Locks(), task, dealer
         self._rows = dealer.rows(rollouts.block)
         self._samples = len(rollouts.group_members) if task.steps.keep_groups else len(rollouts.block)
-        self._files = StateFiles(task.settings.cache_dir, KIND)
+        self._files = StateFiles(task.settings.cache_dir, PHASES_KIND)
         self.restart()
 
     def restart(self) -> None:

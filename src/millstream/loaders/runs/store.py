@@ -9,7 +9,7 @@ from typing import Any
 from millstream.batches import Feed, feed_source
 from millstream.errors import LoaderError, StateError
 from millstream.loaders import (
-    KIND,
+    PHASES_KIND,
     GrowingSource,
     LoaderSettings,
     LossMean,
@@ -34,7 +34,7 @@ from millstream.loaders.runs.growing import Growing
 from millstream.loaders.runs.run import Locks
 from millstream.order import UNKNOWN, Clock, Phase, Recipe, Schedule, StepPhase, Windows, order_version, steps_in
 from millstream.storage import StateFiles, check_state_header, state_header
-from millstream.streams import VERSION as STREAM_ORDER
+from millstream.streams import STREAM_ORDER as STREAM_ORDER
 
 MOST_BATCH_TOKENS = 2**31
 OF_STREAM_ORDER_1 = ("stream", "mixed stream")
@@ -88,7 +88,7 @@ class StoreRun:
         self.kind, self.members, self.shape, self.settings = kind, dict(members), shape, settings
         self.loss, self._one_source = loss, one_source
         self.locks, self._epoch_size = Locks(), epoch_size
-        self._files = StateFiles(settings.cache_dir, KIND)
+        self._files = StateFiles(settings.cache_dir, PHASES_KIND)
         self.growing = Growing(self, growing)
         self._changes: Change | None = None
         """Of the size of a step, that the schedule has not been told yet."""

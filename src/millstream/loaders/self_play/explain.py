@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from millstream.errors import LoaderError, StoreError
-from millstream.live import FORMAT, Entry, RowLog, StepRows, entered
+from millstream.live import EVENTS_FORMAT, Entry, RowLog, StepRows, entered
 from millstream.loaders import RowOrigin, Span, origins_of
 from millstream.loaders.self_play.checks import checked_game
 from millstream.loaders.self_play.journal import JOURNAL
@@ -87,7 +87,7 @@ class RecordedSelfPlay:
     def explain(self, step: int, rank: int = 0) -> list[RowOrigin]:
         """The origin of each row of a rank's batch."""
         rows = self._rows[step]
-        lines = LogReader(self._folder / JOURNAL, Position.start(FORMAT))
+        lines = LogReader(self._folder / JOURNAL, Position.start(EVENTS_FORMAT))
         return origins_of(Games(entered(lines.having("enter"), rows.epoch), "").rows(rows, rank))
 
     def steps_of(self, game: int) -> list[int]:
@@ -99,6 +99,6 @@ class RecordedSelfPlay:
 def _is_of_games(journal: Path) -> bool:
     """Whether a journal was written by a run over games: only its first line can go on from the name of the format."""
     try:
-        return LogReader(journal, Position.start(FORMAT)).read() is not None
+        return LogReader(journal, Position.start(EVENTS_FORMAT)).read() is not None
     except StoreError:
         return False

@@ -10,7 +10,7 @@ from millstream.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "block": "LIKE ParsedBlock RowFormats format_of_rows parse_block",
+        "block": "EXAMPLE_ROW ParsedBlock RowFormats format_of_rows parse_block",
         "conversation": "ChatRow Completion Conversation Document Judged Media Message Preference Side Stepwise "
         "Tokens ToolCall",
         "media": "PLACEHOLDERS",

@@ -1,7 +1,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from millstream.records.chat.block import LIKE as LIKE
+    from millstream.records.chat.block import EXAMPLE_ROW as EXAMPLE_ROW
     from millstream.records.chat.block import ParsedBlock as ParsedBlock
     from millstream.records.chat.block import RowFormats as RowFormats
     from millstream.records.chat.block import format_of_rows as format_of_rows
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from millstream.records.chat.whole import wholes_of as wholes_of
 
 __all__ = [
+    "EXAMPLE_ROW",
     "FIELDS",
-    "LIKE",
     "PLACEHOLDERS",
     "ChatRow",
     "Completion",

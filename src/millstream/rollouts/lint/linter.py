@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from millstream.rollouts import EQUAL, Groups, RolloutBlock, RolloutChunk
+from millstream.rollouts import EQUAL_WITHIN, Groups, RolloutBlock, RolloutChunk
 from millstream.rollouts.lint.rules import PROBLEMS, Limits, faults_of, sampled_versions
 from millstream.stats import LintReport, Problem, Tally
 from millstream.tokens import Tokenizer
@@ -100,7 +100,7 @@ class _Linter:
             min((group.least for group in scored), default=0),
             max((group.most for group in scored), default=1),
         )
-        if sum(group.scored for group in scored) > 1 and most - least <= EQUAL:
+        if sum(group.scored for group in scored) > 1 and most - least <= EQUAL_WITHIN:
             self._tally.add("constant reward", PROBLEMS["constant reward"], f"it is {least:g}", rows=self._usable)
 
     def _tell_stale(self) -> None:
