@@ -17,9 +17,9 @@ from millstream import MixedDataLoader, UnknownLength
 from millstream.errors import ClosedError
 from millstream.loaders.runs.growing import Growing
 from millstream.loaders.stream import StreamSource
-from millstream.streams.kept import KeptInMemory
+from millstream.streams import KeptInMemory, StreamWindows, View
 from millstream.streams.slots import SlotReader
-from millstream.streams.windows import Pass, StreamWindows, View
+from millstream.streams.windows import Pass
 
 LARGE = Stream(RawFiles((("jsonl", (5,) * 3000),)), 400)
 """More than is made ahead, however long a run waits."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loaders.samples import follows_its_hint
 from millstream.errors import StateError
-from millstream.streams.starts import WindowStarts
+from millstream.streams import WindowStarts
 
 WIDTH = 24
 

@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 from laws import examples
 from millstream.errors import SourceError
 from millstream.sources import Reading, discover
-from millstream.streams.kept import KeptInMemory, KeptOnDisk
-from millstream.streams.maker import PartMaker
-from millstream.streams.plan import StreamPlan, Units
-from millstream.streams.starts import WindowStarts
-from millstream.streams.windows import GAP, Pass, StreamWindows
+from millstream.streams import KeptInMemory, KeptOnDisk, PartMaker, StreamPlan, StreamWindows, Units, WindowStarts
+from millstream.streams.windows import GAP, Pass
 from streams.files import TOKENIZER, job
 
 LENGTH = 7

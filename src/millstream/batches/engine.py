@@ -12,9 +12,7 @@ from typing import Literal
 
 from millstream._core import (
     Batch,
-    Budget,
     BudgetFull,
-    Clock,
     DataError,
     DirectFill,
     Feed,
@@ -26,9 +24,10 @@ from millstream._core import (
     StoreFiles,
 )
 from millstream.errors import BudgetError, ClosedError, StoreError
-from millstream.stages.lifetime import after_fork, close_on_exit
+from millstream.order import Clock
+from millstream.stages import Budget, after_fork, close_on_exit
 from millstream.storage import need_zstd
-from millstream.store.layout import Layout
+from millstream.store import Layout
 
 Fill = Literal["best_fit", "alone", "by_length"]
 START_NS = 2_000_000

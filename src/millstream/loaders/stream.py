@@ -17,34 +17,40 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from millstream.batches.engine import bytes_for_batches
+from millstream.batches import bytes_for_batches
 from millstream.errors import BudgetError, ClosedError, LoaderError, StateError, StoreError, UnknownLength
 from millstream.loaders.losses import named_losses, tell_losses
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.raw import RawSettings, check_streamable, described, in_words_of_loaders, touch
 from millstream.loaders.settings import LoaderSettings
-from millstream.order import Share
-from millstream.order.phase import UNKNOWN
-from millstream.parts.policy import OnBad
-from millstream.parts.process import MEMORY_PER_CHUNK, Job
+from millstream.order import UNKNOWN, Share
+from millstream.parts import MEMORY_PER_CHUNK, Job, OnBad
 from millstream.records import Recipe
-from millstream.sources import Found
-from millstream.sources.identity import fingerprint_files
-from millstream.stages.lifetime import after_fork
-from millstream.stages.ordered import cpus
-from millstream.stages.wait import warn
-from millstream.storage import key_of
-from millstream.storage.state import DAMAGED, read_count
-from millstream.store import TokenStore
-from millstream.store.format import token_dtype
-from millstream.streams.kept import Kept, KeptInMemory, KeptOnDisk
-from millstream.streams.maker import TOGETHER, PartMaker
-from millstream.streams.plan import VERSION, WINDOW_UNITS, Numbers, StreamPlan, Units, size_of, unit_bytes
-from millstream.streams.starts import NAME, WindowStarts
-from millstream.streams.windows import Pass, StreamWindows, View
-from millstream.tokens import Tokenizer, resolve_eos
-from millstream.tokens.keep import describe_tokenizer, smallest_dtype
+from millstream.sources import Found, fingerprint_files
+from millstream.stages import after_fork, cpus, warn
+from millstream.storage import DAMAGED_STATE, key_of, read_count
+from millstream.store import TokenStore, token_dtype
+from millstream.streams import (
+    PARTS_TOGETHER,
+    STARTS_FILE,
+    STREAM_ORDER,
+    WINDOW_UNITS,
+    Kept,
+    KeptInMemory,
+    KeptOnDisk,
+    Numbers,
+    PartMaker,
+    Pass,
+    StreamPlan,
+    StreamWindows,
+    Units,
+    View,
+    WindowStarts,
+    size_of,
+    unit_bytes,
+)
+from millstream.tokens import Tokenizer, describe_tokenizer, resolve_eos, smallest_dtype
 
 AHEAD = 3
 """Windows that are made ahead, and come into use together, where there is room."""
@@ -107,7 +113,7 @@ class Stream:
             "recipe": job.recipe.digest(),
             "tokenizer": job.tokenizer.fingerprint,
             "eos": job.eos_id,
-            "stream_order": VERSION,
+            "stream_order": STREAM_ORDER,
         }
 
     def folder(self, cache_dir: Path | None) -> Path | None:
@@ -116,7 +122,7 @@ class Stream:
         touches = [touch(file) for file in self.found.files]
         if cache_dir is None or identity is None or not all(touches):
             return None
-        return cache_dir / "streams" / key_of("stream", VERSION, identity, touches, self.on_bad)
+        return cache_dir / "streams" / key_of("stream", STREAM_ORDER, identity, touches, self.on_bad)
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,7 @@ class StreamSource:
             quarantine=folder,
         )
         ahead = self._windows_ahead(kept)
-        log = None if folder is None else folder / f"{key_of(name, settings.seed, settings.shuffle)}.{NAME}"
+        log = None if folder is None else folder / f"{key_of(name, settings.seed, settings.shuffle)}.{STARTS_FILE}"
         self.windows = StreamWindows(
             plan,
             maker,
@@ -206,7 +212,7 @@ class StreamSource:
     def _together(self, threads: int) -> int:
         """Parts that a thread makes at once, in an eighth of the budget."""
         budget, each = self._settings.memory_budget, MEMORY_PER_CHUNK * self.stream.job.reading.chunk_bytes
-        return TOGETHER if budget is None else max(1, min(TOGETHER, budget // 8 // (threads * each)))
+        return PARTS_TOGETHER if budget is None else max(1, min(PARTS_TOGETHER, budget // 8 // (threads * each)))
 
     def _kept(self, folder: Path | None, at_once: int) -> Kept:
         """Where parts are kept: in the cache, else in memory, in what batches and threads leave of the budget, which
@@ -386,16 +392,18 @@ class StreamSource:
 
     def _resumed(self, saved: Any) -> Member:
         if not isinstance(saved, Mapping):
-            raise StateError(f"the state does not say where {self.name!r} stands", hint=DAMAGED)
+            raise StateError(f"the state does not say where {self.name!r} stands", hint=DAMAGED_STATE)
         starts = self.windows.starts
         said = {"window": None, "token": None, **saved}
         place = {name: read_count(value, name) for name, value in said.items() if name != "check"}
         window = place["window"]
         if window >= starts.windows:
-            raise StateError(f"the state stands in window {window} of {starts.windows} of {self.name!r}", hint=DAMAGED)
+            raise StateError(
+                f"the state stands in window {window} of {starts.windows} of {self.name!r}", hint=DAMAGED_STATE
+            )
         check = key_of(self.name, place)[:8]
         if saved.get("check", check) != check:  # earlier states have none
-            raise StateError(f"where {self.name!r} stands in the state is not what was saved", hint=DAMAGED)
+            raise StateError(f"where {self.name!r} stands in the state is not what was saved", hint=DAMAGED_STATE)
         starts.learn(window, place["token"], counted=False)
         if "tokens" in place:
             starts.learn(starts.windows, place["tokens"], counted=False)

@@ -12,22 +12,16 @@ from pathlib import Path
 import numpy as np
 
 from millstream.errors import BudgetError, BusyError, ClosedError, SourceError
-from millstream.parts.part import Part
-from millstream.parts.policy import BadRecords, KeptAside, OnBad
-from millstream.parts.process import Job, make_part, make_parts
-from millstream.sources import Chunk, FoundFile
-from millstream.sources.failure import CHANGED, GONE
-from millstream.sources.record import NO_BYTES
-from millstream.stages.lifetime import after_fork, defer_sigint
-from millstream.stages.ordered import Threads
-from millstream.stats.ledger import Ledger
-from millstream.store.format import token_dtype
-from millstream.store.origin import numbered
+from millstream.parts import BadRecords, Job, KeptAside, OnBad, Part, make_part, make_parts
+from millstream.sources import CHANGED, GONE, NO_BYTES, Chunk, FoundFile
+from millstream.stages import Threads, after_fork, defer_sigint
+from millstream.stats import Ledger
+from millstream.store import numbered, token_dtype
 from millstream.streams.kept import Kept, PartFacts, UnitTokens
 from millstream.streams.plan import Units
 from millstream.streams.slots import SlotReader
 
-TOGETHER = 8
+PARTS_TOGETHER = 8
 """Parts that a thread makes at once: a call of a tokenizer's engine costs about as much as encoding one."""
 _LOOK_S = 0.02
 """Time between two looks at a part that another process makes."""
@@ -73,7 +67,7 @@ class PartMaker:
         kept: Kept,
         *,
         threads: int,
-        together: int = TOGETHER,
+        together: int = PARTS_TOGETHER,
         on_bad: OnBad = "error",
         quarantine: Path | None = None,
     ) -> None:

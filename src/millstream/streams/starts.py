@@ -14,7 +14,7 @@ from millstream.errors import StateError
 from millstream.storage import RecordLog, are_whole, disk, record_type, records_of
 from millstream.streams.kept import FULL
 
-NAME = "windows.log"
+STARTS_FILE = "windows.log"
 _KIND = record_type(("window", "<i8"), ("token", "<i8"))
 
 

@@ -17,16 +17,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from millstream.errors import BudgetError, SourceError
-from millstream.order.phase import UNKNOWN
-from millstream.order.windows import Windows
-from millstream.store import TokenStore
-from millstream.store.format import FRAME_BYTES
-from millstream.store.layout import Layout
-from millstream.store.manifest import describe
-from millstream.store.numbers import open_body
-from millstream.store.opening import Opened
-from millstream.store.origin import Origin, Origins, named
-from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, Row, Rows, rows_of
+from millstream.order import UNKNOWN, Windows
+from millstream.store import (
+    DOCUMENTS,
+    FIRST_DOCUMENT,
+    FRAME_BYTES,
+    Layout,
+    Opened,
+    Origin,
+    Origins,
+    Row,
+    Rows,
+    TokenStore,
+    describe,
+    named,
+    open_body,
+    rows_of,
+)
 from millstream.streams.kept import Kept, PartFacts, Stamp
 from millstream.streams.maker import PartMaker
 from millstream.streams.plan import Numbers, StreamPlan

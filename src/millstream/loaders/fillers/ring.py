@@ -8,10 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from millstream._core import Batch
-from millstream.batches.engine import Counters, Engine, EngineSettings, closed_error
+from millstream.batches import Batch, Counters, Engine, EngineSettings, closed_error
 from millstream.errors import BudgetError, StoreError
-from millstream.loaders.runs.store import Mark, StoreRun
+from millstream.loaders.runs import Mark, StoreRun
 
 
 class RingFiller:

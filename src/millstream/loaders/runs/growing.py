@@ -10,14 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from millstream._core import Plan
 from millstream.errors import StateError, UnknownLength
-from millstream.loaders.growth import GrowingSource, stream_of
-from millstream.loaders.member import Member
-from millstream.order import Schedule
-from millstream.order.phase import UNKNOWN, Standing, settled
-from millstream.stages.lifetime import defer_sigint
-from millstream.storage.state import DAMAGED
+from millstream.loaders import GrowingSource, Member, stream_of
+from millstream.order import UNKNOWN, Plan, Schedule, Standing, settled
+from millstream.stages import defer_sigint
+from millstream.storage import DAMAGED_STATE
 
 if TYPE_CHECKING:
     from millstream.loaders.runs.store import StoreRun
@@ -220,7 +217,7 @@ class Growing:
         """
         saved = state.get("streams", {})
         if not isinstance(saved, Mapping):
-            raise StateError("the state does not say where its streams stand", hint=DAMAGED)
+            raise StateError("the state does not say where its streams stand", hint=DAMAGED_STATE)
         if state.get("unknown_length") is not True:
             self.finish()
         before = dict(self._run.members)
