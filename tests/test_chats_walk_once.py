@@ -20,8 +20,8 @@ from chats.chatml import bpe
 from millstream import ConversationDataLoader, prepare
 from millstream.chats import ChatSettings, DecidedChat, Encoder
 from millstream.loaders.chat_keywords import chat_settings
-from millstream.parts import Job, make_part
-from millstream.parts.part import encode_part
+from millstream.preparation import Job, make_part
+from millstream.preparation.part import encode_part
 from millstream.records import Recipe
 from millstream.sources import Reading, discover, format_named
 from millstream.sources.jsonl import JsonlFormat

@@ -14,10 +14,10 @@ import pytest
 
 import millstream
 from millstream import Rollout, errors
-from millstream.admission import AdmissionRules
-from millstream.admission.admission import LATE
-from millstream.admission.arrivals import COMPLAINTS, REPEATED
 from millstream.cli.main import VERBS, main, verb_module
+from millstream.feeds.admission import AdmissionRules
+from millstream.feeds.admission.admission import LATE
+from millstream.feeds.admission.arrivals import COMPLAINTS, REPEATED
 from millstream.loaders import ChatKeywords, SharedKeywords
 from millstream.loaders.feed_settings import LiveSettings
 from millstream.loaders.raw import ReadingKeywords

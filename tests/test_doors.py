@@ -25,7 +25,7 @@ ROOMS_OF_BINDINGS = {
     "order": {"order"},
     "parse": {"games", "sources"},
     "rl": {"advantages"},
-    "store": {"parts", "storage", "store"},
+    "store": {"preparation", "storage", "store"},
     "text": {"records"},
 }
 

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 from laws import examples
 from millstream.errors import MillstreamError, RecipeError
-from millstream.parts import Part
-from millstream.parts.part import DamagedPart, decode_part, encode_part
+from millstream.preparation import Part
+from millstream.preparation.part import DamagedPart, decode_part, encode_part
 from millstream.records import Recipe
 from mutations import mutated
 from sources.samples import see, write

@@ -21,7 +21,7 @@ import pytest
 
 from millstream.api import PrepareReport, prepare
 from millstream.errors import LoaderError, SourceError, StoreError, TokenizerError
-from millstream.parts import OnBad
+from millstream.preparation import OnBad
 from millstream.stats import Progress
 from millstream.storage import ZstdReader, disk
 from millstream.store import TokenStore

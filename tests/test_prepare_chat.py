@@ -19,7 +19,7 @@ from millstream.cli.chats import add_chat_arguments
 from millstream.cli.main import main
 from millstream.errors import LoaderError, MillstreamError, RecipeError, SourceError, TokenizerError
 from millstream.loaders import ChatKeywords, ConversationDataLoader, PretrainDataLoader
-from millstream.parts import raw_record
+from millstream.preparation import raw_record
 from millstream.store import TokenStore
 from millstream.tokens import BPETokenizer, load_tokenizer
 

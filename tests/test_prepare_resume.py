@@ -31,7 +31,7 @@ ALPHABET = "abcdefghij klmnopqrst"
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from millstream.parts import Making, Means, prepare_store, write
+from millstream.preparation import Making, Means, prepare_store, write
 from millstream.records import Recipe
 from millstream.sources import Reading, discover
 from millstream.storage import disk

@@ -23,7 +23,7 @@ from millstream.loaders import (
     prepared_chat,
 )
 from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.parts import (
+from millstream.preparation import (
     Make,
     Making,
     Means,

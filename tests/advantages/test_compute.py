@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from advantages.blocks import GROUPED, block_of, random_block
-from millstream.admission import AdmissionRules
-from millstream.admission.sampling import why_flat
 from millstream.advantages import (
     Advantages,
     AdvantageSettings,
@@ -19,6 +17,8 @@ from millstream.advantages import (
     register_estimator,
 )
 from millstream.errors import LoaderError, RecordError
+from millstream.feeds.admission import AdmissionRules
+from millstream.feeds.admission.sampling import why_flat
 from millstream.rollouts import EQUAL_WITHIN, FINISHES, KINDS, Groups, RolloutBlock, read_rollouts
 
 LENGTH = FINISHES.index("length")

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import tokenizers
 
 from millstream.chats import Boundary, Encoder, Kind, Piece, Rendered
+from millstream.chats.parse import Conversation, Message
 from millstream.chats.plain import with_control_tokens
-from millstream.records.chat import Conversation, Message
 from millstream.tokens import BPETokenizer, Tokenizer, load_tokenizer
 
 START, END = "<|im_start|>", "<|im_end|>"

@@ -15,7 +15,7 @@ from millstream.chats import ChatSettings, ChatTemplate, Encoder, Limit, Policy,
 from millstream.chats.answers import RIGHT, STEP_END, WRONG, encode_kind
 from millstream.chats.encode import Encoded
 from millstream.chats.kinds import RowKind
-from millstream.records.chat import ChatRow, Completion, Judged, Message, Preference, Stepwise
+from millstream.chats.parse import ChatRow, Completion, Judged, Message, Preference, Stepwise
 from millstream.tokens import Tokenizer
 
 texts = st.text("ab ?\n🙂é", max_size=40)

@@ -11,8 +11,8 @@ import pytest
 from chats.chatml import END, START, ChatML, bpe, talk
 from millstream.chats import ChatSettings, ChatTemplate, Choice, Encoder, Kind, Policy, Rendered
 from millstream.chats.builtin.table import BUILTINS
+from millstream.chats.parse import Conversation
 from millstream.errors import TemplateError, TokenizerError
-from millstream.records.chat import Conversation
 from millstream.tokens import BPETokenizer, CharTokenizer
 
 

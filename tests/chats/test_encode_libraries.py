@@ -9,8 +9,8 @@ import pytest
 
 from chats.chatml import END, START, ChatML, random_talks, talk
 from millstream.chats import Encoder
+from millstream.chats.parse import Completion
 from millstream.chats.shown import show
-from millstream.records.chat import Completion
 from millstream.tokens import load_tokenizer
 from tokens.vocabularies import gpt2_encoding
 

@@ -17,11 +17,11 @@ from millstream import lint
 from millstream.chats import Supervised, encode_block
 from millstream.chats.block import EncodedBlock
 from millstream.chats.lint.rules import TokenFacts, token_faults
+from millstream.chats.parse import Conversation, Message, RowParser
+from millstream.chats.parse.conversation import Stretch
 from millstream.cli.main import main
 from millstream.errors import MillstreamError, RecipeError, TokenizerError
 from millstream.loaders import RawSettings, prepared_chat
-from millstream.records.chat import Conversation, Message, RowParser
-from millstream.records.chat.conversation import Stretch
 from millstream.sources import Reading, format_named
 from millstream.stats import LintReport, Progress
 from millstream.stats.findings import MOST_KINDS, Finding

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from chats.chatml import ATOMS, END, START, ChatML, bpe, byte_level, composing, encoder, metaspace, talk
 from millstream.chats import Boundary, Encoder, Kind, Policy, Supervised
+from millstream.chats.parse import Completion, Conversation, Message, ToolCall
+from millstream.chats.parse.conversation import Stretch
 from millstream.chats.shown import show
 from millstream.errors import RecipeError, RecordError
-from millstream.records.chat import Completion, Conversation, Message, ToolCall
-from millstream.records.chat.conversation import Stretch
 from millstream.tokens import BPETokenizer, Tokenizer
 
 BOUNDARIES: tuple[Boundary, ...] = ("split", "whole")

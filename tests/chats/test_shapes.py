@@ -16,7 +16,7 @@ from chats.talk import TEXTS
 from millstream.chats import Boundary, ChatTemplate, Choice, Encoder, Limit, Policy, Variant, encode_block
 from millstream.chats.block import EncodedBlock
 from millstream.chats.builtin.table import BUILTINS
-from millstream.records.chat import Options, RowParser
+from millstream.chats.parse import Options, RowParser
 from millstream.sources import Record, RecordBlock
 from millstream.tokens import BPETokenizer
 

@@ -18,12 +18,12 @@ from millstream import TokenStoreWriter, TrainingBatch
 from millstream.chats import ChatTemplate, Encoder, Kind, Limit, Supervised
 from millstream.chats.builtin.table import BUILTINS
 from millstream.chats.pairs import Pair, PairLimit, fit_pair
+from millstream.chats.parse import Completion, Conversation, Document, Message, Tokens
+from millstream.chats.parse.parser import parse_row
 from millstream.chats.plain import with_control_tokens
 from millstream.chats.shown import show
 from millstream.errors import LoaderError, TemplateError
 from millstream.loaders import ConversationDataLoader, member
-from millstream.records.chat import Completion, Conversation, Document, Message, Tokens
-from millstream.records.chat.parser import parse_row
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
 from millstream.tokens.huggingface import HuggingFaceTokenizer
 

@@ -108,7 +108,7 @@ def test_a_warning_is_said_once(run: Run, here: Path, monkeypatch: pytest.Monkey
             for _ in range(2):
                 warnings.warn("some rows are missing", category, stacklevel=1)
         for _ in range(2):
-            logging.getLogger("millstream.parts").warning("a row was left out")
+            logging.getLogger("millstream.preparation").warning("a row was left out")
         return 0
 
     monkeypatch.setattr("millstream.cli.verify.run", warn)

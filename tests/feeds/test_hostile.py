@@ -21,9 +21,9 @@ from feeds.test_http import asked
 from feeds.transports import Spool, record
 from laws import examples
 from millstream import LossWarning, MemoryFeed, RolloutDataLoader
-from millstream.admission import admission, journaled
 from millstream.errors import MillstreamError, RecordError
 from millstream.feeds import HttpFeed, SpoolFeed
+from millstream.feeds.admission import admission, journaled
 from millstream.feeds.shards import ProducerFolder
 from millstream.feeds.spool import SpoolSource
 from millstream.rollouts import RolloutBlock, block_of, content_hash, encode, read_rollouts

@@ -24,10 +24,10 @@ from chats.chatml import bpe
 from laws import Row
 from millstream import TrainingBatch
 from millstream.chats import Encoder, Limit
+from millstream.chats.parse.parser import parse_row
 from millstream.loaders import ChatKeywords, ConversationDataLoader, growth, member
 from millstream.loaders.chat_keywords import chat_settings
-from millstream.parts import Making, Means, prepare_store
-from millstream.records.chat.parser import parse_row
+from millstream.preparation import Making, Means, prepare_store
 from millstream.sources import Reading, discover
 from millstream.storage import disk
 from millstream.store import stamp_of

@@ -32,7 +32,7 @@ from millstream import MixedDataLoader
 from millstream.errors import ClosedError, MillstreamError, StateError, StoreError, UnknownLength
 from millstream.loaders import ConversationDataLoader
 from millstream.loaders.chat_keywords import chat_settings
-from millstream.parts import Making, Means, Mixing, prepare_store
+from millstream.preparation import Making, Means, Mixing, prepare_store
 from millstream.sources import Reading, discover
 from millstream.storage import disk
 from store.crash import Crash, FailingDisk

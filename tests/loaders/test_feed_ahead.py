@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from laws.test_faults import in_child
 from loaders.test_rollout_feed import filled, ids, opened, spooled
 from millstream import LoaderError, RecordError, StateError
-from millstream.admission import JournalReader
 from millstream.feeds import MemoryFeed, SpoolFeed
+from millstream.feeds.admission import JournalReader
 from millstream.loaders.runs import JOURNAL
 from rollouts.samples import random_rollouts
 

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loaders.test_rollout_feed import filled, ids, opened
-from millstream.admission import JournalReader
+from millstream.feeds.admission import JournalReader
 from millstream.loaders.runs import JOURNAL
 from millstream.loaders.runs.intake import Intake
 

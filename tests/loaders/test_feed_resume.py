@@ -13,8 +13,8 @@ import pytest
 
 from loaders.test_rollout_feed import filled, ids, opened, spooled
 from millstream import BusyError, LoaderError, LossWarning, StateError, StoreError, WaitTimeout
-from millstream.admission import JournalReader
 from millstream.feeds import SpoolFeed
+from millstream.feeds.admission import JournalReader
 from millstream.loaders import feed_steps
 from millstream.loaders.runs import JOURNAL
 from millstream.loaders.runs import feed as feed_runs

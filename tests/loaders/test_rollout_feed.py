@@ -20,8 +20,8 @@ from millstream import (
     UnknownLength,
     WaitTimeout,
 )
-from millstream.admission import JournalReader
 from millstream.feeds import Control, Gather, MemoryFeed, SpoolFeed
+from millstream.feeds.admission import JournalReader
 from millstream.feeds.spool import SpoolSource
 from millstream.loaders import Agreement
 from rollouts.samples import random_rollouts

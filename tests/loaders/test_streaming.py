@@ -250,7 +250,7 @@ def test_raw_paths_are_prepared_once_and_then_mapped(tmp_path: Path, monkeypatch
         assert isinstance(mapped, PretrainDataLoader)
         assert raw.store.fingerprint == mapped.store.fingerprint
         assert raw.next().input_ids.tolist() == mapped.next().input_ids.tolist()
-    monkeypatch.setattr("millstream.parts.prepare_store", lambda *_: pytest.fail("it was prepared again"))
+    monkeypatch.setattr("millstream.preparation.prepare_store", lambda *_: pytest.fail("it was prepared again"))
     with load(FOLDER, **how) as again:
         assert again.explain(0)[0].text
 

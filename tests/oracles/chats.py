@@ -15,7 +15,7 @@ from typing import Any
 
 from chats.talk import FORMS, Form, conversations
 from millstream.chats import ChatTemplate, HistoryReasoning, Variant
-from millstream.records.chat import Conversation, Message
+from millstream.chats.parse import Conversation, Message
 
 TODAY = date(2026, 3, 9)
 

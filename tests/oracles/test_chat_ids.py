@@ -18,8 +18,8 @@ from chats.chatml import END, JINJA, START, ChatML, bpe, random_talks
 from chats.talk import FORMS, conversations
 from millstream.chats import Boundary, ChatTemplate, Encoder, Kind, Limit, Policy, Supervised, encode_block
 from millstream.chats.builtin.table import BUILTINS
+from millstream.chats.parse import Conversation, Message, RowParser
 from millstream.chats.plain import with_control_tokens
-from millstream.records.chat import Conversation, Message, RowParser
 from millstream.sources import Record, RecordBlock
 from millstream.tokens import BPETokenizer, Tokenizer, load_tokenizer
 from oracles.asked import asked

@@ -17,7 +17,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from millstream import CharTokenizer
-from millstream.parts import Job
+from millstream.preparation import Job
 from millstream.records import Recipe
 from millstream.sources import FoundFile, Reading, RecordFormat, discover, register_format
 from millstream.tokens import smallest_dtype

@@ -17,9 +17,8 @@ from millstream import MixedDataLoader, UnknownLength
 from millstream.errors import ClosedError
 from millstream.loaders.runs.growing import Growing
 from millstream.loaders.stream import StreamSource
-from millstream.streams import KeptInMemory, StreamWindows, View
+from millstream.streams import KeptInMemory, Pass, StreamWindows, View
 from millstream.streams.slots import SlotReader
-from millstream.streams.windows import Pass
 
 LARGE = Stream(RawFiles((("jsonl", (5,) * 3000),)), 400)
 """More than is made ahead, however long a run waits."""
@@ -175,7 +174,7 @@ def test_an_interrupted_wait_for_more_rows_is_taken_up_again(
 ) -> None:
     """Ctrl-C comes while parts are wanted, when they are there, and when the run is to count with them."""
     with opened(tmp_path / "whole", place) as loader:
-        expected = [loader.next().input_ids.tolist() for _ in range(40)]
+        expected = [loader.next().input_ids.tolist() for _ in range(400)]
     real, calls, heard = getattr(owner, name), [0], 0
 
     def interrupted(*arguments: Any, **how: Any) -> Any:
@@ -188,10 +187,10 @@ def test_an_interrupted_wait_for_more_rows_is_taken_up_again(
     with opened(tmp_path / "run", place) as loader:
         monkeypatch.setattr(StreamSource, "_want_next", lambda _: None)  # a thread would want them, and hear nothing
         monkeypatch.setattr(owner, name, interrupted)
-        while len(found) < 40:
+        while len(found) < 40 or (not heard and len(found) < 400):
             try:
                 found.append(loader.next().input_ids.tolist())
             except KeyboardInterrupt:
                 heard += 1
         monkeypatch.undo()
-    assert heard > 0 and found == expected
+    assert heard > 0 and found == expected[: len(found)]

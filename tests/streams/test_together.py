@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from millstream import BudgetError, CharTokenizer, TokenizerError
-from millstream.parts import Job, make_part, make_parts
+from millstream.preparation import Job, make_part, make_parts
 from millstream.records import Recipe
 from millstream.sources import Chunk, FoundFile, Reading, discover, format_named
 from millstream.streams import KeptInMemory, PartMaker, Units

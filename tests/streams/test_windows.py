@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from laws import examples
 from millstream.errors import SourceError
 from millstream.sources import Reading, discover
-from millstream.streams import KeptInMemory, KeptOnDisk, PartMaker, StreamPlan, StreamWindows, Units, WindowStarts
-from millstream.streams.windows import GAP, Pass
+from millstream.streams import KeptInMemory, KeptOnDisk, PartMaker, Pass, StreamPlan, StreamWindows, Units, WindowStarts
+from millstream.streams.windows import GAP
 from streams.files import TOKENIZER, job
 
 LENGTH = 7

@@ -17,11 +17,11 @@ import numpy as np
 from millstream.chats.encode import NOTHING_TO_TRAIN, TOO_LONG, TRUNCATED, Encoded, Encoder
 from millstream.chats.kinds import RowKind, kind_of, wrong_kind
 from millstream.chats.pairs import Pair, PairLimit, fit_pair
+from millstream.chats.parse import ChatRow, Completion, Conversation, Document, Judged, Preference, Side, Stepwise
 from millstream.chats.rendered import Kind, Piece, Rendered
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
 from millstream.errors import RecordError
-from millstream.records.chat import ChatRow, Completion, Conversation, Document, Judged, Preference, Side, Stepwise
 
 RIGHT, WRONG = 1.0, 0.01
 STEP_END = "\n"

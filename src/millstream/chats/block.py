@@ -14,10 +14,10 @@ from millstream.chats.encode import STRADDLERS, Encoder
 from millstream.chats.explode import exploded
 from millstream.chats.kinds import RowKind, media_refused
 from millstream.chats.media import Media
+from millstream.chats.parse import Conversation, ParsedBlock, RowParser, parse_block
 from millstream.chats.shapes import ShapedRows
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
-from millstream.records.chat import Conversation, ParsedBlock, RowParser, parse_block
 from millstream.sources import KEPT_BYTES, BadRecord, RecordBlock
 from millstream.tokens import Ends, Ids
 

@@ -14,10 +14,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from millstream.chats.masks import Policy
+from millstream.chats.parse import Conversation, Message
 from millstream.chats.rendered import EndlessTemplate, Rendered
 from millstream.chats.supervised import Supervised
 from millstream.errors import MillstreamError, TemplateError
-from millstream.records.chat import Conversation, Message
 
 _TALK = (
     Message("user", "Does the mill run?"),

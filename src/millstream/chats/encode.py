@@ -19,6 +19,7 @@ import numpy as np
 from millstream.chats.check import CheckedTokens, Template, check_template
 from millstream.chats.masks import Policy, weigh
 from millstream.chats.media import MediaTokens, control_strings, with_media_tokens
+from millstream.chats.parse import ChatRow, Completion, Conversation, Document, Tokens
 from millstream.chats.pieces import Pieces
 from millstream.chats.plain import missing_controls, with_control_tokens
 from millstream.chats.rendered import Kind, Piece, Rendered
@@ -28,7 +29,6 @@ from millstream.chats.shapes import ShapeEncoder
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit, Part, shorten
 from millstream.errors import MillstreamError, RecipeError, RecordError, TemplateError, TokenizerError
-from millstream.records.chat import ChatRow, Completion, Conversation, Document, Tokens
 from millstream.tokens import Tokenizer
 
 STRADDLERS = "straddlers"

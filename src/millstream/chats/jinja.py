@@ -14,11 +14,11 @@ from functools import lru_cache
 from typing import Any
 
 from millstream.chats.cuts import MARK_IT, Cut, Habits, by_blocks, by_habit, pieces
+from millstream.chats.parse import Conversation, Message, ToolCall
 from millstream.chats.rendered import EndlessTemplate, Kind, Rendered
 from millstream.chats.sandbox import Sandbox
 from millstream.chats.traced import GENERATION, LOST, Mark, spans_of, trace
 from millstream.errors import TemplateError
-from millstream.records.chat import Conversation, Message, ToolCall
 
 _TOKEN = re.compile(r"<[|｜][^<>|｜\s]+[|｜]>")
 _PROBE = (Message("user", "Hello there."), Message("assistant", "Good morning."))

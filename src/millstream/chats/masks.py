@@ -14,10 +14,10 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from millstream.chats.parse import Conversation, Message
 from millstream.chats.pieces import Pieces
 from millstream.chats.rendered import Kind
 from millstream.errors import RecipeError, RecordError
-from millstream.records.chat import Conversation, Message
 from millstream.tokens import Ends
 
 Choice: TypeAlias = Literal["all", "assistant", "last", "last_round", "completion", "explicit"]

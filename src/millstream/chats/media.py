@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
+from millstream.chats.parse import PLACEHOLDERS
 from millstream.chats.rendered import Rendered
 from millstream.errors import RecipeError
-from millstream.records.chat import PLACEHOLDERS
 
 Media: TypeAlias = Literal["refuse", "ignore", "keep"]
 """What becomes of rows with media: refused, without them, or kept: batches then carry the references."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from millstream.chats.encode import Encoder
+from millstream.chats.parse import ChatRow, Conversation, RowParser, parse_block, wholes_of
 from millstream.chats.settings import ChatSettings
 from millstream.chats.shown import show_row
 from millstream.errors import RecordError, SourceError
-from millstream.records.chat import ChatRow, Conversation, RowParser, parse_block, wholes_of
 from millstream.sources import BadRecord, Found, FoundFile, Reading, RecordBlock, read_file
 from millstream.stats import Shown, Styled, counted
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from millstream import _core
 from millstream.chats.masks import Policy, weigh
+from millstream.chats.parse import Conversation, Message, RowParser, plain_names
 from millstream.chats.pieces import Pieces, before
 from millstream.chats.runs import RunTokenizer
 from millstream.chats.segments import borders, segments
 from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
 from millstream.errors import RecordError, TemplateError
-from millstream.records.chat import Conversation, Message, RowParser, plain_names
 from millstream.tokens import Ends, Ids, Text
 
 _NO_LIMIT = 1 << 62

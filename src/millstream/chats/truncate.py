@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 
 from millstream.chats.masks import Policy
+from millstream.chats.parse import ChatRow, Conversation, Document, Message
 from millstream.chats.supervised import Supervised
 from millstream.errors import RecipeError, RecordError
-from millstream.records.chat import ChatRow, Conversation, Document, Message
 
 Truncation: TypeAlias = Literal["error", "drop", "keep_start", "keep_end", "turns", "split"]
 Untrained: TypeAlias = Literal["error", "drop", "keep"]

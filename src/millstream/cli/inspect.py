@@ -14,7 +14,7 @@ from millstream.cli.report import show_report
 from millstream.cli.rollouts import hold_rollouts
 from millstream.errors import StoreError
 from millstream.loaders import are_games
-from millstream.parts import read_report
+from millstream.preparation import read_report
 from millstream.store import TokenStore, token_dtype
 from millstream.tokens import Tokenizer, check_tokenizer, find_tokenizer, load_tokenizer
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millstream.cli import show
-from millstream.parts import (
+from millstream.preparation import (
     Ranked,
     duplicates_by_step,
     examples_of,

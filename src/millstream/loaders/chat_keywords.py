@@ -22,8 +22,8 @@ from millstream.chats import (
     Untrained,
     Variant,
 )
+from millstream.chats.parse import Options
 from millstream.errors import RecipeError, TokenizerError
-from millstream.records.chat import Options
 from millstream.tokens import is_learned
 
 

@@ -32,7 +32,7 @@ from millstream.loaders.runs import StoreRun
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, check_choice, positive, resolve
 from millstream.loaders.shown import show_document, show_step
 from millstream.order import Share, source_key
-from millstream.parts import Mixing, OnBad
+from millstream.preparation import Mixing, OnBad
 from millstream.stats import Shown
 from millstream.store import WEIGHTED, TokenStore
 from millstream.tokens import Tokenizer, check_tokenizer, find_tokenizer, load_tokenizer

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from millstream.admission import JournalReader
 from millstream.errors import LoaderError
+from millstream.feeds.admission import JournalReader
 from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, step_places
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.rollout_settings import StepSettings

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from millstream.admission import AdmissionRules, ReplayRules
 from millstream.advantages import find_estimator
 from millstream.errors import LoaderError
 from millstream.feeds import Feed, is_spool, open_feed
+from millstream.feeds.admission import AdmissionRules, ReplayRules
 from millstream.loaders.rollout_settings import by_name
 from millstream.loaders.rollout_steps import Dealer
 from millstream.loaders.rollout_task import RolloutTask

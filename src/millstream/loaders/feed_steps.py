@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.admission import Cut
 from millstream.advantages import AdvantageSettings
 from millstream.errors import StateError
+from millstream.feeds.admission import Cut
 from millstream.loaders.rollout_rated import Rated, rate
 from millstream.loaders.rollout_steps import StepSamples
 from millstream.order import SampleOrder, Shuffle, StepPhase

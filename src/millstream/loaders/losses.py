@@ -7,7 +7,7 @@ from collections import Counter
 
 from millstream.errors import LossWarning
 from millstream.loaders.made_by import recipe_of
-from millstream.parts import report_path
+from millstream.preparation import report_path
 from millstream.rollouts import Id
 from millstream.sources import BLANK
 from millstream.stages import warn

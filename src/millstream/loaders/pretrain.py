@@ -19,7 +19,7 @@ from millstream.loaders.rows import id_limit, padding_id, row_length
 from millstream.loaders.runs import StoreRun
 from millstream.loaders.settings import SharedKeywords, check_choice, resolve
 from millstream.order import Share
-from millstream.parts import OnBad
+from millstream.preparation import OnBad
 from millstream.settings import local_path
 from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import Tokenizer, check_tokenizer, is_learned, load_tokenizer

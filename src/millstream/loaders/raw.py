@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from millstream.errors import BusyError, LoaderError, SourceError, StoreError
 from millstream.loaders.settings import LoaderSettings, positive
-from millstream.parts import OnBad, check_on_bad
+from millstream.preparation import OnBad, check_on_bad
 from millstream.sources import Found, FoundFile, Reading, discover, format_of, identify_object, touch_of
 from millstream.stages import cpus, poll
 from millstream.stats import OnProgress
@@ -23,7 +23,7 @@ from millstream.store import MAGIC, TokenStore
 
 if TYPE_CHECKING:
     from millstream.chats import ChatSettings
-    from millstream.parts import Making, Means, Mixing
+    from millstream.preparation import Making, Means, Mixing
     from millstream.records import Recipe
 
 _WAIT_S = 0.1
@@ -146,7 +146,7 @@ class CachedStore:
 
     def make(self, progress: OnProgress | None = None) -> None:
         """Make it, from where an earlier run stopped; raises BusyError while another process does."""
-        from millstream.parts import prepare_store, reporting
+        from millstream.preparation import prepare_store, reporting
 
         means = self.means if progress is None else replace(self.means, progress=progress)
         _log.info("preparing %d files into %s", len(self.found.files), self.output)
@@ -172,7 +172,7 @@ def cached_store(
             'cache_dir="memory://" keeps the windows of a stream, and this is prepared as a whole',
             hint="pass streaming=True" if chat is None else "pass the path of a folder, or leave it out",
         )
-    from millstream.parts import Making, Means
+    from millstream.preparation import Making, Means
     from millstream.records import Recipe
 
     found, recipe, decided = raw.found(path), Recipe.of(raw.recipe), None

@@ -8,10 +8,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from millstream.admission import mean_lengths
 from millstream.advantages import AdvantageSettings
 from millstream.batches import TrainingBatch
 from millstream.errors import LoaderError
+from millstream.feeds.admission import mean_lengths
 from millstream.loaders.feed_settings import LiveSettings, feed_run, is_feed
 from millstream.loaders.feed_steps import RolloutBatch
 from millstream.loaders.fillers import RolloutDelivery, RolloutFiller

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, TypedDict, TypeVar, cast, get_args
 
-from millstream.admission import ReplayRules
 from millstream.advantages import AdvantageSettings, Overlong, is_number
 from millstream.batches import MeanOf
 from millstream.errors import LoaderError
+from millstream.feeds.admission import ReplayRules
 from millstream.loaders.names_elsewhere import refuse_unknown
 from millstream.loaders.settings import SharedKeywords, check_choice, positive
 from millstream.order import CostModel, MicroBatchRule

@@ -25,7 +25,7 @@ from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.raw import RawSettings, check_streamable, described, in_words_of_loaders, touch
 from millstream.loaders.settings import LoaderSettings
 from millstream.order import UNKNOWN, Share
-from millstream.parts import MEMORY_PER_CHUNK, Job, OnBad
+from millstream.preparation import MEMORY_PER_CHUNK, Job, OnBad
 from millstream.records import Recipe
 from millstream.sources import Found, fingerprint_files
 from millstream.stages import after_fork, cpus, warn

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from millstream.chats.parse import Options, format_of_rows
 from millstream.errors import LoaderError, RecordError, SourceError
 from millstream.feeds import ArrivalLog, is_spool
 from millstream.games import open_chunk_source
@@ -17,7 +18,6 @@ from millstream.loaders.chat_keywords import ChatKeywords
 from millstream.loaders.feed_settings import is_feed
 from millstream.loaders.raw import RawSettings, is_raw
 from millstream.loaders.runs import JOURNAL
-from millstream.records.chat import Options, format_of_rows
 from millstream.rollouts import OWN_SUFFIXES, ROLLOUTS_SUFFIX, RolloutBlock, find_rollouts, holds_rollouts
 from millstream.sources import Reading, first_row, format_named, format_of
 from millstream.stats import counted

@@ -174,7 +174,7 @@ def to_prepare(path: Path) -> str:
 
 def _first_row(path: Path) -> tuple[Mapping[str, Any] | None, str | None]:
     """The first row of raw data, and which format of conversations it has, as far as that can be told."""
-    from millstream.records.chat import Options, format_of_rows
+    from millstream.chats.parse import Options, format_of_rows
 
     try:
         file = discover(path).files[0]

@@ -7,7 +7,7 @@ __getattr__, __dir__, __all__ = lazy(
     {
         "kept": "Kept KeptInMemory KeptOnDisk",
         "maker": "PARTS_TOGETHER PartMaker",
-        "plan": "Numbers STREAM_ORDER WINDOW_UNITS StreamPlan Units size_of unit_bytes",
+        "plan": "STREAM_ORDER WINDOW_UNITS Numbers StreamPlan Units size_of unit_bytes",
         "starts": "STARTS_FILE WindowStarts",
         "windows": "Pass StreamWindows View",
     },

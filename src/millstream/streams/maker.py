@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from millstream.errors import BudgetError, BusyError, ClosedError, SourceError
-from millstream.parts import BadRecords, Job, KeptAside, OnBad, Part, make_part, make_parts
+from millstream.preparation import BadRecords, Job, KeptAside, OnBad, Part, make_part, make_parts
 from millstream.sources import CHANGED, GONE, NO_BYTES, Chunk, FoundFile
 from millstream.stages import Threads, after_fork, defer_sigint
 from millstream.stats import Ledger

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from millstream.chats.builtin.sheet import Slots
+from millstream.chats.parse import Conversation
 from millstream.errors import TemplateError
-from millstream.records.chat import Conversation
 
 TALK = frozenset({"user", "assistant"})
 SYSTEM = TALK | {"system"}

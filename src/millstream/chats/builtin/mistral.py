@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millstream.chats import Kind
 from millstream.chats.builtin.sheet import Sheet, as_json
-from millstream.records.chat import Message
+from millstream.chats.parse import Message
 
 
 def mistral_v1(sheet: Sheet) -> None:

@@ -9,8 +9,8 @@ from datetime import date
 from typing import Any, TypeAlias
 
 from millstream.chats import Kind, Piece, Rendered
+from millstream.chats.parse import Message
 from millstream.errors import TemplateError
-from millstream.records.chat import Message
 
 THINK, END_THINK = "<think>", "</think>"
 _SCAFFOLD, _CONTENT, _STOP = Kind.scaffold, Kind.content, Kind.stop

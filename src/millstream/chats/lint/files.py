@@ -30,9 +30,9 @@ from millstream.chats import (
     wrong_kind,
 )
 from millstream.chats.lint.rules import PROBLEMS, TokenFacts, row_faults, token_faults
+from millstream.chats.parse import EXAMPLE_ROW, FIELDS, ChatRow, Conversation, RowFormats, RowParser, Tokens, wholes_of
 from millstream.errors import RecordError
 from millstream.records import DuplicateFinder
-from millstream.records.chat import EXAMPLE_ROW, FIELDS, ChatRow, Conversation, RowFormats, RowParser, Tokens, wholes_of
 from millstream.sources import (
     ChunkRead,
     Found,

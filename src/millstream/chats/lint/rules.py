@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.chats import Supervised
-from millstream.records.chat import ChatRow, Completion, Conversation, Document, Message, Preference
+from millstream.chats.parse import ChatRow, Completion, Conversation, Document, Message, Preference
 from millstream.stats import Problem, counted
 
 Fault: TypeAlias = tuple[str, str]

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from millstream.admission import Admission, Cut, JournaledAdmission
 from millstream.errors import MillstreamError
 from millstream.feeds import Control, Feed, MemoryFeed
+from millstream.feeds.admission import Admission, Cut, JournaledAdmission
 from millstream.loaders import RolloutBatch
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
 from millstream.loaders.runs.frontier import Ahead, Expected, Frontier

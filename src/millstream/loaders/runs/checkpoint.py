@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from millstream.admission import (
+from millstream.errors import LoaderError, LossWarning, StateError
+from millstream.feeds.admission import (
     ADMISSION_SIDECAR,
     START_OF_JOURNAL,
     Admission,
@@ -25,7 +26,6 @@ from millstream.admission import (
     decode_admission,
     encode_admission,
 )
-from millstream.errors import LoaderError, LossWarning, StateError
 from millstream.rollouts import ROLLOUTS_SUFFIX, RolloutBlock, encode
 from millstream.storage import FollowedLog, Position, Sidecars, announce, announced, disk, forget, xxh64
 

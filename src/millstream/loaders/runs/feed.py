@@ -12,10 +12,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from millstream.admission import Cut
 from millstream.batches import RolloutRows
 from millstream.errors import LoaderError, MillstreamError, StateError, UnknownLength
 from millstream.feeds import Feed
+from millstream.feeds.admission import Cut
 from millstream.loaders import (
     Dealer,
     DealtStep,

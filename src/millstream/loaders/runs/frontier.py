@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.admission import Admission, Cut, JournaledAdmission
 from millstream.errors import StateError
 from millstream.feeds import Arrival, Cursor
+from millstream.feeds.admission import Admission, Cut, JournaledAdmission
 from millstream.loaders import RolloutBatch
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
 from millstream.loaders.runs.received import FeedLine

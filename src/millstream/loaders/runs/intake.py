@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from millstream.admission import Admission, Cut, JournaledAdmission
 from millstream.errors import ClosedError, LoaderError, MillstreamError, WaitTimeout
 from millstream.feeds import Cursor, Feed
+from millstream.feeds.admission import Admission, Cut, JournaledAdmission
 from millstream.loaders import RolloutBatch
 from millstream.loaders.runs.background import Background, FeedEnded
 from millstream.loaders.runs.checkpoint import FeedCheckpoint, Loaded

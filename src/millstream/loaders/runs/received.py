@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from millstream.admission import Admission, JournaledAdmission
 from millstream.errors import MillstreamError
 from millstream.feeds import Arrival, Cursor, Feed
+from millstream.feeds.admission import Admission, JournaledAdmission
 from millstream.rollouts import RolloutBlock, shown
 from millstream.stages import defer_sigint
 

@@ -1,0 +1,171 @@
+"""Which rollouts came before: everything that is held, and the latest of what has gone, is recognised exactly."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from millstream.feeds.admission.identity import Key, Name, name_from_json, name_to_json
+
+Thing = TypeVar("Thing", bound=Hashable)
+
+
+class Recent(Generic[Thing]):
+    """The latest things that were added, up to a number, each with a number of its own. Changes can be undone.
+
+    >>> recent = Recent[int](2)
+    >>> for each in range(2):
+    ...     recent.add(each)
+    >>> mark = recent.mark()
+    >>> recent.add(2)
+    >>> list(recent), 0 in recent, list(recent.at(mark))
+    ([1, 2], False, [0, 1])
+    >>> recent.go_back(mark)
+    >>> list(recent)
+    [0, 1]
+    """
+
+    def __init__(self, remember: int, things: Iterable[Thing] = ()) -> None:
+        self._remember = remember
+        self._things: OrderedDict[Thing, int] = OrderedDict.fromkeys(things, 0)
+        self._changes: deque[tuple[Thing, int | None]] | None = None
+        """What was added (None) and what was forgotten for it, since the first mark that may be asked for."""
+        self._settled = 0
+        """Changes before these."""
+
+    def __contains__(self, thing: Thing) -> bool:
+        return thing in self._things
+
+    def __iter__(self) -> Iterator[Thing]:
+        return iter(self._things)
+
+    def __len__(self) -> int:
+        return len(self._things)
+
+    def get(self, thing: Thing) -> int | None:
+        """The number of a thing, or None."""
+        return self._things.get(thing)
+
+    def items(self) -> Iterator[tuple[Thing, int]]:
+        """All things with their numbers, the earliest first."""
+        return iter(self._things.items())
+
+    def add(self, thing: Thing, number: int = 0) -> None:
+        """Remember one more, and forget the oldest."""
+        if thing in self._things:
+            return
+        self._note(thing, None)
+        self._things[thing] = number
+        while len(self._things) > self._remember:
+            self._note(*self._things.popitem(last=False))
+
+    def _note(self, thing: Thing, number: int | None) -> None:
+        if self._changes is not None:
+            self._changes.append((thing, number))
+
+    def mark(self) -> int:
+        """The present, as a place to go back to."""
+        if self._changes is None:
+            self._changes = deque()
+        return self._settled + len(self._changes)
+
+    def go_back(self, mark: int) -> None:
+        """Undo everything since a mark."""
+        assert self._changes is not None
+        while self._settled + len(self._changes) > mark:
+            thing, number = self._changes.pop()
+            if number is None:
+                del self._things[thing]
+            else:
+                self._things[thing] = number
+                self._things.move_to_end(thing, last=False)
+
+    def settle(self, mark: int) -> None:
+        """Nothing before a mark is undone any more."""
+        assert self._changes is not None
+        while self._settled < mark:
+            self._changes.popleft()
+            self._settled += 1
+
+    def at(self, mark: int) -> Recent[Thing]:
+        """A copy, as it was at a mark."""
+        then: Recent[Thing] = Recent(self._remember)
+        then._things, then._settled = self._things.copy(), self._settled
+        then._changes = deque(self._changes or ())
+        then.go_back(mark)
+        return then
+
+
+class Seen:
+    """Rollouts by key, with the hash of their content.
+
+    >>> seen = Seen(remember=1)
+    >>> for each in "ab":
+    ...     seen.hold((each, -1), 7)
+    >>> seen.let_go([("a", -1), ("b", -1)])
+    >>> seen.content(("a", -1)), seen.content(("b", -1))
+    (None, 7)
+    """
+
+    def __init__(self, remember: int) -> None:
+        self._remember = remember
+        self._held: dict[Key, int] = {}
+        self._gone: Recent[Key] = Recent(remember)
+
+    def __len__(self) -> int:
+        return len(self._held) + len(self._gone)
+
+    def content(self, key: Key) -> int | None:
+        """The hash of what this rollout was when it came, or None."""
+        return self._held[key] if key in self._held else self._gone.get(key)
+
+    def hold(self, key: Key, content: int) -> None:
+        """A rollout came and is held."""
+        self._held[key] = content
+
+    def names(self, held: Iterable[Key]) -> tuple[Name, ...]:
+        """The names of rollouts that are held."""
+        return tuple((key, self._held[key]) for key in held)
+
+    def let_go(self, held: Iterable[Key]) -> None:
+        """Rollouts were cut or dropped: they are remembered for a while."""
+        for key in held:
+            self._gone.add(key, self._held.pop(key))
+
+    def gone(self) -> Iterator[Name]:
+        """Those that were let go, the earliest first."""
+        return self._gone.items()
+
+    def mark(self) -> tuple[dict[Key, int], int]:
+        """The present, as a place to go back to."""
+        return self._held.copy(), self._gone.mark()
+
+    def go_back(self, mark: tuple[dict[Key, int], int]) -> None:
+        """Undo everything since a mark."""
+        self._held = mark[0].copy()
+        self._gone.go_back(mark[1])
+
+    def settle(self, mark: tuple[dict[Key, int], int]) -> None:
+        """Nothing before a mark is undone any more."""
+        self._gone.settle(mark[1])
+
+    def at(self, mark: tuple[dict[Key, int], int]) -> Seen:
+        """A copy, as it was at a mark."""
+        then = Seen(self._remember)
+        then._held, then._gone = mark[0].copy(), self._gone.at(mark[1])
+        return then
+
+    def to_json(self) -> dict[str, Any]:
+        """Write down what is recognised."""
+        held, gone = ([name_to_json(name) for name in each.items()] for each in (self._held, self._gone))
+        return {"held": held, "gone": gone}
+
+    @classmethod
+    def from_json(cls, saved: dict[str, Any], remember: int) -> Seen:
+        """Read it back."""
+        seen = cls(remember)
+        seen._held.update(map(name_from_json, saved["held"]))
+        for key, content in map(name_from_json, saved["gone"]):
+            seen._gone.add(key, content)
+        return seen
