@@ -37,13 +37,13 @@ def page(name: str) -> str:
 
 
 def test_every_public_name_has_its_place_in_the_reference_and_nothing_else_has() -> None:
-    documented = re.findall(r"^::: millstream\.(\w+)$", page("api.md"), re.MULTILINE)
+    documented = re.findall(r"^::: millstream\.(\w+)$", page("reference/api.md"), re.MULTILINE)
 
     assert sorted(documented) == sorted(millstream.__all__)
 
 
 def test_every_shared_keyword_is_explained() -> None:
-    cells = [line.split("|")[1] for line in page("api.md").splitlines() if line.startswith("| `")]
+    cells = [line.split("|")[1] for line in page("reference/api.md").splitlines() if line.startswith("| `")]
     explained = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
 
     assert explained == set(SharedKeywords.__annotations__)
@@ -51,18 +51,18 @@ def test_every_shared_keyword_is_explained() -> None:
 
 def test_every_error_has_its_cause_and_cure() -> None:
     names = {name for name, each in vars(errors).items() if inspect.isclass(each)} - {"MillstreamError"}
-    headings = set(re.findall(r"^## (\w+)$", page("troubleshooting.md"), re.MULTILINE))
+    headings = set(re.findall(r"^## (\w+)$", page("reference/errors.md"), re.MULTILINE))
 
     assert names <= headings
 
 
 def test_every_verb_has_a_session() -> None:
-    assert set(VERBS) <= set(re.findall(r"^## (\w+)$", page("cli.md"), re.MULTILINE))
+    assert set(VERBS) <= set(re.findall(r"^## (\w+)$", page("reference/cli.md"), re.MULTILINE))
 
 
 @pytest.mark.parametrize("step", OUR_STEPS)
 def test_every_step_of_a_recipe_is_explained_with_all_its_settings(step: str) -> None:
-    rows = [line for line in page("prepare.md").splitlines() if line.startswith(f"| `{step}` |")]
+    rows = [line for line in page("reference/preparing.md").splitlines() if line.startswith(f"| `{step}` |")]
     settings = inspect.signature(_find(step)).parameters
 
     assert len(rows) == 1
@@ -72,7 +72,7 @@ def test_every_step_of_a_recipe_is_explained_with_all_its_settings(step: str) ->
 def test_the_recipes_of_the_guide_are_the_same_in_toml_and_yaml(tmp_path: Path) -> None:
     recipes = []
     for kind in ("toml", "yaml"):
-        fence = re.search(rf"^```{kind}\n(# clean\.{kind}\n.*?)^```$", page("prepare.md"), re.MULTILINE | re.DOTALL)
+        fence = re.search(rf"^```{kind}\n(# clean\.{kind}\n.*?)^```$", page("reference/preparing.md"), re.MULTILINE | re.DOTALL)
         assert fence is not None
         path = tmp_path / f"clean.{kind}"
         path.write_text(fence[1], "utf-8")
@@ -83,7 +83,7 @@ def test_the_recipes_of_the_guide_are_the_same_in_toml_and_yaml(tmp_path: Path) 
 
 
 def test_every_format_is_explained_with_all_its_endings() -> None:
-    table = [line for line in page("prepare.md").splitlines() if line.startswith("| `")]
+    table = [line for line in page("reference/preparing.md").splitlines() if line.startswith("| `")]
     named = {name for line in table for name in re.findall(r"`([^`]+)`", " | ".join(line.split(" | ")[:2]))}
     code = set(_CODE.split())
 
@@ -97,11 +97,11 @@ def test_every_argument_of_prepare_is_explained() -> None:
     assert [
         name for name in ReadingKeywords.__annotations__ if f"`{name}`" not in str(millstream.prepare.__doc__)
     ] == []
-    assert sorted(name for name in arguments if not re.search(rf"`{name}[`=(]", page("prepare.md"))) == []
+    assert sorted(name for name in arguments if not re.search(rf"`{name}[`=(]", page("reference/preparing.md"))) == []
 
 
 def test_every_keyword_about_conversations_is_explained() -> None:
-    assert [name for name in ChatKeywords.__annotations__ if not re.search(rf"`{name}[`=]", page("chat.md"))] == []
+    assert [name for name in ChatKeywords.__annotations__ if not re.search(rf"`{name}[`=]", page("howto/chat.md"))] == []
 
 
 def test_the_two_lines_of_the_readme_make_a_store_and_load_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,19 +124,19 @@ def test_every_flag_is_named(verb: str) -> None:
     verb_module(verb).add_arguments(parser)
     flags = [action.option_strings[-1] for action in parser._actions if action.option_strings]
 
-    assert [flag for flag in flags if not re.search(rf"`(?:[^`]* )?{flag}\b", page("cli.md"))] == []
+    assert [flag for flag in flags if not re.search(rf"`(?:[^`]* )?{flag}\b", page("reference/cli.md"))] == []
 
 
 def test_every_law_names_tests_that_exist() -> None:
     files = [ROOT / "tests" / name for name in ("laws/test_laws.py", "loaders/test_changes.py")]
     tests = "".join(file.read_text("utf-8") for file in files)
-    named = re.findall(r"`(test_\w+)`", page("laws.md"))
+    named = re.findall(r"`(test_\w+)`", page("explanation/laws.md"))
 
     assert len(named) >= 6
     assert [name for name in named if f"def {name}(" not in tests] == []
 
 
-@pytest.mark.parametrize("name", ["flow.md", "new_source.md", "new_framework.md"])
+@pytest.mark.parametrize("name", ["explanation/flow.md", "howto/new_source.md", "howto/new_framework.md"])
 def test_files_that_the_guide_names_are_there(name: str) -> None:
     roots = (ROOT, ROOT / "src/millstream", ROOT / "csrc/core", DOCS)
     named = re.findall(r"`([\w/]+/[\w.]+\.(?:py|h|cpp|md)|\w+\.(?:h|toml))`", page(name))
@@ -146,13 +146,13 @@ def test_files_that_the_guide_names_are_there(name: str) -> None:
 
 def test_every_field_and_setting_of_rollouts_is_explained() -> None:
     names = {field.name for each in (Rollout, LiveSettings, AdmissionRules) for field in fields(each)}
-    explained = set(re.findall(r"`(?:live=\{\")?(\w+)=?", page("rollouts.md")))
+    explained = set(re.findall(r"`(?:live=\{\")?(\w+)=?", page("howto/rollouts.md")))
 
     assert names | set(StepKeywords.__annotations__) <= explained
 
 
 def test_every_fate_of_a_rollout_is_explained() -> None:
-    rows = [line.split("|")[1] for line in page("rollouts.md").splitlines() if line.startswith("| `")]
+    rows = [line.split("|")[1] for line in page("howto/rollouts.md").splitlines() if line.startswith("| `")]
 
     assert {REPEATED, LATE, *COMPLAINTS} <= set(re.findall(r"`(\w+)`", " ".join(rows)))
 
@@ -160,11 +160,11 @@ def test_every_fate_of_a_rollout_is_explained() -> None:
 def test_every_keyword_of_self_play_is_explained() -> None:
     keywords = inspect.signature(millstream.SelfPlayDataLoader).parameters.keys() - {"path", "shared"}
 
-    assert sorted(name for name in keywords if not re.search(rf"`{name}[`=(]", page("selfplay.md"))) == []
+    assert sorted(name for name in keywords if not re.search(rf"`{name}[`=(]", page("howto/selfplay.md"))) == []
 
 
 def test_the_recipe_of_the_guide_to_self_play_is_the_one_of_the_examples() -> None:
-    fence = re.search(r"^```yaml\n(.*?)^```$", page("selfplay.md"), re.MULTILINE | re.DOTALL)
+    fence = re.search(r"^```yaml\n(.*?)^```$", page("howto/selfplay.md"), re.MULTILINE | re.DOTALL)
 
     assert fence is not None
     assert fence[1] == (ROOT / "examples/lc0.yaml").read_text("utf-8")
@@ -174,7 +174,7 @@ def test_every_header_of_the_core_is_on_the_map() -> None:
     core = ROOT / "csrc/core"
     headers = {path.relative_to(core).as_posix() for path in core.rglob("*.h")}
 
-    assert headers <= set(re.findall(r"`(\w+/\w+\.h)`", page("flow.md")))
+    assert headers <= set(re.findall(r"`(\w+/\w+\.h)`", page("explanation/flow.md")))
 
 
 def messages() -> str:
@@ -194,7 +194,7 @@ def messages() -> str:
 
 def test_every_message_that_the_guide_quotes_is_one_that_is_given() -> None:
     given = messages()
-    cells = [line.split(" | ")[0] for line in page("troubleshooting.md").splitlines() if line.startswith("| `")]
+    cells = [line.split(" | ")[0] for line in page("reference/errors.md").splitlines() if line.startswith("| `")]
     quoted = [quote for cell in cells for quote in re.findall(r"`([^`]+)`", cell)]
     pieces = {quote: [piece.strip(" ':,()") for piece in quote.split("…")] for quote in quoted}
 
@@ -206,7 +206,7 @@ def test_every_extra_that_users_need_is_in_the_quick_start_with_what_it_brings()
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     for ours in ("demo", "oracles", "docs", "dev"):  # for those who work on Millstream itself
         del extras[ours]
-    table = page("quickstart.md").partition("| extra |")[2].partition("\n\n")[0]
+    table = page("tutorials/pretrain.md").partition("| extra |")[2].partition("\n\n")[0]
     cells = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
     named = [name for names, _ in cells for name in re.findall(r"`(\w+)`", names)]
 
@@ -221,12 +221,12 @@ def test_every_extra_that_users_need_is_in_the_quick_start_with_what_it_brings()
 def test_the_front_page_leads_to_every_page_of_the_guide() -> None:
     menu = (ROOT / "mkdocs.yml").read_text("utf-8").partition("- Use it:")[2].partition("- Reference:")[0]
 
-    assert sorted(name for name in re.findall(r"\w+\.md", menu) if f"]({name})" not in page("index.md")) == []
+    assert sorted(name for name in re.findall(r"[\w/]+\.md", menu) if f"]({name})" not in page("index.md")) == []
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "mlx"])
 def test_the_checklist_for_a_framework_names_what_every_one_of_them_has(framework: str) -> None:
-    table = page("new_framework.md").partition("| name | meaning |")[2].partition("\n\n")[0]
+    table = page("howto/new_framework.md").partition("| name | meaning |")[2].partition("\n\n")[0]
     names = re.findall(r"^\| `(\w+)", table, re.MULTILINE)
     source = (ROOT / f"src/millstream/tensors/{framework}.py").read_text("utf-8")
 
