@@ -17,6 +17,7 @@ ROOT = DOCS.parent
 SOURCE, CORE = ROOT / "src/millstream", ROOT / "csrc/core"
 MAP, FLOW = DOCS / "reference/modules.md", DOCS / "explanation/flow.md"
 BEGIN, END = "<!-- rooms: written by docs/modules.py -->", "<!-- end of rooms -->"
+_PAGES = re.compile(r" \([^()]*docs/[\w/]+\.md\)")  # where a docstring sends its readers
 HEAD = """# Modules
 
 Every module of `src/millstream` and every header of `csrc/core`, with the first sentence of what it says of itself.
@@ -77,7 +78,7 @@ def _said(path: Path) -> str:
     else:
         module = path / "__init__.py" if path.is_dir() else path
         text = ast.get_docstring(ast.parse(module.read_text("utf-8"))) or ""
-    sentence = re.split(r"(?<=[.;])\s", " ".join(text.partition("\n\n")[0].split()), maxsplit=1)[0]
+    sentence = re.split(r"(?<=[.;])\s", _PAGES.sub("", " ".join(text.partition("\n\n")[0].split())), maxsplit=1)[0]
     return _escaped(sentence.rstrip(";"))
 
 
