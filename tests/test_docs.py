@@ -411,6 +411,16 @@ def test_cells_of_tables_are_short(name: str) -> None:
     assert [cell for cell in plain if len(cell) > 130] == []
 
 
+def test_pages_that_the_code_names_are_there() -> None:
+    """In docstrings, comments, errors and hints."""
+    files = [path for folder in ("src", "csrc", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.*")]
+    read = [path for path in files if path.suffix in (".py", ".h", ".cpp", ".pyi", ".yaml", ".toml")]
+    named = {name for path in read for name in re.findall(r"\bdocs/[\w/]+\.md", path.read_text("utf-8"))}
+
+    assert len(named) > 2
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
 @pytest.mark.parametrize("framework", ["numpy", "torch", "jax", "mlx"])
 def test_the_checklist_for_a_framework_names_what_every_one_of_them_has(framework: str) -> None:
     table = page("howto/new_framework.md").partition("| name | meaning |")[2].partition("\n\n")[0]
