@@ -44,8 +44,9 @@ format: $(VENV)/dev.stamp  ## Format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-stub: $(VENV)/dev.stamp  ## Write the stub of the native module anew
+stub: $(VENV)/dev.stamp  ## Write the stubs anew: of the native module, and of the door of every folder
 	$(BIN)/python -m nanobind.stubgen -q -m millstream._core -o src/millstream/_core.pyi
+	$(BIN)/python tests/door_stubs.py
 
 native: $(VENV)/tools.stamp  ## Build and run the C++ tests, under the address and undefined behaviour sanitizers
 	$(call native,address)

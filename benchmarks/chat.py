@@ -32,7 +32,7 @@ import torch
 
 import machine
 from millstream import PretrainDataLoader, _core, load_tokenizer, prepare
-from millstream.loaders.conversation import ConversationDataLoader
+from millstream.loaders import ConversationDataLoader
 from prose import documents
 
 LENGTH, BATCH = 2048, 8

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 import machine
-from millstream.records import MinhashDedup, fold
+from millstream.records.dedup import MinhashDedup
+from millstream.records.phrases import fold
 from millstream.sources import RecordBlock
 from prose import documents, records
 

@@ -21,17 +21,9 @@ from typing import Any
 from unittest.mock import patch
 
 import machine
-from millstream.records import (
-    C4Quality,
-    DuplicateFinder,
-    ExactDedup,
-    FineWebQuality,
-    GopherQuality,
-    GopherRepetition,
-    Pipeline,
-    words,
-)
-from millstream.records.processor import DataProcessor
+from millstream.records import DataProcessor, DuplicateFinder, Pipeline
+from millstream.records.dedup import ExactDedup
+from millstream.records.quality import C4Quality, FineWebQuality, GopherQuality, GopherRepetition, words
 from millstream.sources import RecordBlock
 from processes import best_cpu_seconds
 from prose import documents, records

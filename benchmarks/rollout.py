@@ -27,9 +27,8 @@ import machine
 from engine import Finding, table
 from millstream import RolloutDataLoader
 from millstream.advantages import compute_advantages
-from millstream.batches import TrainingBatch
+from millstream.batches import RolloutFormat, RolloutRows, RolloutStep, TrainingBatch
 from millstream.batches.rollout_loss import Numbers
-from millstream.batches.rollouts import RolloutFormat, RolloutRows, RolloutStep
 from millstream.order import CostModel, MicroBatchRule, StepPlan, partition
 from millstream.rollouts import RolloutBlock
 

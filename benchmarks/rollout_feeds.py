@@ -25,11 +25,11 @@ import numpy as np
 import redis
 
 import machine
-from millstream.feeds import Feed, Gather, RolloutSource, SpoolFeed, SpoolSource
+from millstream.feeds import Feed, Gather, RolloutSource, SpoolFeed
 from millstream.feeds.redis import RedisSource
 from millstream.feeds.redis_feed import RedisFeed
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.parse import block_of
+from millstream.feeds.spool import SpoolSource
+from millstream.rollouts import RolloutBlock, block_of
 
 sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1] / "tests"))
 

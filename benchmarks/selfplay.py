@@ -37,13 +37,11 @@ import numpy as np
 
 import machine
 import processes
-from millstream.games import ORIGIN, Reservoir, read_frames
-from millstream.games.chunk_source import ChunkSource, open_chunk_source
-from millstream.games.descriptors import Descriptors, FileIdentity
+from millstream.games import ORIGIN, ChunkSource, Descriptors, Reservoir, open_chunk_source
+from millstream.games.descriptors import FileIdentity
+from millstream.games.read import read_frames
 from millstream.games.tar import PLACE
-from millstream.live.frame_shuffler import Moves
-from millstream.live.mirror import Mirror
-from millstream.live.window import Window
+from millstream.live import Mirror, Moves, Window
 from millstream.loaders.self_play import SelfPlayDataLoader
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tests"))

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from millstream import SelfPlayBatch, SelfPlayDataLoader
-from millstream.games.example import example_folder
+from millstream.games import example_folder
 
 
 class Network(nn.Module):

@@ -21,10 +21,11 @@ from millstream import (
     prepare,
 )
 from millstream.cli.main import main
-from millstream.feeds.spool import SpoolFeed, SpoolSource
-from millstream.games.example import example_folder
+from millstream.feeds import SpoolFeed
+from millstream.feeds.spool import SpoolSource
+from millstream.games import example_folder
 from millstream.live import Discovery
-from millstream.loaders.looking import lint
+from millstream.loaders import lint
 
 CHAT: dict[str, Any] = {"chat_template": "chatml", "add_control_tokens": True, "tokenizer": "tokenizer.json"}
 ROLLOUT = {"group_id": "g", "token_ids": [72, 105], "loss_mask": [0, 1], "finish": "stop", "reward": 1.0}

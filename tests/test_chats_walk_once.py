@@ -18,18 +18,16 @@ import pytest
 
 from chats.chatml import bpe
 from millstream import ConversationDataLoader, prepare
-from millstream.chats.encode import Encoder
-from millstream.chats.settings import ChatSettings, DecidedChat
+from millstream.chats import ChatSettings, DecidedChat, Encoder
 from millstream.loaders.chat_keywords import chat_settings
+from millstream.parts import Job, make_part
 from millstream.parts.part import encode_part
-from millstream.parts.process import Job, make_part
 from millstream.records import Recipe
 from millstream.sources import Reading, discover, format_named
 from millstream.sources.jsonl import JsonlFormat
-from millstream.store import weights
+from millstream.store import TokenStoreWriter, weights
 from millstream.store.opening import open_store
 from millstream.store.unfinished import UnfinishedOrigins
-from millstream.store.writer import TokenStoreWriter
 
 ROWS, WORDS = 40, 4000
 """Rows of some 20,000 bytes, so that the head of a file is a small part of it."""

@@ -21,11 +21,10 @@ from millstream.admission import AdmissionRules
 from millstream.admission.admission import LATE
 from millstream.admission.arrivals import COMPLAINTS, REPEATED
 from millstream.cli.main import VERBS, main, verb_module
-from millstream.loaders.chat_keywords import ChatKeywords
+from millstream.loaders import ChatKeywords, SharedKeywords
 from millstream.loaders.feed_settings import LiveSettings
 from millstream.loaders.raw import ReadingKeywords
 from millstream.loaders.rollout_settings import StepKeywords
-from millstream.loaders.settings import SharedKeywords
 from millstream.records.registry import _find, _known
 from millstream.sources.formats import _our_own
 from millstream.sources.text import _CODE

@@ -14,7 +14,7 @@ import pytest
 import millstream
 from millstream import errors
 from millstream.errors import LoaderError, MissingExtra
-from millstream.loaders.settings import positive
+from millstream.loaders import positive
 
 SOURCES = Path(millstream.__file__).parent
 NAMES = {name for name, each in vars(errors).items() if inspect.isclass(each)} - {"MissingExtra"}

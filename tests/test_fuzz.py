@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 
 from laws import examples
 from millstream.errors import MillstreamError, RecipeError
-from millstream.parts.part import DamagedPart, Part, decode_part, encode_part
+from millstream.parts import Part
+from millstream.parts.part import DamagedPart, decode_part, encode_part
 from millstream.records import Recipe
 from mutations import mutated
 from sources.samples import see, write

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from millstream.errors import StateError
-from millstream.stats.ledger import Ledger
+from millstream.stats import Ledger
 
 
 def test_threads_that_count_while_another_settles_lose_nothing() -> None:

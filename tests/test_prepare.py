@@ -21,12 +21,11 @@ import pytest
 
 from millstream.api import PrepareReport, prepare
 from millstream.errors import LoaderError, SourceError, StoreError, TokenizerError
-from millstream.parts.policy import OnBad
-from millstream.stats.progress import Progress
+from millstream.parts import OnBad
+from millstream.stats import Progress
 from millstream.storage import ZstdReader, disk
 from millstream.store import TokenStore
-from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
-from millstream.tokens.keep import find_tokenizer
+from millstream.tokens import BPETokenizer, CharTokenizer, find_tokenizer, load_tokenizer
 
 TEXTS = ["the mill by the stream", "grinds <|endoftext|> the grain", "日本語 ünï\n\nand more"]
 

@@ -18,9 +18,8 @@ from millstream.api import load, prepare
 from millstream.cli.chats import add_chat_arguments
 from millstream.cli.main import main
 from millstream.errors import LoaderError, MillstreamError, RecipeError, SourceError, TokenizerError
-from millstream.loaders import ConversationDataLoader, PretrainDataLoader
-from millstream.loaders.chat_keywords import ChatKeywords
-from millstream.parts.raw import raw_record
+from millstream.loaders import ChatKeywords, ConversationDataLoader, PretrainDataLoader
+from millstream.parts import raw_record
 from millstream.store import TokenStore
 from millstream.tokens import BPETokenizer, load_tokenizer
 

@@ -31,15 +31,12 @@ ALPHABET = "abcdefghij klmnopqrst"
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from millstream.parts import write
-from millstream.parts.prepare import Making, Means, prepare_store
+from millstream.parts import Making, Means, prepare_store, write
 from millstream.records import Recipe
 from millstream.sources import Reading, discover
 from millstream.storage import disk
 from millstream.tokens import BPETokenizer, CharTokenizer
-from millstream.chats.settings import ChatSettings
-from millstream.chats.template import ChatTemplate
-from millstream.chats.truncate import Limit
+from millstream.chats import ChatSettings, ChatTemplate, Limit
 
 source, output, cache, steps, workers, deadline = sys.argv[1:]
 left = int(deadline)

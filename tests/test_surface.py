@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import millstream
+from door_stubs import doors, homes_of, package_of
 from loaders.samples import ran
 
 ROOT = Path(__file__).parent.parent
@@ -149,23 +150,20 @@ def test_names_that_wait_are_seen_by_all_who_look() -> None:
         exec("from millstream import PretrainLoader", {})
 
 
-def _lazy_packages() -> list[Path]:
-    source = ROOT / "src/millstream"
-    return [path for path in sorted(source.rglob("__init__.py")) if "import lazy" in path.read_text()]
+@pytest.mark.parametrize("door", doors(), ids=package_of)
+def test_names_are_found_where_type_checkers_find_them(door: Path) -> None:
+    package = package_of(door)
+    module, homes = import_module(package), homes_of(door)
+    stub = ast.walk(ast.parse(door.with_suffix(".pyi").read_text()))
+    typed = {each.name: node.module for node in stub if isinstance(node, ast.ImportFrom) for each in node.names}
 
-
-@pytest.mark.parametrize("path", _lazy_packages(), ids=lambda path: path.parent.name)
-def test_names_are_found_where_type_checkers_find_them(path: Path) -> None:
-    package = ".".join(path.parent.relative_to(ROOT / "src").parts)
-    module = import_module(package)
-    (choice,) = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.If)]
-    typed = {each.name: node.module for node in choice.body if isinstance(node, ast.ImportFrom) for each in node.names}
-    (table,) = [node for node in ast.walk(choice) if isinstance(node, ast.Dict)]
-    found = {name: f"{package}.{home}" for home, names in ast.literal_eval(table).items() for name in names.split()}
-
-    assert found == typed
-    assert [name for name in found if (path.parent / f"{name}.py").exists()] == []
-    assert found.keys() <= set(module.__all__) <= set(dir(module))
+    assert typed == {"TYPE_CHECKING": "typing", **homes}
+    assert [name for name in homes if (door.parent / f"{name}.py").exists() or (door.parent / name).exists()] == []
+    assert sorted(homes) == module.__all__
+    assert homes.keys() <= set(dir(module))
+    assert [
+        name for name, home in homes.items() if getattr(module, name) is not getattr(import_module(home), name)
+    ] == []
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -35,6 +35,12 @@ Value named(const std::string& name, std::initializer_list<std::pair<const char*
 struct StoreFiles {
   Table table;
   std::shared_ptr<Shards> shards;
+
+  // Unmapping files takes a while.
+  ~StoreFiles() {
+    nb::gil_scoped_release unlocked;
+    shards.reset();
+  }
 };
 
 // The files of a store as Python describes them (store/layout.py).
@@ -171,6 +177,17 @@ nb::object take(RingHandle& handle) {
   return nb::cast(std::move(*batch));
 }
 
+bool extend(RingHandle& handle, std::shared_ptr<Feed> feed, const Clock& clock, std::uint64_t end_step) {
+  if (handle.generation != fork_generation()) throw RingClosed("the ring is in another process");
+  const auto before = handle.ring->extend(std::move(feed), clock, end_step);
+  if (!before) return false;
+  if (before->users.load() > 0) {  // rarely: then another thread of Python may run
+    nb::gil_scoped_release unlocked;
+    before->wait_until_unused();
+  }
+  return true;
+}
+
 // A direct fill that is left behind when this process is not the one that made it: its locks may be held by threads that are
 // not here.
 struct DirectHandle {
@@ -251,13 +268,16 @@ void register_feed(nb::module_& m) {
            "mean_of"_a = "targets", "unit"_a = 0, nb::keep_alive<1, 2>())
       .def("batch_bytes", [](const Feed& feed, std::size_t samples) { return feed.layout(samples).bytes(); }, "samples"_a,
            "Bytes of the buffer of a batch of so many samples.")
-      .def("scratch_bytes", &Ring::scratch_bytes, "clock"_a, "threads"_a, "Bytes that so many threads need besides buffers.");
+      .def("scratch_bytes", &fill_scratch_bytes, "clock"_a, "threads"_a, "Bytes that so many threads need besides buffers.");
 }
 
 void register_ring(nb::module_& m) {
   nb::class_<RingHandle>(m, "Ring", "Threads that fill batches ahead of the trainer, handed over in order.")
       .def("__init__", &make_ring, "feed"_a, "clock"_a, "first_step"_a, "threads"_a, "depth"_a, "budget"_a,
-           "pad_last"_a = false, "steps_per_update"_a = 0, "end_step"_a = ~std::uint64_t{0}, nb::keep_alive<1, 2>())
+           "pad_last"_a = false, "steps_per_update"_a = 0, "end_step"_a = ~std::uint64_t{0})
+      .def("extend", &extend, "feed"_a, "clock"_a, "end_step"_a = ~std::uint64_t{0},
+           "Fill the steps that are not begun by another feed, up to a later end; False, and nothing changes, if the clock is "
+           "another one or the feed needs more room.")
       .def("take", &take, nb::sig("def take(self) -> Batch | None"), "The next batch; None when the user holds every buffer.")
       .def("close", [](RingHandle& self) { self.ring->close(); }, nb::call_guard<nb::gil_scoped_release>(),
            "Stop the threads, and let go of all buffers that are not in the user's hands.")

@@ -40,7 +40,7 @@ struct Run {
   // Room for so many buffers, and for what the threads need.
   std::shared_ptr<Budget> room_for(std::size_t most, std::size_t threads) const {
     return std::make_shared<Budget>(most == no_limit ? most
-                                                     : most * buffer_bytes() + Ring::scratch_bytes(*feed, clock, threads));
+                                                     : most * buffer_bytes() + fill_scratch_bytes(*feed, clock, threads));
   }
   std::shared_ptr<Pool> pool(std::shared_ptr<Budget> budget, std::size_t keep) const {
     return std::make_shared<Pool>(buffer_bytes(), std::move(budget), keep);
@@ -52,6 +52,8 @@ struct Run {
                                     std::uint64_t first = 0) const {
     return std::make_unique<Ring>(feed, clock, first, threads, depth, pool(std::move(budget), depth + 1), false);
   }
+  // Another feed of the same rows.
+  std::shared_ptr<Feed> feed_again() const { return std::make_shared<Feed>(feed->sources(), feed->plan(), feed->shape()); }
   std::unique_ptr<Batch> direct(std::uint64_t number) const {
     const auto step = clock.step(number);
     return filled(*feed, step.first, step.own, step.own);
@@ -219,6 +221,57 @@ void a_closed_ring_says_so() {
   ring->close();
   std::optional<Batch> batch;
   CHECK(take(*ring, batch) == Ring::Outcome::closed);
+}
+
+// What lies behind the end is not known: threads wait there, and fill it by another feed when it is.
+void a_ring_continues_with_another_feed() {
+  const auto run = small_run();
+  const auto other = run.feed_again();
+  for (const std::size_t threads : {1, 3}) {
+    std::uint64_t end = 3;
+    const auto pool = run.pool(std::make_shared<Budget>(), 5);
+    Ring ring(run.feed, run.clock, 0, threads, 4, pool, false, 0, end);
+    for (std::uint64_t number = 0; number < 40; ++number) {
+      if (number == end || number + 1 == end) {  // before it has come to its end, too
+        std::optional<Batch> batch;
+        if (number == end) CHECK(take(ring, batch) == Ring::Outcome::closed);
+        end += 5;
+        const auto& feed = number % 2 == 0 ? other : run.feed;
+        const auto before = ring.extend(feed, run.clock, end);
+        CHECK(before != nullptr);
+        before->wait_until_unused();
+      }
+      check_same(*next(ring), *run.direct(number));
+    }
+    auto slower = run.clock;
+    slower.global_rows += 1;
+    CHECK(ring.extend(other, slower, end + 1) == nullptr);
+    CHECK(ring.extend(other, run.clock, end - 1) == nullptr);
+    ring.close();
+    CHECK(ring.extend(other, run.clock, end + 1) == nullptr);
+  }
+}
+
+// A thread extends while the trainer takes: each batch is filled by one of the feeds, and once.
+void it_is_extended_while_batches_are_taken() {
+  const auto run = small_run();
+  const auto other = run.feed_again();
+  constexpr std::uint64_t last = 400;
+  Ring ring(run.feed, run.clock, 0, 2, 4, run.pool(std::make_shared<Budget>(), 5), false, 0, 1);
+  std::jthread extender([&] {
+    for (std::uint64_t end = 2; end <= last; ++end) {
+      const auto before = ring.extend(end % 2 == 0 ? other : run.feed, run.clock, end);
+      CHECK(before != nullptr);
+      before->wait_until_unused();
+    }
+  });
+  for (std::uint64_t number = 0; number < last;) {
+    std::optional<Batch> batch;
+    const auto outcome = take(ring, batch);
+    if (outcome == Ring::Outcome::closed) continue;  // not extended yet
+    CHECK(outcome == Ring::Outcome::ready);
+    check_same(*batch, *run.direct(number++));
+  }
 }
 
 // The trainer waits in one thread and another closes: it hears of it at once, and never gets half a batch.
@@ -562,6 +615,8 @@ int main() {
   a_ring_may_be_closed_at_any_moment();
   a_batch_outlives_its_ring();
   a_closed_ring_says_so();
+  a_ring_continues_with_another_feed();
+  it_is_extended_while_batches_are_taken();
   whoever_waits_hears_of_the_end();
   two_may_close_at_once();
   counters_may_be_read_while_batches_are_taken();

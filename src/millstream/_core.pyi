@@ -466,6 +466,11 @@ class Ring:
 
     def __init__(self, feed: Feed, clock: Clock, first_step: int, threads: int, depth: int, budget: Budget, pad_last: bool = False, steps_per_update: int = 0, end_step: int = 18446744073709551615) -> None: ...
 
+    def extend(self, feed: Feed, clock: Clock, end_step: int = 18446744073709551615) -> bool:
+        """
+        Fill the steps that are not begun by another feed, up to a later end; False, and nothing changes, if the clock is another one or the feed needs more room.
+        """
+
     def take(self) -> Batch | None:
         """The next batch; None when the user holds every buffer."""
 

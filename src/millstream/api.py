@@ -8,26 +8,40 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-from millstream.chats.settings import ChatSettings
+from millstream.chats import ChatSettings
 from millstream.errors import LoaderError, RecipeError, SourceError, StoreError
-from millstream.loaders import ConversationDataLoader, PretrainDataLoader, RolloutDataLoader, SelfPlayDataLoader
-from millstream.loaders.chat_keywords import ChatKeywords, prepared_chat
-from millstream.loaders.raw import CuttingKeywords, RawSettings
-from millstream.loaders.settings import parse_bytes, positive
-from millstream.loaders.told import kind_of
-from millstream.parts.policy import OnBad
-from millstream.parts.prepare import Making, Means, prepare_store
-from millstream.parts.process import make_part
-from millstream.parts.ray import RayCluster
-from millstream.parts.report import read_report, report_of, report_path, reporting
-from millstream.parts.run import Make
+from millstream.loaders import (
+    ChatKeywords,
+    ConversationDataLoader,
+    CuttingKeywords,
+    PretrainDataLoader,
+    RawSettings,
+    RolloutDataLoader,
+    kind_of,
+    parse_bytes,
+    positive,
+    prepared_chat,
+)
+from millstream.loaders.self_play import SelfPlayDataLoader
+from millstream.parts import (
+    Make,
+    Making,
+    Means,
+    OnBad,
+    RayCluster,
+    make_part,
+    prepare_store,
+    read_report,
+    report_of,
+    report_path,
+    reporting,
+)
 from millstream.records import Recipe
 from millstream.settings import local_path
-from millstream.sources import Found, Record
-from millstream.sources.discover import Where
-from millstream.stages.ordered import cpus
-from millstream.stats.progress import OnProgress
-from millstream.storage import LEVEL, default_cache_dir, need_zstd
+from millstream.sources import Found, Record, Where
+from millstream.stages import cpus
+from millstream.stats import OnProgress
+from millstream.storage import ZSTD_LEVEL, default_cache_dir, need_zstd
 from millstream.tokens import load_tokenizer
 
 _log = logging.getLogger("millstream.api")
@@ -95,7 +109,7 @@ def prepare(
     cache: bool = True,
     cache_dir: Where | None = None,
     compression: Literal["zstd", "none"] | None = None,
-    level: int = LEVEL,
+    level: int = ZSTD_LEVEL,
     memory_budget: int | str | None = None,
     engine: Literal["local", "ray"] = "local",
     before: Callable[[Record], None] | None = None,
@@ -219,7 +233,7 @@ def _cache_dir(chosen: Where | None) -> Path:
 
 def _packing(compress: bool | int) -> int | None:  # noqa: FBT001 - True is the usual level
     if compress is True:
-        return LEVEL
+        return ZSTD_LEVEL
     return None if compress is False else compress
 
 
@@ -254,7 +268,7 @@ def load(
     Conversations are told by how a store was made, rollouts by the ending `.rollouts` and by being a feed, self-play
     games by what a folder's archives hold; all by a keyword that is about them alone, or by the fields of a first row.
 
-    >>> from millstream.loaders.pretrain import example_loader
+    >>> from millstream.loaders import example_loader
     >>> with load(example_loader().store, chunk_size=4, framework="numpy") as loader:
     ...     loader.get_num_batches()
     1

@@ -129,7 +129,7 @@ class StoreError(MillstreamError):
 class FingerprintError(StoreError):
     """The data is not the data that a state was saved for.
 
-    >>> from millstream.loaders.pretrain import example_loader
+    >>> from millstream.loaders import example_loader
     >>> state = example_loader().state_dict()
     >>> state["data"]["data"]["fingerprint"] = "of other data"
     >>> example_loader().load_state_dict(state)
@@ -176,7 +176,7 @@ class BatchError(MillstreamError):
 class LoaderError(MillstreamError):
     """Settings or calls that cannot work.
 
-    >>> from millstream.loaders.pretrain import example_loader
+    >>> from millstream.loaders import example_loader
     >>> example_loader(batch_size=0)
     Traceback (most recent call last):
     millstream.errors.LoaderError: ...
@@ -186,7 +186,7 @@ class LoaderError(MillstreamError):
 class BudgetError(LoaderError):
     """The memory budget is too small, or the user holds every buffer.
 
-    >>> from millstream.loaders.pretrain import example_loader
+    >>> from millstream.loaders import example_loader
     >>> with example_loader(memory_budget=100) as loader:
     ...     loader.next()
     Traceback (most recent call last):
@@ -197,7 +197,7 @@ class BudgetError(LoaderError):
 class StateError(LoaderError):
     """A state that cannot be loaded here.
 
-    >>> from millstream.loaders.pretrain import example_loader
+    >>> from millstream.loaders import example_loader
     >>> example_loader(seed=1).load_state_dict(example_loader(seed=0).state_dict())
     Traceback (most recent call last):
     millstream.errors.StateError: the state was saved with seed=0, this loader has seed=1
@@ -216,7 +216,7 @@ class UnknownLength(LoaderError, TypeError):  # noqa: N818 - a promised name
 class ClosedError(LoaderError):
     """The loader or queue was closed.
 
-    >>> from millstream.loaders.pretrain import example_loader
+    >>> from millstream.loaders import example_loader
     >>> loader = example_loader()
     >>> loader.close()
     >>> loader.next()

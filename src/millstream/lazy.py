@@ -1,7 +1,8 @@
 """Names of a package that are imported when they are first used.
 
-A program pays for what it uses: one that reads stores does not load chess. Type checkers and readers see plain imports,
-which stand beside the table under `if TYPE_CHECKING`; a test holds the two equal.
+A program pays for what it uses: one that reads stores does not load chess. The `__init__.py` of a folder is its door: a
+table of what other folders may use, and where it lives. Type checkers read the stub beside it, which `make stub` writes
+from the table.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package: `homes` gives for each of its modules the names that live there.
+def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """The `__getattr__`, `__dir__` and `__all__` of a package; `homes` gives the names in each of its modules.
 
     Modules of the package are found too, as if they had been imported. A name that is also a module of the package
     cannot be here, since importing that module puts it in the name's place.
 
-    >>> find, names = lazy("millstream", {"errors": "LoaderError StoreError"})
+    >>> find, names, public = lazy("millstream", {"errors": "StoreError LoaderError"})
+    >>> public
+    ['LoaderError', 'StoreError']
     >>> find("LoaderError"), find("tokens").__name__, "StoreError" in names()
     (<class 'millstream.errors.LoaderError'>, 'millstream.tokens', True)
     >>> find("nothing")
@@ -45,4 +48,4 @@ def lazy(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], 
     def names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *home_of})
 
-    return find, names
+    return find, names, sorted(home_of)

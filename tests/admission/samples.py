@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from millstream.admission.cut import Cut
-from millstream.admission.memory import AdmissionState
-from millstream.rollouts import FINISHES, RolloutBlock
-from millstream.rollouts.codec import decode, encode
+from millstream.admission import AdmissionState, Cut
+from millstream.rollouts import FINISHES, RolloutBlock, decode, encode
 
 
 def row(

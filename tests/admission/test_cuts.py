@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from admission.samples import group, row, rows
-from millstream.admission import Admission, AdmissionRules, Cut, ReplayRules
+from millstream.admission import Admission, AdmissionRules, Cut, ReplayRules, mean_lengths
 from millstream.admission.rules import OnBad
-from millstream.admission.tally import mean_lengths
 from millstream.errors import LoaderError, RecordError
 
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from admission.samples import assert_same_cut, row, rows, saved
-from millstream.admission import Admission, AdmissionRules, Cut, Journal, JournaledAdmission, JournalReader
+from millstream.admission import Admission, AdmissionRules, Cut, Journal, JournaledAdmission, JournalReader, ReplayRules
 from millstream.admission.identity import drop_from_json, name_from_json
-from millstream.admission.rules import ReplayRules
 from millstream.admission.staleness import trained_versions
 from millstream.rollouts import RolloutBlock
 

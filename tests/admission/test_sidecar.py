@@ -27,11 +27,11 @@ def some_admission() -> Admission:
 
 
 def save(folder: Path, state: AdmissionState) -> dict[str, Any]:
-    return Sidecars(folder, sidecar.KIND).save(sidecar.encode(state), step=0)
+    return Sidecars(folder, sidecar.ADMISSION_SIDECAR).save(sidecar.encode_admission(state), step=0)
 
 
 def load(folder: Path, named: Mapping[str, Any]) -> AdmissionState:
-    return sidecar.decode(Sidecars(folder, sidecar.KIND).load({"sidecar": named}), folder)
+    return sidecar.decode_admission(Sidecars(folder, sidecar.ADMISSION_SIDECAR).load({"sidecar": named}), folder)
 
 
 def test_a_state_is_read_back_and_goes_on_alike(tmp_path: Path) -> None:
@@ -72,8 +72,8 @@ def test_a_sidecar_that_is_missing_or_damaged_is_an_error_that_names_it(tmp_path
 
 def test_releasing_removes_what_no_state_names(tmp_path: Path) -> None:
     admission = some_admission()
-    files = Sidecars(tmp_path, sidecar.KIND, owns=True)
-    first = files.save(sidecar.encode(admission.state()), step=0)
+    files = Sidecars(tmp_path, sidecar.ADMISSION_SIDECAR, owns=True)
+    first = files.save(sidecar.encode_admission(admission.state()), step=0)
     admission.cut(1, 0, now=9)
     second = save(tmp_path, admission.state())
     files.release({"step": 1, "sidecar": second})

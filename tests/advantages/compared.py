@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 
 from advantages.blocks import random_block
-from millstream.advantages import (
-    AdvantageSettings,
-    compute_advantages,
-    correction_weights,
-    kl_divergence,
-)
-from millstream.advantages.ragged import masked_counts, masked_sums
+from millstream.advantages import AdvantageSettings, compute_advantages, correction_weights, masked_counts
+from millstream.advantages.kl import kl_divergence
+from millstream.advantages.ragged import masked_sums
 from millstream.advantages.whiten import whiten
-from millstream.batches.rollout_loss import MeanOf, StepLoss
+from millstream.batches import MeanOf
+from millstream.batches.rollout_loss import StepLoss
 from millstream.rollouts import KINDS, RolloutBlock
 
 GAMMA, LAM, CONSTANT, CAP, FLOOR = 0.97, 0.9, 8.0, 1.5, 0.5

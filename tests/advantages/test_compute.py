@@ -19,9 +19,7 @@ from millstream.advantages import (
     register_estimator,
 )
 from millstream.errors import LoaderError, RecordError
-from millstream.rollouts import FINISHES, KINDS, RolloutBlock, read_rollouts
-from millstream.rollouts.columns import EQUAL
-from millstream.rollouts.groups import Groups
+from millstream.rollouts import EQUAL_WITHIN, FINISHES, KINDS, Groups, RolloutBlock, read_rollouts
 
 LENGTH = FINISHES.index("length")
 BASELINE = KINDS.index("baseline")
@@ -82,7 +80,7 @@ def test_rewards_on_tokens_of_all_parts_add_up_to_that_of_the_rollout() -> None:
     assert found.per_rollout is not None and found.per_rollout.tolist() == [0.25, 0.25, -0.25]
 
 
-@pytest.mark.parametrize("apart", [EQUAL / 2, EQUAL * 2])
+@pytest.mark.parametrize("apart", [EQUAL_WITHIN / 2, EQUAL_WITHIN * 2])
 def test_lint_admission_and_advantages_agree_on_which_rewards_are_equal(apart: float) -> None:
     record = {"group_id": "g", "token_ids": [5, 6], "loss_mask": [0, 1], "finish": "stop"}
     found = [{**record, "rollout_id": name, "reward": reward} for name, reward in (("a", 0.0), ("b", apart))]
@@ -91,7 +89,7 @@ def test_lint_admission_and_advantages_agree_on_which_rewards_are_equal(apart: f
         groups.take(chunk)
         flat = [groups["g"].is_constant, bool(computed(chunk.block).zero_variance[0])]
         flat.append(why_flat(chunk.block, tol=AdmissionRules(groups_per_batch=1).tol) is not None)
-    assert flat == [apart < EQUAL] * 3
+    assert flat == [apart < EQUAL_WITHIN] * 3
 
 
 def test_a_critic_learns_nothing_from_what_was_not_scored() -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from millstream.advantages import Overlong, adapt_beta, correction_weights, kl_divergence
+from millstream.advantages import Overlong, adapt_beta, correction_weights
 from millstream.advantages.baselines import dr_grpo, grpo, leave_one_out, opo, passk, reinforce_baseline, rloo
 from millstream.advantages.correction import ratios, sequence_ratios
+from millstream.advantages.kl import kl_divergence
 from millstream.advantages.returns import discounted_returns, gae, remax
 from millstream.advantages.whiten import whiten
 

@@ -6,9 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
-from millstream.advantages import AdvantageSettings, known_estimators
-from millstream.advantages.estimators import _known
-from millstream.batches.rollout_loss import MeanOf
+from millstream.advantages import AdvantageSettings
+from millstream.advantages.estimators import _known, known_estimators
+from millstream.batches import MeanOf
 
 PAGE = (Path(__file__).parent.parent.parent / "docs/reference/advantages.md").read_text("utf-8")
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from loaders.kinds import KINDS
 from loaders.samples import follows_its_hint
 from millstream import BatchError, BatchPool, LoaderError, Topology, TrainingBatch, distribute
-from millstream.loaders.pretrain import example_loader
+from millstream.loaders import example_loader
 from millstream.tensors import FRAMEWORKS, backend
 
 Segments = list[list[int]]

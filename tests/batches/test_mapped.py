@@ -19,8 +19,8 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from loaders.kinds import KINDS
 from loaders.samples import counting_loader
 from millstream import BatchError, BatchPool, BatchQueue, LoaderError, SelfPlayBatch, TrainingBatch
+from millstream.batches import Columns
 from millstream.batches.batch import REPLACED
-from millstream.batches.columns import Columns
 from millstream.tensors import FRAMEWORKS, backend
 from millstream.tensors import torch as torch_backend
 

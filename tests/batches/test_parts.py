@@ -13,13 +13,9 @@ import pytest
 
 from millstream import StoreError
 from millstream._core import Feed
-from millstream.batches.engine import Engine, EngineSettings, feed_source, packing_of
-from millstream.order import Recipe, Schedule, Share
-from millstream.order.shuffle import Shuffle
-from millstream.order.windows import Windows
-from millstream.store import TokenStore
-from millstream.store.opening import Opened
-from millstream.store.table import Row, rows_of
+from millstream.batches import Engine, EngineSettings, feed_source, packing_of
+from millstream.order import Recipe, Schedule, Share, Shuffle, Windows
+from millstream.store import Opened, Row, TokenStore, rows_of
 from store.samples import write_store
 
 LENGTH = 8

@@ -7,7 +7,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from millstream.batches.rollout_loss import MeanOf, StepLoss
+from millstream.batches import MeanOf
+from millstream.batches.rollout_loss import StepLoss
 
 
 @pytest.mark.parametrize("mean_of", get_args(MeanOf))

@@ -20,8 +20,7 @@ from forks import in_child
 from laws import examples
 from loaders.samples import follows_its_hint
 from millstream import BatchError, BudgetError, StoreError, TrainingBatch
-from millstream.batches.rollout_loss import MeanOf
-from millstream.batches.rollouts import RolloutFormat, RolloutRows, RolloutStep, RowBuffers
+from millstream.batches import MeanOf, RolloutFormat, RolloutRows, RolloutStep, RowBuffers
 from millstream.order import MicroBatchRule, StepPlan
 from millstream.rollouts import RolloutBlock
 from millstream.tensors import FRAMEWORKS

@@ -11,7 +11,7 @@ import torch
 
 from millstream import BatchError, BatchQueue, SelfPlayBatch, Topology, distribute
 from millstream.errors import BudgetError
-from millstream.loaders.self_play.loader import example_loader
+from millstream.loaders.self_play import example_loader
 
 
 def batch_of(rows: int, framework: str = "numpy", **settings: Any) -> SelfPlayBatch:

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from millstream.chats.encode import Boundary, Encoder
+from millstream.chats import Boundary, Encoder, Kind, Piece, Rendered
 from millstream.chats.plain import with_control_tokens
-from millstream.chats.rendered import Kind, Piece, Rendered
-from millstream.records.chat.conversation import Conversation, Message
+from millstream.records.chat import Conversation, Message
 from millstream.tokens import BPETokenizer, Tokenizer, load_tokenizer
 
 START, END = "<|im_start|>", "<|im_end|>"

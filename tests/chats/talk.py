@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from millstream.records.chat.conversation import Conversation, Message, ToolCall
+from millstream.records.chat import Conversation, Message, ToolCall
 
 TEXTS = (
     *(

@@ -11,15 +11,11 @@ from hypothesis import strategies as st
 
 from chats.chatml import bpe, metaspace
 from laws import examples
+from millstream.chats import ChatSettings, ChatTemplate, Encoder, Limit, Policy, Supervised
 from millstream.chats.answers import RIGHT, STEP_END, WRONG, encode_kind
-from millstream.chats.encode import Encoded, Encoder
+from millstream.chats.encode import Encoded
 from millstream.chats.kinds import RowKind
-from millstream.chats.masks import Policy
-from millstream.chats.settings import ChatSettings
-from millstream.chats.supervised import Supervised
-from millstream.chats.template import ChatTemplate
-from millstream.chats.truncate import Limit
-from millstream.records.chat.conversation import ChatRow, Completion, Judged, Message, Preference, Stepwise
+from millstream.records.chat import ChatRow, Completion, Judged, Message, Preference, Stepwise
 from millstream.tokens import Tokenizer
 
 texts = st.text("ab ?\n🙂é", max_size=40)

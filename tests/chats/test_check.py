@@ -9,14 +9,10 @@ from typing import NamedTuple
 import pytest
 
 from chats.chatml import END, START, ChatML, bpe, talk
-from millstream.chats import ChatTemplate
+from millstream.chats import ChatSettings, ChatTemplate, Choice, Encoder, Kind, Policy, Rendered
 from millstream.chats.builtin.table import BUILTINS
-from millstream.chats.encode import Encoder
-from millstream.chats.masks import Choice, Policy
-from millstream.chats.rendered import Kind, Rendered
-from millstream.chats.settings import ChatSettings
 from millstream.errors import TemplateError, TokenizerError
-from millstream.records.chat.conversation import Conversation
+from millstream.records.chat import Conversation
 from millstream.tokens import BPETokenizer, CharTokenizer
 
 

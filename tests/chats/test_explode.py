@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from chats.chatml import bpe
 from laws import examples
-from millstream.chats.explode import exploded
+from millstream.chats import exploded
 from millstream.errors import RecipeError
 from millstream.loaders.chat_keywords import chat_settings
-from millstream.records.chat.conversation import Conversation, Message
+from millstream.records.chat import Conversation, Message
 from millstream.sources import Reading
 
 turns = st.lists(st.tuples(st.text("abc ", min_size=1), st.text("xyz ", min_size=1)), min_size=1, max_size=4)

@@ -14,19 +14,17 @@ from hypothesis import strategies as st
 
 from command import Run
 from millstream import lint
-from millstream.chats.block import EncodedBlock, encode_block
-from millstream.chats.lint import Finding, LintReport
+from millstream.chats import Supervised, encode_block
+from millstream.chats.block import EncodedBlock
 from millstream.chats.lint.rules import TokenFacts, token_faults
-from millstream.chats.supervised import Supervised
 from millstream.cli.main import main
 from millstream.errors import MillstreamError, RecipeError, TokenizerError
-from millstream.loaders.chat_keywords import prepared_chat
-from millstream.loaders.raw import RawSettings
-from millstream.records.chat.conversation import Conversation, Message, Stretch
-from millstream.records.chat.parser import RowParser
+from millstream.loaders import RawSettings, prepared_chat
+from millstream.records.chat import Conversation, Message, RowParser
+from millstream.records.chat.conversation import Stretch
 from millstream.sources import Reading, format_named
-from millstream.stats.findings import MOST_KINDS
-from millstream.stats.progress import Progress
+from millstream.stats import LintReport, Progress
+from millstream.stats.findings import MOST_KINDS, Finding
 from millstream.tokens import BPETokenizer
 
 TOKENIZER = BPETokenizer.train(["user assistant the mill by the stream\n  four"], vocab_size=270)

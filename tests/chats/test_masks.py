@@ -13,13 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chats.chatml import ATOMS, END, START, ChatML, bpe, byte_level, composing, encoder, metaspace, talk
-from millstream.chats.encode import Boundary, Encoder
-from millstream.chats.masks import Policy
-from millstream.chats.rendered import Kind
+from millstream.chats import Boundary, Encoder, Kind, Policy, Supervised
 from millstream.chats.shown import show
-from millstream.chats.supervised import Supervised
 from millstream.errors import RecipeError, RecordError
-from millstream.records.chat.conversation import Completion, Conversation, Message, Stretch, ToolCall
+from millstream.records.chat import Completion, Conversation, Message, ToolCall
+from millstream.records.chat.conversation import Stretch
 from millstream.tokens import BPETokenizer, Tokenizer
 
 BOUNDARIES: tuple[Boundary, ...] = ("split", "whole")

@@ -9,7 +9,8 @@ import pytest
 import tokenizers
 
 from chats.chatml import PROSE, bpe
-from millstream.chats.plain import _unspelled, plain, with_control_tokens
+from millstream.chats import plain_tokenizer
+from millstream.chats.plain import _unspelled, with_control_tokens
 from millstream.tokens import load_tokenizer
 from millstream.tokens.huggingface import HuggingFaceTokenizer
 from millstream.tokens.probe import probe_texts
@@ -34,7 +35,7 @@ def spelling() -> HuggingFaceTokenizer:
 def test_the_parts_of_a_conversation_are_encoded_with_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     read = count_readings(monkeypatch)
     tokenizer = load_tokenizer(gpt2())
-    plain(with_control_tokens(tokenizer, ["<tool>"]), CONTROLS)
+    plain_tokenizer(with_control_tokens(tokenizer, ["<tool>"]), CONTROLS)
 
     assert [length for length in read if length > 100_000] == [len(gpt2().to_str())]
 
@@ -46,7 +47,7 @@ def test_a_control_token_that_the_model_knows_but_never_spells_leaves_the_model_
     tokenizer = load_tokenizer(gpt2())
     assert tokenizer.token_id(EOS) == 50256 and isinstance(tokenizer, HuggingFaceTokenizer)
 
-    made = plain(tokenizer, CONTROLS)
+    made = plain_tokenizer(tokenizer, CONTROLS)
 
     assert [length for length in read if length > 100_000] == [len(gpt2().to_str())]
     assert 50256 not in made.opening.encode(f"a{EOS}b")
@@ -59,7 +60,7 @@ def test_plain_text_has_the_ids_of_a_model_that_cannot_spell_its_control_strings
     names = {token["content"] for token in tokenizer.head["added_tokens"]}
     bare = {**tokenizer.head, "post_processor": None, "added_tokens": []}
     unspelled = tokenizer.variant(bare, json.dumps(_unspelled(tokenizer.model(), names, always=True)))
-    opening = plain(tokenizer).opening
+    opening = plain_tokenizer(tokenizer).opening
 
     for text in [*probe_texts(sorted(names))[::7], *PROSE, *names]:
         assert opening.encode(text) == unspelled.encode(text)
@@ -70,4 +71,4 @@ def test_a_control_string_that_the_model_spells_is_text_without_it() -> None:
     control = tokenizer.token_id("<|im_end|>")
 
     assert tokenizer.encode("<|im_end|>") == [control]
-    assert control not in plain(tokenizer).opening.encode("a<|im_end|>b")
+    assert control not in plain_tokenizer(tokenizer).opening.encode("a<|im_end|>b")

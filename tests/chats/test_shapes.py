@@ -13,14 +13,10 @@ import pytest
 
 from chats.chatml import END, START, byte_level
 from chats.talk import TEXTS
-from millstream.chats.block import EncodedBlock, encode_block
+from millstream.chats import Boundary, ChatTemplate, Choice, Encoder, Limit, Policy, Variant, encode_block
+from millstream.chats.block import EncodedBlock
 from millstream.chats.builtin.table import BUILTINS
-from millstream.chats.encode import Boundary, Encoder
-from millstream.chats.masks import Choice, Policy
-from millstream.chats.template import ChatTemplate, Variant
-from millstream.chats.truncate import Limit
-from millstream.records.chat.options import Options
-from millstream.records.chat.parser import RowParser
+from millstream.records.chat import Options, RowParser
 from millstream.sources import Record, RecordBlock
 from millstream.tokens import BPETokenizer
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.chats.shown import show_row
-from millstream.chats.supervised import Supervised
-from millstream.stats.styled import Shown
+from millstream.chats import Supervised, show_row
+from millstream.stats import Shown
 
 
 def letters(ids: Sequence[int]) -> str:

@@ -15,20 +15,15 @@ from chats.chatml import END, START, ChatML, bpe, byte_level, encoder, metaspace
 from loaders.conversations import Tap
 from loaders.samples import ran
 from millstream import TokenStoreWriter, TrainingBatch
+from millstream.chats import ChatTemplate, Encoder, Kind, Limit, Supervised
 from millstream.chats.builtin.table import BUILTINS
-from millstream.chats.encode import Encoder
 from millstream.chats.pairs import Pair, PairLimit, fit_pair
 from millstream.chats.plain import with_control_tokens
-from millstream.chats.rendered import Kind
 from millstream.chats.shown import show
-from millstream.chats.supervised import Supervised
-from millstream.chats.template import ChatTemplate
-from millstream.chats.truncate import Limit
 from millstream.errors import LoaderError, TemplateError
-from millstream.loaders import member
-from millstream.loaders.conversation import ConversationDataLoader
-from millstream.records.chat import parse_row
-from millstream.records.chat.conversation import Completion, Conversation, Document, Message, Tokens
+from millstream.loaders import ConversationDataLoader, member
+from millstream.records.chat import Completion, Conversation, Document, Message, Tokens
+from millstream.records.chat.parser import parse_row
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
 from millstream.tokens.huggingface import HuggingFaceTokenizer
 
@@ -159,7 +154,7 @@ def test_a_conversation_needs_a_template() -> None:
 
 
 def _policy(train: Any) -> Any:
-    from millstream.chats.masks import Policy
+    from millstream.chats import Policy
 
     return Policy(train)
 
@@ -306,7 +301,7 @@ def test_packing_holds_the_tokens_in_memory(tmp_path: Path) -> None:
         writer.extend(np.zeros(20_000_000, np.uint32), np.arange(1000, 20_000_001, 1000))
     code = """
         import resource, sys
-        from millstream.loaders.conversation import ConversationDataLoader
+        from millstream.loaders import ConversationDataLoader
         def peak():
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         before = peak()

@@ -13,7 +13,7 @@ import pytest
 from millstream import ChatTemplate, TemplateError
 from millstream.chats import Kind, Rendered
 from millstream.chats.builtin.table import ALIASES, BUILTINS
-from millstream.records.chat.conversation import Conversation, Message, ToolCall
+from millstream.records.chat import Conversation, Message, ToolCall
 
 JINJA = "{% for m in messages %}{{ bos_token }}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
 CHAT = Conversation((Message("user", "u"), Message("assistant", "a")))

@@ -11,7 +11,7 @@ import pytest
 
 from chats.talk import of_row
 from millstream.chats import ChatTemplate
-from millstream.records.chat.conversation import Conversation, Message
+from millstream.records.chat import Conversation, Message
 from oracles.chats import TODAY
 
 GOLDEN: dict[str, list[dict[str, Any]]] = json.loads(

@@ -10,7 +10,7 @@ import pytest
 
 from millstream import ChatTemplate, TemplateError
 from millstream.chats import Kind, Rendered
-from millstream.records.chat.conversation import Conversation, Message, ToolCall
+from millstream.records.chat import Conversation, Message, ToolCall
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

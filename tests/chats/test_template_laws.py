@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chats.talk import FORMS, TEXTS, conversations
-from millstream.chats import ChatTemplate, Kind, Rendered
+from millstream.chats import ChatTemplate, Kind, Rendered, Variant
 from millstream.chats.builtin.table import BUILTINS
-from millstream.chats.template import Variant
 from millstream.errors import TemplateError
-from millstream.records.chat.conversation import Conversation, Message, ToolCall
+from millstream.records.chat import Conversation, Message, ToolCall
 
 ROUNDS = 60
 TRIMS = {"llama3", "llama3.1", "llama4", "gemma", "gemma3", "gemma4", "mistral-v3", "cohere", "glm4-moe"}

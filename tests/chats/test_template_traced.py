@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.chats.rendered import Kind
+from millstream.chats import Kind
 from millstream.chats.traced import LOST, Mark, Span, Traced, joined, spans_of
 
 MINE = Mark(0, Kind.content)

@@ -11,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chats.chatml import bpe, encoder, talk
+from millstream.chats import Choice, Limit, Policy, Truncation, Untrained
 from millstream.chats.encode import Encoded
-from millstream.chats.masks import Choice, Policy
 from millstream.chats.shown import show
-from millstream.chats.truncate import Limit, Truncation, Untrained
 from millstream.errors import RecipeError, RecordError
-from millstream.records.chat.conversation import Conversation, Document, Media, Message, ToolCall
+from millstream.records.chat import Conversation, Document, Media, Message, ToolCall
 
 EXCHANGES = st.lists(
     st.lists(st.sampled_from(["assistant", "tool"]), max_size=4).map(lambda later: ["user", *later]),

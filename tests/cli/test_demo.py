@@ -12,8 +12,9 @@ import pytest
 from command import Run
 from millstream.cli import demo, demo_text
 from millstream.cli.tiny_model import TinyModel
-from millstream.stats.progress import Progress
+from millstream.stats import Progress
 from millstream.store import TokenStore
+from unloading import unload
 
 
 def test_the_demo_learns_explains_and_resumes_and_can_run_again(run: Run, tmp_path: Path, few_files: None) -> None:
@@ -37,7 +38,7 @@ def test_the_demo_runs_without_library_sources_and_without_tokenizers(
 ) -> None:
     monkeypatch.setattr(demo_text, "_sources", lambda: iter(()))
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    monkeypatch.delitem(sys.modules, "millstream.tokens.huggingface", raising=False)
+    unload(monkeypatch, "millstream.tokens.huggingface")
 
     code, out, _ = run("demo", "--output", tmp_path / "demo", "--steps", 13)
 

@@ -12,9 +12,10 @@ import pytest
 from command import Run
 from games.archives import write_tar
 from millstream import SelfPlayDataLoader, load
-from millstream.games.example import example_folder, example_frames
+from millstream.games import example_folder
+from millstream.games.example import example_frames
 from millstream.games.write import write_frames
-from millstream.loaders.told import kind_of
+from millstream.loaders import kind_of
 
 SMALL: dict[str, Any] = {"batch_size": 4, "shuffle_frames": 64, "framework": "numpy"}
 """Games come at once; by default the first batch waits for a hundred thousand positions."""

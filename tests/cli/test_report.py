@@ -11,7 +11,7 @@ import pytest
 
 from command import Run
 from millstream.cli.report import LABEL_LETTERS, show_report
-from millstream.parts.report import report_path
+from millstream.parts import report_path
 from millstream.store import TokenStore, TokenStoreWriter
 from reports import HOSTILE, plain_report, rich_report, source
 

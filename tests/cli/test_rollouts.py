@@ -10,7 +10,8 @@ import pytest
 
 from command import Run
 from millstream import LoaderError, LossWarning, RecordError, RolloutDataLoader, lint
-from millstream.feeds import SpoolFeed, SpoolSource
+from millstream.feeds import SpoolFeed
+from millstream.feeds.spool import SpoolSource
 from millstream.rollouts import block_of, write_rollouts
 from millstream.tokens import BPETokenizer
 

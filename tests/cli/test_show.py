@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.cli import progress, show
-from millstream.stats.progress import Progress
+from millstream.stats import Progress
 
 
 @given(st.lists(st.integers(0, 1 << 40)))

@@ -12,8 +12,7 @@ from command import Run
 from millstream.api import prepare
 from millstream.cli.paint import print_shown
 from millstream.errors import LoaderError
-from millstream.loaders import ConversationDataLoader
-from millstream.loaders.looking import show_chat
+from millstream.loaders import ConversationDataLoader, show_chat
 from millstream.store import TokenStoreWriter
 from millstream.tokens import BPETokenizer
 

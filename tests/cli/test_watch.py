@@ -17,7 +17,7 @@ import pytest
 from command import Run
 from millstream.cli.watch_table import LiveTables, stage_table
 from millstream.errors import LoaderError
-from millstream.games.example import example_folder
+from millstream.games import example_folder
 from millstream.stages import IterableStage, Pipeline, serve_metrics
 
 GUIDE = (Path(__file__).parents[2] / "docs/howto/pipelines.md").read_text("utf-8")

@@ -8,8 +8,8 @@ import pytest
 
 from feeds.transports import record
 from millstream.errors import BusyError, ClosedError, StoreError, WaitWarning
-from millstream.feeds.feed import Control
-from millstream.feeds.gathering import MOST_TRIES, Encoded, Gather, GatheringSource
+from millstream.feeds import Control, Gather
+from millstream.feeds.gathering import MOST_TRIES, Encoded, GatheringSource
 
 
 class Failing(GatheringSource):

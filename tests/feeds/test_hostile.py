@@ -23,8 +23,9 @@ from laws import examples
 from millstream import LossWarning, MemoryFeed, RolloutDataLoader
 from millstream.admission import admission, journaled
 from millstream.errors import MillstreamError, RecordError
-from millstream.feeds import HttpFeed, SpoolFeed, SpoolSource
+from millstream.feeds import HttpFeed, SpoolFeed
 from millstream.feeds.shards import ProducerFolder
+from millstream.feeds.spool import SpoolSource
 from millstream.rollouts import RolloutBlock, block_of, content_hash, encode, read_rollouts
 from millstream.rollouts.fields import ALIASES, FIELDS, SIDES
 

@@ -15,11 +15,11 @@ import pytest
 
 from feeds.transports import SMALL, numbers_of, receive_all, receive_some, record
 from millstream.errors import BusyError, ClosedError, LoaderError
-from millstream.feeds import Control, HttpFeed, HttpSource, SpoolFeed, open_source
+from millstream.feeds import Control, HttpFeed, SpoolFeed, open_source
+from millstream.feeds.http import HttpSource
 from millstream.feeds.http_feed import _status_of
 from millstream.feeds.inbox import Inbox
-from millstream.rollouts.codec import encode
-from millstream.rollouts.parse import block_of
+from millstream.rollouts import block_of, encode
 
 BLOCKS = "application/octet-stream"
 ODD = json.dumps(record(0, rollout_id="odd", loss_mask=[True])).encode()

@@ -20,7 +20,7 @@ from feeds.transports import (
 )
 from millstream.errors import ClosedError, RecordError, StateError
 from millstream.feeds import Control, Gather
-from millstream.rollouts.parse import block_of
+from millstream.rollouts import block_of
 
 
 def test_what_is_put_is_received_once_and_as_it_was(transport: Transport) -> None:

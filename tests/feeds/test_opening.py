@@ -10,9 +10,11 @@ import pytest
 from feeds.redis_server import RedisServer
 from millstream import RolloutDataLoader
 from millstream.errors import LoaderError, WaitTimeout
-from millstream.feeds import HttpFeed, HttpSource, MemoryFeed, SpoolFeed, SpoolSource, open_feed, open_source
+from millstream.feeds import HttpFeed, MemoryFeed, SpoolFeed, open_feed, open_source
+from millstream.feeds.http import HttpSource
 from millstream.feeds.redis import RedisSource
 from millstream.feeds.redis_feed import RedisFeed
+from millstream.feeds.spool import SpoolSource
 
 
 def test_an_address_says_which_way_it_is(tmp_path: Path, redis_server: RedisServer) -> None:

@@ -17,10 +17,10 @@ import pytest
 
 from feeds.transports import SMALL, as_json, has_ended, numbers_of, receive_all, receive_some, record, records
 from millstream.errors import BusyError, LoaderError, StateError, StoreError
-from millstream.feeds import Control, Gather, SpoolFeed, SpoolSource, arrivals, discovery, spool
-from millstream.feeds.arrivals import ArrivalLog
+from millstream.feeds import ArrivalLog, Control, Gather, SpoolFeed, arrivals, discovery, spool
 from millstream.feeds.discovery import Discovery
-from millstream.storage import LogReader, disk
+from millstream.feeds.spool import SpoolSource
+from millstream.storage import Bytes, LogReader, disk
 from store.crash import Crash, FailingDisk
 
 ONE = Gather(most_rollouts=1)
@@ -87,7 +87,7 @@ def test_a_damaged_shard_is_put_aside_and_counted(damage: str, tmp_path: Path) -
 def test_a_full_disk_is_said_and_later_puts_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = True
 
-    def write(fd: int, parts: Sequence[disk.Bytes]) -> None:
+    def write(fd: int, parts: Sequence[Bytes]) -> None:
         data = b"".join(parts)
         os.pwrite(fd, data[: len(data) // 2 if full else len(data)], 0)
         if full:

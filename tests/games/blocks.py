@@ -11,11 +11,8 @@ import numpy.typing as npt
 
 from games.chunks import play
 from games.positions import transform_square
-from millstream.games.block import FrameBlock
-from millstream.games.frame import FRAME, ORIGIN
-from millstream.games.input_formats import InputFormat
+from millstream.games import FRAME, ORIGIN, FrameBlock, InputFormat, transforms_of
 from millstream.games.policy import POLICY_INDEX, POLICY_MOVES
-from millstream.games.positions import transforms_of
 
 
 def block_of(frames: npt.NDArray[np.void]) -> FrameBlock:

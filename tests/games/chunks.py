@@ -33,7 +33,7 @@ from games.positions import (
     planes_of,
     reverse_files,
 )
-from millstream.games.input_formats import InputFormat
+from millstream.games import InputFormat
 
 Frames = npt.NDArray[np.void]
 Field = tuple[str, str] | tuple[str, str, int]

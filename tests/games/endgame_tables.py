@@ -18,8 +18,7 @@ import chess.gaviota
 import chess.syzygy
 import pytest
 
-from millstream.games.board import SyzygyTables
-from millstream.games.gaviota import GaviotaTables
+from millstream.games import GaviotaTables, SyzygyTables
 
 PINNED = Path(__file__).parent / "data"
 LARGEST = 4

@@ -13,10 +13,7 @@ from games import endgame_tables
 from games.blocks import block_of
 from games.chunks import play
 from games.slow_rescore import Known
-from millstream.games.block import FrameBlock
-from millstream.games.input_formats import InputFormat
-from millstream.games.moves import Moves
-from millstream.games.positions import Positions
+from millstream.games import FrameBlock, InputFormat, Moves, Positions
 
 ENDGAMES = (
     "8/8/4k3/8/2KR4/8/8/8 w - - 0 1",

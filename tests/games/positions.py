@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import chess
 
-from millstream.games.input_formats import InputFormat
+from millstream.games import InputFormat
 from millstream.games.policy import POLICY_INDEX
 
 FLIP, MIRROR, TRANSPOSE = 1, 2, 4

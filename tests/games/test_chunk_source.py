@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from games.archives import packed_game, raw_game, varied_game, write_games, write_tar
 from games.chunks import play, zipped
 from millstream.errors import RecordError, SourceError
-from millstream.games import FrameBlock, chunk_source
-from millstream.games.chunk_source import FRAME_BYTES, ChunkSource, open_chunk_source
-from millstream.games.descriptors import Descriptors, FileIdentity
-from millstream.games.index_cache import IndexCache
+from millstream.games import ChunkSource, Descriptors, FrameBlock, IndexCache, chunk_source, open_chunk_source
+from millstream.games.chunk_source import FRAME_BYTES
+from millstream.games.descriptors import FileIdentity
 
 
 def _reason(path: Path) -> str:

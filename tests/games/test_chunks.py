@@ -10,7 +10,7 @@ import pytest
 
 from games.chunks import KINDS, LAYOUTS, play, zipped
 from games.positions import CANONICAL, move_index, transform_square
-from millstream.games.input_formats import InputFormat
+from millstream.games import InputFormat
 
 STARTS = ("", "4k3/8/8/8/8/8/8/2BQK3 b - - 0 1", "8/8/3k4/8/2KR4/8/8/8 w - - 3 9", "8/P6k/8/3pP3/8/8/p6K/8 w - d6 0 2")
 

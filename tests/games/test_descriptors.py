@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import ClosedError, RecordError
-from millstream.games.descriptors import Descriptors, FileIdentity
+from millstream.games import Descriptors
+from millstream.games.descriptors import FileIdentity
 
 
 def _files(folder: Path, count: int) -> list[str]:

@@ -7,10 +7,9 @@ import pytest
 
 from games.blocks import game
 from games.positions import CASTLING
+from millstream.games import InputFormat, Positions, transforms_of
 from millstream.games.encoding import encode_positions
-from millstream.games.input_formats import InputFormat
 from millstream.games.moves import turn_entries
-from millstream.games.positions import Positions, transforms_of
 
 STARTS = (
     "",

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from games.blocks import game
-from millstream.games import read_frames
-from millstream.games.block import FrameBlock
+from millstream.games import FrameBlock, InputFormat, checked
 from millstream.games.example import example_frames
-from millstream.games.input_formats import InputFormat
-from millstream.games.rules import checked
+from millstream.games.read import read_frames
 from millstream.games.write import write_frames
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from games.positions import Position
 from millstream import _core
-from millstream.games.moves import Moves
-from millstream.games.positions import Positions
+from millstream.games import Moves, Positions
 
 ILLEGAL = 1
 GAMES = 400 if "MILLSTREAM_FUZZ" in os.environ else 8

@@ -9,11 +9,11 @@ import pytest
 from games.blocks import game
 from games.positions import Position
 from games.test_encoding import STARTS
+from millstream.games import InputFormat, Moves, Positions, transforms_of
 from millstream.games.board import board_at
-from millstream.games.input_formats import InputFormat
-from millstream.games.moves import Moves, turn_entries
+from millstream.games.moves import turn_entries
 from millstream.games.policy import POLICY_INDEX
-from millstream.games.positions import ROOK, Positions, transforms_of
+from millstream.games.positions import ROOK
 
 
 @pytest.mark.parametrize("start", STARTS)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import chess
 
-from millstream.games import POLICY_INDEX, POLICY_MOVES, POLICY_SIZE
+from millstream.games.frame import POLICY_SIZE
+from millstream.games.policy import POLICY_INDEX, POLICY_MOVES
 
 
 def reached(square: chess.Square) -> chess.Bitboard:

@@ -13,8 +13,7 @@ import pytest
 
 from games.blocks import game
 from millstream.errors import RecipeError
-from millstream.games import FRAME, Game
-from millstream.games.predicates import FieldMatch, filter_facts, reason_against
+from millstream.games import FRAME, FieldMatch, Game, filter_facts, reason_against
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,7 @@ from games.slow_rescore import Searched, slow_deblunder
 from games.test_encoding import STARTS
 from laws import examples
 from millstream.errors import RecipeError, RecordError
-from millstream.games.block import FrameBlock
-from millstream.games.frame import FRAME, UNKNOWN_MOVE
-from millstream.games.input_formats import InputFormat
-from millstream.games.moves import Moves
+from millstream.games import FRAME, UNKNOWN_MOVE, FrameBlock, InputFormat, Moves
 from millstream.games.policy import POLICY_INDEX
 from millstream.games.rescore import Rescorer, RescoreSettings
 from millstream.games.rescore.deblunder import deblunder

@@ -22,12 +22,8 @@ from games.mates import NEVER, Piece, all_mates, write_table
 from games.slow_rescore import Known, slow_plies_left, slow_results, slow_ways_to_mate
 from laws import examples
 from millstream.errors import RecipeError, SourceError
-from millstream.games.block import FrameBlock
+from millstream.games import FRAME, FrameBlock, GaviotaTables, InputFormat, Positions
 from millstream.games.board import board_at
-from millstream.games.frame import FRAME
-from millstream.games.gaviota import GaviotaTables
-from millstream.games.input_formats import InputFormat
-from millstream.games.positions import Positions
 from millstream.games.rescore import Rescorer, RescoreSettings
 from millstream.games.rescore.plies_left import count_plies_left, count_to_mates, shorten_to_mates
 

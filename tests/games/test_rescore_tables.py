@@ -20,9 +20,7 @@ from games.positions import CANONICAL, move_index
 from games.slow_rescore import Known, slow_plies_left, slow_results
 from laws import examples
 from millstream.errors import RecipeError, RecordError
-from millstream.games.frame import FRAME
-from millstream.games.input_formats import InputFormat
-from millstream.games.positions import Positions
+from millstream.games import FRAME, InputFormat, Positions
 from millstream.games.rescore import Rescorer, RescoreSettings
 from millstream.games.rescore.plies_left import count_plies_left, shorten_to_mates
 from millstream.games.rescore.results import rescore_results

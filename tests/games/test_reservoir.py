@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import LoaderError
-from millstream.games import FRAME, ORIGIN, FrameBlock, Reservoir
-from millstream.games.reservoir import SLOT_BYTES
+from millstream.games import FRAME, ORIGIN, SLOT_BYTES, FrameBlock, Reservoir
 
 MASK = (1 << 64) - 1
 PINNED = [542, 345, 761, 811, 235, 72]

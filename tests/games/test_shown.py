@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from games.chunks import KINDS, play, zipped
-from millstream.games.input_formats import InputFormat
-from millstream.games.read import read_chunk
-from millstream.games.shown import position_facts, show_position
+from millstream.games import InputFormat, position_facts, read_chunk, show_position
 
 
 @pytest.mark.parametrize(("version", "layout"), KINDS)

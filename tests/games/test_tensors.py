@@ -14,10 +14,10 @@ from games import reference
 from games.chunks import KINDS, play
 from millstream._core import Budget
 from millstream.errors import BatchError
-from millstream.games import FRAME, ORIGIN, FrameBlock, FrameTensors, InputFormat, expand, fill_boards, fill_tensors
+from millstream.games import FRAME, ORIGIN, FrameBlock, InputFormat, expand, fill_boards, fill_tensors
 from millstream.games.read import read_frames
-from millstream.live.frame_shuffler import Moves, Shuffled
-from millstream.live.tensor_maker import TensorMaker
+from millstream.games.tensors import FrameTensors
+from millstream.live import Moves, Shuffled, TensorMaker
 
 STARTS = (
     "",

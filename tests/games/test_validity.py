@@ -15,12 +15,10 @@ from games.blocks import as_later_engines, game
 from games.positions import CASTLING
 from games.test_encoding import STARTS
 from laws import examples
+from millstream.games import FrameBlock, InputFormat, Moves, Positions, transforms_of, uses_half_turn
 from millstream.games.bitboards import union
-from millstream.games.block import FrameBlock
-from millstream.games.input_formats import InputFormat
-from millstream.games.moves import Moves
-from millstream.games.positions import QUEEN, Positions, transforms_of
-from millstream.games.validity import Fault, legality_faults, look_at, uses_half_turn
+from millstream.games.positions import QUEEN
+from millstream.games.validity import Fault, legality_faults, look_at
 
 PLY = 3
 NAN = float("nan")

@@ -23,7 +23,7 @@ from laws.token_kinds import Tokens, rows_of
 from loaders.conversations import Chats
 from millstream import MixedDataLoader, PretrainDataLoader, RolloutDataLoader, RowOrigin, TokenStore, prepare
 from millstream.loaders.stream import StreamSpan
-from millstream.order.mix import quotas
+from millstream.order import quotas
 from rollouts.samples import random_rollouts
 
 BLOCK = 6

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from loaders.conversations import small
 from millstream import CharTokenizer
 from millstream.sources import stream
-from millstream.storage.compression import compress
+from millstream.storage import compress
 from millstream.streams import maker
 
 TOKENIZER = CharTokenizer.train(["0123456789 abcdefghijklmnopqrstuvwxyz\n"])

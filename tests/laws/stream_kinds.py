@@ -17,7 +17,7 @@ from laws.raw_files import EOS, TOKENIZER, RawFiles, corpora, cuts, tokens_of
 from laws.token_kinds import Tokens, shuffles
 from millstream import PretrainDataLoader, RowOrigin
 from millstream.loaders.stream import StreamSpan
-from millstream.parts.process import MEMORY_PER_CHUNK
+from millstream.parts import MEMORY_PER_CHUNK
 from millstream.sources import Reading, discover, raw_record, read_file
 
 LENGTH = 7

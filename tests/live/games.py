@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from games.blocks import game as frames
-from millstream.games import Game
-from millstream.games.input_formats import InputFormat
-from millstream.stages import Queue
-from millstream.stages.stage import Stage
+from millstream.games import Game, InputFormat
+from millstream.stages import Queue, Stage
 
 
 def a_game(chunk: int, layout: InputFormat = InputFormat.CLASSICAL, plies: int = 20) -> Game:

@@ -9,11 +9,9 @@ import pytest
 
 from live.games import a_game, through
 from millstream.errors import RecipeError
-from millstream.games import Game
-from millstream.games.input_formats import InputFormat
-from millstream.live import ChunkFilter, ChunkReader, ChunkRescorer, ChunkUnpacker
+from millstream.games import Game, InputFormat
+from millstream.live import ChunkFilter, ChunkReader, ChunkRescorer, ChunkUnpacker, PositionSampling
 from millstream.live.drops import Draw
-from millstream.live.positions import PositionSampling
 from millstream.live.rejections import KEPT
 from millstream.stages import Queue
 

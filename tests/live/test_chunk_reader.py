@@ -12,7 +12,7 @@ import pytest
 
 from games.archives import packed_game, write_tar
 from millstream.errors import LoaderError, RecipeError
-from millstream.games.chunk_source import open_chunk_source
+from millstream.games import open_chunk_source
 from millstream.live import (
     ChunkFilter,
     ChunkReader,
@@ -21,11 +21,12 @@ from millstream.live import (
     ChunkUnpacker,
     Discovery,
     FrameShuffler,
+    Losses,
+    LostUse,
     TensorGenerator,
     chunk_reader,
 )
 from millstream.live.drops import Draw
-from millstream.live.losses import Losses, LostUse
 from millstream.stages import Queue
 
 

@@ -16,6 +16,7 @@ from millstream.games import Game
 from millstream.games.rescore import Rescorer, RescoreSettings
 from millstream.live import ChunkRescorer
 from millstream.stages import Queue
+from unloading import unload
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -51,11 +52,11 @@ def test_settings_stand_in_one_place() -> None:
 
 def test_without_the_chess_library_only_what_needs_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "chess", None)
-    monkeypatch.delitem(sys.modules, "millstream.games.board", raising=False)
+    unload(monkeypatch, "millstream.games.board")
     queue = Queue[Game](4)
     stage = ChunkRescorer(queue, rules="legal", new_input_format=5, deblunder_threshold=0.1, deblunder_width=0.06)
     assert len(through(stage, queue, [a_game(1)])) == 1
-    monkeypatch.delitem(sys.modules, "millstream.games.gaviota", raising=False)
+    unload(monkeypatch, "millstream.games.gaviota")
     with pytest.raises(MissingExtra, match="chess"):
         ChunkRescorer(Queue[Game](), syzygy_paths=["tables"])
     with pytest.raises(MissingExtra, match="chess"):

@@ -14,12 +14,9 @@ import pytest
 
 from games.archives import write_games
 from millstream.errors import StageError
-from millstream.games.chunk_source import open_chunk_source
-from millstream.live.arrivals import Found, Gone, ScanComplete
-from millstream.live.chunk_set import ChunkSet
-from millstream.live.entrance import AsWritten
-from millstream.live.events import Event
-from millstream.live.hanse import HanseSampling
+from millstream.games import open_chunk_source
+from millstream.live import AsWritten, ChunkSet, Event, Found, HanseSampling
+from millstream.live.arrivals import Gone, ScanComplete
 from millstream.stages import Queue
 
 

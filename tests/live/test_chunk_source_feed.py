@@ -11,8 +11,11 @@ import pytest
 
 from games.archives import packed_game, write_games, write_tar
 from millstream.errors import LoaderError
-from millstream.games.chunk_source import ChunkSource
-from millstream.live import Arrival, ChunkSourceFeed, Discovery, Found, Gone, ScanComplete, Sourced, Splitter
+from millstream.games import ChunkSource
+from millstream.live import Arrival, ChunkSourceFeed, Discovery, Found
+from millstream.live.arrivals import Gone, ScanComplete
+from millstream.live.chunk_source_feed import Sourced
+from millstream.live.splitter import Splitter
 from millstream.stages import Queue
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from millstream.errors import LoaderError, SourceError
-from millstream.live import Arrival, Discovery, Found, ScanComplete
+from millstream.live import Arrival, Discovery, Found
+from millstream.live.arrivals import ScanComplete
 
 _END = bytes(1024)
 """The end of an archive."""

@@ -7,11 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import StateError, StoreError
-from millstream.live.arrivals import sort_key
-from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten
-from millstream.live.events import Event, Source, advance, apply, unpacked
-from millstream.live.led import LOOK_EVERY, AsLed, AtOnce, Leads
-from millstream.live.window import Window
+from millstream.live import AsItWas, AsLed, AsTheyCome, AsWritten, AtOnce, Event, Leads, Window, sort_key, unpacked
+from millstream.live.events import Source, advance, apply
+from millstream.live.led import LOOK_EVERY
 
 
 def window_of(*names: str, size: int = 3, num_chunks: int | None = None) -> Window:

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millstream.live import Found, Gone
+from millstream.live import Found
 from millstream.live import folder as folder_module
+from millstream.live.arrivals import Gone
 from millstream.live.folder import Folder
 
 _PATHS = st.sampled_from(["a", "b.gz", "x/a", "x/b.gz", "x/y/c.tar", ".h/a", "x/d.tmp", "x", "x/y", "z"])

@@ -11,9 +11,9 @@ from batches.threads import until
 from live.games import a_game
 from millstream.errors import LoaderError
 from millstream.games import Game
-from millstream.live.frame_shuffler import TOGETHER, FrameShuffler
-from millstream.stages import Queue
-from millstream.stages.statistics import filling
+from millstream.live import FrameShuffler
+from millstream.live.frame_shuffler import TOGETHER
+from millstream.stages import Queue, filling
 
 
 def test_filling_it_with_small_games_takes_few_pieces_and_no_memory() -> None:

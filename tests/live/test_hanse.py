@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 
 from games.archives import varied_game, write_tar
-from millstream.games.chunk_source import open_chunk_source
-from millstream.live import ChunkSet, ChunkSourceFeed, Discovery
-from millstream.live.events import Event
-from millstream.live.hanse import HanseSampling, HanseWeights
-from millstream.live.positions import PositionWeights
-from millstream.live.window import Entry
+from millstream.games import open_chunk_source
+from millstream.live import ChunkSet, ChunkSourceFeed, Discovery, Entry, Event, HanseSampling, PositionWeights
+from millstream.live.hanse import HanseWeights
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.stages import Pipeline
 

@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 from live.games import a_game
 from millstream.errors import StateError
 from millstream.games import ORIGIN
-from millstream.live.events import Event
-from millstream.live.frame_shuffler import FrameShuffler, Moves, joined
-from millstream.live.mirror import Mirror
-from millstream.live.place import Place
-from millstream.live.window import Window
+from millstream.live import Event, FrameShuffler, Mirror, Moves, Place, Window, joined
 from millstream.stages import Queue
 
 NOTHING = np.zeros(0, ORIGIN)

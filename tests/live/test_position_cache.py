@@ -11,9 +11,8 @@ import pytest
 from live.games import a_game, through
 from loaders.growing_games import add, chunks_of, loader
 from millstream.games import FrameBlock, Game
-from millstream.live.chunk_unpacker import ChunkUnpacker
-from millstream.live.position_cache import AROUND, PositionCache
-from millstream.live.positions import PositionSampling
+from millstream.live import ChunkUnpacker, PositionCache, PositionSampling
+from millstream.live.position_cache import AROUND
 from millstream.stages import Queue
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from millstream.errors import LoaderError
 from millstream.games import FRAME, ORIGIN, FrameBlock
-from millstream.live.positions import ROUND, ROW, PositionSampling, PositionWeights, plies_at_rate, plies_by_count
-from millstream.order.draws import derive_key, draw_uniform
+from millstream.live import PositionSampling, PositionWeights
+from millstream.live.positions import ROUND, ROW, plies_at_rate, plies_by_count
+from millstream.order import derive_key, draw_uniform
 
 KEYS = st.integers(0, 2**64 - 1)
 

@@ -10,9 +10,8 @@ import pytest
 
 from millstream import Pipeline, SelfPlayDataLoader
 from millstream.errors import LoaderError, RecipeError
-from millstream.games.example import example_folder
-from millstream.live.frame_shuffler import Shuffled
-from millstream.live.tensor_generator import TensorGenerator
+from millstream.games import example_folder
+from millstream.live import Shuffled, TensorGenerator
 from millstream.stages import Queue
 from millstream.stages.kinds import known_stages
 

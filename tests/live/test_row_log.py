@@ -9,8 +9,8 @@ import pytest
 
 from millstream.errors import ClosedError, LoaderError, StoreError
 from millstream.games import ORIGIN
-from millstream.live.row_log import REMEMBERED, STEP, RowLog, StepRows
-from millstream.live.same_rows import SameRows
+from millstream.live import RowLog, SameRows, StepRows
+from millstream.live.row_log import REMEMBERED, STEP
 
 
 def step(number: int, rows: int = 3) -> StepRows:

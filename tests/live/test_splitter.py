@@ -12,8 +12,11 @@ from xxhash import xxh64
 
 from games.archives import write_games
 from millstream.errors import LoaderError
-from millstream.games.chunk_source import ChunkSource, open_chunk_source
-from millstream.live import ChunkSourceFeed, Discovery, Gone, ScanComplete, Sourced, Splitter, part_of_each
+from millstream.games import ChunkSource, open_chunk_source
+from millstream.live import ChunkSourceFeed, Discovery
+from millstream.live.arrivals import Gone, ScanComplete
+from millstream.live.chunk_source_feed import Sourced
+from millstream.live.splitter import Splitter, part_of_each
 from millstream.stages import Pipeline, Queue
 
 _WEIGHTS = st.lists(st.floats(0.01, 100), min_size=1, max_size=5).map(

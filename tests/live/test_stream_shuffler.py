@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import OrderError
-from millstream.live import stream_shuffler
-from millstream.live.stream_shuffler import FileOrder, StreamShuffler
+from millstream.live import StreamShuffler, stream_shuffler
+from millstream.live.stream_shuffler import FileOrder
 
 MOVES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 6), st.integers(0, 8)), max_size=12)
 

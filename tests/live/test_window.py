@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import LoaderError, StateError
-from millstream.live import ChunkSet
-from millstream.live.window import Acceptance, Drawn, Entry, Window
+from millstream.live import ChunkSet, Entry, Window
+from millstream.live.window import Acceptance, Drawn
 from millstream.stages import Queue
 
 SIZES = st.one_of(st.none(), st.integers(1, 12))

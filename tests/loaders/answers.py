@@ -13,7 +13,7 @@ import numpy as np
 
 from laws import Ranks
 from millstream import CharTokenizer, TrainingBatch
-from millstream.loaders.conversation import ConversationDataLoader
+from millstream.loaders import ConversationDataLoader
 
 TOKENIZER = CharTokenizer.train(["0123456789 abcdefghijklmnopqrstuvwxyz?!\n"])
 LENGTH = 24

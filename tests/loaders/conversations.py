@@ -23,16 +23,14 @@ from hypothesis import strategies as st
 from chats.chatml import bpe
 from laws import Row
 from millstream import TrainingBatch
-from millstream.chats.encode import Encoder
-from millstream.chats.truncate import Limit
-from millstream.loaders import growth, member
-from millstream.loaders.chat_keywords import ChatKeywords, chat_settings
-from millstream.loaders.conversation import ConversationDataLoader
-from millstream.parts.prepare import Making, Means, prepare_store
-from millstream.records.chat import parse_row
+from millstream.chats import Encoder, Limit
+from millstream.loaders import ChatKeywords, ConversationDataLoader, growth, member
+from millstream.loaders.chat_keywords import chat_settings
+from millstream.parts import Making, Means, prepare_store
+from millstream.records.chat.parser import parse_row
 from millstream.sources import Reading, discover
 from millstream.storage import disk
-from millstream.store.unfinished import stamp_of
+from millstream.store import stamp_of
 
 LENGTH = 64
 CHUNK_BYTES = 300

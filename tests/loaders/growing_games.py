@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from games.archives import varied_game, write_tar
-from millstream.batches.self_play import SelfPlayBatch
+from millstream.batches import SelfPlayBatch
 from millstream.loaders.self_play import SelfPlayDataLoader
 
 LENGTHS = (5, 1, 9, 3, 7, 2, 8, 4)

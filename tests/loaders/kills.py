@@ -15,7 +15,8 @@ from typing import Any
 from feeds.redis_server import RedisServer, free_port
 from loaders.killed import FLUSH_EVERY, PHASES, Plan, make_rollouts, read, train
 from millstream.admission import JournalReader
-from millstream.loaders.runs.checkpoint import JOURNAL, SIDECARS
+from millstream.loaders.runs import JOURNAL
+from millstream.loaders.runs.checkpoint import SIDECARS
 
 VICTIMS = ("trainer", "engine", "everybody")
 LONGEST_S = 120.0

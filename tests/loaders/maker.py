@@ -11,7 +11,7 @@ from typing import Any
 
 from chats.chatml import bpe
 from loaders.conversations import CHAT, CHUNK_BYTES, LENGTH, small
-from millstream.loaders.conversation import ConversationDataLoader
+from millstream.loaders import ConversationDataLoader
 from millstream.storage import disk
 
 

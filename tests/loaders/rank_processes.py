@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from loaders.growing_games import live, rows_of
-from millstream.batches.self_play import SelfPlayBatch
+from millstream.batches import SelfPlayBatch
 from millstream.errors import MillstreamError
 from millstream.storage import disk, lock
 

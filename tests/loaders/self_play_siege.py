@@ -22,11 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from loaders.growing_games import LENGTHS, add, live
-from millstream.batches.self_play import SelfPlayBatch
+from millstream.batches import SelfPlayBatch
 from millstream.games import ORIGIN
-from millstream.live.losses import Loss, LostSlots, LostUse
-from millstream.live.mirror import Mirror
-from millstream.live.window import Window
+from millstream.live import Loss, LostSlots, LostUse, Mirror, Window
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.journal import RunJournal, read_losses

@@ -24,9 +24,9 @@ from millstream import (
     per_row,
 )
 from millstream.errors import MillstreamError, StateError, StoreError
+from millstream.loaders import ConversationDataLoader
 from millstream.loaders.answers import AnswerRows
-from millstream.loaders.conversation import ConversationDataLoader
-from millstream.loaders.runs.store import StoreRun
+from millstream.loaders.runs import StoreRun
 from millstream.store import TokenStore
 
 END = "<|endoftext|>"

@@ -10,7 +10,7 @@ import pytest
 from loaders.kinds import KINDS
 from loaders.samples import follows_its_hint
 from millstream import ClosedError, DataLoader, LoaderError, OrderError, StateError
-from millstream.loaders.pretrain import example_loader
+from millstream.loaders import example_loader
 
 NO_STEPS: tuple[Any, ...] = ("a", 1.5, -1, True, None, 2**62, 2**200, np.array([1, 2]))
 NO_SIZES: tuple[Any, ...] = ("8", True, 0, -1, 1.5, 2**31 + 1, 2**70, np.array([1, 2]))

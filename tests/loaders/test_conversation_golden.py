@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from loaders.conversations import Chats, small
-from millstream.batches.engine import packing_of
-from millstream.order import Schedule, Share
-from millstream.order.phase import Recipe
-from millstream.order.windows import Windows
+from millstream.batches import packing_of
+from millstream.order import Recipe, Schedule, Share, Windows
 from millstream.store import TokenStore, TokenStoreWriter
 
 BINS = [

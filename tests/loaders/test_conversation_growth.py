@@ -30,10 +30,9 @@ from loaders.maker import train_rank
 from loaders.samples import ran
 from millstream import MixedDataLoader
 from millstream.errors import ClosedError, MillstreamError, StateError, StoreError, UnknownLength
+from millstream.loaders import ConversationDataLoader
 from millstream.loaders.chat_keywords import chat_settings
-from millstream.loaders.conversation import ConversationDataLoader
-from millstream.parts.mixing import Mixing
-from millstream.parts.prepare import Making, Means, prepare_store
+from millstream.parts import Making, Means, Mixing, prepare_store
 from millstream.sources import Reading, discover
 from millstream.storage import disk
 from store.crash import Crash, FailingDisk
@@ -400,7 +399,7 @@ def test_memory_does_not_grow_with_the_conversations(tmp_path: Path) -> None:
         from pathlib import Path
         from chats.chatml import bpe
         from loaders.conversations import conversation
-        from millstream.loaders.conversation import ConversationDataLoader
+        from millstream.loaders import ConversationDataLoader
         folder, count = Path(sys.argv[1]), int(sys.argv[2])
         with (folder / "rows.jsonl").open("w") as file:
             for number in range(count):

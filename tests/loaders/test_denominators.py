@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from laws import examples
 from loaders.conversations import Chats, document, made_late, sizes
 from millstream import TokenStoreWriter, TrainingBatch
-from millstream.loaders.conversation import ConversationDataLoader
+from millstream.loaders import ConversationDataLoader
 
 __all__ = ["made_late"]
 pytestmark = pytest.mark.usefixtures("made_late")

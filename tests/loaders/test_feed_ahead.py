@@ -25,7 +25,7 @@ from loaders.test_rollout_feed import filled, ids, opened, spooled
 from millstream import LoaderError, RecordError, StateError
 from millstream.admission import JournalReader
 from millstream.feeds import MemoryFeed, SpoolFeed
-from millstream.loaders.runs.checkpoint import JOURNAL
+from millstream.loaders.runs import JOURNAL
 from rollouts.samples import random_rollouts
 
 LONG_S = 30

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from loaders.test_rollout_feed import filled, ids, opened
 from millstream.admission import JournalReader
-from millstream.loaders.runs.checkpoint import JOURNAL
+from millstream.loaders.runs import JOURNAL
 from millstream.loaders.runs.intake import Intake
 
 MOST_LINES = 1600

@@ -16,8 +16,8 @@ from millstream import BusyError, LoaderError, LossWarning, StateError, StoreErr
 from millstream.admission import JournalReader
 from millstream.feeds import SpoolFeed
 from millstream.loaders import feed_steps
+from millstream.loaders.runs import JOURNAL
 from millstream.loaders.runs import feed as feed_runs
-from millstream.loaders.runs.checkpoint import JOURNAL
 from millstream.storage import disk
 
 

@@ -12,6 +12,7 @@ from chats.chatml import bpe
 from loaders.conversations import CHAT, conversation
 from millstream import ConversationDataLoader, LoaderError, MissingExtra, PretrainDataLoader, SourceError, load, prepare
 from sources.samples import Dataset
+from unloading import unload
 
 CHATS = [conversation(number, 3) for number in range(4)]
 
@@ -61,7 +62,7 @@ def test_a_tokenizer_whose_library_is_missing_is_not_said_to_be_missing_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = prepare(CHATS, tmp_path / "store", bpe(), kind="chat", max_length=64, **CHAT).path
-    monkeypatch.delitem(sys.modules, "millstream.tokens.huggingface")
+    unload(monkeypatch, "millstream.tokens.huggingface")
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with ConversationDataLoader(store, framework="numpy") as loader:
         assert len(loader.next().input_ids) == len(CHATS)

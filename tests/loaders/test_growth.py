@@ -14,8 +14,7 @@ import pytest
 from millstream.loaders import growth as following
 from millstream.loaders.growth import Growth
 from millstream.storage import staging_folder
-from millstream.store import TokenStoreWriter
-from millstream.store.unfinished import open_unfinished
+from millstream.store import TokenStoreWriter, open_unfinished
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loaders.samples import ran
-from millstream.store.table import Row, rows_of
+from millstream.store import Row, rows_of
 from store.samples import build_sparse
 
 TOKENS = 10**12

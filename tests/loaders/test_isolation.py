@@ -20,7 +20,7 @@ from millstream import (
     TrainingBatch,
     check_isolation,
 )
-from millstream.loaders.conversation import ConversationDataLoader
+from millstream.loaders import ConversationDataLoader
 
 LENGTH = 24
 ISOLATING = ("varlen", "block_mask")

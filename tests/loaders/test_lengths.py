@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from chats.chatml import bpe
 from loaders.samples import follows_its_hint
 from millstream import LoaderError, MixedDataLoader, StateError, TokenStore, TokenStoreWriter, TrainingBatch
-from millstream.loaders import member
-from millstream.loaders.conversation import ConversationDataLoader
-from millstream.loaders.transforms import Row, per_row
+from millstream.loaders import ConversationDataLoader, member, per_row
+from millstream.loaders.transforms import Row
 
 LENGTH, WINDOW, DOCUMENTS = 32, 16, 83
 Rows = list[tuple[list[int], list[int]]]

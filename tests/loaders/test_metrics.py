@@ -12,7 +12,7 @@ import pytest
 from loaders.kinds import KINDS
 from loaders.samples import follows_its_hint
 from millstream import LoaderError, PretrainDataLoader, TrainingBatch
-from millstream.loaders.pretrain import example_loader
+from millstream.loaders import example_loader
 from millstream.stages import serve_metrics
 
 

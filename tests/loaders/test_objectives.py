@@ -21,8 +21,8 @@ from millstream import (
     fill_in_the_middle,
     mask_tokens,
 )
-from millstream.loaders.conversation import ConversationDataLoader
-from millstream.loaders.transforms import PerRow, Row
+from millstream.loaders import ConversationDataLoader, PerRow
+from millstream.loaders.transforms import Row
 
 MASK, SPECIAL, VOCABULARY = 4, (0, 1, 2), 500
 PREFIX, SUFFIX, MIDDLE, END = 501, 502, 503, 1

@@ -23,7 +23,7 @@ from millstream import (
     RolloutDataLoader,
     SelfPlayDataLoader,
 )
-from millstream.loaders.pretrain import example_loader
+from millstream.loaders import example_loader
 
 PUBLIC = (PretrainDataLoader, ConversationDataLoader, RolloutDataLoader, MixedDataLoader, SelfPlayDataLoader)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from millstream import MemoryFeed, RecordError, RolloutDataLoader, WaitTimeout
-from millstream.feeds import SpoolSource
+from millstream.feeds.spool import SpoolSource
 from millstream.loaders import rollout_gathering
 
 LIVE = {"groups_per_batch": 2, "group_size": 2, "timeout_s": 20}

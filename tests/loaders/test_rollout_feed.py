@@ -21,8 +21,9 @@ from millstream import (
     WaitTimeout,
 )
 from millstream.admission import JournalReader
-from millstream.feeds import Control, Gather, MemoryFeed, SpoolFeed, SpoolSource
-from millstream.loaders.agreement import Agreement
+from millstream.feeds import Control, Gather, MemoryFeed, SpoolFeed
+from millstream.feeds.spool import SpoolSource
+from millstream.loaders import Agreement
 from rollouts.samples import random_rollouts
 
 LIVE = {"groups_per_batch": 2, "group_size": 4, "timeout_s": 20}

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream import BPETokenizer, RolloutDataLoader
-from millstream.advantages.shaping import Overlong
+from millstream.advantages import Overlong
 from millstream.loaders.rollout_marks import MARKS, WIDTH, columns
 from millstream.loaders.rollout_pieces import EDGE_TOKENS, pieces_of
 from millstream.loaders.rollout_shown import show_rollout
 from millstream.loaders.rollout_table import MOST_ROWS, OF_EACH_END
 from millstream.rollouts import block_of
-from millstream.stats.figures import visible
-from millstream.stats.styled import Shown
+from millstream.stats import Shown, visible
 
 TOKENIZER = BPETokenizer.train(["the mill by the stream, 水車 🙂 é\n\t"], vocab_size=290)
 

@@ -20,16 +20,12 @@ from hypothesis import strategies as st
 
 from games.archives import varied_game
 from loaders.growing_games import LENGTHS, Row, add, archives_and_a_game, chunks_of, live, loader, rows_of
-from millstream.batches.self_play import SelfPlayBatch
+from millstream.batches import SelfPlayBatch
 from millstream.errors import BudgetError, ClosedError, LoaderError, RecipeError, StateError, UnknownLength
-from millstream.games import FrameTensors, Reservoir, expand
-from millstream.games.chunk_source import open_chunk_source
-from millstream.games.example import example_folder
+from millstream.games import Reservoir, example_folder, expand, open_chunk_source
 from millstream.games.rescore import RescoreSettings
-from millstream.live import frame_shuffler
-from millstream.live.frame_shuffler import Shuffled
-from millstream.live.positions import PositionWeights
-from millstream.live.tensor_maker import Output, TensorMaker, Tensors
+from millstream.games.tensors import FrameTensors
+from millstream.live import Output, PositionWeights, Shuffled, TensorMaker, Tensors, frame_shuffler
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.stages import serve_metrics
 

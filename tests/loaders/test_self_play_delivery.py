@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loaders.growing_games import Row, add, live, loader, rows_of, three_archives
-from millstream.batches.self_play import SelfPlayBatch
+from millstream.batches import SelfPlayBatch
 from millstream.errors import LoaderError
 from millstream.loaders.self_play import SelfPlayDataLoader
 

@@ -18,9 +18,8 @@ from forks import in_child
 from loaders.growing_games import Row, add, live, loader, rows_of, three_archives
 from millstream.errors import BusyError, ClosedError, LoaderError
 from millstream.games import Game
-from millstream.live.tensor_maker import Tensors
-from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.loaders.self_play.run import SelfPlayRun
+from millstream.live import Tensors
+from millstream.loaders.self_play import SelfPlayDataLoader, SelfPlayRun
 from millstream.stages import serve_metrics
 from millstream.storage import disk
 

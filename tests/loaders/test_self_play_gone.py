@@ -20,9 +20,8 @@ import pytest
 
 from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of, three_archives
 from millstream.errors import StageError
-from millstream.games.descriptors import Descriptors
-from millstream.live import chunk_source_feed, led
-from millstream.live.losses import Loss, LostSlots, LostUse
+from millstream.games import Descriptors
+from millstream.live import Loss, LostSlots, LostUse, chunk_source_feed, led
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.journal import Part, read_losses

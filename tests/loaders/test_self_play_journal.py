@@ -7,9 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from millstream.live.events import Event
-from millstream.live.losses import Loss, LostSlots, LostUse
-from millstream.live.window import Entry
+from millstream.live import Entry, Event, Loss, LostSlots, LostUse
 from millstream.loaders.self_play.journal import START, Part, RunJournal, read_losses
 
 LINES = """\

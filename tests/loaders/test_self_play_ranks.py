@@ -13,7 +13,7 @@ import pytest
 
 from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of, three_archives
 from millstream.errors import ClosedError, LoaderError, StageError
-from millstream.games.example import example_folder
+from millstream.games import example_folder
 from millstream.live import led
 from millstream.loaders.self_play import SelfPlayDataLoader
 

@@ -15,14 +15,12 @@ import pytest
 
 from games.archives import varied_game
 from loaders.growing_games import LENGTHS, Row, add, archives_and_a_game, loader, rows_of
-from millstream.batches.self_play import SelfPlayBatch
+from millstream.batches import SelfPlayBatch
 from millstream.errors import BudgetError, LoaderError, OrderError, RecipeError, StageError, StoreError, UnknownLength
 from millstream.games.chunk_source import FRAME_BYTES
-from millstream.live.hanse import HanseSampling
-from millstream.live.positions import PositionSampling, PositionWeights
+from millstream.live import HanseSampling, PositionSampling, PositionWeights
 from millstream.live.row_log import STEP
-from millstream.loaders.self_play import SelfPlayDataLoader
-from millstream.loaders.self_play.explain import RecordedSelfPlay
+from millstream.loaders.self_play import RecordedSelfPlay, SelfPlayDataLoader
 from millstream.storage import records_of
 
 

@@ -17,20 +17,14 @@ from games.archives import varied_game, write_tar
 from loaders.growing_games import LENGTHS, Row, add, chunks_of, live, loader, rows_of, three_archives
 from millstream.errors import ClosedError, MillstreamError, StateError, StoreError
 from millstream.games import ORIGIN, FrameBlock, Game
-from millstream.live import led
-from millstream.live.events import Event
-from millstream.live.frame_shuffler import Moves
-from millstream.live.losses import Losses
-from millstream.live.mirror import Mirror
-from millstream.live.window import Window
-from millstream.loaders.fillers.stages import StageFiller
-from millstream.loaders.self_play import SelfPlayDataLoader
+from millstream.live import Event, Losses, Mirror, Moves, Window, led
+from millstream.loaders import resolve
+from millstream.loaders.fillers import StageFiller
+from millstream.loaders.self_play import SelfPlayDataLoader, SelfPlayRun
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.journal import START
 from millstream.loaders.self_play.reread import Reread
-from millstream.loaders.self_play.run import SelfPlayRun
 from millstream.loaders.self_play.task import SelfPlayTask
-from millstream.loaders.settings import resolve
 from millstream.storage import LogReader, Position, disk
 
 

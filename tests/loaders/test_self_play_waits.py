@@ -136,7 +136,7 @@ def test_a_rank_with_a_cache_of_its_own_says_where_it_waits_for_rank_0(games: Pa
 def test_a_rank_of_a_pass_that_never_sees_rank_0_ends_with_an_error(
     games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millstream.tensors.ranks.PATIENCE_S", 0.2)
+    monkeypatch.setattr("millstream.tensors.ranks.Ranks.PATIENCE_S", 0.2)
     how: dict[str, Any] = {"cache_dir": tmp_path / "run", "world_size": 2}
     with loader(games, rank=1, **how) as run:
         with pytest.raises(StageError, match=r"rank 0 has begun no run in .*run after 0\.2 s"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loaders.corpora import corpus, stream
 from loaders.mixtures import Source, mixed
 from millstream import DataLoader, LoaderError, TrainingBatch
-from millstream.loaders.pretrain import example_loader
+from millstream.loaders import example_loader
 
 FILES = (("jsonl", (5, 3, 6, 2)), ("txt", (4, 4)))
 KINDS: dict[str, Callable[[], DataLoader[TrainingBatch]]] = {

@@ -38,9 +38,7 @@ from millstream import (
     prepare,
 )
 from millstream.loaders.stream import AHEAD, StreamSpan
-from millstream.sources import identity
-from millstream.sources.failure import FileFailure
-from millstream.sources.found import read_at
+from millstream.sources import FileFailure, identity, read_at
 
 FOLDER = corpus((("jsonl", (3,) * 60), ("jsonl.gz", (5,) * 30), ("csv", (4,) * 30)))
 
@@ -252,7 +250,7 @@ def test_raw_paths_are_prepared_once_and_then_mapped(tmp_path: Path, monkeypatch
         assert isinstance(mapped, PretrainDataLoader)
         assert raw.store.fingerprint == mapped.store.fingerprint
         assert raw.next().input_ids.tolist() == mapped.next().input_ids.tolist()
-    monkeypatch.setattr("millstream.parts.prepare.prepare_store", lambda *_: pytest.fail("it was prepared again"))
+    monkeypatch.setattr("millstream.parts.prepare_store", lambda *_: pytest.fail("it was prepared again"))
     with load(FOLDER, **how) as again:
         assert again.explain(0)[0].text
 

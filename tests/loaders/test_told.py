@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from millstream import LoaderError, MemoryFeed, PretrainDataLoader, Rollout, RolloutDataLoader, load
-from millstream.feeds import SpoolSource
-from millstream.loaders.told import are_rollouts, kind_of
+from millstream.feeds.spool import SpoolSource
+from millstream.loaders import are_rollouts, kind_of
 from millstream.rollouts import block_of, write_rollouts
 from rollouts.samples import random_rollouts
 

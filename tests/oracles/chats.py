@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from chats.talk import FORMS, Form, conversations
-from millstream.chats import ChatTemplate
-from millstream.chats.template import HistoryReasoning, Variant
-from millstream.records.chat.conversation import Conversation, Message
+from millstream.chats import ChatTemplate, HistoryReasoning, Variant
+from millstream.records.chat import Conversation, Message
 
 TODAY = date(2026, 3, 9)
 

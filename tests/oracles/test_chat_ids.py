@@ -16,17 +16,10 @@ import pytest
 
 from chats.chatml import END, JINJA, START, ChatML, bpe, random_talks
 from chats.talk import FORMS, conversations
-from millstream.chats.block import encode_block
+from millstream.chats import Boundary, ChatTemplate, Encoder, Kind, Limit, Policy, Supervised, encode_block
 from millstream.chats.builtin.table import BUILTINS
-from millstream.chats.encode import Boundary, Encoder
-from millstream.chats.masks import Policy
 from millstream.chats.plain import with_control_tokens
-from millstream.chats.rendered import Kind
-from millstream.chats.supervised import Supervised
-from millstream.chats.template import ChatTemplate
-from millstream.chats.truncate import Limit
-from millstream.records.chat.conversation import Conversation, Message
-from millstream.records.chat.parser import RowParser
+from millstream.records.chat import Conversation, Message, RowParser
 from millstream.sources import Record, RecordBlock
 from millstream.tokens import BPETokenizer, Tokenizer, load_tokenizer
 from oracles.asked import asked

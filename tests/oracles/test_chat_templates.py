@@ -7,7 +7,7 @@ import pytest
 from chats.talk import FORMS, conversations
 from millstream.chats import ChatTemplate, Kind, Rendered
 from millstream.errors import TemplateError
-from millstream.records.chat.conversation import Conversation
+from millstream.records.chat import Conversation
 from oracles.asked import asked as asked_for
 from oracles.chats import ORIGINALS, TODAY, Original, rendered, source
 

@@ -12,16 +12,9 @@ from typing import Any
 
 import pytest
 
-from millstream.records import (
-    C4Quality,
-    DataProcessor,
-    FineWebQuality,
-    GopherQuality,
-    GopherRepetition,
-    MaskPII,
-    Reject,
-    words,
-)
+from millstream.records import DataProcessor, Reject
+from millstream.records.pii import MaskPII
+from millstream.records.quality import C4Quality, FineWebQuality, GopherQuality, GopherRepetition, words
 from millstream.sources import Record
 from records.reference import sentences
 from records.texts import CORNERS, made_page, real_texts

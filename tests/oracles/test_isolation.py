@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from millstream import LoaderError, TokenStoreWriter
-from millstream.loaders.conversation import ConversationDataLoader
+from millstream.loaders import ConversationDataLoader
 from millstream.loaders.member import Isolation
 from oracles.asked import asked
 

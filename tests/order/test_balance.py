@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from laws import examples
 from loaders.samples import follows_its_hint
 from millstream import OrderError
-from millstream.order.balance import CostModel, members, partition
+from millstream.order import CostModel, members, partition
 
 Costs = list[int]
 costs = st.lists(st.one_of(st.integers(0, 9), st.integers(0, 10**9)), max_size=60)

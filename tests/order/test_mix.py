@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from chance import DEVIATIONS, as_even_as_chance
 from millstream.errors import OrderError
-from millstream.order import Recipe, Schedule, Share, quotas
-from millstream.order.mix import MOST_PLACES
+from millstream.order import MOST_PLACES, Recipe, Schedule, Share, quotas
 
 weights_of_sources = st.lists(st.one_of(st.integers(1, 10**6), st.floats(1e-3, 1e9)), min_size=1, max_size=12).map(
     lambda weights: {f"s{number}": weight for number, weight in enumerate(weights)}

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import OrderError
-from millstream.order import Phase, Recipe, SampleOrder, Share
-from millstream.order.phase import Standing, first_phase, next_phase
+from millstream.order import Phase, Recipe, SampleOrder, Share, Standing, next_phase
+from millstream.order.phase import first_phase
 
 SEED = 5
 quotas_of_sources = st.lists(st.integers(1, 6), min_size=2, max_size=4).map(

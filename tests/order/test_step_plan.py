@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from laws import examples
 from loaders.samples import follows_its_hint
 from millstream import OrderError
-from millstream.order.balance import CostModel
-from millstream.order.micro_batches import MicroBatchRule
-from millstream.order.step_plan import StepPlan
+from millstream.order import CostModel, MicroBatchRule, StepPlan
 
 Lengths = list[int]
 lengths = st.lists(st.integers(1, 40), max_size=40)

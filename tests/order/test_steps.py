@@ -9,9 +9,8 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from millstream.order import Phase, Recipe, Schedule, Share
-from millstream.order.phase import first_phase, next_phase
-from millstream.order.steps import StepPhase
+from millstream.order import Phase, Recipe, Schedule, Share, StepPhase, next_phase
+from millstream.order.phase import first_phase
 
 CHANGES = 100_000
 

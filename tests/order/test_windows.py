@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from millstream._core import OrderSpec, derive
 from millstream.errors import OrderError
-from millstream.order import Recipe, Schedule, Share, source_key
-from millstream.order.phase import UNKNOWN, first_phase
-from millstream.order.shuffle import Shuffle
-from millstream.order.windows import Windows
+from millstream.order import UNKNOWN, Recipe, Schedule, Share, Shuffle, Windows, source_key
+from millstream.order.phase import first_phase
 
 SEED = 7
 bins_of = st.lists(st.integers(0, 12), min_size=1, max_size=8).filter(any)

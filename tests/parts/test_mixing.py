@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laws import examples
-from millstream.order.shuffle import SampleOrder
-from millstream.parts.mixing import Held, Mixing, mixed
-from millstream.parts.part import Part
+from millstream.order import SampleOrder
+from millstream.parts import Mixing, Part
+from millstream.parts.mixing import Held, mixed
 
 lengths = st.lists(st.lists(st.integers(0, 6), max_size=8), min_size=1, max_size=6)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from millstream.parts import plots, summary
 from millstream.parts.page import render
-from millstream.stats.figures import bit_span, visible
+from millstream.stats import bit_span, visible
 from reports import HOSTILE, plain_report, rich_report, source
 
 VOID = {"meta", "img", "br", "link"}
@@ -200,7 +200,7 @@ def test_letters_and_bars_stand_out_by_day_and_by_night() -> None:
 
 def test_what_is_bad_is_not_green_and_every_fate_has_a_colour_of_its_own() -> None:
     css = render(rich_report(), "corpus").split("<style>")[1].split("</style>")[0]
-    fates = [fate for fate, _ in summary.fates(rich_report())]
+    fates = [fate for fate, _ in summary.fates_of_records(rich_report())]
     filled = dict(re.findall(r"^\.([a-z]+) \{ fill: var\(--([a-z]+)\)", css, re.MULTILINE))
     variables = [filled[fate] for fate in fates]
 
@@ -217,7 +217,7 @@ CHAT_REPORT = {"template": "chatml", "train": {"train": "assistant"}, "max_lengt
 @pytest.mark.parametrize("chat", [None, {**CHAT_REPORT, "boundary": "whole", "trained_tokens": 100}])
 def test_no_tile_of_the_headline_is_empty(chat: dict[str, Any] | None) -> None:
     """The grid has four columns, or two on a phone."""
-    tiles = summary.headline(rich_report(chat=chat))
+    tiles = summary.main_figures(rich_report(chat=chat))
 
     assert len(tiles) == 8
     assert all(name and value and remark for name, value, remark in tiles)
@@ -247,7 +247,7 @@ def test_speeds_add_up_to_all_that_was_read(steps: list[tuple[float, int]]) -> N
     for took, more in steps:
         seconds, read = seconds + took, read + more
         pace.append((seconds, read, 0))
-    speeds = summary.speeds(pace)
+    speeds = summary.speed_over_time(pace)
 
     assert len(speeds) <= summary.MOST_INTERVALS
     if speeds:

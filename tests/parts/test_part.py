@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.parts.part import DamagedPart, Part, PartCache, Rejected, decode_part, encode_part
-from millstream.sources.chunk import BadRecord
+from millstream.parts import Part
+from millstream.parts.part import DamagedPart, PartCache, Rejected, decode_part, encode_part
+from millstream.sources import BadRecord
 
 
 @st.composite

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import SourceError, TokenizerError
-from millstream.parts.policy import LOUD, BadRecords, KeptAside
+from millstream.parts import BadRecords, KeptAside
+from millstream.parts.policy import LOUD
 from millstream.parts.process import UNFIT
 from millstream.sources import BadRecord
 from millstream.storage import ZstdReader

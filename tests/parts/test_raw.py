@@ -20,7 +20,7 @@ import pytest
 from millstream.api import prepare
 from millstream.errors import SourceError, StoreError
 from millstream.parts import raw as raw_module
-from millstream.parts.raw import raw_record
+from millstream.parts import raw_record
 from millstream.store import TokenStore, TokenStoreWriter
 from sources.samples import PACKERS
 

@@ -13,8 +13,8 @@ import pytest
 
 from millstream import prepare, records
 from millstream.errors import MillstreamError, MissingExtra, SourceError
+from millstream.parts import Job, make_part
 from millstream.parts.part import encode_part
-from millstream.parts.process import Job, make_part
 from millstream.records import DataProcessor, Recipe
 from millstream.sources import Reading, discover, format_named
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer

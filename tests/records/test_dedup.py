@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import RecipeError
-from millstream.records import DuplicateFinder, Duplicates, MinhashDedup
+from millstream.records import DuplicateFinder, Duplicates
+from millstream.records.dedup import MinhashDedup
 from records.blocks import block_of
 from records.texts import PLAIN
 

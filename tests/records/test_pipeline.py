@@ -11,22 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import RecipeError
-from millstream.records import (
-    Blocklist,
-    DataProcessor,
-    Decontaminate,
-    ExactDedup,
-    FunctionProcessor,
-    Language,
-    Length,
-    MaskPII,
-    Normalize,
-    Pipeline,
-    Recipe,
-    Regex,
-    Reject,
-)
-from millstream.records.processor import Outcome
+from millstream.records import DataProcessor, Pipeline, Recipe, Reject
+from millstream.records.dedup import ExactDedup
+from millstream.records.language import Language
+from millstream.records.length import Length
+from millstream.records.normalize import Normalize
+from millstream.records.patterns import Regex
+from millstream.records.phrases import Blocklist, Decontaminate
+from millstream.records.pii import MaskPII
+from millstream.records.processor import FunctionProcessor, Outcome
 from millstream.sources import Record
 from records.blocks import block_of, judged, record, texts_of
 from records.texts import made_page

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from millstream.records import C4Quality, DataProcessor, FineWebQuality, GopherQuality, GopherRepetition
+from millstream.records import DataProcessor
+from millstream.records.quality import C4Quality, FineWebQuality, GopherQuality, GopherRepetition
 from records.blocks import block_of, judged, texts_of
 from records.texts import CORNERS, made_page
 

@@ -8,17 +8,11 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import RecipeError
-from millstream.records import (
-    DataProcessor,
-    Length,
-    Recipe,
-    Reject,
-    known_processors,
-    make_processor,
-    register_processor,
-)
+from millstream.records import DataProcessor, Recipe, Reject, register_processor
+from millstream.records.length import Length
 from millstream.records.processor import Outcome
 from millstream.records.recipe import Step
+from millstream.records.registry import known_processors, make_processor
 from millstream.sources import Record
 
 STEPS: list[Step] = [

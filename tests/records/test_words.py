@@ -12,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream import _core
-from millstream.records import C4Quality, ExactDedup, Length, MinhashDedup, Normalize, fold, make_processor, words
+from millstream.records.dedup import ExactDedup, MinhashDedup
+from millstream.records.length import Length
+from millstream.records.normalize import Normalize
+from millstream.records.phrases import fold
+from millstream.records.quality import C4Quality, words
+from millstream.records.registry import make_processor
 from records import reference
 from records.blocks import block_of, judged, record, texts_of
 from records.texts import made_page

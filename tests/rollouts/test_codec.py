@@ -17,19 +17,10 @@ from hypothesis import strategies as st
 from laws import examples
 from millstream import _core
 from millstream.errors import RecordError
-from millstream.rollouts import (
-    RolloutBlock,
-    block_of,
-    content_hash,
-    decode,
-    decode_all,
-    encode,
-    encode_parts,
-    encoded_size,
-    no_rollouts,
-    rollout_at,
-)
-from millstream.rollouts.codec import FRAME_BYTES
+from millstream.rollouts import RolloutBlock, block_of, content_hash, decode, decode_all, encode, encode_parts
+from millstream.rollouts.codec import FRAME_BYTES, encoded_size
+from millstream.rollouts.parse import no_rollouts
+from millstream.rollouts.record import rollout_at
 from mutations import mutated
 from rollouts.samples import random_rollouts
 from rollouts.strategies import assert_same_rollout, records

@@ -26,10 +26,10 @@ from millstream.rollouts import (
     encode,
     holds_rollouts,
     read_rollouts,
-    rollout_at,
     write_rollouts,
 )
 from millstream.rollouts import reads as reading
+from millstream.rollouts.record import rollout_at
 from millstream.tokens import CharTokenizer
 from mutations import mutated
 from rollouts.samples import random_rollouts

@@ -10,7 +10,8 @@ from millstream import RecordError, RolloutDataLoader
 from millstream.rollouts import Rollout, block_of, read_rollouts
 from millstream.rollouts.lint import lint_rollouts
 from millstream.rollouts.lint.rules import PROBLEMS
-from millstream.stats.findings import Finding, LintReport
+from millstream.stats import LintReport
+from millstream.stats.findings import Finding
 from millstream.tokens import CharTokenizer
 
 TOKENIZER = CharTokenizer("abcdefghijkl")

@@ -14,17 +14,9 @@ from hypothesis import strategies as st
 
 from laws import examples
 from millstream.errors import RecordError, SourceError
-from millstream.rollouts import (
-    Rollout,
-    RolloutBlock,
-    block_of,
-    content_hash,
-    decode,
-    encode,
-    no_rollouts,
-    parse_records,
-    rollout_at,
-)
+from millstream.rollouts import Rollout, RolloutBlock, block_of, content_hash, decode, encode
+from millstream.rollouts.parse import no_rollouts, parse_records
+from millstream.rollouts.record import rollout_at
 from rollouts.samples import random_rollouts
 from rollouts.strategies import assert_same_rollout, records
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from millstream import MemoryFeed, RolloutDataLoader
 from millstream.errors import RecordError
-from millstream.loaders.told import are_rollouts
-from millstream.rollouts import block_of, encode, read_rollouts
-from millstream.rollouts.sides import notes_of
+from millstream.loaders import are_rollouts
+from millstream.rollouts import block_of, encode, notes_of, read_rollouts
 
 IDS = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=6)
 LOGPROBS = st.floats(-50, 0, width=32)

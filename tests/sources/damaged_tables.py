@@ -25,7 +25,7 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from millstream.errors import MillstreamError
-from millstream.parts.policy import BadRecords, KeptAside
+from millstream.parts import BadRecords, KeptAside
 from millstream.rollouts import read_rollouts
 from millstream.sources import Reading, discover, raw_record, read_file
 from mutations import mutated

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import zstandard
 
-from millstream.parts.policy import BadRecords
+from millstream.parts import BadRecords
 from millstream.sources import BadRecord, FoundFile, Reading, Record, discover, raw_record, read_file
 
 

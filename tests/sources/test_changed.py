@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import SourceError
-from millstream.parts.policy import BadRecords
+from millstream.parts import BadRecords
 from millstream.sources import ChunkRead, FoundFile, Reading, format_named, read_file
 from sources.samples import PACKERS, judge, see, write
 

@@ -16,7 +16,8 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
-from millstream.sources import Chunk, ChunkRead, FoundFile, Reading, Record, format_named, found, numbered, read_file
+from millstream.sources import Chunk, ChunkRead, FoundFile, Reading, Record, format_named, found, read_file
+from millstream.sources.chunk import numbered
 from sources.samples import PACKERS, write
 from sources.test_tar import archive
 

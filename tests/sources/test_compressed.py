@@ -15,10 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import SourceError
-from millstream.sources import Reading, format_named, zstd_frames
+from millstream.sources import FileFailure, Reading, format_named, layout_of, zstd_frames
 from millstream.sources.decompress import compression_of, decompressed
-from millstream.sources.failure import FileFailure
-from millstream.sources.stream import layout_of
 from sources.samples import PACKERS, judge, see, write
 
 PACKED = [ending for ending in PACKERS if ending]

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 
 from forks import in_child
-from millstream.stages.lifetime import ForkLock, HomeProcess, after_fork, close_on_exit, defer_sigint
+from millstream.stages import ForkLock, HomeProcess, after_fork, close_on_exit, defer_sigint
 
 
 class Owner:
@@ -54,7 +54,7 @@ def test_what_is_called_off_is_not_closed() -> None:
 
 def test_an_interpreter_closes_the_newest_owner_first_then_what_works_by_itself_and_waits_for_it() -> None:
     script = """
-from millstream.stages.lifetime import close_on_exit
+from millstream.stages import close_on_exit
 class Owner:
     def __init__(self, name): self.name = name
     def stop(self): print("stop", self.name)
@@ -76,7 +76,7 @@ close_on_exit(owners[2], lambda: print("close c"))
 def test_a_child_closes_what_it_may_and_never_what_is_its_parents() -> None:
     script = """
 import os, sys
-from millstream.stages.lifetime import close_on_exit
+from millstream.stages import close_on_exit
 class Owner: pass
 owners = [Owner() for _ in range(4)]
 for owner, name in zip(owners, ("parent", "both", "collected", "collected in both")):

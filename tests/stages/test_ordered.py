@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from forks import in_child
 from millstream.errors import ClosedError, WaitTimeout
-from millstream.stages.ordered import Ordered, Threads, in_order
+from millstream.stages import Ordered, Threads, in_order
 
 
 @given(numbers=st.lists(st.integers(0, 9)), threads=st.integers(1, 4), ahead=st.integers(1, 5))
@@ -199,7 +199,7 @@ def test_threads_that_are_forgotten_end() -> None:
 def test_an_interpreter_that_exits_waits_for_calls(finish: bool, said: list[str]) -> None:
     script = f"""
 import threading
-from millstream.stages.ordered import Threads
+from millstream.stages import Threads
 threads, begun = Threads(1, finish_on_exit={finish}), threading.Event()
 def first():
     begun.set()

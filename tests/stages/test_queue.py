@@ -17,7 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from batches.threads import join, started, until
 from laws import examples
 from millstream.errors import BudgetError, ClosedError, LoaderError, QueueClosed, Stopped, WaitTimeout
-from millstream.stages.queue import Overflow, Queue
+from millstream.stages import Queue
+from millstream.stages.queue import Overflow
 
 MODES = st.sampled_from(get_args(Overflow))
 

@@ -28,10 +28,10 @@ from millstream.stages import (
     Pipeline,
     Queue,
     SourceStage,
-    metrics_text,
     prometheus,
     serve_metrics,
 )
+from millstream.stages.prometheus import metrics_text
 from stages.test_pipeline import alive
 
 

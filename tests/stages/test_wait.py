@@ -14,8 +14,7 @@ import pytest
 from millstream import BatchPool, MemoryFeed, RolloutDataLoader
 from millstream.errors import BusyError, ClosedError, LoaderError, WaitTimeout, WaitWarning
 from millstream.feeds import open_feed, open_source
-from millstream.stages import FunctionStage, Queue
-from millstream.stages.wait import Deadline, Reconnect, Waits, checked_timeout, poll, retry
+from millstream.stages import Deadline, FunctionStage, Queue, Reconnect, Waits, checked_timeout, poll, retry
 
 
 class Interrupted(threading.Condition):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from millstream.errors import BusyError
-from millstream.storage import Lock, Presence, is_held, lock, staged, staging_folder
-from millstream.storage.lock import GONE_S, LOOK_S
+from millstream.storage import Lock, lock, staged, staging_folder
+from millstream.storage.lock import GONE_S, LOOK_S, Presence, is_held
 
 
 class Clock:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from millstream.storage import disk
+from millstream.storage import Bytes, disk
 
 
 class Crash(BaseException):
@@ -42,7 +42,7 @@ class FailingDisk:
         patch.setattr(disk, "sync", self._sync)
         patch.setattr(disk, "write_synced", self._write_synced)
 
-    def _write_synced(self, fd: int, parts: Sequence[disk.Bytes]) -> None:
+    def _write_synced(self, fd: int, parts: Sequence[Bytes]) -> None:
         """Both steps of it: who dies in between has written, and nothing of it lasts."""
         disk.write(fd, b"".join(parts), 0)
         disk.sync(fd)

@@ -12,11 +12,20 @@ from hypothesis import strategies as st
 
 from millstream.errors import StoreError
 from millstream.storage import disk, sealed
-from millstream.store import TokenStore, TokenStoreWriter, column, growing, packed, session, writer
-from millstream.store.format import Frame
-from millstream.store.manifest import describe
-from millstream.store.table import Rows, encode_table
-from millstream.store.weights import WEIGHTED
+from millstream.store import (
+    WEIGHTED,
+    Frame,
+    Rows,
+    TokenStore,
+    TokenStoreWriter,
+    column,
+    describe,
+    growing,
+    packed,
+    session,
+    writer,
+)
+from millstream.store.table import encode_table
 
 Documents = Sequence[Any]  # of lists or arrays of ids
 

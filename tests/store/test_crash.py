@@ -10,8 +10,7 @@ import pytest
 
 import millstream
 from millstream.errors import StoreError
-from millstream.store import TokenStore, TokenStoreWriter, column, growing, packed
-from millstream.store.weights import WEIGHTED
+from millstream.store import WEIGHTED, TokenStore, TokenStoreWriter, column, growing, packed
 from store.crash import Crash, FailingDisk
 from store.samples import add, corpus, read_back, shrink, snapshot, write_store
 

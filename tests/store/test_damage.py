@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import StoreError
-from millstream.store import TokenStore, TokenStoreWriter
-from millstream.store.weights import WEIGHTED
+from millstream.store import WEIGHTED, TokenStore, TokenStoreWriter
 from store.samples import add, complaint, corpus, shrink, snapshot, weights_of, write_store
 
 TEXTS = corpus(24, seed=9, most=20)

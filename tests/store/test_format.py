@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import StoreError
-from millstream.store.format import Frame, hash_blocks, parse_frame, read_frame, xxh64
-from millstream.store.numbers import open_body
+from millstream.store import Frame, hash_blocks, open_body, xxh64
+from millstream.store.format import parse_frame, read_frame
 
 
 @given(st.binary(max_size=300))

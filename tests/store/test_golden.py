@@ -15,8 +15,7 @@ import xxhash
 
 from millstream.records.chat.weights import MOST
 from millstream.storage import decompress
-from millstream.store import TokenStore, TokenStoreWriter
-from millstream.store.weights import WEIGHTS
+from millstream.store import WEIGHTS, TokenStore, TokenStoreWriter
 from store.samples import read_back, snapshot, write_store
 
 GOLDEN = Path(__file__).with_name("golden")

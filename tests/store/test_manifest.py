@@ -8,8 +8,8 @@ import pytest
 
 from millstream.errors import StoreError
 from millstream.storage import sealed
-from millstream.store.manifest import describe, load_manifest, plain
-from millstream.store.table import Row, rows_of
+from millstream.store import Row, describe, rows_of
+from millstream.store.manifest import load_manifest, plain
 
 GOOD = describe("uint16", rows_of([Row(5, 2, tag=9, bound=3, file=0)]), tokenizer={"vocab_size": 3})
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from millstream.errors import StoreError
-from millstream.store import TokenStore, TokenStoreWriter
-from millstream.store.origin import Origin, OriginsWriter, origins_path, read_origin
+from millstream.store import Origin, OriginsWriter, TokenStore, TokenStoreWriter, origins_path
+from millstream.store.origin import read_origin
 
 
 def write_store(path: Path, origins: np.ndarray) -> None:

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import StoreError
-from millstream.store import Layout, TokenStore
-from millstream.store.table import Row, rows_of
+from millstream.store import Layout, Row, TokenStore, rows_of
 from store.samples import build_sparse, complaint, corpus, shrink, write_store
 
 places = st.one_of(st.none(), st.integers(-400, 400))

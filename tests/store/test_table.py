@@ -8,15 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import StoreError
-from millstream.store.table import (
-    Row,
-    check_rows,
-    encode_table,
-    fingerprint,
-    load_table,
-    rows_of,
-    total,
-)
+from millstream.store import Row, rows_of
+from millstream.store.table import check_rows, encode_table, fingerprint, load_table, total
 
 GOOD = rows_of([Row(5, 2, tag=9, bound=3, file=0), Row(0, 1, tag=7, bound=0, file=2), Row(7, 1, 8, 4, file=3)])
 

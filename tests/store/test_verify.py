@@ -8,10 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.storage import sealed
-from millstream.store import TokenStore
-from millstream.store.format import Frame, xxh64
-from millstream.store.manifest import describe
-from millstream.store.table import Row, rows_of
+from millstream.store import Frame, Row, TokenStore, describe, rows_of, xxh64
 from store.samples import corpus, shrink, write_store
 
 TEXTS = corpus(30, seed=8)

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import StoreError
-from millstream.storage import disk
-from millstream.store import TokenStore, TokenStoreWriter, discard
-from millstream.store.weights import codes_of, weigh
+from millstream.storage import Bytes, disk
+from millstream.store import TokenStore, TokenStoreWriter, codes_of, discard, weigh
 from store.samples import Documents, corpus, documents, read_back, shrink, snapshot, write_store
 
 
@@ -198,7 +197,7 @@ def test_a_full_disk_is_an_error_with_a_hint_and_can_be_resumed(
 ) -> None:
     real, texts = disk.write, corpus(40)
 
-    def full(fd: int, data: disk.Bytes, offset: int) -> None:
+    def full(fd: int, data: Bytes, offset: int) -> None:
         if offset > 700:
             raise OSError(errno.ENOSPC, "No space left on device")
         real(fd, data, offset)

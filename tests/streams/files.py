@@ -17,10 +17,10 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from millstream import CharTokenizer
-from millstream.parts.process import Job
+from millstream.parts import Job
 from millstream.records import Recipe
 from millstream.sources import FoundFile, Reading, RecordFormat, discover, register_format
-from millstream.tokens.keep import smallest_dtype
+from millstream.tokens import smallest_dtype
 from sources.samples import PACKERS, Dataset
 
 TOKENIZER = CharTokenizer.train(["0123456789 abcdefghijklmnopqrstuvwxyz"])

@@ -13,7 +13,8 @@ import pytest
 from loaders.samples import follows_its_hint
 from millstream.errors import BudgetError, BusyError, StoreError
 from millstream.storage import disk, sealed
-from millstream.streams.kept import SUFFIXES, KeptInMemory, KeptOnDisk, UnitTokens
+from millstream.streams import KeptInMemory, KeptOnDisk
+from millstream.streams.kept import SUFFIXES, UnitTokens
 
 FILES = (".json", *SUFFIXES)
 

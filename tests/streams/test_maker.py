@@ -18,9 +18,7 @@ from loaders.samples import follows_its_hint
 from millstream.errors import ClosedError, SourceError, StoreError
 from millstream.sources import Reading, discover
 from millstream.storage import disk
-from millstream.streams.kept import Kept, KeptInMemory, KeptOnDisk
-from millstream.streams.maker import PartMaker
-from millstream.streams.plan import Units
+from millstream.streams import Kept, KeptInMemory, KeptOnDisk, PartMaker, Units
 from streams.files import TEXTS, TOKENIZER, found, job
 
 WAIT_S = 60

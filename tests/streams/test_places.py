@@ -17,9 +17,9 @@ from millstream import MixedDataLoader, UnknownLength
 from millstream.errors import ClosedError
 from millstream.loaders.runs.growing import Growing
 from millstream.loaders.stream import StreamSource
-from millstream.streams.kept import KeptInMemory
+from millstream.streams import KeptInMemory, StreamWindows, View
 from millstream.streams.slots import SlotReader
-from millstream.streams.windows import Pass, StreamWindows, View
+from millstream.streams.windows import Pass
 
 LARGE = Stream(RawFiles((("jsonl", (5,) * 3000),)), 400)
 """More than is made ahead, however long a run waits."""
@@ -144,11 +144,11 @@ def test_a_part_in_memory_that_is_just_being_made_is_not_dropped(
             assert goes_on.wait(60)
             return make(units)
 
-        def late(kept: KeptInMemory, *arguments: Any) -> None:
+        def late(kept: KeptInMemory, *arguments: Any) -> list[object]:
             goes_on.set()
             for unit in windows.maker.held & set(windows.plan.units_of(0)):
                 windows.maker.wait(unit)
-            keep(kept, *arguments)
+            return keep(kept, *arguments)
 
         monkeypatch.setattr(windows.maker, "_obtain", slow)
         windows._want(Pass(0, 0), 2)

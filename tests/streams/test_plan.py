@@ -15,16 +15,8 @@ from chance import as_even_as_chance
 from laws import examples
 from loaders.corpora import LENGTH, TOKENIZER, corpus, stream
 from millstream.sources import Reading
-from millstream.streams.plan import (
-    ENDLESS_UNITS,
-    EXPANSION,
-    FIRST_WINDOWS,
-    TOGETHER,
-    VERSION,
-    WINDOW_UNITS,
-    StreamPlan,
-    Units,
-)
+from millstream.streams import STREAM_ORDER, WINDOW_UNITS, StreamPlan, Units
+from millstream.streams.plan import ENDLESS_UNITS, EXPANSION, FIRST_WINDOWS, TOGETHER
 from streams.files import OBJECTS, found, sized
 
 SIZE = 100
@@ -221,7 +213,7 @@ def test_the_order_of_streams_is_version_2() -> None:
     """A change here is a new version of the order: make one, and keep states of this one from being loaded."""
     units = units_of([("jsonl", 1200), ("csv", 1500), ("jsonl.gz", 300), ("jsonl", 40), ("txt", 30), ("parquet", 500)])
     plan = plan_of(units, seed=7)
-    assert VERSION == 2
+    assert STREAM_ORDER == 2
     assert [plan.units_of(window) for window in range(plan.windows)] == GOLDEN_UNITS
     with stream(corpus((("jsonl", (3,) * 40), ("csv", (4,) * 20))), seed=7, batch_size=8) as loader:
         rows = [TOKENIZER.decode(row) for _ in range(2) for row in loader.next().input_ids.tolist()]

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from laws import examples
 from millstream.sources import Chunk, FoundFile, Reading, discover, format_named, read_file
+from millstream.streams import Units
 from millstream.streams import slots as module
-from millstream.streams.plan import ENDLESS_UNITS, Slot, Units
+from millstream.streams.plan import ENDLESS_UNITS, Slot
 from millstream.streams.slots import SlotReader
 from streams.files import KINDS, OBJECTS, TEXTS, found
 

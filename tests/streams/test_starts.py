@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loaders.samples import follows_its_hint
 from millstream.errors import StateError
-from millstream.streams.starts import WindowStarts
+from millstream.streams import WindowStarts
 
 WIDTH = 24
 
@@ -78,7 +78,7 @@ def test_a_log_that_is_not_of_one_stream_is_none(tmp_path: Path) -> None:
     starts = WindowStarts(3, path)
     for window, token in ((1, 10), (2, 20), (3, 30)):
         starts.learn(window, token)
-    starts.known[1:] = -1
+    starts.known[1:] = starts.found[1:] = -1
     starts.learn(2, 50)
     assert tokens_of(WindowStarts(3, path)) == [0, None, None, None]
 
@@ -101,3 +101,16 @@ def test_what_contradicts_what_is_known_is_refused_and_changes_nothing(tmp_path:
         starts.learn(window, token)
     assert "cache_dir" in follows_its_hint(refused.value)
     assert np.array_equal(starts.known, before) and path.read_bytes() == written
+
+
+def test_what_is_found_ahead_is_counted_with_when_it_is_published(tmp_path: Path) -> None:
+    """And it is in the log for others at once."""
+    path = tmp_path / "windows.log"
+    starts = WindowStarts(3, path)
+    starts.learn(1, 10, ahead=True)
+    assert starts.token(1) is None and starts.found_token(1) == 10
+    assert WindowStarts(3, path).token(1) == 10
+    with pytest.raises(StateError, match="not where it was found to begin"):
+        starts.learn(1, 11)
+    starts.publish()
+    assert starts.token(1) == 10

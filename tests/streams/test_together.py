@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from millstream import BudgetError, CharTokenizer, TokenizerError
-from millstream.parts.process import Job, make_part, make_parts
+from millstream.parts import Job, make_part, make_parts
 from millstream.records import Recipe
 from millstream.sources import Chunk, FoundFile, Reading, discover, format_named
-from millstream.streams.kept import KeptInMemory
-from millstream.streams.maker import PartMaker
-from millstream.streams.plan import Units
-from millstream.tokens.keep import smallest_dtype
+from millstream.streams import KeptInMemory, PartMaker, Units
+from millstream.tokens import smallest_dtype
 
 TOKENIZER = CharTokenizer.train(["0123456789 abcdefghijklmnopqrstuvwxyz"])
 READING = Reading(chunk_bytes=400)

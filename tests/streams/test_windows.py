@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 from laws import examples
 from millstream.errors import SourceError
 from millstream.sources import Reading, discover
-from millstream.streams.kept import KeptInMemory, KeptOnDisk
-from millstream.streams.maker import PartMaker
-from millstream.streams.plan import StreamPlan, Units
-from millstream.streams.starts import WindowStarts
-from millstream.streams.windows import GAP, Pass, StreamWindows
+from millstream.streams import KeptInMemory, KeptOnDisk, PartMaker, StreamPlan, StreamWindows, Units, WindowStarts
+from millstream.streams.windows import GAP, Pass
 from streams.files import TOKENIZER, job
 
 LENGTH = 7
@@ -91,7 +88,7 @@ def test_rows_of_all_windows_are_the_rows_of_all_tokens_end_to_end(
     windows.make(0, rows - 1, 2)  # the epoch after it, too
     assert windows.rows == rows and windows.starts.tokens == len(tokens)
     assert windows.count(0, rows - 1) >= 2 and windows.ready[-1].epoch >= 1
-    order = windows.order()
+    order = windows.order(windows.starts.known)
     assert order.samples == rows and order.gaps == ()
     firsts = np.cumsum([0, *order.bins])
     for row in range(rows):
@@ -109,7 +106,7 @@ def test_a_run_that_begins_in_the_middle_makes_what_it_needs_and_nothing_before(
     windows.make(0, 40, 5)
     assert windows.ready == [Pass(0, 4)] and windows.count(0, 40) == 58 - 40
     assert windows.maker.made <= 8 + 1, "the window, and the unit in which its last row ends"
-    order = windows.order()
+    order = windows.order(windows.starts.known)
     assert order.bins[:5] == (0, 0, 0, 35, 23) and order.gaps == (3,)
     view = windows.view(tmp_path, [4])
     assert view.units[0] == GAP and len(view.store) == 420
@@ -138,6 +135,7 @@ def test_windows_are_in_use_one_after_another_and_the_others_are_dropped(tmp_pat
         row = 0
         while windows.rows is None or row < windows.rows:
             windows.make(epoch, row, 1)
+            windows.want_next()
             row += windows.count(epoch, row)
             held.append(windows.maker.kept.held_bytes)
             if windows.rows is not None and row >= windows.rows:
@@ -153,9 +151,11 @@ def test_a_limit_keeps_the_windows_that_come_next(tmp_path: Path) -> None:
     kept = KeptOnDisk(tmp_path / "parts")
     windows = windows_of(tmp_path / "raw", sizes, kept=kept, ahead=1)
     windows.make(0, 0, 400 // LENGTH)
+    windows.want_next()
     part = sum(path.stat().st_size for path in (tmp_path / "parts").glob("00000000.*"))
     kept.limit = 8 * part
     windows.make(0, 6, 1)  # in the second window
+    windows.want_next()
     there = {unit for unit in range(24) if kept.find(unit)}
     assert {*windows.plan.units_of(1), *windows.plan.units_of(2)} <= there
     assert not there & set(windows.plan.units_of(0)), "which was used last, and is needed last"

@@ -14,7 +14,7 @@ import torch
 
 from loaders.samples import counting_file, counting_loader, ran
 from millstream import LoaderError, MillstreamError, MissingExtra, TrainingBatch
-from millstream.batches.columns import Columns
+from millstream.batches import Columns
 from millstream.tensors import FRAMEWORKS, backend, default_framework
 
 SHAPES = [(4, 16), (3, 5), (1, 1), (7, 3), (2, 33)]

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import TokenizerError
-from millstream.tokens import BPETokenizer, load_tokenizer
+from millstream.tokens import BPETokenizer, join_texts, load_tokenizer
 from millstream.tokens import cut as cutting
 from millstream.tokens.cut import cut_points, pieces, survives_cuts
-from millstream.tokens.flat import join_texts
 from millstream.tokens.huggingface import HuggingFaceTokenizer
 from tokens.vocabularies import gpt2_encoding, gpt2_json
 

@@ -16,13 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import TokenizerError
-from millstream.tokens import BPETokenizer, gigatoken, load_tokenizer, screen
+from millstream.tokens import BPETokenizer, Ends, FlatIds, Ids, Text, gigatoken, join_texts, load_tokenizer, screen
 from millstream.tokens.engine import EngineTokenizer, FastEngine
-from millstream.tokens.flat import Ends, FlatIds, Text, join_texts, split_ids, split_texts
+from millstream.tokens.flat import split_ids, split_texts
 from millstream.tokens.gigatoken import GigatokenEngine, _Worker
 from millstream.tokens.huggingface import HuggingFaceTokenizer
 from millstream.tokens.screen import misordered_marks, unassigned
-from millstream.tokens.tokenizer import Ids
 from tokens.vocabularies import EOS, gpt2_encoding, gpt2_json
 
 TEXTS = ["the mill by the stream", "def f(x):\n    return x  # 世界", "don't; we'LL 12345 \t\n\n é\u0301"] * 4

@@ -11,9 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import TokenizerError
-from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, encode_flat, load_tokenizer, unfit_documents
-from millstream.tokens.flat import join_texts, split_ids, split_texts
-from millstream.tokens.tokenizer import Ids
+from millstream.tokens import (
+    BPETokenizer,
+    CharTokenizer,
+    Ids,
+    Tokenizer,
+    encode_flat,
+    join_texts,
+    load_tokenizer,
+    unfit_documents,
+)
+from millstream.tokens.flat import split_ids, split_texts
 from tokens.conftest import TEXTS
 
 ALPHABET = "ab é世😀\x00\n"

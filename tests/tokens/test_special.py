@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from millstream.api import prepare
 from millstream.errors import TokenizerError
 from millstream.store import TokenStore
-from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, load_tokenizer
+from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, describe_tokenizer, find_tokenizer, load_tokenizer
 from millstream.tokens.engine import EngineChoice, EngineTokenizer, SpecialInText
-from millstream.tokens.keep import describe_tokenizer, find_tokenizer
 from tokens.vocabularies import ALL, EOS, gpt2_encoding, gpt2_json
 
 FEW = 300

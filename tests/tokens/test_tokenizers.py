@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import MissingExtra, TokenizerError
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, load_tokenizer, resolve_eos
+from unloading import unload
 
 BPE = BPETokenizer.train(["the mill by the stream", "def f(x): return x"] * 3, vocab_size=290)
 
@@ -224,7 +225,7 @@ def test_tiktoken_without_a_network_says_what_to_do(monkeypatch: pytest.MonkeyPa
 
 def test_without_the_fast_engine_the_reference_encodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "awkward", None)  # which gigatoken needs
-    monkeypatch.delitem(sys.modules, "millstream.tokens.gigatoken", raising=False)
+    unload(monkeypatch, "millstream.tokens.gigatoken")
     monkeypatch.delattr("millstream.tokens.gigatoken", raising=False)
     tokenizer = BPETokenizer.train(["the mill"], vocab_size=260)
 
@@ -236,7 +237,7 @@ def test_without_the_fast_engine_the_reference_encodes(monkeypatch: pytest.Monke
 def test_a_missing_library_names_its_extra(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = {"tokenizers": "huggingface", "tiktoken": "tiktoken"}[package]
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, f"millstream.tokens.{module}", raising=False)
+    unload(monkeypatch, f"millstream.tokens.{module}")
 
     with pytest.raises(MissingExtra, match=re.escape(MissingExtra.of(package, "tokenizers").hint or "no hint")):
         if package == "tokenizers":

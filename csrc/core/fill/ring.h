@@ -2,7 +2,8 @@
 //
 // A thread waits until the ring has room, takes a buffer from the pool and then a ticket (the next step), fills the buffer and
 // puts it into the ring's slot for that ticket. Tickets make the order independent of how fast any thread is; the buffer comes
-// first, so that the step that is due next never waits for a buffer that a later step holds. Nothing here knows Python.
+// first, so that the step that is due next never waits for a buffer that a later step holds. A trainer that finds its batch not
+// begun fills it itself instead of sleeping. Nothing here knows Python.
 #pragma once
 
 #include <algorithm>
@@ -48,17 +49,18 @@ class Ring {
   Ring(std::shared_ptr<const Feed> feed, const Clock& clock, std::uint64_t first_step, std::size_t threads,
        std::size_t depth, std::shared_ptr<Pool> pool, bool pad_last, std::uint64_t steps_per_update = 0,
        std::uint64_t end_step = ~std::uint64_t{0})
-      : feed_(std::move(feed)),
-        fill_(*feed_, clock, first_step, {pad_last, steps_per_update}),
+      : shape_{pad_last, steps_per_update},
+        filling_(std::make_shared<Filling>(std::move(feed), clock, first_step, shape_)),
         pool_(std::move(pool)),
-        scratch_(std::in_place, pool_->budget(), scratch_bytes(*feed_, clock, threads)),
+        scratch_(std::in_place, pool_->budget(), fill_scratch_bytes(*filling_->feed, clock, threads)),
+        scratch_bytes_(fill_scratch_bytes(*filling_->feed, clock, threads)),
         end_step_(end_step),
         thread_count_(threads),
         slots_(depth),
         next_ticket_(first_step),
         head_(first_step) {
     if (threads == 0 || depth == 0) throw std::invalid_argument("a ring needs a thread and a slot");
-    if (pool_->buffer_bytes() < feed_->layout(clock.rank_rows).bytes())
+    if (pool_->buffer_bytes() < filling_->feed->layout(clock.rank_rows).bytes())
       throw std::invalid_argument("the buffers are too small for a batch");
     install_guard();
     try {
@@ -76,13 +78,13 @@ class Ring {
   // Waits at most `patience_ns` for the next batch. A failed fill is thrown here, in its turn.
   Outcome take(std::int64_t patience_ns, std::optional<Batch>& out) {
     const std::lock_guard one_at_a_time(taking_);
-    if (stopping_.load() || head_.load(std::memory_order_relaxed) >= end_step_) return Outcome::closed;
+    if (stopping_.load() || head_.load(std::memory_order_relaxed) >= end_step_.load()) return Outcome::closed;
     auto& slot = slots_[head_.load(std::memory_order_relaxed) % slots_.size()];
     const bool there = slot.ready.load(std::memory_order_acquire);
     waits_in_a_row_ = there ? std::max(0, waits_in_a_row_ - 1) : std::min(64, waits_in_a_row_ + 4);
     if (!there) {
       const auto start = now_ns();
-      const bool ready = spin(slot) || nap(slot, patience_ns) || sleep(slot, patience_ns);
+      const bool ready = help(slot) || spin(slot) || nap(slot, patience_ns) || sleep(slot, patience_ns);
       take_wait_ns_.fetch_add(now_ns() - start, std::memory_order_relaxed);
       if (stopping_.load()) return Outcome::closed;
       if (!ready) return starved(slot) ? Outcome::starved : Outcome::waiting;
@@ -106,9 +108,38 @@ class Ring {
     return count;
   }
 
-  // What the threads need besides buffers: each its scratch, and one plan to look ahead with.
-  static std::size_t scratch_bytes(const Feed& feed, const Clock& clock, std::size_t threads) {
-    return threads * feed.scratch_bytes(clock.rank_rows) + feed.plan().scratch_bytes(clock.rank_rows);
+  // What fills some steps: a feed, and the clock that says which rows they have.
+  struct Filling {
+    const std::shared_ptr<const Feed> feed;
+    StepFill fill;
+    const std::uint64_t number;  // among those of a ring
+    std::atomic<int> users = 0;  // threads that fill by it
+
+    Filling(std::shared_ptr<const Feed> owned, const Clock& clock, std::uint64_t first_step, const StepShape& shape,
+            std::uint64_t count = 0)
+        : feed(std::move(owned)), fill(*feed, clock, first_step, shape), number(count) {}
+
+    void wait_until_unused() const {
+      while (users.load() > 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  };
+
+  // Fills the steps that are not begun, up to a later end, by another feed that holds all of their rows. Gives what filled the
+  // steps before: threads may still use it, each for one batch. Null, and nothing changes, if the clock is another one or the
+  // feed needs more room. One caller at a time.
+  std::shared_ptr<Filling> extend(std::shared_ptr<const Feed> feed, const Clock& clock, std::uint64_t end_step) {
+    const bool fits = pool_->buffer_bytes() >= feed->layout(clock.rank_rows).bytes() &&
+                      fill_scratch_bytes(*feed, clock, thread_count_) <= scratch_bytes_;
+    if (!fits || end_step < end_step_.load()) return nullptr;
+    auto filling = std::make_shared<Filling>(std::move(feed), clock, head_.load(), shape_, filling_->number + 1);
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_.load() || !(filling_->fill.clock() == clock)) return nullptr;
+      filling_.swap(filling);
+      end_step_.store(end_step);
+    }
+    room_.notify_all();
+    return filling;
   }
 
   RingCounters counters() const {
@@ -152,8 +183,29 @@ class Ring {
     std::exception_ptr failure;
   };
 
+  // A step to be filled, and what fills it: that stays as long as it has users.
+  struct Leave {
+    void operator()(Filling* filling) const { filling->users.fetch_sub(1); }
+  };
+  struct Ticket {
+    std::uint64_t step;
+    std::unique_ptr<Filling, Leave> filling;
+  };
+
+  // What a thread keeps between batches, which is about one feed.
+  struct Scratch {
+    std::uint64_t of = 0;  // the number of what filled them
+    StepScratch kept;
+  };
+
+  // The next step; under the lock.
+  Ticket next_ticket() {
+    filling_->users.fetch_add(1);
+    return {next_ticket_.fetch_add(1), std::unique_ptr<Filling, Leave>(filling_.get())};
+  }
+
   void work(const std::stop_token& stop) {
-    StepScratch scratch;
+    Scratch scratch;
     while (wait_for_room(stop)) {
       std::exception_ptr failure;
       Loan buffer(nullptr, GiveBack{pool_.get()});
@@ -163,30 +215,57 @@ class Ring {
       } catch (...) {
         failure = std::current_exception();
       }
-      const auto ticket = claim_ticket(stop);
+      auto ticket = claim_ticket(stop);
       if (!ticket) return;
-      auto& slot = slots_[*ticket % slots_.size()];
+      auto& slot = slots_[ticket->step % slots_.size()];
       try {
         if (!failure && !fill(*ticket, slot, buffer, scratch)) return;
       } catch (...) {
         failure = std::current_exception();
       }
+      ticket.reset();
       slot.failure = failure;
       hand_over(slot);
       if (failure) return;
     }
   }
 
+  // The trainer fills its batch itself if no thread has begun it: being woken takes longer. False where one has, where there is no
+  // buffer, and where batches take so long that Ctrl-C would not be heard.
+  bool help(Slot& slot) {
+    const auto expected = last_fill_ns_.load(std::memory_order_relaxed);
+    if (expected == 0 || expected > worth_napping_ns || next_ticket_.load() != head_.load()) return false;
+    Loan buffer(pool_->try_take(), GiveBack{pool_.get()});
+    if (!buffer) return false;
+    auto ticket = claim_first();
+    if (!ticket) return false;
+    try {
+      if (!fill(*ticket, slot, buffer, taker_scratch_)) return false;
+    } catch (...) {
+      slot.failure = std::current_exception();
+    }
+    slot.ready.store(true);
+    return true;
+  }
+
+  // The step that is due, if no thread has begun it.
+  std::optional<Ticket> claim_first() {
+    const std::lock_guard lock(mutex_);
+    if (stopping_.load() || next_ticket_.load() != head_.load()) return std::nullopt;
+    return next_ticket();
+  }
+
   // Every thread waits for a buffer and all of them are in the user's hands: no batch is on its way. Asked in this order,
   // for a thread may have handed over the last one and gone to wait in between.
   bool starved(const Slot& slot) const { return pool_->starving(thread_count_) && !slot.ready.load(); }
 
-  bool fill(std::uint64_t ticket, Slot& slot, Loan& buffer, StepScratch& scratch) {
+  bool fill(const Ticket& ticket, Slot& slot, Loan& buffer, Scratch& scratch) {
     const auto start = now_ns();
     fill_start_ns_.store(start, std::memory_order_relaxed);
-    auto& batch = slot.batch.emplace(pool_, buffer.get(), fill_.layout(ticket));
+    if (scratch.of != ticket.filling->number) scratch = {ticket.filling->number, {}};
+    auto& batch = slot.batch.emplace(pool_, buffer.get(), ticket.filling->fill.layout(ticket.step));
     (void)buffer.release();
-    if (!fill_(ticket, batch, scratch, stopping_)) return false;
+    if (!ticket.filling->fill(ticket.step, batch, scratch.kept, stopping_)) return false;
     const auto took = now_ns() - start;
     fill_ns_.fetch_add(took, std::memory_order_relaxed);
     last_fill_ns_.store(took, std::memory_order_relaxed);
@@ -194,7 +273,11 @@ class Ring {
     return true;
   }
 
-  bool has_room() const { return next_ticket_.load() < head_.load() + slots_.size(); }
+  // What lies from the end on is not known yet: threads wait until it is.
+  bool has_room() const {
+    const auto next = next_ticket_.load();
+    return next < head_.load() + slots_.size() && next < end_step_.load();
+  }
 
   // Waits until a ticket can be had; false when the ring is closing.
   bool wait_for_room(const std::stop_token& stop) {
@@ -213,11 +296,11 @@ class Ring {
     return !stop.stop_requested();
   }
 
-  // The next step, once it has room: nobody ever sleeps with a ticket in hand.
-  std::optional<std::uint64_t> claim_ticket(const std::stop_token& stop) {
+  // The next step, once it has room: no thread ever sleeps with a ticket in hand.
+  std::optional<Ticket> claim_ticket(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
-    if (next_ticket_.load() >= end_step_ || !wait_for_room(lock, stop) || next_ticket_.load() >= end_step_) return std::nullopt;
-    return next_ticket_.fetch_add(1);
+    if (!wait_for_room(lock, stop)) return std::nullopt;
+    return next_ticket();
   }
 
   // Threads are woken when half the ring is empty, not for every batch: small batches would drown in wake-ups.
@@ -280,11 +363,12 @@ class Ring {
     return slot.ready.load();
   }
 
-  std::shared_ptr<const Feed> feed_;
-  StepFill fill_;
+  const StepShape shape_;
+  std::shared_ptr<Filling> filling_;  // of the steps that are not begun
   std::shared_ptr<Pool> pool_;
-  std::optional<Reservation> scratch_;  // of the threads, while there are any
-  const std::uint64_t end_step_;        // what lies from here on is not known yet
+  std::optional<Reservation> scratch_;  // of all who fill, while there are any
+  const std::size_t scratch_bytes_;     // that were reserved for it
+  std::atomic<std::uint64_t> end_step_;
   const std::size_t thread_count_;
 
   std::vector<Slot> slots_;
@@ -295,6 +379,7 @@ class Ring {
   std::condition_variable room_, filled_slot_;
   std::atomic<int> waiting_for_room_ = 0;
   std::atomic<bool> taker_waits_ = false, stopping_ = false;
+  Scratch taker_scratch_;
   int waits_in_a_row_ = 0;  // of the taker: more with every wait, fewer with every batch that was there
 
   std::atomic<std::uint64_t> taken_ = 0, filled_ = 0;

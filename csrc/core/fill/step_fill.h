@@ -32,6 +32,11 @@ struct StepShape {
   std::uint64_t steps_per_update = 0;  // 0: nobody asked what they weigh
 };
 
+// What so many threads and a trainer that helps need besides buffers: each its scratch, and one plan to look ahead with.
+inline std::size_t fill_scratch_bytes(const Feed& feed, const Clock& clock, std::size_t threads) {
+  return (threads + 1) * feed.scratch_bytes(clock.rank_rows) + feed.plan().scratch_bytes(clock.rank_rows);
+}
+
 // What a thread keeps between batches.
 struct StepScratch {
   FeedScratch feed;
@@ -183,7 +188,7 @@ class DirectFill {
     if (clock.rank_rows > most_rows_) {
       reserved_.reset();  // both at once may be too much
       most_rows_ = 0;
-      reserved_.emplace(budget_, feed_->scratch_bytes(clock.rank_rows) + feed_->plan().scratch_bytes(clock.rank_rows));
+      reserved_.emplace(budget_, fill_scratch_bytes(*feed_, clock, 1));  // a budget refuses the same, whoever fills
       most_rows_ = clock.rank_rows;
     }
     if (fill_) fill_->follow(clock, number);

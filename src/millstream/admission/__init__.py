@@ -1,24 +1,17 @@
 """Arrivals -> what a step trains on: groups that are complete, fresh and worth it, in an order that is written down."""
 
-from millstream.admission.admission import Admission
-from millstream.admission.cut import Cut
-from millstream.admission.identity import Drop
-from millstream.admission.journal import Entry, Journal, JournalReader
-from millstream.admission.journaled import JournaledAdmission
-from millstream.admission.memory import AdmissionState
-from millstream.admission.replay import ReplayBuffer
-from millstream.admission.rules import AdmissionRules, ReplayRules
+from millstream.lazy import lazy
 
-__all__ = [
-    "Admission",
-    "AdmissionRules",
-    "AdmissionState",
-    "Cut",
-    "Drop",
-    "Entry",
-    "Journal",
-    "JournalReader",
-    "JournaledAdmission",
-    "ReplayBuffer",
-    "ReplayRules",
-]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "admission": "Admission",
+        "cut": "Cut",
+        "journal": "START_OF_JOURNAL FollowedJournal Journal JournalReader",
+        "journaled": "JournaledAdmission",
+        "memory": "AdmissionState",
+        "rules": "AdmissionRules ReplayRules",
+        "sidecar": "ADMISSION_SIDECAR decode_admission encode_admission",
+        "tally": "mean_lengths",
+    },
+)

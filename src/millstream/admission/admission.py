@@ -27,8 +27,7 @@ from millstream.admission.pacing import groups_wanted
 from millstream.admission.rules import AdmissionRules
 from millstream.admission.tally import ARRIVED, CUT, MASKED, count_fate
 from millstream.errors import BudgetError, LoaderError
-from millstream.rollouts import Id, RolloutBlock, content_hash
-from millstream.rollouts.sides import notes_of
+from millstream.rollouts import Id, RolloutBlock, content_hash, notes_of
 
 LATE = "late"
 UNREADABLE = "unreadable"

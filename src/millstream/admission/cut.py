@@ -23,8 +23,7 @@ from millstream.admission.identity import (
 from millstream.admission.rules import AdmissionRules
 from millstream.admission.staleness import mask_stale
 from millstream.errors import StateError
-from millstream.rollouts import Id, RolloutBlock
-from millstream.rollouts.columns import ROW_COLUMNS
+from millstream.rollouts import ROW_COLUMNS, Id, RolloutBlock
 
 
 @dataclass(frozen=True, eq=False)

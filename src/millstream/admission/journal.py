@@ -77,13 +77,15 @@ class Entry:
         return cls(*place, groups, drops, tokens, saved.get("received"), saved.get("withdrawn") is True)
 
 
-START = Position.start(FORMAT)
+START_OF_JOURNAL: Position = Position.start(FORMAT)
 
 
 class JournalReader:
     """Reads entries one by one, those that are still to be written too, unless the journal is `whole`."""
 
-    def __init__(self, path: str | os.PathLike[str], position: Position = START, *, whole: bool = False) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], position: Position = START_OF_JOURNAL, *, whole: bool = False
+    ) -> None:
         self._log, self.whole = LogReader(path, position), whole
         self._path, self._withdrawn = path, None if whole else frozenset[int]()
 

@@ -15,7 +15,7 @@ from millstream.admission.seen import Recent, Seen
 from millstream.admission.tally import fates_from_json, fates_to_json
 from millstream.errors import StateError
 from millstream.rollouts import Id, RolloutBlock
-from millstream.stats.ledger import Ledger
+from millstream.stats import Ledger
 
 FORMAT = 1
 DAMAGED = "it was damaged or made by another version; take an older state"

@@ -15,7 +15,7 @@ from millstream.admission.groups import Group, held_tokens
 from millstream.admission.rules import ReplayRules
 from millstream.admission.staleness import NEVER, trained_versions
 from millstream.order import SampleOrder
-from millstream.stats.ledger import Ledger
+from millstream.stats import Ledger
 
 
 @dataclass(eq=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from millstream.errors import LoaderError
-from millstream.rollouts.columns import EQUAL
+from millstream.rollouts import EQUAL_WITHIN
 
 Order = Literal["arrival", "target_step", "group_index"]
 """In which order complete groups are taken. "arrival": as they were completed, which prefers short answers.
@@ -70,7 +70,7 @@ class AdmissionRules:
     """Whether groups whose rewards are all equal are left out, and others waited for in their place."""
     spread_of: str = "reward"
     """The column that must have a spread: the task's own reward (`rewards.NAME`), where `reward` is shaped."""
-    tol: float = EQUAL
+    tol: float = EQUAL_WITHIN
     """Rewards this near to each other are equal."""
     max_gen_batches: int | None = None
     """Dynamic sampling gives up when groups for so many batches were tried for one."""

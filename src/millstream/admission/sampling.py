@@ -8,11 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from millstream.admission.identity import are_baselines
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.columns import EQUAL
+from millstream.rollouts import EQUAL_WITHIN, RolloutBlock
 
 
-def why_flat(block: RolloutBlock, column: str = "reward", tol: float = EQUAL) -> str | None:
+def why_flat(block: RolloutBlock, column: str = "reward", tol: float = EQUAL_WITHIN) -> str | None:
     """Why a group has no spread, or None if it has.
 
     >>> def group(*rewards):

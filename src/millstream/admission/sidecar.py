@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 from millstream.admission.memory import AdmissionState
 from millstream.errors import StateError
-from millstream.rollouts.codec import decode_all, encode_parts
-from millstream.storage import compact, sidecar
+from millstream.rollouts import decode_all, encode_parts
+from millstream.storage import RESTORE_SIDECAR, compact
 
 MAGIC = b"MLSADMIT"
 ALIGN = 64
-KIND = "admission"
+ADMISSION_SIDECAR = "admission"
 
 
-def encode(state: AdmissionState) -> Iterator[bytes | memoryview]:
+def encode_admission(state: AdmissionState) -> Iterator[bytes | memoryview]:
     """The content of the sidecar of a state, in parts. The same state is the same content."""
     fields = compact(state.fields)
     head = MAGIC + len(fields).to_bytes(8, "little") + fields
@@ -24,12 +24,12 @@ def encode(state: AdmissionState) -> Iterator[bytes | memoryview]:
         yield from encode_parts(block)
 
 
-def decode(data: bytes, where: object) -> AdmissionState:
+def decode_admission(data: bytes, where: object) -> AdmissionState:
     """Read it back; `where` is the file, for messages."""
     if not data.startswith(MAGIC):
-        raise StateError(f"{where}: the sidecar of the state is damaged", hint=sidecar.ELSEWHERE)
+        raise StateError(f"{where}: the sidecar of the state is damaged", hint=RESTORE_SIDECAR)
     stop = 16 + int.from_bytes(data[8:16], "little")
     found = decode_all(memoryview(data)[stop + -stop % ALIGN :])
     if found.torn is not None:
-        raise StateError(f"{where}: {found.torn}", hint=sidecar.ELSEWHERE)
+        raise StateError(f"{where}: {found.torn}", hint=RESTORE_SIDECAR)
     return AdmissionState(json.loads(data[16:stop]), found.blocks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from millstream.stats.ledger import Ledger
+from millstream.stats import Ledger
 
 ARRIVED = "arrived"
 CUT = "cut"

@@ -14,14 +14,14 @@ from millstream.advantages.groups import GroupedRewards
 from millstream.advantages.ragged import Array, Doubles
 from millstream.advantages.whiten import Whitening, whiten_rows
 from millstream.errors import LoaderError
-from millstream.rollouts.columns import EQUAL
+from millstream.rollouts import EQUAL_WITHIN
 
 Scale = Literal["group", "batch", "none"]
 """What deviations are divided by: the standard deviation of the group, that of all rewards, or nothing."""
 
 
 def grpo(
-    rewards: Array, groups: Array, *, epsilon: float = 1e-6, scale: Scale = "group", tol: float = EQUAL
+    rewards: Array, groups: Array, *, epsilon: float = 1e-6, scale: Scale = "group", tol: float = EQUAL_WITHIN
 ) -> Doubles:
     """(R - mean of the group) / (standard deviation with n - 1, plus epsilon).
 
@@ -34,7 +34,7 @@ def grpo(
     return found.deviations / _divisor(found, scale, epsilon)
 
 
-def dr_grpo(rewards: Array, groups: Array, *, tol: float = EQUAL) -> Doubles:
+def dr_grpo(rewards: Array, groups: Array, *, tol: float = EQUAL_WITHIN) -> Doubles:
     """R - mean of the group, not divided: easy and hard prompts weigh by how much their rewards differ.
 
     >>> dr_grpo(np.array([2, 1, 0, -1]), np.zeros(4)).tolist()
@@ -43,7 +43,7 @@ def dr_grpo(rewards: Array, groups: Array, *, tol: float = EQUAL) -> Doubles:
     return grpo(rewards, groups, scale="none", tol=tol)
 
 
-def rloo(rewards: Array, groups: Array, *, tol: float = EQUAL) -> Doubles:
+def rloo(rewards: Array, groups: Array, *, tol: float = EQUAL_WITHIN) -> Doubles:
     """R - mean of the other rollouts of the group.
 
     >>> rloo(np.array([2, 1, 0, -1]), np.zeros(4)).round(4).tolist()
@@ -53,7 +53,7 @@ def rloo(rewards: Array, groups: Array, *, tol: float = EQUAL) -> Doubles:
     return found.deviations * _apart(found)
 
 
-def leave_one_out(rewards: Array, groups: Array, *, epsilon: float = 1e-6, tol: float = EQUAL) -> Doubles:
+def leave_one_out(rewards: Array, groups: Array, *, epsilon: float = 1e-6, tol: float = EQUAL_WITHIN) -> Doubles:
     """As `rloo`, divided by the standard deviation of the others, where they differ (NeMo-RL's GRPO).
 
     >>> leave_one_out(np.array([2, 1, 0, -1]), np.zeros(4)).round(4).tolist()
@@ -67,7 +67,7 @@ def leave_one_out(rewards: Array, groups: Array, *, epsilon: float = 1e-6, tol: 
     return found.deviations * _apart(found) / np.where(differ, stds + epsilon, 1.0)
 
 
-def opo(rewards: Array, groups: Array, lengths: Array, *, tol: float = EQUAL) -> Doubles:
+def opo(rewards: Array, groups: Array, lengths: Array, *, tol: float = EQUAL_WITHIN) -> Doubles:
     """R - mean of the group weighted by length; `lengths` are the policy's tokens.
 
     >>> opo(np.array([1, 0, 0, 1]), np.zeros(4), np.array([3, 2, 4, 1])).round(4).tolist()
@@ -80,7 +80,7 @@ def opo(rewards: Array, groups: Array, lengths: Array, *, tol: float = EQUAL) ->
 
 
 def passk(
-    rewards: Array, groups: Array, *, epsilon: float = 1e-6, scale: Scale = "none", tol: float = EQUAL
+    rewards: Array, groups: Array, *, epsilon: float = 1e-6, scale: Scale = "none", tol: float = EQUAL_WITHIN
 ) -> Doubles:
     """Only the best of a group gets something: what it is better by than the second.
 
@@ -99,7 +99,7 @@ def passk(
 
 
 def reinforce_baseline(
-    rewards: Array, groups: Array, tokens: Array, *, whitening: Whitening = "unbiased", tol: float = EQUAL
+    rewards: Array, groups: Array, tokens: Array, *, whitening: Whitening = "unbiased", tol: float = EQUAL_WITHIN
 ) -> Doubles:
     """R - mean of the group on each of a rollout's trained tokens, whitened over all of them (REINFORCE++-baseline).
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from millstream.advantages.ragged import Array, Doubles, Mask, Numbers
-from millstream.rollouts.columns import EQUAL
+from millstream.rollouts import EQUAL_WITHIN
 
 
 def group_codes(ids: Iterable[Any]) -> Numbers:
@@ -42,11 +42,11 @@ class GroupedRewards:
 
     rewards: Doubles
     groups: Numbers
-    tol: float = EQUAL
+    tol: float = EQUAL_WITHIN
     """A group whose rewards differ by no more than this is flat."""
 
     @classmethod
-    def of(cls, rewards: Array, groups: Array, tol: float = EQUAL) -> GroupedRewards:
+    def of(cls, rewards: Array, groups: Array, tol: float = EQUAL_WITHIN) -> GroupedRewards:
         """Take rewards and group codes of any number type."""
         return cls(np.asarray(rewards, np.float64), np.asarray(groups, np.int64), tol)
 

@@ -11,8 +11,7 @@ from millstream.advantages.parts import Parts
 from millstream.advantages.ragged import Array, Doubles, Mask, masked_sums
 from millstream.advantages.settings import AdvantageSettings, RewardOf
 from millstream.errors import LoaderError, RecordError
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.columns import NAMED_REWARD
+from millstream.rollouts import NAMED_REWARD, RolloutBlock
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from millstream.advantages.kl import KlKind
 from millstream.advantages.shaping import Overlong, is_number
 from millstream.advantages.whiten import Whitening
 from millstream.errors import LoaderError
-from millstream.rollouts.columns import EQUAL
+from millstream.rollouts import EQUAL_WITHIN
 
 RewardOf = Literal["auto", "scalar", "tokens", "both"]
 """Where a rollout's reward comes from: `reward` (or named ones), the sum of `token_rewards`, or both added up. "auto":
@@ -49,7 +49,7 @@ class AdvantageSettings:
     reward_of: RewardOf = "auto"
     reward_weights: Mapping[str, float] | None = None
     """Weights of named rewards, whose sum is the reward. What was not scored is left out of the sum."""
-    zero_variance_tol: float = EQUAL
+    zero_variance_tol: float = EQUAL_WITHIN
     """Task rewards of a group that differ by no more than this are equal: all its advantages are exactly 0."""
     allow_singleton: bool = False
     """Let groups of one pass, with an advantage of 0, where an estimator compares rollouts of a group."""

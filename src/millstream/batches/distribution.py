@@ -15,7 +15,7 @@ from millstream.batches.batch import TrainingBatch
 from millstream.batches.self_play import SelfPlayBatch
 from millstream.batches.topology import Topology
 from millstream.errors import BatchError, LoaderError
-from millstream.order.balance import CostModel, members, partition
+from millstream.order import CostModel, members, partition
 
 Balancer = Callable[[Sequence[int], int, int], Sequence[Sequence[int]]]
 """(real tokens of each row, data ranks, rows of a full batch) -> the rows of each data rank."""

@@ -12,9 +12,7 @@ from typing import Literal
 
 from millstream._core import (
     Batch,
-    Budget,
     BudgetFull,
-    Clock,
     DataError,
     DirectFill,
     Feed,
@@ -26,9 +24,10 @@ from millstream._core import (
     StoreFiles,
 )
 from millstream.errors import BudgetError, ClosedError, StoreError
-from millstream.stages.lifetime import after_fork, close_on_exit
+from millstream.order import Clock
+from millstream.stages import Budget, after_fork, close_on_exit
 from millstream.storage import need_zstd
-from millstream.store.layout import Layout
+from millstream.store import Layout
 
 Fill = Literal["best_fit", "alone", "by_length"]
 START_NS = 2_000_000
@@ -164,6 +163,20 @@ class Engine:
             )
         except BudgetFull:
             raise in_use_error(self._budget) from None
+
+    def extend(self, make: Callable[[], Feed], clock: Clock, end_step: int | None) -> Feed | None:
+        """Fill the steps that are not begun by another feed, which holds the rows of all of them, up to a later end.
+
+        Gives the feed before, which nothing uses any more; None where only a new start helps: the clock is another one,
+        or threads need more room.
+        """
+        if self.ring is None:
+            return None
+        feed = make()
+        if not self.ring.extend(feed, clock, *(() if end_step is None else (end_step,))):
+            return None
+        before, self._feed = self._feed, feed
+        return before
 
     def take(self) -> Batch:
         """Give the next batch, waiting for it if need be."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from millstream.batches.batch import TrainingBatch
 from millstream.batches.masks import NO_LOSS
 from millstream.errors import BatchError, BudgetError, LoaderError
-from millstream.stages.wait import Waits
+from millstream.stages import Waits
 from millstream.tensors import backend
 
 ALIGNMENT = 64

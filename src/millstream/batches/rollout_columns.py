@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import BatchError
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.columns import ROW_COLUMNS
+from millstream.rollouts import ROW_COLUMNS, RolloutBlock
 
 Kind = Literal["copied", "masked", "widened", "spread", "last"]
 """How values get into a batch: as they are, with 0 where nothing is learned, as wide as ids, or one per rollout, for

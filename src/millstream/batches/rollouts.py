@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream import _core
-from millstream.advantages.ragged import masked_counts
+from millstream.advantages import masked_counts
 from millstream.batches.batch import TrainingBatch
 from millstream.batches.columns import Columns
 from millstream.batches.rollout_columns import fitting, sample_columns, token_columns
 from millstream.batches.rollout_loss import MeanOf, Numbers, StepLoss
 from millstream.errors import BatchError, BudgetError, StoreError
-from millstream.order.balance import Integers
+from millstream.order import Integers
 from millstream.rollouts import RolloutBlock
-from millstream.stages.lifetime import after_fork
+from millstream.stages import Budget, after_fork
 from millstream.tensors import backend
 
 NOTHING = np.empty(0, np.int64)
@@ -56,7 +56,7 @@ class RowBuffers:
 
     def _begin(self) -> None:
         """Also in a forked child: a thread that is not there may hold the lock."""
-        self._budget = _core.Budget() if self._memory_budget is None else _core.Budget(self._memory_budget)
+        self._budget = Budget() if self._memory_budget is None else Budget(self._memory_budget)
         self.native = _core.Buffers(self._budget)
 
     @property

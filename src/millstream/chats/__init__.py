@@ -14,11 +14,24 @@ settings.py   all of that in one value: ChatSettings
 block.py      a block of raw rows, encoded
 """
 
-from millstream.chats.encode import Encoder
-from millstream.chats.masks import Policy
-from millstream.chats.rendered import Kind, Piece, Rendered
-from millstream.chats.settings import ChatSettings
-from millstream.chats.template import ChatTemplate
-from millstream.chats.truncate import Limit
+from millstream.lazy import lazy
 
-__all__ = ["ChatSettings", "ChatTemplate", "Encoder", "Kind", "Limit", "Piece", "Policy", "Rendered"]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "block": "encode_block",
+        "encode": "UNRENDERED Boundary Encoder",
+        "explode": "exploded",
+        "kinds": "documents_of kind_of media_refused wrong_kind",
+        "masks": "Choice Policy",
+        "media": "Media MediaTokens control_strings",
+        "plain": "plain_tokenizer",
+        "raw_row": "show_raw_row",
+        "rendered": "Kind Piece Rendered",
+        "settings": "ChatSettings DecidedChat",
+        "shown": "show_row",
+        "supervised": "Supervised",
+        "template": "ChatTemplate HistoryReasoning Variant",
+        "truncate": "Limit Truncation Untrained",
+    },
+)

@@ -21,16 +21,7 @@ from millstream.chats.rendered import Kind, Piece, Rendered
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
 from millstream.errors import RecordError
-from millstream.records.chat.conversation import (
-    ChatRow,
-    Completion,
-    Conversation,
-    Document,
-    Judged,
-    Preference,
-    Side,
-    Stepwise,
-)
+from millstream.records.chat import ChatRow, Completion, Conversation, Document, Judged, Preference, Side, Stepwise
 
 RIGHT, WRONG = 1.0, 0.01
 STEP_END = "\n"

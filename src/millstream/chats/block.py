@@ -17,13 +17,9 @@ from millstream.chats.media import Media
 from millstream.chats.shapes import ShapedRows
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit
-from millstream.records.chat.block import ParsedBlock, parse_block
-from millstream.records.chat.conversation import Conversation
-from millstream.records.chat.parser import RowParser
-from millstream.sources import BadRecord, RecordBlock
-from millstream.sources.chunk import KEPT_BYTES
-from millstream.tokens.flat import Ends
-from millstream.tokens.tokenizer import Ids
+from millstream.records.chat import Conversation, ParsedBlock, RowParser, parse_block
+from millstream.sources import KEPT_BYTES, BadRecord, RecordBlock
+from millstream.tokens import Ends, Ids
 
 SLICE_ROWS = 512
 MEDIA_LEFT_OUT = "media left out"

@@ -17,7 +17,7 @@ from millstream.chats.masks import Policy
 from millstream.chats.rendered import EndlessTemplate, Rendered
 from millstream.chats.supervised import Supervised
 from millstream.errors import MillstreamError, TemplateError
-from millstream.records.chat.conversation import Conversation, Message
+from millstream.records.chat import Conversation, Message
 
 _TALK = (
     Message("user", "Does the mill run?"),

@@ -28,7 +28,7 @@ from millstream.chats.shapes import ShapeEncoder
 from millstream.chats.supervised import Supervised
 from millstream.chats.truncate import Limit, Part, shorten
 from millstream.errors import MillstreamError, RecipeError, RecordError, TemplateError, TokenizerError
-from millstream.records.chat.conversation import ChatRow, Completion, Conversation, Document, Tokens
+from millstream.records.chat import ChatRow, Completion, Conversation, Document, Tokens
 from millstream.tokens import Tokenizer
 
 STRADDLERS = "straddlers"

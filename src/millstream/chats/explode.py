@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millstream.records.chat.conversation import Conversation
+from millstream.records.chat import Conversation
 
 
 def exploded(conversation: Conversation) -> list[Conversation]:
     """The conversation up to each answer; only that answer may be trained.
 
-    >>> from millstream.records.chat.conversation import Message
+    >>> from millstream.records.chat import Message
     >>> roles = ("user", "assistant", "user", "assistant")
     >>> talk = Conversation(tuple(Message(role, text) for role, text in zip(roles, "abcd", strict=True)))
     >>> [[(each.content, each.weight) for each in row.messages] for row in exploded(talk)]

@@ -18,7 +18,7 @@ from millstream.chats.rendered import EndlessTemplate, Kind, Rendered
 from millstream.chats.sandbox import Sandbox
 from millstream.chats.traced import GENERATION, LOST, Mark, spans_of, trace
 from millstream.errors import TemplateError
-from millstream.records.chat.conversation import Conversation, Message, ToolCall
+from millstream.records.chat import Conversation, Message, ToolCall
 
 _TOKEN = re.compile(r"<[|｜][^<>|｜\s]+[|｜]>")
 _PROBE = (Message("user", "Hello there."), Message("assistant", "Good morning."))

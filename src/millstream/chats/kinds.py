@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 from millstream.errors import RecipeError, RecordError
-from millstream.records.chat.conversation import ChatRow, Judged, Preference, Stepwise
+from millstream.records.chat import ChatRow, Judged, Preference, Stepwise
 
 RowKind: TypeAlias = Literal["chat", "preference", "kto", "stepwise"]
 _KINDS: dict[type, RowKind] = {Preference: "preference", Judged: "kto", Stepwise: "stepwise"}

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from millstream.chats.pieces import Pieces
 from millstream.chats.rendered import Kind
 from millstream.errors import RecipeError, RecordError
-from millstream.records.chat.conversation import Conversation, Message
-from millstream.tokens.flat import Ends
+from millstream.records.chat import Conversation, Message
+from millstream.tokens import Ends
 
 Choice: TypeAlias = Literal["all", "assistant", "last", "last_round", "completion", "explicit"]
 Weights: TypeAlias = NDArray[np.float32]

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from millstream.chats.rendered import Rendered
 from millstream.errors import RecipeError
-from millstream.records.chat.media import PLACEHOLDERS
+from millstream.records.chat import PLACEHOLDERS
 
 Media: TypeAlias = Literal["refuse", "ignore", "keep"]
 """What becomes of rows with media: refused, without them, or kept: batches then carry the references."""

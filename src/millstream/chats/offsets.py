@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from millstream.chats.pieces import before
 from millstream.chats.plain import Plain
 from millstream.errors import TokenizerError
-from millstream.tokens import Tokenizer, encode_flat
-from millstream.tokens.flat import Ends, FlatIds, Text
-from millstream.tokens.tokenizer import Ids
+from millstream.tokens import Ends, FlatIds, Ids, Text, Tokenizer, encode_flat
 
 Places = NDArray[np.int64]
 
@@ -35,10 +33,9 @@ def place(plain: Plain, text: Text, ends: Ends, continuing: NDArray[np.bool_], *
     """Encode runs that lie end to end. `continuing` runs go on inside a text; `coarse` is enough where every run is of
     one weight: a token then covers its whole run.
 
-    >>> from millstream.chats.plain import plain
-    >>> from millstream.tokens import BPETokenizer
-    >>> from millstream.tokens.flat import join_texts
-    >>> tokenizer = plain(BPETokenizer.train(["mill mill mill"], vocab_size=260))
+    >>> from millstream.chats.plain import plain_tokenizer
+    >>> from millstream.tokens import BPETokenizer, join_texts
+    >>> tokenizer = plain_tokenizer(BPETokenizer.train(["mill mill mill"], vocab_size=260))
     >>> placed = place(tokenizer, *join_texts(["mill é"]), np.zeros(1, bool))
     >>> placed.begins.tolist(), placed.stops.tolist()
     ([0, 4, 5, 6], [4, 5, 6, 7])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.chats.rendered import Piece, Rendered
-from millstream.tokens.flat import Ends, Text, join_texts
+from millstream.tokens import Ends, Text, join_texts
 
 
 class Pieces(NamedTuple):

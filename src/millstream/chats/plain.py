@@ -47,11 +47,11 @@ class Plain(NamedTuple):
         return self.marks_spaces and "▁" in text
 
 
-def plain(tokenizer: Tokenizer, controls: Sequence[str] = ()) -> Plain:
+def plain_tokenizer(tokenizer: Tokenizer, controls: Sequence[str] = ()) -> Plain:
     """Take a tokenizer apart. Control strings are its special tokens, `controls`, and added tokens like "<think>".
 
     >>> from millstream.tokens import CharTokenizer
-    >>> [control.text for control in plain(CharTokenizer("ab")).controls]
+    >>> [control.text for control in plain_tokenizer(CharTokenizer("ab")).controls]
     ['<|endoftext|>']
     """
     if isinstance(tokenizer, BPETokenizer):
@@ -119,7 +119,7 @@ def with_control_tokens(tokenizer: Tokenizer, tokens: Sequence[str]) -> Tokenize
 
 
 def _with_special(tokenizer: Any, tokens: Sequence[str]) -> Tokenizer:
-    from millstream.tokens.tiktoken import TiktokenTokenizer
+    from millstream.tokens import TiktokenTokenizer
 
     encoding = tokenizer.encoding
     special = dict(encoding._special_tokens)

@@ -9,13 +9,9 @@ from millstream.chats.encode import Encoder
 from millstream.chats.settings import ChatSettings
 from millstream.chats.shown import show_row
 from millstream.errors import RecordError, SourceError
-from millstream.records.chat.block import parse_block
-from millstream.records.chat.conversation import ChatRow, Conversation
-from millstream.records.chat.parser import RowParser
-from millstream.records.chat.whole import wholes_of
+from millstream.records.chat import ChatRow, Conversation, RowParser, parse_block, wholes_of
 from millstream.sources import BadRecord, Found, FoundFile, Reading, RecordBlock, read_file
-from millstream.stats.figures import counted
-from millstream.stats.styled import Shown, Styled
+from millstream.stats import Shown, Styled, counted
 
 
 def show_raw_row(found: Found, reading: Reading, number: int, encoder: Encoder, settings: ChatSettings) -> Shown:

@@ -15,13 +15,11 @@ from millstream.chats.control import ControlStrings, Found
 from millstream.chats.masks import Policy, Spans, weigh
 from millstream.chats.offsets import Placed, altered_runs, place, place_whole
 from millstream.chats.pieces import Pieces, before
-from millstream.chats.plain import plain
+from millstream.chats.plain import plain_tokenizer
 from millstream.chats.rendered import Kind, Piece
 from millstream.chats.segments import borders, segments, with_controls
 from millstream.errors import TokenizerError
-from millstream.tokens import Tokenizer, encode_flat
-from millstream.tokens.flat import Ends, Text, join_ids
-from millstream.tokens.tokenizer import Ids
+from millstream.tokens import Ends, Ids, Text, Tokenizer, encode_flat, join_ids
 
 
 class RunTokenizer:
@@ -29,7 +27,7 @@ class RunTokenizer:
 
     def __init__(self, tokenizer: Tokenizer, controls: Sequence[str], *, split: bool, trust_content: bool) -> None:
         self._name = tokenizer.name
-        self._plain = plain(tokenizer, controls)
+        self._plain = plain_tokenizer(tokenizer, controls)
         self._strings = ControlStrings(self._plain.controls)
         self.split = split
         self._trust = trust_content

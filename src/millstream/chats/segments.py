@@ -11,7 +11,7 @@ from millstream.chats.control import Found
 from millstream.chats.masks import Spans
 from millstream.chats.offsets import Placed
 from millstream.chats.pieces import Pieces, before
-from millstream.tokens.flat import Ends
+from millstream.tokens import Ends
 
 
 class Segments(NamedTuple):

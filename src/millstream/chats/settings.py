@@ -13,8 +13,7 @@ from millstream.chats.media import Media, MediaTokens, check_media
 from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
 from millstream.errors import RecipeError
-from millstream.records.chat.block import RowFormats
-from millstream.records.chat.options import Options
+from millstream.records.chat import Options, RowFormats
 from millstream.sources import FoundFile, Reading
 from millstream.tokens import Tokenizer
 

@@ -21,11 +21,8 @@ from millstream.chats.segments import borders, segments
 from millstream.chats.template import ChatTemplate
 from millstream.chats.truncate import Limit
 from millstream.errors import RecordError, TemplateError
-from millstream.records.chat.conversation import Conversation, Message
-from millstream.records.chat.parser import RowParser
-from millstream.records.chat.plain_rows import plain_names
-from millstream.tokens.flat import Ends, Text
-from millstream.tokens.tokenizer import Ids
+from millstream.records.chat import Conversation, Message, RowParser, plain_names
+from millstream.tokens import Ends, Ids, Text
 
 _NO_LIMIT = 1 << 62
 _MOST_SHAPES = 4096

@@ -12,8 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from millstream.chats.supervised import Supervised
-from millstream.stats.figures import counted, share, visible
-from millstream.stats.styled import Shown, Styled
+from millstream.stats import Shown, Styled, counted, share, visible
 
 Decode: TypeAlias = Callable[[Sequence[int]], str]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.tokens.tokenizer import Ids
+from millstream.tokens import Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)

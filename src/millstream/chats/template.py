@@ -10,12 +10,10 @@ from datetime import date as Date  # noqa: N812 - `date` is the name of the argu
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
-from millstream.chats.builtin.format import Builtin
-from millstream.chats.builtin.sheet import Sheet
-from millstream.chats.builtin.table import find
+from millstream.chats.builtin import Builtin, Sheet, find
 from millstream.chats.rendered import Rendered
 from millstream.errors import TemplateError
-from millstream.records.chat.conversation import Conversation
+from millstream.records.chat import Conversation
 
 Variant: TypeAlias = Literal["prompt", "training"]
 HistoryReasoning: TypeAlias = Literal["keep", "drop"]
@@ -88,7 +86,7 @@ class Native:
 class ChatTemplate:
     """The format in which a model knows conversations.
 
-    >>> from millstream.records.chat.conversation import Conversation, Message
+    >>> from millstream.records.chat import Conversation, Message
     >>> template = ChatTemplate.of("chatml")
     >>> for piece in template.render(Conversation((Message("user", "Hi"), Message("assistant", "Hello!")))):
     ...     print(piece.message, piece.kind.name, repr(piece.text))
@@ -183,7 +181,7 @@ class ChatTemplate:
     def render(self, conversation: Conversation, *, add_generation_prompt: bool = False) -> Rendered:
         """Turn a conversation into pieces, whose texts joined are the rendered conversation.
 
-        >>> from millstream.records.chat.conversation import Conversation, Message
+        >>> from millstream.records.chat import Conversation, Message
         >>> pieces = ChatTemplate.of("llama3").render(Conversation((Message("user", " Hi "),)))
         >>> "".join(piece.text for piece in pieces)
         '<|begin_of_text|><|start_header_id|>user<|end_header_id|>\\n\\nHi<|eot_id|>'

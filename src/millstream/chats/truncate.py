@@ -15,7 +15,7 @@ import numpy as np
 from millstream.chats.masks import Policy
 from millstream.chats.supervised import Supervised
 from millstream.errors import RecipeError, RecordError
-from millstream.records.chat.conversation import ChatRow, Conversation, Document, Message
+from millstream.records.chat import ChatRow, Conversation, Document, Message
 
 Truncation: TypeAlias = Literal["error", "drop", "keep_start", "keep_end", "turns", "split"]
 Untrained: TypeAlias = Literal["error", "drop", "keep"]

@@ -13,8 +13,8 @@ from millstream.cli import show
 from millstream.cli.loader import add_run_arguments, open_loader
 from millstream.cli.progress import shown_progress
 from millstream.errors import LoaderError
-from millstream.loaders.rows import USUAL_ROW
-from millstream.stats.progress import Progress
+from millstream.loaders import USUAL_ROW
+from millstream.stats import Progress
 from millstream.store import TokenStore
 
 DESCRIPTION = """\

@@ -6,12 +6,8 @@ import argparse
 import datetime
 from typing import Any, get_args
 
-from millstream.chats.encode import Boundary
-from millstream.chats.masks import Choice
-from millstream.chats.media import Media
-from millstream.chats.template import HistoryReasoning, Variant
-from millstream.chats.truncate import Truncation, Untrained
-from millstream.loaders.chat_keywords import ChatKeywords
+from millstream.chats import Boundary, Choice, HistoryReasoning, Media, Truncation, Untrained, Variant
+from millstream.loaders import ChatKeywords
 
 TEMPLATES = """\
 A template is the name of a format (chatml, llama3.1, qwen3, gemma3, mistral-v3, …), a jinja file, or a model's folder.

@@ -20,7 +20,7 @@ from millstream.cli.progress import shown_progress
 from millstream.cli.tiny_model import TinyModel, unigram_entropy
 from millstream.errors import MissingExtra
 from millstream.loaders import PretrainDataLoader
-from millstream.stats.progress import OnProgress, Progress
+from millstream.stats import OnProgress, Progress
 from millstream.store import TokenStore
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer
 

@@ -15,14 +15,11 @@ from millstream.cli.inspect import tokenizer_for
 from millstream.cli.loader import Loader, add_run_arguments, open_loader, open_state
 from millstream.cli.rollouts import hold_rollouts
 from millstream.errors import LoaderError, StoreError
-from millstream.loaders import RowOrigin, Span
-from millstream.loaders.self_play.explain import RecordedSelfPlay
-from millstream.loaders.told import are_games, journal_of
-from millstream.parts.raw import RawRecord, raw_record
-from millstream.stats.figures import visible
-from millstream.store import TokenStore
-from millstream.store.format import Tokens
-from millstream.store.origin import Origin
+from millstream.loaders import RowOrigin, Span, are_games, journal_of
+from millstream.loaders.self_play import RecordedSelfPlay
+from millstream.parts import RawRecord, raw_record
+from millstream.stats import visible
+from millstream.store import Origin, Tokens, TokenStore
 from millstream.tokens import Tokenizer
 
 DESCRIPTION = """\

@@ -12,13 +12,10 @@ from millstream.cli.loader import read_state
 from millstream.cli.rollouts import refuse
 from millstream.cli.saying import say
 from millstream.errors import StateError
-from millstream.loaders.explain import origins_of
-from millstream.loaders.feed_explain import RecordedRun
-from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace
-from millstream.loaders.rollout_settings import StepSettings
-from millstream.loaders.runs.feed import FeedRun
+from millstream.loaders import FeedOrder, FeedPhase, FeedPlace, RecordedRun, StepSettings, origins_of
+from millstream.loaders.runs import FeedRun
 from millstream.order import CostModel
-from millstream.storage.state import DAMAGED, read_count
+from millstream.storage import DAMAGED_STATE, read_count
 
 NAME = "rollouts"
 """What a loader of rollouts is called unless it is told."""
@@ -51,7 +48,7 @@ def _run_of_state(journal: Path, state: Mapping[str, Any], arguments: argparse.N
     rows, phases = state.get("rows"), [FeedPhase.from_json(each) for each in state.get("phases") or ()]
     cost = rows.get("cost", []) if isinstance(rows, Mapping) else None
     if not isinstance(rows, Mapping) or not phases or not isinstance(cost, list) or len(cost) not in (0, 2):
-        raise StateError(f"{arguments.state}: the state does not say how steps were cut", hint=DAMAGED)
+        raise StateError(f"{arguments.state}: the state does not say how steps were cut", hint=DAMAGED_STATE)
     passes, seed = read_count(rows.get("passes"), "passes"), read_count(state.get("seed"), "seed")
     steps = StepSettings(
         keep_groups=rows.get("keep_groups", False),

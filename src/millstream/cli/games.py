@@ -11,13 +11,10 @@ from typing import Any
 
 from millstream.cli import show
 from millstream.errors import LoaderError, RecordError
-from millstream.games.block import FrameBlock
-from millstream.games.chunk_source import ChunkSource
-from millstream.games.input_formats import InputFormat
-from millstream.games.shown import position_facts, show_position
-from millstream.live.look import open_sources
-from millstream.loaders.self_play.explain import RecordedSelfPlay
-from millstream.stats.styled import Shown
+from millstream.games import ChunkSource, FrameBlock, InputFormat, position_facts, show_position
+from millstream.live import open_sources
+from millstream.loaders.self_play import RecordedSelfPlay
+from millstream.stats import Shown
 
 MOST_LOOKED_INTO = 1000
 """Files of which a game is read to say which versions there are."""

@@ -13,12 +13,10 @@ from millstream.cli.inspect_rollouts import inspect_rollouts
 from millstream.cli.report import show_report
 from millstream.cli.rollouts import hold_rollouts
 from millstream.errors import StoreError
-from millstream.loaders.told import are_games
-from millstream.parts.report import read_report
-from millstream.store import TokenStore
-from millstream.store.format import token_dtype
-from millstream.tokens import Tokenizer, load_tokenizer
-from millstream.tokens.keep import check_tokenizer, find_tokenizer
+from millstream.loaders import are_games
+from millstream.parts import read_report
+from millstream.store import TokenStore, token_dtype
+from millstream.tokens import Tokenizer, check_tokenizer, find_tokenizer, load_tokenizer
 
 DESCRIPTION = """\
 Show counts, document lengths, sources, versions, the report of its making and a sample of a store.

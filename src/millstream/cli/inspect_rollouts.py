@@ -9,8 +9,7 @@ import numpy as np
 
 from millstream.cli import show
 from millstream.cli.rollouts import rollout_files
-from millstream.rollouts import read_rollouts
-from millstream.rollouts.summary import RolloutSummary
+from millstream.rollouts import RolloutSummary, read_rollouts
 from millstream.tokens import load_tokenizer
 
 MOST_BARS = 12

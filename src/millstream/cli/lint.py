@@ -10,8 +10,8 @@ from millstream.cli.flags import spoken_as_flags
 from millstream.cli.paint import print_shown
 from millstream.cli.progress import shown_progress
 from millstream.cli.saying import say
-from millstream.games.rules import Rules
-from millstream.stats.styled import Shown, Styled
+from millstream.games import Rules
+from millstream.stats import Shown, Styled
 
 DESCRIPTION = """\
 Read files to the end and say what is wrong with them, before a model learns it; the first row tells what they hold.
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Lint; the exit code is the answer."""
-    from millstream.loaders.looking import lint
+    from millstream.loaders import lint
 
     with shown_progress(quiet=arguments.quiet, machine=arguments.json) as progress:
         report = lint(

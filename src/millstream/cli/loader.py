@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from millstream.errors import LoaderError, StateError
-from millstream.loaders import ConversationDataLoader, PretrainDataLoader
-from millstream.loaders.phases import KIND, load_run
-from millstream.storage.state import DAMAGED, FORMAT, StateFiles
-from millstream.store import TokenStore
-from millstream.store.weights import WEIGHTED
+from millstream.loaders import PHASES_KIND, ConversationDataLoader, PretrainDataLoader, load_run
+from millstream.storage import DAMAGED_STATE, STATE_FORMAT, StateFiles
+from millstream.store import WEIGHTED, TokenStore
 
 DEFAULTS = {"chunk_size": None, "packing": False, "batch_size": 8, "seed": 0, "shuffle": "global", "world_size": 1}
 Loader: TypeAlias = PretrainDataLoader | ConversationDataLoader
@@ -63,9 +61,9 @@ def open_state(store: TokenStore, arguments: argparse.Namespace) -> Loader:
             raise LoaderError(f"{flag} and --state exclude each other", hint=f"leave out {flag}: the state knows it")
     path = Path(arguments.state)
     state = read_state(path, {"pretrain", "conversation"})
-    phase = load_run(state, StateFiles(path.parent, KIND), state.get("seed", 0)).phases[-1]
+    phase = load_run(state, StateFiles(path.parent, PHASES_KIND), state.get("seed", 0)).phases[-1]
     if not phase.active:
-        raise StateError(f"{path}: the state names no source", hint=DAMAGED)
+        raise StateError(f"{path}: the state names no source", hint=DAMAGED_STATE)
     name = phase.active[0]
     shuffle = phase.sources[name].shuffle
     rows = _rows(state)
@@ -96,7 +94,7 @@ def read_state(path: Path, loaders: Collection[str]) -> dict[str, Any]:
         raise StateError(f"{path}: cannot be read: {error.strerror}", hint=HOW_TO_SAVE) from error
     except ValueError as error:
         raise StateError(f"{path}: this is not JSON: {error}", hint=HOW_TO_SAVE) from error
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
+    if not isinstance(state, dict) or state.get("format") != STATE_FORMAT:
         raise StateError(f"{path}: this is not the state of a loader", hint=HOW_TO_SAVE)
     if state.get("loader") not in loaders:
         raise StateError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from millstream.stats.styled import Shown
+from millstream.stats import Shown
 
 _COLOURS = {
     "heading": "bold",

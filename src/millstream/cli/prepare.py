@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.cli import chats, show
 from millstream.cli.progress import shown_progress
-from millstream.sources.chunk import CHUNK_BYTES, MAX_DOCUMENT_BYTES, MAX_EXPANSION
-from millstream.storage import LEVEL
+from millstream.sources import CHUNK_BYTES, MAX_DOCUMENT_BYTES, MAX_EXPANSION
+from millstream.storage import ZSTD_LEVEL
 
 if TYPE_CHECKING:
     from millstream.api import PrepareReport
@@ -86,7 +86,7 @@ def _add_running(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--cache-dir", help="default: $MILLSTREAM_CACHE, or ~/.cache/millstream")
     group.add_argument("--keep-rejected", action="store_true", help="keep every record that the recipe drops")
     group.add_argument("--compression", choices=("zstd", "none"), help="of cache and kept records")
-    group.add_argument("--level", type=int, default=LEVEL, help=f"of the compression (default: {LEVEL})")
+    group.add_argument("--level", type=int, default=ZSTD_LEVEL, help=f"of the compression (default: {ZSTD_LEVEL})")
     group.add_argument("--chunk-bytes", type=int, default=CHUNK_BYTES, help="work is cut into (default: 4 MiB)")
     group.add_argument("--memory-budget", help="e.g. 2GB (default: what the workers need)")
     packed = {"nargs": "?", "type": int, "const": True, "default": False, "metavar": "LEVEL"}

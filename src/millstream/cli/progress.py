@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from millstream.cli import show
-from millstream.stats.memory import resident_bytes
-from millstream.stats.progress import OnProgress, Progress
+from millstream.stats import OnProgress, Progress, resident_bytes
 
 _LINE_EVERY_S = 5.0
 _BAR_EVERY_S = 0.1

@@ -6,7 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millstream.cli import show
-from millstream.parts import summary
+from millstream.parts import (
+    Ranked,
+    duplicates_by_step,
+    examples_of,
+    fates_of_records,
+    how_it_was_made,
+    length_bins,
+    main_figures,
+    ranked,
+    rejected_by_rule,
+    speed_over_time,
+    steps_of_recipe,
+    tokens_by_source,
+    was_all_cached,
+)
 
 MOST_BARS = 12
 BAR_LETTERS = 24
@@ -17,41 +31,41 @@ def show_report(report: Mapping[str, Any]) -> str:
     """Everything that a run counted; what did not happen is not mentioned."""
     blocks = [
         _run(report),
-        _ranked("records", summary.Ranked(summary.fates(report), 0, 0)),
+        _ranked("records", Ranked(fates_of_records(report), 0, 0)),
         _lengths(report),
         _pace(report),
-        _ranked("tokens per source", summary.sources(report, MOST_BARS)),
-        _dropped("rejected by rule", summary.rejected(report), report),
-        _dropped("duplicates", summary.duplicates(report), report),
-        _ranked("bad records", summary.ranked(report["bad"], MOST_BARS)),
-        _ranked("skipped", summary.ranked(report["skipped"], MOST_BARS)),
-        _ranked("changed", summary.ranked(report["changed"], MOST_BARS)),
+        _ranked("tokens per source", tokens_by_source(report, MOST_BARS)),
+        _dropped("rejected by rule", rejected_by_rule(report), report),
+        _dropped("duplicates", duplicates_by_step(report), report),
+        _ranked("bad records", ranked(report["bad"], MOST_BARS)),
+        _ranked("skipped", ranked(report["skipped"], MOST_BARS)),
+        _ranked("changed", ranked(report["changed"], MOST_BARS)),
         _recipe(report["recipe"]),
     ]
     return "\n\n".join(filter(None, blocks))
 
 
 def _run(report: Mapping[str, Any]) -> str:
-    numbers = [(name, f"{value}  ({remark})" if remark else value) for name, value, remark in summary.headline(report)]
-    cached = "everything was found in the cache: times are those of reading it" if summary.is_cached(report) else ""
-    made_with = [(name, show.one_line(value, 100)) for name, value in summary.particulars(report)]
+    numbers = [(name, f"{value}  ({remark})" if remark else value) for name, value, remark in main_figures(report)]
+    cached = "everything was found in the cache: times are those of reading it" if was_all_cached(report) else ""
+    made_with = [(name, show.one_line(value, 100)) for name, value in how_it_was_made(report)]
     return show.table([*numbers, *made_with, ("note", cached)])
 
 
 def _lengths(report: Mapping[str, Any]) -> str:
-    bins = summary.length_bins(report["lengths"])
+    bins = length_bins(report["lengths"])
     return f"tokens per document:\n{show.bars([(show.bit_span(bits), n) for bits, n in bins])}" if bins else ""
 
 
 def _pace(report: Mapping[str, Any]) -> str:
-    speeds = summary.speeds(report["pace"])
+    speeds = speed_over_time(report["pace"])
     if not speeds:
         return ""
     least, most = show.size(min(speeds)), show.size(max(speeds))
     return f"speed over {show.duration(report['pace'][-1][0])}, {least}/s to {most}/s:\n {show.sparkline(speeds)}"
 
 
-def _ranked(title: str, top: summary.Ranked, below: Sequence[str] = ()) -> str:
+def _ranked(title: str, top: Ranked, below: Sequence[str] = ()) -> str:
     """Bars with a title; `below` has a line to put under each."""
     if not top.shown:
         return ""
@@ -68,8 +82,8 @@ def _ranked(title: str, top: summary.Ranked, below: Sequence[str] = ()) -> str:
 
 
 def _dropped(title: str, counts: Mapping[str, int], report: Mapping[str, Any]) -> str:
-    top = summary.ranked(counts, MOST_BARS)
-    return _ranked(title, top, [_example(summary.examples(report, reason)) for reason, _ in top.shown])
+    top = ranked(counts, MOST_BARS)
+    return _ranked(title, top, [_example(examples_of(report, reason)) for reason, _ in top.shown])
 
 
 def _example(examples: Sequence[Mapping[str, Any]]) -> str:
@@ -84,6 +98,6 @@ def _recipe(steps: Sequence[Mapping[str, Any]]) -> str:
         return ""
     rows = [
         (f" {place}  {show.one_line(name, LABEL_LETTERS)}", show.one_line(settings) or "-")
-        for place, (name, settings) in enumerate(summary.steps(steps), 1)
+        for place, (name, settings) in enumerate(steps_of_recipe(steps), 1)
     ]
     return f"recipe:\n{show.table(rows)}"

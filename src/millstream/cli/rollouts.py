@@ -8,10 +8,8 @@ from typing import Any
 
 from millstream.cli.saying import say
 from millstream.errors import LoaderError
-from millstream.loaders import RolloutDataLoader
-from millstream.loaders.feed_settings import FEED_SCHEMES
-from millstream.loaders.told import are_rollouts, refuse_journal, refuse_nothing
-from millstream.rollouts.reads import find_rollouts
+from millstream.loaders import FEED_SCHEMES, RolloutDataLoader, are_rollouts, refuse_journal, refuse_nothing
+from millstream.rollouts import find_rollouts
 from millstream.sources import FoundFile
 
 OF_ROLLOUTS = ("estimator", "rollout_id", "whole")

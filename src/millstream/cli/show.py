@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from millstream.errors import LoaderError
-from millstream.loaders.origin import RowOrigin
-from millstream.stats.figures import bit_span, count, counted, duration, share, size, visible
+from millstream.loaders import RowOrigin
+from millstream.stats import bit_span, count, counted, duration, share, size, visible
 
 __all__ = [
     "bars",

@@ -10,13 +10,9 @@ from millstream.cli.loader import add_run_arguments, open_loader
 from millstream.cli.paint import print_shown
 from millstream.cli.rollouts import add_rollout_arguments, hold_rollouts, number_of, open_rollouts, refuse
 from millstream.errors import LoaderError
-from millstream.loaders import ConversationDataLoader
-from millstream.loaders.chat_keywords import ChatKeywords
-from millstream.loaders.raw import is_raw
-from millstream.loaders.told import are_games
-from millstream.stats.styled import Shown
-from millstream.store import TokenStore
-from millstream.store.weights import WEIGHTED
+from millstream.loaders import ChatKeywords, ConversationDataLoader, are_games, is_raw
+from millstream.stats import Shown
+from millstream.store import WEIGHTED, TokenStore
 
 DESCRIPTION = """\
 Print a conversation as the tokens that a model gets, decoded. What is learned stands between ⟦ and ⟧, in colour where
@@ -89,7 +85,7 @@ def _of_rollouts(source: object, arguments: argparse.Namespace) -> Shown:
 
 
 def _of_files(source: object, arguments: argparse.Namespace) -> Shown:
-    from millstream.loaders.looking import show_chat
+    from millstream.loaders import show_chat
 
     if arguments.step is not None:
         raise LoaderError("--step is about a store", hint="prepare the conversations, or leave out --step")

@@ -7,7 +7,7 @@ import argparse
 from millstream.cli import show
 from millstream.cli.progress import shown_progress
 from millstream.cli.saying import say
-from millstream.stats.progress import Progress
+from millstream.stats import Progress
 from millstream.store import TokenStore
 
 DESCRIPTION = """\

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from millstream.stages.statistics import filling
-from millstream.stats.figures import count, duration, visible
+from millstream.stages import filling
+from millstream.stats import count, duration, visible
 
 _CELLS = 10
 Statistics = Mapping[str, Any]

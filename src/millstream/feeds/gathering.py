@@ -15,11 +15,9 @@ import numpy as np
 
 from millstream.errors import BusyError, ClosedError, MillstreamError, WaitWarning
 from millstream.feeds.feed import Puttable, RolloutSource
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.codec import Part, encode_parts
-from millstream.rollouts.parse import block_of
-from millstream.stages.ordered import Threads
-from millstream.stats.figures import counted
+from millstream.rollouts import Part, RolloutBlock, block_of, encode_parts
+from millstream.stages import Threads
+from millstream.stats import counted
 
 Encoded: TypeAlias = list[Part]
 """A block as bytes, in parts that lie end to end."""

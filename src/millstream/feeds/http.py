@@ -13,7 +13,7 @@ from uuid import uuid4
 from millstream.errors import BusyError, LoaderError
 from millstream.feeds.feed import Control
 from millstream.feeds.gathering import Encoded, Gather, GatheringSource
-from millstream.stages.wait import Reconnect
+from millstream.stages import Reconnect
 
 BLOCKS = "application/x-millstream-rollouts"
 """What encoded blocks are called on the wire."""

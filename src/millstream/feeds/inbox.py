@@ -11,10 +11,9 @@ from typing import Any
 from millstream.errors import ClosedError, RecordError
 from millstream.feeds.http import BLOCKS
 from millstream.feeds.shards import ProducerFolder, shard_name
-from millstream.rollouts.codec import encode_parts, iter_blocks
-from millstream.rollouts.parse import block_of
-from millstream.sources.jsonl import wording
-from millstream.storage import disk
+from millstream.rollouts import block_of, encode_parts, iter_blocks
+from millstream.sources import wording
+from millstream.storage import Bytes
 
 JSON = ("application/json",)
 JSON_LINES = ("application/jsonl", "application/x-jsonl", "application/jsonlines", "application/x-ndjson")
@@ -78,7 +77,7 @@ class Inbox:
         return folder
 
 
-def _checked(kind: str, body: bytes) -> tuple[Sequence[disk.Bytes], int]:
+def _checked(kind: str, body: bytes) -> tuple[Sequence[Bytes], int]:
     """A body as encoded blocks, checked, and how many rollouts they hold."""
     if kind not in (*JSON, *JSON_LINES):
         return [body], sum(len(block_of(block)) for block, _ in iter_blocks(body))

@@ -15,9 +15,8 @@ import numpy as np
 from millstream.errors import ClosedError, StateError, WaitTimeout
 from millstream.feeds.feed import Arrival, Control, Cursor, Puttable, RolloutSource
 from millstream.feeds.gathering import log, pieces
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.parse import block_of
-from millstream.stages.wait import checked_timeout
+from millstream.rollouts import RolloutBlock, block_of
+from millstream.stages import checked_timeout
 
 
 class MemoryFeed:

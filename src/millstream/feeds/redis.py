@@ -9,7 +9,7 @@ from millstream.errors import WaitTimeout
 from millstream.feeds.feed import Control
 from millstream.feeds.gathering import Encoded, Gather, GatheringSource
 from millstream.feeds.redis_stream import AWAY, RedisStream
-from millstream.stages.wait import Deadline, checked_timeout, poll
+from millstream.stages import Deadline, checked_timeout, poll
 
 _ROOM_PAUSES_S = (0.005, 0.25)
 

@@ -11,10 +11,9 @@ from millstream.errors import BusyError, StateError, StoreError
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
 from millstream.feeds.gathering import log
 from millstream.feeds.redis_stream import RedisStream
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.codec import iter_blocks
-from millstream.stages.wait import Deadline, poll
-from millstream.stats.ledger import Ledger
+from millstream.rollouts import RolloutBlock, iter_blocks
+from millstream.stages import Deadline, poll
+from millstream.stats import Ledger
 
 Entries: TypeAlias = list[tuple[bytes, dict[bytes, bytes]]]
 BEGIN = "0-0"

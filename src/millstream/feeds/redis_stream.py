@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from uuid import uuid4
 
 from millstream.errors import LoaderError, MissingExtra, StoreError
-from millstream.stages.wait import Deadline, Reconnect
+from millstream.stages import Deadline, Reconnect
 
 try:
     import redis

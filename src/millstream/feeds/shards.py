@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from millstream.errors import BusyError, LoaderError, StoreError
-from millstream.storage import Lock, disk
+from millstream.storage import Bytes, Lock, disk
 
 SUFFIX = ".rollouts"
 END = "end"
@@ -102,7 +102,7 @@ class ProducerFolder:
                 f"{self.path}: another producer of this name has begun", hint="give each producer its own name"
             )
 
-    def write(self, parts: Sequence[disk.Bytes], number: int | None = None) -> str:
+    def write(self, parts: Sequence[Bytes], number: int | None = None) -> str:
         """Make a shard of the parts of encoded blocks, durable when this returns, and give its name.
 
         With a number, a shard of that number that is there already is the same one.
@@ -147,7 +147,7 @@ class ProducerFolder:
                 f"{self.path / SESSION}: this is not the number of a session", hint="choose another name"
             ) from None
 
-    def _write(self, path: Path, parts: Sequence[disk.Bytes]) -> None:
+    def _write(self, path: Path, parts: Sequence[Bytes]) -> None:
         beside = path.with_suffix(".tmp")
         try:
             fd = disk.create(beside)

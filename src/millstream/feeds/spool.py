@@ -21,11 +21,10 @@ from millstream.feeds.discovery import Discovery
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
 from millstream.feeds.gathering import Encoded, Gather, GatheringSource
 from millstream.feeds.shards import DAMAGED, SESSION, SUFFIX, ProducerFolder
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.codec import iter_blocks
+from millstream.rollouts import RolloutBlock, iter_blocks
 from millstream.settings import local_path
-from millstream.stages.wait import POLL_S, Deadline, poll
-from millstream.stats.ledger import Ledger
+from millstream.stages import POLL_S, Deadline, poll
+from millstream.stats import Ledger
 from millstream.storage import Lock, disk
 
 MOST_BYTES = 64 << 20

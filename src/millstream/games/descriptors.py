@@ -10,7 +10,7 @@ from threading import Condition
 from typing import NamedTuple
 
 from millstream.errors import ClosedError, RecordError
-from millstream.stages.lifetime import after_fork
+from millstream.stages import after_fork
 
 _CHANGED = "write a new file under another name and rename it; do not write into one that is read"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from millstream.errors import RecordError
 from millstream.games.chunk_source import ChunkSource
 from millstream.games.rules import Rules, check_rules, checked
-from millstream.stats.findings import LintReport, Problem, Severity, Tally
+from millstream.stats import LintReport, Problem, Severity, Tally
 
 NOTHING: Mapping[str, int] = {}
 _HARMLESS = ("not data", "member: not data")

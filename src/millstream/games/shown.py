@@ -16,7 +16,7 @@ from millstream.games.moves import Moves, turn_entries
 from millstream.games.policy import FILES, POLICY_MOVES
 from millstream.games.positions import Positions, transforms_of
 from millstream.games.validity import uses_half_turn
-from millstream.stats.styled import Shown, Styled
+from millstream.stats import Shown, Styled
 
 _VALUES = {"root": "search", "best": "best move", "played": "played move", "orig": "network", "result": "result"}
 _MOST_MOVES = 6

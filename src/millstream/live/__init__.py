@@ -1,45 +1,37 @@
 """The live road: stages that turn a folder which grows into batches of positions, for ever."""
 
-from millstream.live import recipe as _recipe  # makes the stages known to recipes
-from millstream.live.arrivals import Arrival, Found, Gone, ScanComplete
-from millstream.live.chunk_filter import ChunkFilter
-from millstream.live.chunk_reader import ChunkReader
-from millstream.live.chunk_rescorer import ChunkRescorer
-from millstream.live.chunk_set import ChunkSet
-from millstream.live.chunk_source_feed import BadSource, ChunkSourceFeed, Sourced
-from millstream.live.chunk_unpacker import ChunkUnpacker
-from millstream.live.discovery import Discovery
-from millstream.live.frame_shuffler import FrameShuffler
-from millstream.live.hanse import HanseSampling
-from millstream.live.positions import PositionSampling, PositionWeights
-from millstream.live.rejections import Rejection
-from millstream.live.splitter import Splitter, part_of_each
-from millstream.live.stream_shuffler import StreamShuffler
-from millstream.live.tensor_generator import TensorGenerator
+from millstream.lazy import lazy
 
-_recipe.register_all()
-
-__all__ = [
-    "Arrival",
-    "BadSource",
-    "ChunkFilter",
-    "ChunkReader",
-    "ChunkRescorer",
-    "ChunkSet",
-    "ChunkSourceFeed",
-    "ChunkUnpacker",
-    "Discovery",
-    "Found",
-    "FrameShuffler",
-    "Gone",
-    "HanseSampling",
-    "PositionSampling",
-    "PositionWeights",
-    "Rejection",
-    "ScanComplete",
-    "Sourced",
-    "Splitter",
-    "StreamShuffler",
-    "TensorGenerator",
-    "part_of_each",
-]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "arrivals": "Arrival Found sort_key",
+        "barren": "Barren",
+        "chunk_filter": "ChunkFilter",
+        "chunk_reader": "ChunkReader",
+        "chunk_rescorer": "ChunkRescorer",
+        "chunk_set": "ChunkSet",
+        "chunk_source_feed": "ChunkSourceFeed Partial",
+        "chunk_unpacker": "ChunkUnpacker",
+        "discovery": "Discovery",
+        "entrance": "AsItWas AsTheyCome AsWritten Entrance",
+        "events": "CHANGES EVENTS_FORMAT Event entered unpacked",
+        "frame_shuffler": "GONE_FROM_RESERVOIR FrameShuffler Moves Shuffled joined",
+        "game_stage": "GameStage",
+        "hanse": "HanseSampling",
+        "led": "EVER AsLed AtOnce Leads",
+        "look": "open_sources places_of",
+        "losses": "Loss Losses LostSlots LostUse is_loss read_loss",
+        "mirror": "Mirror",
+        "place": "Place",
+        "position_cache": "PREFETCHED_USES PositionCache",
+        "positions": "ALL_POSITIONS PositionSampling PositionWeights",
+        "recipe": "stages_of_recipes",
+        "row_log": "RowLog StepRows",
+        "same_rows": "SameRows",
+        "stream_shuffler": "StreamShuffler",
+        "tensor_generator": "TensorGenerator",
+        "tensor_maker": "LAYOUTS Output TensorMaker Tensors buffer_offsets take_rows",
+        "window": "Arrays Entry Window",
+    },
+)

@@ -9,9 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from millstream.errors import RecipeError, RecordError
-from millstream.games.game import Game
-from millstream.games.predicates import FieldMatch, Predicate, Wanted, reason_against
-from millstream.games.rules import Rules, check_rules, checked
+from millstream.games import FieldMatch, Game, Predicate, Rules, Wanted, check_rules, checked, reason_against
 from millstream.live.drops import Draw
 from millstream.live.game_stage import GameStage
 from millstream.stages import Queue, Stage
@@ -22,7 +20,7 @@ class ChunkFilter(GameStage):
 
     A game that was unpacked passes: it was looked at when it came.
 
-    >>> from millstream.games.example import example_games
+    >>> from millstream.games import example_games
     >>> games = Queue()
     >>> stage = ChunkFilter(games, match={"result_q": {-1, 1}})
     >>> stage.start()

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from millstream.errors import BudgetError, LoaderError, RecordError
-from millstream.games import FrameBlock, Game
-from millstream.games.chunk_source import OUT_OF_REACH
+from millstream.games import OUT_OF_REACH, FrameBlock, Game
 from millstream.live.chunk_unpacker import Positions
 from millstream.live.drops import Draw, DrawStage
 from millstream.live.losses import Losses, LostUse
@@ -33,7 +32,7 @@ class ChunkReader(DrawStage[Draw, Game]):
     positions that nobody uses.
 
     >>> from millstream import ChunkSet, ChunkSourceFeed, Discovery
-    >>> from millstream.games.example import example_folder
+    >>> from millstream.games import example_folder
     >>> found = Discovery(example_folder(3), watch=False)
     >>> sources = ChunkSourceFeed(found)
     >>> chosen = ChunkSet(sources, seed=1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from millstream.errors import RecipeError
-from millstream.games.game import Game
+from millstream.games import Game
 from millstream.games.rescore import Rescorer, RescoreSettings
 from millstream.live.drops import Draw
 from millstream.live.game_stage import GameStage
@@ -18,7 +18,7 @@ class ChunkRescorer(GameStage):
 
     A game that was unpacked passes: it was rescored when it came.
 
-    >>> from millstream.games.example import example_games
+    >>> from millstream.games import example_games
     >>> games = Queue()
     >>> stage = ChunkRescorer(games, new_input_format=3, threads=2)
     >>> stage.start()

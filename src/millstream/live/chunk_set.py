@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from millstream.errors import LoaderError, QueueClosed, RecordError, WaitTimeout
-from millstream.games.chunk_source import ChunkSource, open_chunk_source
+from millstream.games import ChunkSource, open_chunk_source
 from millstream.live.arrivals import Gone, ScanComplete
 from millstream.live.barren import Barren
 from millstream.live.drops import Draw
@@ -20,8 +20,7 @@ from millstream.live.hanse import HanseSampling, HanseWeights
 from millstream.live.losses import Losses
 from millstream.live.place import Place
 from millstream.live.window import Acceptance, Entry, Window
-from millstream.stages import Queue, SourceStage, Stage
-from millstream.stages.producer import Producer
+from millstream.stages import Producer, Queue, SourceStage, Stage
 
 logger = logging.getLogger("millstream.live")
 PATIENCE_S = 0.2
@@ -31,8 +30,9 @@ PATIENCE_S = 0.2
 class ChunkSet(SourceStage[Draw]):
     """The window of the newest games: those that come are taken in, the oldest leave, each is given once in a pass.
 
-    >>> from millstream.games.example import example_folder
-    >>> from millstream.live import ChunkSourceFeed, Discovery
+    >>> from millstream.games import example_folder
+    >>> from millstream.live.chunk_source_feed import ChunkSourceFeed
+    >>> from millstream.live.discovery import Discovery
     >>> found = Discovery(example_folder(4), watch=False)
     >>> sources = ChunkSourceFeed(found)
     >>> newest = ChunkSet(sources, num_chunks=2, seed=1, endless=False)

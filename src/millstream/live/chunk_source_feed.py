@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from millstream.errors import LoaderError, RecordError
-from millstream.games.chunk_source import ChunkSource, open_chunk_source
-from millstream.games.descriptors import Descriptors
-from millstream.games.index_cache import IndexCache
+from millstream.games import ChunkSource, Descriptors, IndexCache, open_chunk_source
 from millstream.live.arrivals import Arrival, Found, Gone, ScanComplete
 from millstream.settings import local_path
 from millstream.stages import MapStage, Queue, Stage
@@ -41,7 +39,7 @@ class ChunkSourceFeed(MapStage[Arrival, Sourced]):
 
     >>> from pathlib import Path
     >>> from tempfile import mkdtemp
-    >>> from millstream.live import Discovery
+    >>> from millstream.live.discovery import Discovery
     >>> folder = Path(mkdtemp())
     >>> _ = (folder / "notes.txt").write_text("..."), (folder / "cut.gz").write_bytes(b"cut")
     >>> found = Discovery(folder, watch=False)

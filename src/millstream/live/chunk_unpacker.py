@@ -10,15 +10,14 @@ from millstream.games import FrameBlock, Game
 from millstream.live.drops import Draw, DrawStage
 from millstream.live.position_cache import PositionCache
 from millstream.live.positions import ALL_POSITIONS, PositionSampling
-from millstream.order.draws import derive_key
-from millstream.order.shuffle import source_key
+from millstream.order import derive_key, source_key
 from millstream.stages import Queue, Stage
 
 
 class ChunkUnpacker(DrawStage[Game | Draw, Game]):
     """Chooses positions of games, others at each use.
 
-    >>> from millstream.games.example import example_games
+    >>> from millstream.games import example_games
     >>> games = Queue()
     >>> stage = ChunkUnpacker(games, sampling=PositionSampling.of(2), seed=1)
     >>> stage.start()

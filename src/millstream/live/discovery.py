@@ -15,8 +15,7 @@ from millstream.live.arrivals import Arrival, Found, Gone, ScanComplete, sort_ke
 from millstream.live.folder import Folder
 from millstream.live.watching import Watcher, watched
 from millstream.settings import local_path
-from millstream.stages import SourceStage
-from millstream.stages.clock import INPUT
+from millstream.stages import INPUT, SourceStage
 
 _log = logging.getLogger("millstream.live")
 _POLL_S = 1.0

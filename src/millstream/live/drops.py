@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import RecordError
-from millstream.games import FrameBlock, Game
-from millstream.games.chunk_source import ChunkSource
+from millstream.games import ChunkSource, FrameBlock, Game
 from millstream.stages import MapStage
 
 In = TypeVar("In")

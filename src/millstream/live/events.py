@@ -11,11 +11,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from millstream._core import xxh64
 from millstream.errors import StoreError
 from millstream.live.window import Entry, Window
+from millstream.storage import xxh64
 
-FORMAT = "millstream live admissions 4"
+EVENTS_FORMAT = "millstream live admissions 4"
 Kind = Literal["enter", "gone", "floor", "until"]
 CHANGES = ("enter", "gone")
 """What changes a window."""

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import BudgetError
-from millstream.games import ORIGIN, FrameBlock, Game, Reservoir
-from millstream.games.block import join_records
+from millstream.games import ORIGIN, FrameBlock, Game, Reservoir, join_records
 from millstream.live.drops import Draw, DrawStage
 from millstream.live.losses import Losses
 from millstream.live.place import Place
@@ -19,7 +18,7 @@ from millstream.stages import Queue, Stage
 
 TOGETHER = 1024
 """Positions that leave the reservoir at once when nothing more comes in, and whose coming is told at once."""
-GONE = "gone from the reservoir"
+GONE_FROM_RESERVOIR = "gone from the reservoir"
 """Why a position is lost that waited in a slot when a run ended, and whose file is not there any more."""
 _NOTHING = np.zeros(0, ORIGIN)
 
@@ -93,7 +92,7 @@ class Shuffled:
 class FrameShuffler(DrawStage[Game | Draw, Shuffled]):
     """Holds so many positions, and gives a random one for each that comes in; at the end, all that are left.
 
-    >>> from millstream.games.example import example_games
+    >>> from millstream.games import example_games
     >>> games = Queue()
     >>> stage = FrameShuffler(games, frames=6, seed=1)
     >>> stage.start()
@@ -184,7 +183,7 @@ class FrameShuffler(DrawStage[Game | Draw, Shuffled]):
         if not lost.any():
             yield whole
             return
-        self.count(GONE, int(lost.sum()))
+        self.count(GONE_FROM_RESERVOIR, int(lost.sum()))
         for run in np.split(lost, np.flatnonzero(np.diff(lost)) + 1):
             part, whole = whole.split(len(run))
             yield Shuffled(FrameBlock.empty(), part.moves) if run[0] else part

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from millstream.errors import RecipeError, RecordError
-from millstream.games.game import Game
+from millstream.games import Game
 from millstream.live.drops import Draw, DrawStage
 from millstream.live.rejections import Rejection, Rejections
 from millstream.stages import Stage

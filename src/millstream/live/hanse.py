@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import LoaderError, RecordError
-from millstream.games.chunk_source import OUT_OF_REACH, ChunkSource
+from millstream.games import OUT_OF_REACH, ChunkSource
 from millstream.live.positions import ALIKE, PositionWeights
 from millstream.live.window import Entry
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millstream.errors import RecordError
-from millstream.games.chunk_source import ChunkSource, open_chunk_source
+from millstream.games import ChunkSource, open_chunk_source
 from millstream.live.chunk_source_feed import BadSource, ChunkSourceFeed
 from millstream.live.discovery import Discovery
 from millstream.stages import Pipeline
@@ -42,7 +42,7 @@ def places_of(where: Where | Sequence[Where]) -> list[Path]:
 def open_sources(where: Where | Sequence[Where]) -> Opened:
     """Open files of games, and all that lie in folders and below them.
 
-    >>> from millstream.games.example import example_folder
+    >>> from millstream.games import example_folder
     >>> [source.name for source in open_sources(example_folder(2)).sources]
     ['training.0.gz', 'training.1.gz']
     """

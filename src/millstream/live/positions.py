@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from millstream import _core
 from millstream.errors import LoaderError
-from millstream.games import FrameBlock
-from millstream.games.inflate import MOST_FRAMES
-from millstream.order.draws import derive_key, draw_uniform
+from millstream.games import MOST_FRAMES, FrameBlock
+from millstream.order import derive_key, draw_uniform
 
 Plies = npt.NDArray[np.intp] | npt.NDArray[np.uint32]
 Weights = npt.NDArray[np.float64]
@@ -145,7 +144,7 @@ class PositionSampling:
         return cls(rate=positions, weights=weights) if is_rate else cls(count=int(positions), weights=weights)
 
 
-ALL_POSITIONS = PositionSampling()
+ALL_POSITIONS: PositionSampling = PositionSampling()
 
 
 def plies_at_rate(key: int, use: int, length: int, rate: float) -> npt.NDArray[np.uint32]:

@@ -12,13 +12,12 @@ Each has the name of its class and takes what the class takes, except for what i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from millstream.errors import RecipeError
-from millstream.games.predicates import Wanted
+from millstream.games import Rules, Wanted
 from millstream.games.rescore import RescoreSettings
-from millstream.games.rules import Rules
 from millstream.live.chunk_filter import ChunkFilter
 from millstream.live.chunk_reader import ChunkReader
 from millstream.live.chunk_rescorer import ChunkRescorer
@@ -34,7 +33,7 @@ from millstream.live.positions import PositionSampling, PositionWeights
 from millstream.live.splitter import Splitter
 from millstream.live.tensor_generator import TensorGenerator
 from millstream.settings import A_SIZE, made_from, size_in_bytes
-from millstream.stages import Queue, register_stage
+from millstream.stages import Queue, Stage
 
 Input = Queue[Any]
 Settings = dict[str, Any]
@@ -121,14 +120,15 @@ def frame_shuffler(input: Input, *, frames: int = 1 << 17, seed: int = 0, **sett
     return FrameShuffler(input, frames=frames, seed=seed, **settings)
 
 
-def register_all() -> None:
-    """Make all of them known."""
-    for made in (chunk_source_feed, chunk_set, chunk_reader, chunk_filter, chunk_rescorer, chunk_unpacker):
-        register_stage(made.__name__, made)
-    register_stage("frame_shuffler", frame_shuffler)
-    register_stage("discovery", Discovery)
-    register_stage("splitter", Splitter)
-    register_stage("tensor_generator", TensorGenerator)
+def stages_of_recipes() -> dict[str, Callable[..., Stage[Any]]]:
+    """All of them by name."""
+    made = (chunk_source_feed, chunk_set, chunk_reader, chunk_filter, chunk_rescorer, chunk_unpacker, frame_shuffler)
+    return {
+        **{each.__name__: each for each in made},
+        "discovery": Discovery,
+        "splitter": Splitter,
+        "tensor_generator": TensorGenerator,
+    }
 
 
 def _weights(said: Settings | None) -> PositionWeights:

@@ -17,10 +17,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from millstream._core import xxh64
 from millstream.errors import ClosedError, LoaderError, StoreError
 from millstream.games import ORIGIN
-from millstream.storage import RecordLog, are_whole, disk, record_type, records_of
+from millstream.storage import RecordLog, are_whole, disk, record_type, records_of, xxh64
 
 logger = logging.getLogger("millstream.live")
 STEP = record_type(("end", "<u8"), ("hash", "<u8"), ("batch", "<u4"), ("epoch", "<u4"))

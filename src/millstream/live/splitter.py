@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream import _core
 from millstream.errors import LoaderError
-from millstream.games.chunk_source import ChunkSource
+from millstream.games import ChunkSource
 from millstream.live.chunk_source_feed import Sourced
 from millstream.stages import MapStage, Queue, Stage
+from millstream.storage import hash_stretches, xxh64
 
 
 def part_of_each(name: str, numbers: npt.ArrayLike, weights: Mapping[str, float]) -> npt.NDArray[np.intp]:
@@ -25,9 +25,9 @@ def part_of_each(name: str, numbers: npt.ArrayLike, weights: Mapping[str, float]
     [0, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1, 0]
     """
     places = np.ascontiguousarray(numbers, np.uint64)
-    seed = _core.xxh64(np.frombuffer(name.encode(errors="surrogateescape"), np.uint8))
+    seed = xxh64(np.frombuffer(name.encode(errors="surrogateescape"), np.uint8))
     points = np.full(len(places), seed, np.uint64)
-    _core.hash_stretches(places.view(np.uint8), 8 * np.arange(1, len(places) + 1), points)
+    hash_stretches(places.view(np.uint8), 8 * np.arange(1, len(places) + 1), points)
     total = sum(weights.values())
     ends = [min(int(part / total * 2**64), 2**64 - 1) for part in accumulate(weights.values())][:-1]
     return np.searchsorted(np.array(ends, np.uint64), points, side="right")

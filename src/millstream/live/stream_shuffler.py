@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from millstream.errors import OrderError
 from millstream.live.spans import Spans
-from millstream.order.draws import draw_below
-from millstream.order.shuffle import source_key
+from millstream.order import draw_below, source_key
 
 STALE = 1024
 """How many numbers may have left the range before those that were not drawn are looked for, at least."""

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from millstream._core import Budget
 from millstream.errors import LoaderError
 from millstream.live.frame_shuffler import Shuffled
 from millstream.live.tensor_maker import Output, TensorMaker, Tensors, take_rows
 from millstream.settings import at_least, byte_count
-from millstream.stages import MapStage, Queue, Stage
+from millstream.stages import Budget, MapStage, Queue, Stage
 
 
 class TensorGenerator(MapStage[Shuffled, Tensors]):
     """Collects a batch for each rank, and makes tensors of its own.
 
-    >>> from millstream.games.example import example_games
+    >>> from millstream.games import example_games
     >>> from millstream.live.frame_shuffler import FrameShuffler
     >>> games = Queue()
     >>> shuffled = FrameShuffler(games, frames=100)

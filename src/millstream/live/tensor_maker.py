@@ -11,11 +11,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from millstream._core import Budget, BytePool
 from millstream.errors import BudgetError, LoaderError, Stopped
-from millstream.games import FrameBlock, fill_boards, fill_tensors
-from millstream.games.block import join_records
+from millstream.games import FrameBlock, fill_boards, fill_tensors, join_records
 from millstream.live.frame_shuffler import Moves, Shuffled
+from millstream.stages import Budget, BytePool
 
 Output = Literal["float32", "float16", "boards"]
 _FLOATS = ((112, 8, 8), (1858,), (6, 3))

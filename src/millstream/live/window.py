@@ -19,8 +19,7 @@ import numpy.typing as npt
 from millstream.errors import LoaderError, StateError
 from millstream.live.spans import Counts, joined, without
 from millstream.live.stream_shuffler import FileOrder, StreamShuffler
-from millstream.order.draws import draw_fraction
-from millstream.order.shuffle import source_key
+from millstream.order import draw_fraction, source_key
 
 Arrays = dict[str, npt.NDArray[Any]]
 

@@ -1,53 +1,40 @@
 """Order + store -> an iterator with state: the loaders."""
 
-from typing import TYPE_CHECKING
-
 from millstream.lazy import lazy
 
-if TYPE_CHECKING:
-    from millstream.loaders.conversation import ConversationDataLoader
-    from millstream.loaders.corruption import corrupt_spans
-    from millstream.loaders.infilling import fill_in_the_middle
-    from millstream.loaders.loader import DataLoader
-    from millstream.loaders.masking import mask_tokens
-    from millstream.loaders.mixed import MixedDataLoader
-    from millstream.loaders.origin import RowOrigin, Span
-    from millstream.loaders.pretrain import PretrainDataLoader
-    from millstream.loaders.rollout import RolloutDataLoader
-    from millstream.loaders.self_play import SelfPlayDataLoader
-    from millstream.loaders.state import merge_states
-    from millstream.loaders.transforms import per_row
-else:
-    __getattr__, __dir__ = lazy(
-        __name__,
-        {
-            "conversation": "ConversationDataLoader",
-            "corruption": "corrupt_spans",
-            "infilling": "fill_in_the_middle",
-            "loader": "DataLoader",
-            "masking": "mask_tokens",
-            "mixed": "MixedDataLoader",
-            "origin": "RowOrigin Span",
-            "pretrain": "PretrainDataLoader",
-            "rollout": "RolloutDataLoader",
-            "self_play": "SelfPlayDataLoader",
-            "state": "merge_states",
-            "transforms": "per_row",
-        },
-    )
-
-__all__ = [
-    "ConversationDataLoader",
-    "DataLoader",
-    "MixedDataLoader",
-    "PretrainDataLoader",
-    "RolloutDataLoader",
-    "RowOrigin",
-    "SelfPlayDataLoader",
-    "Span",
-    "corrupt_spans",
-    "fill_in_the_middle",
-    "mask_tokens",
-    "merge_states",
-    "per_row",
-]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "agreement": "Agreement",
+        "chat_keywords": "ChatKeywords prepared_chat",
+        "conversation": "ConversationDataLoader",
+        "corruption": "corrupt_spans",
+        "explain": "Source StoreSource StreamRows origins_of steps_of",
+        "feed_explain": "Recorded RecordedRun",
+        "feed_settings": "FEED_SCHEMES",
+        "feed_steps": "FeedOrder FeedPhase FeedPlace RolloutBatch",
+        "growth": "GrowingSource stream_of",
+        "infilling": "fill_in_the_middle",
+        "loader": "DataLoader",
+        "looking": "lint show_chat",
+        "loss": "LossMean",
+        "losses": "store_losses tell_losses tell_odd_group",
+        "masking": "mask_tokens",
+        "member": "Member RowShape",
+        "mixed": "MixedDataLoader",
+        "origin": "RowOrigin Span",
+        "phases": "PHASES_KIND dump_run load_run",
+        "pretrain": "PretrainDataLoader example_loader",
+        "raw": "CuttingKeywords RawSettings is_raw",
+        "rollout": "RolloutDataLoader",
+        "rollout_gathering": "RolloutSet",
+        "rollout_settings": "StepSettings",
+        "rollout_steps": "Dealer DealtStep MicroBatches StepSamples",
+        "rollout_task": "RolloutTask",
+        "rows": "USUAL_ROW",
+        "settings": "LoaderSettings SharedKeywords check_choice parse_bytes positive resolve whole",
+        "state": "check_data check_place check_samples check_source check_unit merge_states",
+        "told": "are_games are_rollouts journal_of kind_of refuse_journal refuse_nothing",
+        "transforms": "PerRow per_row transform_batch",
+    },
+)

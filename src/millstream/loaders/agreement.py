@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from millstream.errors import OrderError
-from millstream.stages.lifetime import HomeProcess
-from millstream.tensors.ranks import Ranks
+from millstream.stages import HomeProcess
+from millstream.tensors import Ranks
 
 PlanFacts = Mapping[str, Any]
 COMPARISONS = itertools.count()

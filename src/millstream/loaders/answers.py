@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from millstream._core import Batch
-from millstream.batches.masks import NO_LOSS
+from millstream.batches import NO_LOSS, Batch
 from millstream.errors import LoaderError
 from millstream.loaders.made_by import longest_chat
 from millstream.loaders.member import Answers, Member, RowShape

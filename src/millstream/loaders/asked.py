@@ -9,7 +9,7 @@ import numpy as np
 
 from millstream.errors import LoaderError, OrderError
 from millstream.loaders.settings import positive, whole
-from millstream.storage.state import MOST_COUNT
+from millstream.storage import MOST_COUNT
 
 MOST_ROWS = 2**31
 

@@ -8,15 +8,23 @@ from datetime import date as Date  # noqa: N812 - `date` is the name of a keywor
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
-from millstream.chats.encode import Boundary
-from millstream.chats.masks import Choice, Policy
-from millstream.chats.media import Media, MediaTokens
-from millstream.chats.settings import ChatSettings
-from millstream.chats.template import ChatTemplate, HistoryReasoning, Variant
-from millstream.chats.truncate import Limit, Truncation, Untrained
+from millstream.chats import (
+    Boundary,
+    ChatSettings,
+    ChatTemplate,
+    Choice,
+    HistoryReasoning,
+    Limit,
+    Media,
+    MediaTokens,
+    Policy,
+    Truncation,
+    Untrained,
+    Variant,
+)
 from millstream.errors import RecipeError, TokenizerError
-from millstream.records.chat.options import Options
-from millstream.tokens.load import is_learned
+from millstream.records.chat import Options
+from millstream.tokens import is_learned
 
 
 class ChatKeywords(TypedDict, total=False):

@@ -11,13 +11,13 @@ from typing import Any, Unpack, cast, get_args
 import numpy as np
 
 from millstream.batches import TrainingBatch, check_isolation
-from millstream.chats.settings import ChatSettings, DecidedChat
+from millstream.chats import ChatSettings, DecidedChat
 from millstream.errors import LoaderError
 from millstream.loaders.answers import answers_of, check_choices, check_length
 from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
 from millstream.loaders.delivery import Delivery
 from millstream.loaders.explain import origins_of
-from millstream.loaders.fillers.ring import RingFiller
+from millstream.loaders.fillers import RingFiller
 from millstream.loaders.growth import GrowingStore, Growth
 from millstream.loaders.lengths import PadTo, grouped, one_group, pad_multiple
 from millstream.loaders.loader import DataLoader
@@ -28,18 +28,14 @@ from millstream.loaders.member import Answers, Isolation, Member, RowShape
 from millstream.loaders.names_elsewhere import refuse_unknown
 from millstream.loaders.raw import RawSettings, ReadingKeywords, cached_store, is_raw
 from millstream.loaders.rows import id_limit, padding_id, row_length
-from millstream.loaders.runs.store import StoreRun
+from millstream.loaders.runs import StoreRun
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, check_choice, positive, resolve
 from millstream.loaders.shown import show_document, show_step
-from millstream.order import Share
-from millstream.order.shuffle import source_key
-from millstream.parts.mixing import Mixing
-from millstream.parts.policy import OnBad
-from millstream.stats.styled import Shown
-from millstream.store import TokenStore
-from millstream.store.weights import WEIGHTED
-from millstream.tokens import Tokenizer, load_tokenizer
-from millstream.tokens.keep import check_tokenizer, find_tokenizer
+from millstream.order import Share, source_key
+from millstream.parts import Mixing, OnBad
+from millstream.stats import Shown
+from millstream.store import WEIGHTED, TokenStore
+from millstream.tokens import Tokenizer, check_tokenizer, find_tokenizer, load_tokenizer
 
 
 class ConversationKeywords(ChatKeywords, SharedKeywords, total=False):

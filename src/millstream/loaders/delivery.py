@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from millstream._core import Batch
-from millstream.batches import TrainingBatch
-from millstream.batches.batch import COLUMNS
+from millstream.batches import COLUMNS, Batch, TrainingBatch
 from millstream.errors import LoaderError, StoreError
 from millstream.loaders.answers import AnswerRows, Taken
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import RowShape
 from millstream.loaders.mismatch import Place
-from millstream.loaders.runs.store import StoreRun
+from millstream.loaders.runs import StoreRun
 from millstream.loaders.settings import LoaderSettings
 from millstream.loaders.transforms import PerRow, transform_batch, transform_rows
-from millstream.stats.ledger import Ledger
+from millstream.stats import Ledger
 from millstream.tensors import backend
 
 Complete = Callable[[TrainingBatch, int], TrainingBatch]

@@ -17,7 +17,7 @@ from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.settings import whole
 
 if TYPE_CHECKING:
-    from millstream.loaders.runs.store import StoreRun
+    from millstream.loaders.runs import StoreRun
     from millstream.loaders.stream import StreamSource
 
 

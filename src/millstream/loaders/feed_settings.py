@@ -11,14 +11,11 @@ from typing import Any
 from millstream.admission import AdmissionRules, ReplayRules
 from millstream.advantages import find_estimator
 from millstream.errors import LoaderError
-from millstream.feeds import Feed, open_feed
-from millstream.feeds.spool import is_spool
+from millstream.feeds import Feed, is_spool, open_feed
 from millstream.loaders.rollout_settings import by_name
 from millstream.loaders.rollout_steps import Dealer
 from millstream.loaders.rollout_task import RolloutTask
-from millstream.loaders.runs.checkpoint import FeedCheckpoint
-from millstream.loaders.runs.feed import FeedRun
-from millstream.loaders.runs.marks import LEADER
+from millstream.loaders.runs import LEADER, FeedCheckpoint, FeedRun
 from millstream.loaders.settings import positive
 
 FEED_SCHEMES = ("redis", "rediss", "http", "https")

@@ -15,11 +15,9 @@ from millstream.advantages import AdvantageSettings
 from millstream.errors import StateError
 from millstream.loaders.rollout_rated import Rated, rate
 from millstream.loaders.rollout_steps import StepSamples
-from millstream.order import SampleOrder
-from millstream.order.shuffle import Shuffle
-from millstream.order.steps import StepPhase
+from millstream.order import SampleOrder, Shuffle, StepPhase
 from millstream.rollouts import RolloutBlock
-from millstream.storage.state import DAMAGED, read_count
+from millstream.storage import DAMAGED_STATE, read_count
 
 Numbers = npt.NDArray[np.int64]
 
@@ -73,10 +71,10 @@ class FeedPhase(StepPhase[FeedPlace]):
     def from_json(cls, saved: Any) -> FeedPhase:
         """Read it back; nothing in a state is trusted."""
         if not isinstance(saved, Sequence) or len(saved) != 6:
-            raise StateError("the state has phases that cannot be read", hint=DAMAGED)
+            raise StateError("the state has phases that cannot be read", hint=DAMAGED_STATE)
         step, batch, number, offset, rows, ranks = (read_count(each, "a phase") for each in saved)
         if rows < 1 or ranks < 1:
-            raise StateError("the state has a phase without rows", hint=DAMAGED)
+            raise StateError("the state has a phase without rows", hint=DAMAGED_STATE)
         return cls(step, FeedPlace(batch, number, offset), rows, ranks)
 
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from millstream.errors import BusyError, ClosedError, StoreError
 from millstream.loaders.member import Member
-from millstream.stages.lifetime import after_fork
-from millstream.stats.progress import OnProgress, Progress
+from millstream.stages import after_fork
+from millstream.stats import OnProgress, Progress
 from millstream.storage import staging_folder
-from millstream.store import TokenStore
-from millstream.store.unfinished import open_unfinished, stamp_of
+from millstream.store import TokenStore, open_unfinished, stamp_of
 
 if TYPE_CHECKING:
     from millstream.loaders.stream import StreamSource

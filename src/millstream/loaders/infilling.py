@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from millstream.batches.masks import NO_LOSS
+from millstream.batches import NO_LOSS
 from millstream.errors import LoaderError
 from millstream.loaders.transforms import PerRow, Row
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from millstream.errors import LoaderError
 from millstream.loaders.member import RowShape
-from millstream.loaders.runs.store import MOST_BATCH_TOKENS
+from millstream.loaders.runs import MOST_BATCH_TOKENS
 from millstream.loaders.settings import SharedKeywords, check_choice, positive
 
 PadTo = Literal["longest", "max_length"]

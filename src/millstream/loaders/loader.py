@@ -9,21 +9,18 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from millstream.batches.engine import closed_error
+from millstream.batches import closed_error
 from millstream.errors import LoaderError
 from millstream.loaders.agreement import Agreement
 from millstream.loaders.asked import asked_place, asked_rows, asked_step
 from millstream.loaders.callbacks import Callbacks
 from millstream.loaders.explain import origins_of
 from millstream.loaders.origin import RowOrigin
-from millstream.loaders.runs.run import Filler, Finisher, Locks, Run, RunEnded
+from millstream.loaders.runs import Filler, Finisher, Locks, Run, RunEnded
 from millstream.loaders.settings import MOST_PREFETCHED, LoaderSettings, positive
-from millstream.stages.lifetime import close_on_exit
-from millstream.stages.statistics import History
-from millstream.stats import Profile
-from millstream.stats.profile import as_pipeline
-from millstream.tensors import accept_as_torch_dataset, inside_torch_worker
-from millstream.tensors.ranks import refuse_to_be_dealt_again
+from millstream.stages import History, close_on_exit
+from millstream.stats import Profile, as_pipeline
+from millstream.tensors import accept_as_torch_dataset, inside_torch_worker, refuse_to_be_dealt_again
 
 BatchT = TypeVar("BatchT")
 """What a loader gives: a `TrainingBatch`, or what fits its kind of data."""

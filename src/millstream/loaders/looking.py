@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Unpack
 
-from millstream.chats.lint import LintReport, lint_files
-from millstream.chats.raw_row import show_raw_row
+from millstream.chats import show_raw_row
+from millstream.chats.lint import lint_files
 from millstream.errors import LoaderError, LossWarning, SourceError
-from millstream.games.lint import lint_games
-from millstream.games.rules import Rules
-from millstream.live.look import open_sources
+from millstream.games import Rules, lint_games
+from millstream.live import open_sources
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings, prepared_chat
 from millstream.loaders.feed_settings import is_feed
 from millstream.loaders.raw import RawSettings
@@ -20,9 +19,8 @@ from millstream.loaders.told import are_games, are_rollouts, refuse_empty_folder
 from millstream.rollouts import RolloutChunk, read_rollouts
 from millstream.rollouts.lint import lint_rollouts
 from millstream.sources import Found, Reading, format_named
-from millstream.stats.progress import OnProgress, Progress
-from millstream.stats.styled import Shown
-from millstream.store.opening import to_prepare
+from millstream.stats import LintReport, OnProgress, Progress, Shown
+from millstream.store import to_prepare
 from millstream.tokens import load_tokenizer
 
 

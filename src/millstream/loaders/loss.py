@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from millstream._core import Batch
+from millstream.batches import Batch
 
 MeanOf = Literal["token", "sequence"]
 _NATIVE = {"token": "targets", "sequence": "segments"}

@@ -7,11 +7,11 @@ from collections import Counter
 
 from millstream.errors import LossWarning
 from millstream.loaders.made_by import recipe_of
-from millstream.parts.report import report_path
+from millstream.parts import report_path
 from millstream.rollouts import Id
-from millstream.sources.failure import BLANK
-from millstream.stages.wait import warn
-from millstream.stats.ledger import Ledger
+from millstream.sources import BLANK
+from millstream.stages import warn
+from millstream.stats import Ledger
 from millstream.store import TokenStore
 
 _CUT = ("truncated", "media left out")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.batches.masks import NO_LOSS
-from millstream.chats.plain import plain
+from millstream.batches import NO_LOSS
+from millstream.chats import plain_tokenizer
 from millstream.errors import LoaderError
 from millstream.loaders.transforms import PerRow, Row
 from millstream.tokens import Tokenizer, load_tokenizer
@@ -62,7 +62,7 @@ def mask_tokens(
             hint="pass a tokenizer that has '[MASK]' or '<mask>', or the ids themselves",
         )
     special = np.zeros(max(size, mask + 1), bool)
-    own = () if loaded is None else [control.id for control in plain(loaded, _SPECIAL).controls]
+    own = () if loaded is None else [control.id for control in plain_tokenizer(loaded, _SPECIAL).controls]
     special[[id for id in (mask, *special_ids, *own) if id < len(special)]] = True
     starts = _word_starts(loaded, len(special)) if whole_words and loaded is not None else None
     return PerRow(_Masking(mask, special, starts, rate), relabels=True)

@@ -14,18 +14,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.chats.media import MediaTokens, control_strings
-from millstream.chats.settings import DecidedChat
+from millstream.chats import DecidedChat, MediaTokens, control_strings
 from millstream.errors import LoaderError, SourceError
 from millstream.loaders.origin import RowOrigin
-from millstream.parts.raw import ReadRecord, origin_of, reader_of_files, reader_of_store
-from millstream.records.chat.conversation import Media
-from millstream.records.chat.options import Options
-from millstream.records.chat.parser import RowParser
-from millstream.sources import FoundFile, Reading
-from millstream.sources.jsonl import object_in
-from millstream.store import TokenStore
-from millstream.store.origin import Origin
+from millstream.parts import ReadRecord, origin_of, reader_of_files, reader_of_store
+from millstream.records.chat import Media, Options, RowParser
+from millstream.sources import FoundFile, Reading, object_in
+from millstream.store import Origin, TokenStore
 from millstream.tokens import Tokenizer
 
 _REMEMBERED = 1 << 16

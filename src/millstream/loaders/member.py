@@ -7,15 +7,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from millstream._core import Packing
-from millstream.batches.engine import Fill, packing_of
-from millstream.order import Share
-from millstream.order.phase import UNKNOWN
-from millstream.order.shuffle import Shuffle
-from millstream.order.windows import Windows
+from millstream.batches import Fill, Packing, packing_of
+from millstream.order import UNKNOWN, Share, Shuffle, Windows
 from millstream.store import TokenStore
-from millstream.tokens import Tokenizer
-from millstream.tokens.keep import find_tokenizer
+from millstream.tokens import Tokenizer, find_tokenizer
 
 Documents = Literal["attend", "isolate", "row", "packed"]
 Answers = Literal["preference", "kto", "stepwise"]

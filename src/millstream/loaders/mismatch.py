@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from millstream.batches.masks import NO_LOSS
+from millstream.batches import NO_LOSS
 from millstream.errors import LoaderError
 from millstream.loaders.member import Member
 from millstream.order import Phase

@@ -7,12 +7,12 @@ from typing import Unpack
 
 from millstream.batches import TrainingBatch
 from millstream.loaders.delivery import Delivery
-from millstream.loaders.fillers.ring import RingFiller
+from millstream.loaders.fillers import RingFiller
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.mixture import Mixable, agreed
-from millstream.loaders.runs.store import StoreRun
+from millstream.loaders.runs import StoreRun
 from millstream.loaders.settings import SharedKeywords
-from millstream.order.mix import BLOCK_PLACES
+from millstream.order import BLOCK_PLACES
 
 
 class MixedDataLoader(DataLoader[TrainingBatch]):

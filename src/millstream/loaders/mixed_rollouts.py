@@ -13,16 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.batches import TrainingBatch
-from millstream.batches.columns import Columns
-from millstream.batches.rollouts import RolloutFormat, RolloutRows
+from millstream.batches import Columns, RolloutFormat, RolloutRows, TrainingBatch
 from millstream.errors import BusyError, LoaderError, StoreError
 from millstream.rollouts import RolloutBlock
-from millstream.stages.lifetime import close_on_exit
-from millstream.stages.wait import poll
+from millstream.stages import close_on_exit, poll
 from millstream.storage import staged
-from millstream.store import TokenStore, TokenStoreWriter
-from millstream.store.weights import WEIGHTED, WEIGHTS, codes_of
+from millstream.store import WEIGHTED, WEIGHTS, TokenStore, TokenStoreWriter, codes_of
 from millstream.tensors import backend
 
 

@@ -17,8 +17,8 @@ from millstream.loaders.rollout import RolloutDataLoader
 from millstream.loaders.rows import id_limit, padding_id, row_length
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, positive, resolve
 from millstream.loaders.stream import StreamSource
-from millstream.order.mix import quotas
-from millstream.tokens.keep import describe_tokenizer, share_ids
+from millstream.order import quotas
+from millstream.tokens import describe_tokenizer, share_ids
 
 Mixable: TypeAlias = PretrainDataLoader | ConversationDataLoader | RolloutDataLoader
 

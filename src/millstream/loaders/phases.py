@@ -18,18 +18,15 @@ from functools import partial
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from millstream.errors import OrderError, StateError
-from millstream.order import Phase, Schedule
-from millstream.order.mix import MOST_PLACES
-from millstream.order.phase import LONGEST_RUN, Standing, next_phase
-from millstream.order.shuffle import Shuffle
-from millstream.storage.state import DAMAGED, MOST_BYTES, StateFiles, fits, read_count
+from millstream.order import LONGEST_RUN, MOST_PLACES, Phase, Schedule, Shuffle, Standing, next_phase
+from millstream.storage import DAMAGED_STATE, MOST_BYTES, StateFiles, read_count, state_fits
 
 logger = logging.getLogger("millstream.loaders")
 LEAST_BYTES = 8
 """Of a change of the rows of a step in a state: `[9, 8], `."""
 NOT_KEPT = {"past": "not kept: pass cache_dir= to keep it"}
 """What a state says that has no room for its earlier phases, and no folder for them."""
-KIND = "phases"
+PHASES_KIND = "phases"
 """Of the files beside a state."""
 APART = ("sources", "resized")
 """Fields of a phase that are written otherwise than by their value."""
@@ -56,7 +53,7 @@ def dump_run(
     if files.folder is None and changes * LEAST_BYTES > MOST_BYTES:
         return _without_past({**begun, **present}, changes, files)
     whole = {**known, "phases": _phases_to_json(schedule), **missing}
-    if fits(state := {**begun, **whole}):
+    if state_fits(state := {**begun, **whole}):
         return state
     if files.folder is None:
         return _without_past({**begun, **present}, len(whole["phases"]), files)
@@ -65,7 +62,7 @@ def dump_run(
     reference = {"earlier_phases": files.save(text, begun["step"])}
     nothing: dict[str, Any] = {"data": {}, "phases": []}
     for held in (present, nothing):
-        if fits(state := {**begun, **held, **reference}):
+        if state_fits(state := {**begun, **held, **reference}):
             return state
     raise StateError(
         f"how the rows of {len(data)} sources are made is too much for a state of 4 KB",
@@ -76,7 +73,7 @@ def dump_run(
 def _without_past(state: dict[str, Any], phases: int, files: StateFiles) -> dict[str, Any]:
     """A state of the present phase alone."""
     state |= NOT_KEPT
-    if not fits(state):
+    if not state_fits(state):
         raise StateError(
             f"this run has had {phases} phases and {len(state['data'])} sources, too many for a state of 4 KB",
             hint="pass cache_dir= (a folder beside the checkpoints): the phases are kept there",
@@ -117,7 +114,7 @@ def load_run(state: Mapping[str, Any], files: StateFiles, seed: int) -> LoadedRu
         missing = dict(NOT_KEPT)
     steps = [phase.step for phase in phases]
     if not phases or steps != sorted(set(steps)):
-        raise StateError("the phases of the state are not in order", hint=DAMAGED)
+        raise StateError("the phases of the state are not in order", hint=DAMAGED_STATE)
     return LoadedRun(tuple(phases), data, missing, tuple(names))
 
 
@@ -127,7 +124,7 @@ def _read_part(part: Mapping[str, Any], seed: int) -> tuple[list[Phase], dict[st
     if not isinstance(listed, list):
         raise StateError("the state has no phases", hint="it may be cut off, or the state of something else")
     if not isinstance(data, Mapping) or not all(isinstance(saved, Mapping) for saved in data.values()):
-        raise StateError("the state does not say which data it was saved for", hint=DAMAGED)
+        raise StateError("the state does not say which data it was saved for", hint=DAMAGED_STATE)
     phases: list[Phase] = []
     for found in listed:
         if phases and isinstance(found, list) and len(found) == 2:
@@ -181,7 +178,7 @@ def _resized(phase: Phase, found: list[Any], seed: int) -> list[Phase]:
     """Go on with a phase in steps of another size; a new one begins where that needs one."""
     step, rows = (read_count(value, name) for value, name in zip(found, ("step", "rows"), strict=True))
     if step <= phase.steps.step or rows < 1:
-        raise StateError("the phases of the state are not in order", hint=DAMAGED)
+        raise StateError("the phases of the state are not in order", hint=DAMAGED_STATE)
     try:
         resized = phase.resize(rows, step)
         if resized is None:
@@ -194,10 +191,10 @@ def _resized(phase: Phase, found: list[Any], seed: int) -> list[Phase]:
 
 def _phase_from_json(found: Any) -> Phase:
     if not isinstance(found, Mapping) or not isinstance(found.get("sources"), Mapping):
-        raise StateError("a phase of the state cannot be read", hint=DAMAGED)
+        raise StateError("a phase of the state cannot be read", hint=DAMAGED_STATE)
     named, order = found["sources"], found.get("order")
     if not isinstance(order, list) or list(map(str, order)) != order or sorted(order) != sorted(map(str, named)):
-        raise StateError("a phase of the state does not say in which order its sources are mixed", hint=DAMAGED)
+        raise StateError("a phase of the state does not say in which order its sources are mixed", hint=DAMAGED_STATE)
     sources = {name: _standing_from_json(named.get(name)) for name in order}
     values = {key: value for key, value in found.items() if key != "order"}
     return _checked(partial(_read, Phase, {**values, "sources": sources}))
@@ -215,7 +212,7 @@ def _checked(make: Callable[[], Phase]) -> Phase:
 
 
 def _impossible(error: Exception) -> StateError:
-    return StateError(f"a phase of the state is impossible: {error}", hint=DAMAGED)
+    return StateError(f"a phase of the state is impossible: {error}", hint=DAMAGED_STATE)
 
 
 def _check_steps(phase: Phase) -> None:
@@ -223,10 +220,10 @@ def _check_steps(phase: Phase) -> None:
     steps = phase.steps
     _, offset, _ = phase.place_of(steps.place)
     if steps.rows % phase.ranks != 0:
-        raise StateError("a phase of the state has rows that its ranks cannot share", hint=DAMAGED)
+        raise StateError("a phase of the state has rows that its ranks cannot share", hint=DAMAGED_STATE)
     for name, standing in phase.sources.items():
         if standing.unit < 1 or any(count % standing.unit for count in (offset, steps.rows // phase.ranks)):
-            raise StateError(f"the state cuts between rows of {name!r} that stay together", hint=DAMAGED)
+            raise StateError(f"the state cuts between rows of {name!r} that stay together", hint=DAMAGED_STATE)
     phase.clock(None, steps)
 
 
@@ -234,29 +231,29 @@ def _check_possible(phase: Phase) -> None:
     """Check what no run could have led to, and what would overflow the native arithmetic."""
     counts = (phase.size, phase.left, phase.global_rows, phase.ranks, phase.row_length)
     if min(counts) < 1:
-        raise StateError("a phase of the state has no rows, ranks or samples", hint=DAMAGED)
+        raise StateError("a phase of the state has no rows, ranks or samples", hint=DAMAGED_STATE)
     places = sum(standing.quota for standing in phase.sources.values())
     longest = max((standing.begun * standing.split for standing in phase.sources.values()), default=0)
     if places > MOST_PLACES or longest * phase.row_length >= LONGEST_RUN:
-        raise StateError("a phase of the state is larger than any run", hint=DAMAGED)
+        raise StateError("a phase of the state is larger than any run", hint=DAMAGED_STATE)
     for name, standing in phase.sources.items():
         if standing.shuffle not in get_args(Shuffle):
-            raise StateError(f"the state shuffles {name!r} by {standing.shuffle!r}", hint=DAMAGED)
+            raise StateError(f"the state shuffles {name!r} by {standing.shuffle!r}", hint=DAMAGED_STATE)
         if standing.left <= 0 or standing.samples < 1:
-            raise StateError(f"source {name!r} stands behind the end of its epoch in the state", hint=DAMAGED)
+            raise StateError(f"source {name!r} stands behind the end of its epoch in the state", hint=DAMAGED_STATE)
         if standing.unit > 0 and standing.offset % standing.unit:
-            raise StateError(f"the state cuts between rows of {name!r} that stay together", hint=DAMAGED)
+            raise StateError(f"the state cuts between rows of {name!r} that stay together", hint=DAMAGED_STATE)
     _check_steps(phase)
 
 
 def _read(kind: type[Kind], found: Any) -> Kind:
     hints = {name: hint for name, hint in get_type_hints(kind).items() if name != "resized"}
     if not isinstance(found, Mapping) or set(found) != set(hints):
-        raise StateError(f"a {kind.__name__.lower()} of the state cannot be read", hint=DAMAGED)
+        raise StateError(f"a {kind.__name__.lower()} of the state cannot be read", hint=DAMAGED_STATE)
     for name, hint in hints.items():
         value = found[name]
         if hint is int or (hint == int | None and value is not None):
             read_count(value, name)
         if hint is bool and not isinstance(value, bool):
-            raise StateError(f"{name} in the state is {value!r}, not true or false", hint=DAMAGED)
+            raise StateError(f"{name} in the state is {value!r}, not true or false", hint=DAMAGED_STATE)
     return kind(**found)

@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from millstream.batches import TrainingBatch
 from millstream.errors import LoaderError, SourceError
 from millstream.loaders.delivery import Delivery
-from millstream.loaders.fillers.ring import RingFiller
+from millstream.loaders.fillers import RingFiller
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.member import Documents, Member, RowShape
 from millstream.loaders.raw import RawSettings, ReadingKeywords, described, is_raw, prepared_store
 from millstream.loaders.rows import id_limit, padding_id, row_length
-from millstream.loaders.runs.store import StoreRun
+from millstream.loaders.runs import StoreRun
 from millstream.loaders.settings import SharedKeywords, check_choice, resolve
 from millstream.order import Share
-from millstream.parts.policy import OnBad
+from millstream.parts import OnBad
 from millstream.settings import local_path
 from millstream.store import TokenStore, TokenStoreWriter
-from millstream.tokens import Tokenizer, load_tokenizer
-from millstream.tokens.keep import check_tokenizer
-from millstream.tokens.load import is_learned
+from millstream.tokens import Tokenizer, check_tokenizer, is_learned, load_tokenizer
 
 if TYPE_CHECKING:
     from millstream.loaders.stream import Stream

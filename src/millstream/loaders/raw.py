@@ -14,20 +14,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from millstream.errors import BusyError, LoaderError, SourceError, StoreError
 from millstream.loaders.settings import LoaderSettings, positive
-from millstream.parts.policy import OnBad, check_on_bad
-from millstream.sources import Found, FoundFile, Reading, discover, format_of
-from millstream.sources.identity import identify_object, touch_of
-from millstream.stages.ordered import cpus
-from millstream.stages.wait import poll
-from millstream.stats.progress import OnProgress
+from millstream.parts import OnBad, check_on_bad
+from millstream.sources import Found, FoundFile, Reading, discover, format_of, identify_object, touch_of
+from millstream.stages import cpus, poll
+from millstream.stats import OnProgress
 from millstream.storage import default_cache_dir, key_of
-from millstream.store import TokenStore
-from millstream.store.format import MAGIC
+from millstream.store import MAGIC, TokenStore
 
 if TYPE_CHECKING:
-    from millstream.chats.settings import ChatSettings
-    from millstream.parts.mixing import Mixing
-    from millstream.parts.prepare import Making, Means
+    from millstream.chats import ChatSettings
+    from millstream.parts import Making, Means, Mixing
     from millstream.records import Recipe
 
 _WAIT_S = 0.1
@@ -150,8 +146,7 @@ class CachedStore:
 
     def make(self, progress: OnProgress | None = None) -> None:
         """Make it, from where an earlier run stopped; raises BusyError while another process does."""
-        from millstream.parts.prepare import prepare_store
-        from millstream.parts.report import reporting
+        from millstream.parts import prepare_store, reporting
 
         means = self.means if progress is None else replace(self.means, progress=progress)
         _log.info("preparing %d files into %s", len(self.found.files), self.output)
@@ -177,14 +172,13 @@ def cached_store(
             'cache_dir="memory://" keeps the windows of a stream, and this is prepared as a whole',
             hint="pass streaming=True" if chat is None else "pass the path of a folder, or leave it out",
         )
-    from millstream.parts.prepare import Making, Means
+    from millstream.parts import Making, Means
     from millstream.records import Recipe
 
     found, recipe, decided = raw.found(path), Recipe.of(raw.recipe), None
     reading = replace(raw.how(), whole_rows=chat is not None)
     if chat is not None:
-        from millstream.chats.kinds import documents_of
-        from millstream.chats.settings import DecidedChat
+        from millstream.chats import DecidedChat, documents_of
 
         decided = DecidedChat.of(chat, found.files, reading, tokenizer)
         mixing = mixing and replace(mixing, unit=documents_of(decided.settings.kind))

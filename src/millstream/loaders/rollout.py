@@ -8,13 +8,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from millstream.admission.tally import mean_lengths
+from millstream.admission import mean_lengths
 from millstream.advantages import AdvantageSettings
 from millstream.batches import TrainingBatch
 from millstream.errors import LoaderError
 from millstream.loaders.feed_settings import LiveSettings, feed_run, is_feed
 from millstream.loaders.feed_steps import RolloutBatch
-from millstream.loaders.fillers.rollouts import RolloutDelivery, RolloutFiller
+from millstream.loaders.fillers import RolloutDelivery, RolloutFiller
 from millstream.loaders.loader import DataLoader
 from millstream.loaders.loss import LossMean
 from millstream.loaders.member import Member, RowShape
@@ -25,13 +25,10 @@ from millstream.loaders.rollout_shown import show_rollout
 from millstream.loaders.rollout_steps import Dealer, MicroBatches
 from millstream.loaders.rollout_task import RolloutTask
 from millstream.loaders.rows import id_limit
-from millstream.loaders.runs.feed import FeedRun
-from millstream.loaders.runs.rollout_set import RolloutSetRun
+from millstream.loaders.runs import FeedRun, RolloutSetRun
 from millstream.order import Share
-from millstream.rollouts import Id
-from millstream.rollouts.parse import OnBad
-from millstream.stats.figures import counted
-from millstream.stats.styled import Shown
+from millstream.rollouts import Id, OnBad
+from millstream.stats import Shown, counted
 from millstream.store import TokenStore
 
 UNKNOWN_LENGTH = 1 << 20

@@ -18,18 +18,13 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.advantages.groups import group_codes
-from millstream.advantages.ragged import masked_counts
+from millstream.advantages import group_codes, masked_counts
 from millstream.errors import LoaderError, RecordError
 from millstream.loaders.rollout_rated import Rated, comparable, rate
 from millstream.loaders.rollout_task import RolloutTask
 from millstream.loaders.settings import whole
-from millstream.rollouts import RolloutBlock, content_hash
-from millstream.rollouts.files import read_rollouts
-from millstream.rollouts.parse import OnBad
-from millstream.rollouts.sides import notes_of
-from millstream.stats.figures import counted
-from millstream.stats.ledger import Ledger
+from millstream.rollouts import OnBad, RolloutBlock, content_hash, notes_of, read_rollouts
+from millstream.stats import Ledger, counted
 from millstream.storage import disk
 
 Numbers = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ from itertools import zip_longest
 import numpy as np
 
 from millstream.loaders.rollout_pieces import Piece
-from millstream.stats.styled import Style, Styled
+from millstream.stats import Style, Styled
 
 WIDTH = 78
 """Columns of a line: marks only stand below their tokens if no terminal breaks it."""

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from millstream.stats.figures import counted, visible
+from millstream.stats import counted, visible
 
 Decode: TypeAlias = Callable[[Sequence[int]], str]
 MOST_TOKENS = 8

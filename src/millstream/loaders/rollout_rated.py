@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from millstream.advantages import Advantages, AdvantageSettings, compute_advantages
-from millstream.advantages.estimators import find_estimator
+from millstream.advantages import Advantages, AdvantageSettings, compute_advantages, find_estimator
 from millstream.rollouts import KINDS, RolloutBlock
 
 
@@ -26,7 +25,7 @@ class Rated:
 def rate(block: RolloutBlock, settings: AdvantageSettings | None) -> Rated:
     """Compute what is asked for; without settings, only leave out what nobody trains on.
 
-    >>> from millstream.rollouts.parse import block_of
+    >>> from millstream.rollouts import block_of
     >>> record = {"group_id": "g", "token_ids": [5, 6], "loss_mask": [0, 1], "finish": "stop"}
     >>> records = [{**record, "rollout_id": name, "reward": reward} for name, reward in (("a", 1.0), ("b", 0.0))]
     >>> rated = rate(block_of(records), AdvantageSettings("rloo"))

@@ -8,14 +8,12 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal, TypedDict, TypeVar, cast, get_args
 
 from millstream.admission import ReplayRules
-from millstream.advantages import AdvantageSettings, Overlong
-from millstream.advantages.shaping import is_number
-from millstream.batches.rollout_loss import MeanOf
+from millstream.advantages import AdvantageSettings, Overlong, is_number
+from millstream.batches import MeanOf
 from millstream.errors import LoaderError
 from millstream.loaders.names_elsewhere import refuse_unknown
 from millstream.loaders.settings import SharedKeywords, check_choice, positive
-from millstream.order.balance import CostModel
-from millstream.order.micro_batches import MicroBatchRule
+from millstream.order import CostModel, MicroBatchRule
 
 Balance = Literal["karmarkar_karp"]
 Settings = TypeVar("Settings", AdvantageSettings, Overlong, ReplayRules)

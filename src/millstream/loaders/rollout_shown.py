@@ -11,8 +11,7 @@ from millstream.loaders.rollout_marks import marked
 from millstream.loaders.rollout_pieces import Decode, Piece, ids_as_text, pieces_of
 from millstream.loaders.rollout_table import advantages_of, group_table, style_of
 from millstream.rollouts import RolloutBlock
-from millstream.stats.figures import counted, share
-from millstream.stats.styled import Shown, Styled
+from millstream.stats import Shown, Styled, counted, share
 
 
 def show_rollout(

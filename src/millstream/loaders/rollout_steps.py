@@ -11,11 +11,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from millstream.batches import TrainingBatch
-from millstream.batches.rollouts import RolloutFormat, RolloutRows, RolloutStep, RowBuffers
+from millstream.batches import RolloutFormat, RolloutRows, RolloutStep, RowBuffers, TrainingBatch
 from millstream.loaders.rollout_settings import StepSettings
 from millstream.loaders.rollout_task import RolloutTask
-from millstream.order.step_plan import StepPlan
+from millstream.order import StepPlan
 from millstream.rollouts import RolloutBlock
 
 Numbers = npt.NDArray[np.int64]

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from millstream.advantages.groups import GroupedRewards
+from millstream.advantages import GroupedRewards
 from millstream.rollouts import RolloutBlock
-from millstream.stats.figures import counted
-from millstream.stats.styled import Style, Styled
+from millstream.stats import Style, Styled, counted
 
 BAR = 20
 """Letters of the longest bar."""

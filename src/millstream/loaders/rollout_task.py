@@ -15,8 +15,7 @@ from millstream.errors import RecordError
 from millstream.loaders.rollout_settings import RolloutKeywords, StepSettings, parted
 from millstream.loaders.rows import padding_id
 from millstream.loaders.settings import LoaderSettings, positive, resolve
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.parse import OnBad
+from millstream.rollouts import OnBad, RolloutBlock
 from millstream.tokens import Tokenizer, load_tokenizer
 
 Numbers = npt.NDArray[np.int64]

@@ -12,9 +12,9 @@ from typing import Any, Literal, TypedDict
 
 from millstream.errors import LoaderError, OrderError
 from millstream.loaders.model_config import NO_LIMITS, ModelLimits
-from millstream.order.shuffle import Shuffle
+from millstream.order import Shuffle
 from millstream.settings import at_least, byte_count, local_path
-from millstream.stages.ordered import cpus
+from millstream.stages import cpus
 from millstream.tensors import FRAMEWORKS, default_framework
 
 RANK_VARIABLES = (

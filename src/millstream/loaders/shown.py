@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from millstream.chats.shown import show_row
-from millstream.chats.supervised import Supervised
+from millstream.chats import Supervised, show_row
 from millstream.errors import LoaderError
 from millstream.loaders.member import Member
 from millstream.loaders.origin import RowOrigin
-from millstream.stats.figures import counted
-from millstream.stats.styled import Shown, Styled
+from millstream.stats import Shown, Styled, counted
 from millstream.store import TokenStore
-from millstream.tokens.keep import kept_tokenizer
+from millstream.tokens import kept_tokenizer
 
 
 def show_document(member: Member, document: int) -> Shown:

@@ -8,7 +8,7 @@ from typing import Any
 from millstream.errors import FingerprintError, StateError
 from millstream.loaders.member import Member
 from millstream.order import Phase, StepPlace
-from millstream.storage.state import DAMAGED, read_count
+from millstream.storage import DAMAGED_STATE, read_count
 from millstream.store import TokenStore
 
 
@@ -16,7 +16,7 @@ def check_data(data: Mapping[str, Any], phases: Sequence[Phase], members: Mappin
     """Compare the data that a state was saved for with the stores that are here; a new source has none."""
     for name, member in members.items():
         if name not in data and any(name in phase.sources for phase in phases):
-            raise StateError(f"the state does not say which data {name!r} was", hint=DAMAGED)
+            raise StateError(f"the state does not say which data {name!r} was", hint=DAMAGED_STATE)
         store, found = member.store, member.facts
         saved = data.get(name, found)
         if saved == found:
@@ -47,13 +47,13 @@ def check_samples(phases: Sequence[Phase], name: str, samples: Callable[[int, in
         begun = standing.quota == 0 == standing.offset or standing.begun == samples(phase.row_length, standing.split)
         later = standing.quota == 0 or standing.samples == samples(phase.row_length, 1)
         if not begun or not later:
-            raise StateError(f"the state counts other samples of {name!r} than its data has", hint=DAMAGED)
+            raise StateError(f"the state counts other samples of {name!r} than its data has", hint=DAMAGED_STATE)
 
 
 def check_unit(phases: Sequence[Phase], name: str, unit: int) -> None:
     """Check that the rows of a source stay together as they do here."""
     if any(name in phase.sources and phase.sources[name].unit != unit for phase in phases):
-        raise StateError(f"the state keeps other rows of {name!r} together than its data does", hint=DAMAGED)
+        raise StateError(f"the state keeps other rows of {name!r} together than its data does", hint=DAMAGED_STATE)
 
 
 def check_source(phases: Sequence[Phase], name: str) -> None:
@@ -71,7 +71,8 @@ def check_place(state: Mapping[str, Any], place: StepPlace) -> None:
     for key, found in (("epoch", place.epoch), ("offset", place.offset)):
         if read_count(state.get(key), key) != found:
             raise StateError(
-                f"the state says {key} {state.get(key)}, but its step {place.step} lies at {key} {found}", hint=DAMAGED
+                f"the state says {key} {state.get(key)}, but its step {place.step} lies at {key} {found}",
+                hint=DAMAGED_STATE,
             )
 
 

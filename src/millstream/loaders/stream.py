@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,39 +17,47 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from millstream.batches.engine import bytes_for_batches
+from millstream.batches import bytes_for_batches
 from millstream.errors import BudgetError, ClosedError, LoaderError, StateError, StoreError, UnknownLength
 from millstream.loaders.losses import named_losses, tell_losses
 from millstream.loaders.member import Member, RowShape
 from millstream.loaders.origin import RowOrigin, Span
 from millstream.loaders.raw import RawSettings, check_streamable, described, in_words_of_loaders, touch
 from millstream.loaders.settings import LoaderSettings
-from millstream.order import Share
-from millstream.order.phase import UNKNOWN
-from millstream.parts.policy import OnBad
-from millstream.parts.process import MEMORY_PER_CHUNK, Job
+from millstream.order import UNKNOWN, Share
+from millstream.parts import MEMORY_PER_CHUNK, Job, OnBad
 from millstream.records import Recipe
-from millstream.sources import Found
-from millstream.sources.identity import fingerprint_files
-from millstream.stages.ordered import cpus
-from millstream.stages.wait import warn
-from millstream.storage import key_of
-from millstream.storage.state import DAMAGED, read_count
-from millstream.store import TokenStore
-from millstream.store.format import token_dtype
-from millstream.streams.kept import Kept, KeptInMemory, KeptOnDisk
-from millstream.streams.maker import TOGETHER, PartMaker
-from millstream.streams.plan import VERSION, WINDOW_UNITS, StreamPlan, Units, size_of, unit_bytes
-from millstream.streams.starts import NAME, WindowStarts
-from millstream.streams.windows import StreamWindows, View
-from millstream.tokens import Tokenizer, resolve_eos
-from millstream.tokens.keep import describe_tokenizer, smallest_dtype
+from millstream.sources import Found, fingerprint_files
+from millstream.stages import after_fork, cpus, warn
+from millstream.storage import DAMAGED_STATE, key_of, read_count
+from millstream.store import TokenStore, token_dtype
+from millstream.streams import (
+    PARTS_TOGETHER,
+    STARTS_FILE,
+    STREAM_ORDER,
+    WINDOW_UNITS,
+    Kept,
+    KeptInMemory,
+    KeptOnDisk,
+    Numbers,
+    PartMaker,
+    Pass,
+    StreamPlan,
+    StreamWindows,
+    Units,
+    View,
+    WindowStarts,
+    size_of,
+    unit_bytes,
+)
+from millstream.tokens import Tokenizer, describe_tokenizer, resolve_eos, smallest_dtype
 
 AHEAD = 3
 """Windows that are made ahead, and come into use together, where there is room."""
 DOCUMENT_BITS = 32
 """Of a document's number: its place in its unit. The unit is the rest."""
 FoundT = TypeVar("FoundT")
+_log = logging.getLogger("millstream.loaders")
 
 
 @dataclass(frozen=True)
@@ -103,7 +113,7 @@ class Stream:
             "recipe": job.recipe.digest(),
             "tokenizer": job.tokenizer.fingerprint,
             "eos": job.eos_id,
-            "stream_order": VERSION,
+            "stream_order": STREAM_ORDER,
         }
 
     def folder(self, cache_dir: Path | None) -> Path | None:
@@ -112,7 +122,16 @@ class Stream:
         touches = [touch(file) for file in self.found.files]
         if cache_dir is None or identity is None or not all(touches):
             return None
-        return cache_dir / "streams" / key_of("stream", VERSION, identity, touches, self.on_bad)
+        return cache_dir / "streams" / key_of("stream", STREAM_ORDER, identity, touches, self.on_bad)
+
+
+@dataclass(frozen=True)
+class _Ahead:
+    """The part in the run that a source has with windows of which the last ones are not in use yet."""
+
+    passes: frozenset[Pass]
+    view: View
+    member: Member
 
 
 class StreamSource:
@@ -162,8 +181,8 @@ class StreamSource:
             on_bad=stream.on_bad,
             quarantine=folder,
         )
-        ahead = self._ahead(kept)
-        log = None if folder is None else folder / f"{key_of(name, settings.seed, settings.shuffle)}.{NAME}"
+        ahead = self._windows_ahead(kept)
+        log = None if folder is None else folder / f"{key_of(name, settings.seed, settings.shuffle)}.{STARTS_FILE}"
         self.windows = StreamWindows(
             plan,
             maker,
@@ -175,16 +194,25 @@ class StreamSource:
             id_limit=min(limits, default=None),
             first=(settings.rank, settings.world_size),
         )
+        self._begin()
+        after_fork(self._begin)
+        maker.on_made = self._make_ahead
         self._is_moving = self._has_told_losses = False
         self._passed = 0
         """Windows before the place of the state that was loaded."""
         self._works_alone = settings.world_size > 1 and not kept.shared
         self.member = self._member()
 
+    def _begin(self) -> None:
+        """Also in a forked child: a thread that is not there may hold the lock."""
+        self._guard = threading.Lock()
+        """Of the windows, while more of them come into use."""
+        self._ahead: _Ahead | None = None
+
     def _together(self, threads: int) -> int:
         """Parts that a thread makes at once, in an eighth of the budget."""
         budget, each = self._settings.memory_budget, MEMORY_PER_CHUNK * self.stream.job.reading.chunk_bytes
-        return TOGETHER if budget is None else max(1, min(TOGETHER, budget // 8 // (threads * each)))
+        return PARTS_TOGETHER if budget is None else max(1, min(PARTS_TOGETHER, budget // 8 // (threads * each)))
 
     def _kept(self, folder: Path | None, at_once: int) -> Kept:
         """Where parts are kept: in the cache, else in memory, in what batches and threads leave of the budget, which
@@ -204,7 +232,7 @@ class StreamSource:
             )
         return KeptInMemory(left)
 
-    def _ahead(self, kept: Kept) -> int:
+    def _windows_ahead(self, kept: Kept) -> int:
         """Windows that are made ahead: one where there is not surely room for more."""
         if isinstance(kept, KeptInMemory) and kept.budget is not None:
             job = self.stream.job
@@ -216,25 +244,31 @@ class StreamSource:
 
     def _member(self) -> Member:
         """The stream's part in the run: the windows that can be used."""
-        windows, tokenizer = self.windows, self.stream.job.tokenizer
-        if windows.rows == 0:
+        if self.windows.rows == 0:
+            windows = self.windows
             lost = "".join(f"; left out, {reason}: {count}" for reason, count in windows.left_out.most_common(3))
             raise LoaderError(
                 f"{self.stream.path}: {windows.starts.tokens} tokens are fewer than one row of {self._shape.length} "
                 f"inputs and a target{lost}",
                 hint="see why records were left out" if lost else "use a smaller chunk_size, or add more data",
             )
-        self._view = self._view_of(each.window for each in windows.ready)
-        rows = windows.rows
-        return Member(
-            self._view.store,
+        self._view, member = self._with(self.windows.ready, self.windows.starts.known)
+        return member
+
+    def _with(self, passes: Iterable[Pass], starts: Numbers) -> tuple[View, Member]:
+        """The part in the run that the source has with some windows."""
+        windows, tokenizer, tokens = self.windows, self.stream.job.tokenizer, int(starts[-1])
+        view = self._view_of(each.window for each in passes)
+        rows = None if tokens < 0 else windows.rows_in(tokens, self._shape.length)
+        return view, Member(
+            view.store,
             Share(UNKNOWN if rows is None else rows, self._settings.shuffle, self._quota, packed=True),
             self._shape,
             tokenizer=tokenizer,
             given_facts=self.stream.facts,
-            given_windows=windows.order(),
+            given_windows=windows.order(starts),
             given_samples=windows.samples_of,
-            tokens=windows.starts.tokens,
+            tokens=None if tokens < 0 else tokens,
         )
 
     def _view_of(self, windows: Iterable[int]) -> View:
@@ -247,14 +281,48 @@ class StreamSource:
     def more(self, epoch: int, offset: int, count: int) -> tuple[Member, bool]:
         """Wait until so many rows can be used, or until it is known how many an epoch has."""
         self._is_moving = True
-        if self.windows.rows != 0:
-            with in_words_of_loaders():
-                self.windows.make(epoch, offset, count)
-        self.member = self._member()
+        with self._guard:
+            ahead, self._ahead = self._ahead, None
+            if self.windows.rows != 0:
+                with in_words_of_loaders():
+                    self.windows.make(epoch, offset, count)
+            if ahead is not None and ahead.passes.issuperset(self.windows.ready):
+                self._view, self.member = ahead.view, ahead.member
+            else:
+                self.member = self._member()
         self._is_moving = False
+        self.windows.maker.call_later(self._want_next)
         if self._settings.rank == 0:
             self._tell()
         return self.member, False
+
+    def _want_next(self) -> None:
+        """Have the next windows made, in a thread: the trainer has what it needs. It asks again when it needs more."""
+        if not self._guard.acquire(blocking=False):
+            return
+        try:
+            self.windows.want_next()
+        except Exception:
+            _log.debug("%s: the next windows are made when they are asked for", self.stream.path, exc_info=True)
+        finally:
+            self._guard.release()
+        self._make_ahead()
+
+    def _make_ahead(self) -> None:
+        """Get the windows ready that come into use next, in a thread: the trainer then only takes them.
+
+        What goes wrong here goes wrong again where the trainer asks for them.
+        """
+        if self._ahead is not None or not self.windows.has_more or not self._guard.acquire(blocking=False):
+            return
+        try:
+            passes = self.windows.make_ahead()
+            if passes:
+                self._ahead = _Ahead(frozenset(passes), *self._with(passes, self.windows.starts.found))
+        except Exception:
+            _log.debug("%s: windows were not got ready ahead", self.stream.path, exc_info=True)
+        finally:
+            self._guard.release()
 
     def _tell(self) -> None:
         """Warn, once, of what is left out, and of work that all ranks do."""
@@ -282,8 +350,13 @@ class StreamSource:
         """Whether files of parts are gone, or were: another process has dropped them, and perhaps made them again."""
         lost = self._view.is_lost
         if lost:
-            self.windows.forget()
+            self._forget()
         return lost
+
+    def _forget(self) -> None:
+        with self._guard:
+            self._ahead = None
+            self.windows.forget()
 
     @property
     def made_so_far(self) -> str:
@@ -308,26 +381,29 @@ class StreamSource:
     @contextmanager
     def resuming(self, saved: Any) -> Iterator[Member]:
         """Know what a state knows, unless it is refused in the end."""
-        known, member, passed = self.windows.starts.known.copy(), self.member, self._passed
+        starts = self.windows.starts
+        known, found, member, passed = starts.known.copy(), starts.found.copy(), self.member, self._passed
         try:
             yield self._resumed(saved)
         except BaseException:
-            self.windows.starts.known[:] = known
+            starts.known[:], starts.found[:] = known, found
             self.member, self._passed = member, passed
             raise
 
     def _resumed(self, saved: Any) -> Member:
         if not isinstance(saved, Mapping):
-            raise StateError(f"the state does not say where {self.name!r} stands", hint=DAMAGED)
+            raise StateError(f"the state does not say where {self.name!r} stands", hint=DAMAGED_STATE)
         starts = self.windows.starts
         said = {"window": None, "token": None, **saved}
         place = {name: read_count(value, name) for name, value in said.items() if name != "check"}
         window = place["window"]
         if window >= starts.windows:
-            raise StateError(f"the state stands in window {window} of {starts.windows} of {self.name!r}", hint=DAMAGED)
+            raise StateError(
+                f"the state stands in window {window} of {starts.windows} of {self.name!r}", hint=DAMAGED_STATE
+            )
         check = key_of(self.name, place)[:8]
         if saved.get("check", check) != check:  # earlier states have none
-            raise StateError(f"where {self.name!r} stands in the state is not what was saved", hint=DAMAGED)
+            raise StateError(f"where {self.name!r} stands in the state is not what was saved", hint=DAMAGED_STATE)
         starts.learn(window, place["token"], counted=False)
         if "tokens" in place:
             starts.learn(starts.windows, place["tokens"], counted=False)
@@ -369,7 +445,7 @@ class StreamSource:
             except StoreError:
                 if not view.is_lost:
                     raise
-                self.windows.forget()
+                self._forget()
 
     def _view_at(self, token: int, what: str) -> View:
         starts = self.windows.starts
@@ -420,6 +496,10 @@ class StreamSource:
         if start < stop and not windows.knows(start // length, (stop - 1) // length):
             raise self._unknown(what)
         return start, max(start, stop)
+
+    def let_go(self, thing: object) -> None:
+        """Have what is not used any more released, elsewhere than in the trainer's thread."""
+        self.windows.maker.let_go([thing])
 
     @property
     def parts(self) -> dict[str, int]:

@@ -10,23 +10,18 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from millstream.errors import LoaderError, RecordError, SourceError
-from millstream.feeds.arrivals import ArrivalLog
-from millstream.feeds.spool import is_spool
-from millstream.games.chunk_source import open_chunk_source
-from millstream.live.look import places_of
+from millstream.feeds import ArrivalLog, is_spool
+from millstream.games import open_chunk_source
+from millstream.live import places_of
 from millstream.loaders.chat_keywords import ChatKeywords
 from millstream.loaders.feed_settings import is_feed
 from millstream.loaders.raw import RawSettings, is_raw
-from millstream.loaders.runs.checkpoint import JOURNAL
-from millstream.records.chat.block import format_of_rows
-from millstream.records.chat.options import Options
-from millstream.rollouts import RolloutBlock, codec, holds_rollouts
-from millstream.rollouts.reads import OWN_SUFFIXES, find_rollouts
-from millstream.sources import Reading
-from millstream.sources.formats import first_row, format_named, format_of
-from millstream.stats.figures import counted
-from millstream.store import TokenStore
-from millstream.store.weights import WEIGHTED
+from millstream.loaders.runs import JOURNAL
+from millstream.records.chat import Options, format_of_rows
+from millstream.rollouts import OWN_SUFFIXES, ROLLOUTS_SUFFIX, RolloutBlock, find_rollouts, holds_rollouts
+from millstream.sources import Reading, first_row, format_named, format_of
+from millstream.stats import counted
+from millstream.store import WEIGHTED, TokenStore
 
 Kind: TypeAlias = Literal["text", "chat", "rollouts", "games"]
 _OF_TEXTS = {"chunk_size", "seq_len", "documents", "streaming", "tail"}
@@ -71,7 +66,7 @@ def are_games(path: Any) -> bool:
     """Whether folders or files hold self-play games: one of the first archives or packed files is one of frames, or
     there is nothing but packed files of which no name says what they are.
 
-    >>> from millstream.games.example import example_folder
+    >>> from millstream.games import example_folder
     >>> are_games(example_folder(1)), are_games("texts/")
     (True, False)
     """
@@ -151,7 +146,7 @@ def refuse_nothing(path: Any) -> None:
         return
     refuse_empty_folder(path)
     place = Path(path)
-    if place.is_dir() and is_spool(place) and not any(place.rglob(f"*{codec.SUFFIX}")):
+    if place.is_dir() and is_spool(place) and not any(place.rglob(f"*{ROLLOUTS_SUFFIX}")):
         released = ArrivalLog(place / "arrivals.log").released
         raise SourceError(
             f"{place}: this spool is empty: "

@@ -39,7 +39,9 @@ class StepPlace:
 class Schedule:
     """The phases of a run.
 
-    >>> from millstream.order import Recipe, Schedule, Share
+    >>> from millstream.order.phase import Recipe, Share
+
+    >>> from millstream.order.schedule import Schedule
     >>> recipe = Recipe(seed=0, row_length=4, global_rows=3, sources={"web": Share(8, shuffle="none")})
     >>> run = Schedule.start(recipe)
     >>> [(place.epoch, place.rows) for place in map(run.place, range(4))]

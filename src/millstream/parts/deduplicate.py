@@ -14,10 +14,9 @@ from millstream.parts.part import Part, PartCache, Rejected
 from millstream.parts.process import without
 from millstream.parts.run import Run
 from millstream.parts.write import Accounts, Placed, keep
-from millstream.records import DuplicateFinder, Duplicates
-from millstream.records.processor import label_of
-from millstream.stages.ordered import in_order
-from millstream.store.weights import ids_in
+from millstream.records import DuplicateFinder, Duplicates, label_of
+from millstream.stages import in_order
+from millstream.store import ids_in
 
 DEDUP_BYTES = 256 << 20
 

@@ -12,8 +12,7 @@ from millstream.parts.process import Job
 from millstream.parts.run import Run
 from millstream.records import Recipe
 from millstream.sources import FoundFile, Reading
-from millstream.tokens.keep import describe_tokenizer
-from millstream.tokens.load import may_be_learned
+from millstream.tokens import describe_tokenizer, may_be_learned
 
 
 def differences(

@@ -8,13 +8,10 @@ from pathlib import Path
 
 from millstream.parts.part import PartCache
 from millstream.records import Recipe
-from millstream.sources import BadRecord, Found, Reading, format_named
-from millstream.sources.failure import FLEETING
-from millstream.sources.identity import digesting
-from millstream.stats.progress import OnProgress, Progress
+from millstream.sources import FLEETING, BadRecord, Found, Reading, digesting, format_named
+from millstream.stats import OnProgress, Progress
 from millstream.storage import key_of
-from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, learn_tokenizer, load_tokenizer
-from millstream.tokens.load import is_learned
+from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, is_learned, learn_tokenizer, load_tokenizer
 
 
 def learned_or_loaded(

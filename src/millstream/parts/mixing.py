@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.order.shuffle import SampleOrder
+from millstream.order import SampleOrder
 from millstream.parts.part import Part
-from millstream.store.origin import numbered
+from millstream.store import numbered
 
 MOST_PARTS = 16
 _AT_ONCE = 1 << 13

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.parts import plots, summary
-from millstream.stats.figures import bit_span, counted, duration, share, size, visible
+from millstream.stats import bit_span, counted, duration, share, size, visible
 
 MOST_BARS = 20
 MOST_ROWS = 500
@@ -30,8 +30,8 @@ def render(report: Mapping[str, Any], name: str) -> str:
         _lengths(report),
         _pace(report),
         _sources(report),
-        _dropped("rejected", "Rejected by rule", summary.rejected(report), report),
-        _dropped("duplicates", "Duplicates", summary.duplicates(report), report),
+        _dropped("rejected", "Rejected by rule", summary.rejected_by_rule(report), report),
+        _dropped("duplicates", "Duplicates", summary.duplicates_by_step(report), report),
         _others(report),
         _recipe(report["recipe"]),
         _source_table(report["sources"]),
@@ -60,9 +60,9 @@ def render(report: Mapping[str, Any], name: str) -> str:
 def _header(report: Mapping[str, Any], name: str) -> str:
     tiles = "".join(
         f'<div><dt>{title}</dt><dd class="value">{value}</dd><dd class="remark">{remark}</dd></div>\n'
-        for title, value, remark in summary.headline(report)
+        for title, value, remark in summary.main_figures(report)
     )
-    rows = "".join(f"<dt>{title}</dt><dd>{_text(value)}</dd>\n" for title, value in summary.particulars(report))
+    rows = "".join(f"<dt>{title}</dt><dd>{_text(value)}</dd>\n" for title, value in summary.how_it_was_made(report))
     cached = '<p class="note">Everything was found in the cache: times and speeds are those of reading it.</p>'
     return f"""<header>
 <p class="eyebrow">Millstream report</p>
@@ -71,12 +71,12 @@ def _header(report: Mapping[str, Any], name: str) -> str:
 {tiles}</dl>
 <dl class="particulars">
 {rows}</dl>
-{cached if summary.is_cached(report) else ""}
+{cached if summary.was_all_cached(report) else ""}
 </header>"""
 
 
 def _fates(report: Mapping[str, Any]) -> str:
-    fates = summary.fates(report)
+    fates = summary.fates_of_records(report)
     whole = sum(number for _, number in fates)
     legend = "".join(
         f'<li><i class="{fate}"></i>{fate} <b>{number:,}</b> <span class="soft">{share(number, whole)}</span></li>'
@@ -94,12 +94,12 @@ def _lengths(report: Mapping[str, Any]) -> str:
     rows = [[bit_span(bits), f"{documents:,}", share(documents, whole)] for bits, documents in bins]
     table = _table("Documents by length", ["tokens", "documents", "share"], rows)
     content = f"{plots.histogram(bins)}<details><summary>as numbers</summary>{table}</details>"
-    beside = "half" if summary.speeds(report["pace"]) else "wide"
+    beside = "half" if summary.speed_over_time(report["pace"]) else "wide"
     return _section("Document lengths", "Documents by their number of tokens, in powers of two.", content, beside)
 
 
 def _pace(report: Mapping[str, Any]) -> str:
-    speeds = summary.speeds(report["pace"])
+    speeds = summary.speed_over_time(report["pace"])
     if not speeds:
         about = f"The run was too short to tell: {size(report['source_bytes'])} in {duration(report['seconds'])}."
         return _section("Speed over time", about, "")
@@ -108,7 +108,7 @@ def _pace(report: Mapping[str, Any]) -> str:
 
 
 def _sources(report: Mapping[str, Any]) -> str:
-    top = summary.sources(report, MOST_BARS)
+    top = summary.tokens_by_source(report, MOST_BARS)
     about = f"{report['tokens']:,} tokens of {counted(len(report['sources']), 'file')}."
     return _section("Tokens per source", about, _bars([_bar(_path(path), n, top) for path, n in top.shown], top))
 
@@ -117,13 +117,13 @@ def _dropped(kind: str, title: str, counts: Mapping[str, int], report: Mapping[s
     if not counts:
         return ""
     top = summary.ranked(counts)
-    examples = [summary.examples(report, reason) for reason, _ in top.shown]
+    examples = [summary.examples_of(report, reason) for reason, _ in top.shown]
     letters = min(EXAMPLE_LETTERS, ALL_EXAMPLES_LETTERS // max(1, sum(map(len, examples))))
     items = [
         _bar(_text(reason, REASON_LETTERS), number, top) + _examples(some, letters)
         for (reason, number), some in zip(top.shown, examples, strict=True)
     ]
-    records = sum(number for _, number in summary.fates(report))
+    records = sum(number for _, number in summary.fates_of_records(report))
     about = f"{counted(top.total, 'record')}, {share(top.total, records)} of all."
     return _section(title, about, _bars(items, top, kind), "wide long")
 
@@ -163,7 +163,7 @@ def _recipe(steps: Sequence[Mapping[str, Any]]) -> str:
         return _section("Recipe", "No steps: every record was taken as it is.", "")
     items = "".join(
         f"<li><b>{_text(name, PATH_LETTERS)}</b> <code>{_text(settings, STEP_LETTERS)}</code></li>\n"
-        for name, settings in summary.steps(steps[:MOST_STEPS])
+        for name, settings in summary.steps_of_recipe(steps[:MOST_STEPS])
     )
     more = f'<p class="rest">{counted(len(steps) - MOST_STEPS, "more step")}</p>' if len(steps) > MOST_STEPS else ""
     return _section(

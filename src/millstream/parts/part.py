@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import CompressionError, MillstreamError, MissingExtra
-from millstream.sources.chunk import BadRecord
-from millstream.sources.failure import FLEETING
-from millstream.storage import LEVEL, FileCache, compress, decompress, has_zstd
+from millstream.sources import FLEETING, BadRecord
+from millstream.storage import ZSTD_LEVEL, FileCache, compress, decompress, has_zstd
 
 log = logging.getLogger("millstream.parts")
 
@@ -75,7 +74,7 @@ class Part:
         return FLEETING.isdisjoint(bad.reason for bad in self.bad)
 
 
-def encode_part(part: Part, level: int | None = LEVEL) -> bytes:
+def encode_part(part: Part, level: int | None = ZSTD_LEVEL) -> bytes:
     """Write a part down: a magic number, the size of the head, the head as JSON, and the columns.
 
     Where there is no zstd the columns are plain: a part is internal, and its columns are read either way.
@@ -186,7 +185,7 @@ def _compact(value: object) -> bytes:
 class PartCache(FileCache):
     """Parts by name, packed; a file that does not read as a part is removed and counts as absent."""
 
-    def __init__(self, folder: Path, *, level: int | None = LEVEL) -> None:
+    def __init__(self, folder: Path, *, level: int | None = ZSTD_LEVEL) -> None:
         super().__init__(folder)
         self.level = level
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from millstream.stats.figures import bit_span, count, duration, share, size
+from millstream.stats import bit_span, count, duration, share, size
 
 HEIGHT = 200
 _TOP, _BOTTOM = 22, 26

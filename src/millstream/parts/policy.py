@@ -12,8 +12,8 @@ from typing import IO, Literal, Self, get_args
 
 from millstream.errors import MillstreamError, RecordError, SourceError, TemplateError, TokenizerError
 from millstream.sources import BadRecord
-from millstream.stats.ledger import Ledger
-from millstream.storage import LEVEL, compress, has_zstd
+from millstream.stats import Ledger
+from millstream.storage import ZSTD_LEVEL, compress, has_zstd
 
 LOUD = 5
 OnBad = Literal["error", "skip", "quarantine"]
@@ -35,7 +35,7 @@ class KeptAside:
 
     FRAME_BYTES = 1 << 18
 
-    def __init__(self, path: Path, *, level: int | None = LEVEL) -> None:
+    def __init__(self, path: Path, *, level: int | None = ZSTD_LEVEL) -> None:
         level = level if has_zstd() else None
         self.path = path if level is None else path.with_name(path.name + ".zst")
         self.records = 0
@@ -142,7 +142,7 @@ class BadRecords:
 
 def _error(bad: BadRecord, where: str, hint: str) -> MillstreamError:
     """The error of whoever cannot use the record: its tokenizer, its template, or anybody."""
-    from millstream.chats.encode import UNRENDERED
+    from millstream.chats import UNRENDERED
     from millstream.parts.process import UNFIT
 
     unfit = {UNFIT: TokenizerError, UNRENDERED: TemplateError}.get(bad.reason)

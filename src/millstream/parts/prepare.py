@@ -34,21 +34,15 @@ from millstream.parts.run import Make, Run, digested
 from millstream.parts.statistics import FileCounts, Statistics
 from millstream.parts.write import Accounts, Placed, StoreBuilder, accounted, placed, progressing, refuse_nothing
 from millstream.records import Recipe
-from millstream.sources import Found, Reading
-from millstream.sources.formats import check_gives_rows
-from millstream.stages.ordered import Threads
-from millstream.stats.progress import OnProgress
-from millstream.storage import LEVEL, FinishedStore, disk, staged
-from millstream.store import TokenStore
-from millstream.store.format import token_dtype
-from millstream.store.origin import origins_path
-from millstream.store.weights import WEIGHTED
-from millstream.tokens import Tokenizer, resolve_eos
-from millstream.tokens.keep import keep_tokenizer, smallest_dtype
-from millstream.tokens.load import is_learned
+from millstream.sources import Found, Reading, check_gives_rows
+from millstream.stages import Threads
+from millstream.stats import OnProgress
+from millstream.storage import ZSTD_LEVEL, FinishedStore, disk, staged
+from millstream.store import WEIGHTED, TokenStore, origins_path, token_dtype
+from millstream.tokens import Tokenizer, is_learned, keep_tokenizer, resolve_eos, smallest_dtype
 
 if TYPE_CHECKING:
-    from millstream.chats.settings import ChatSettings, DecidedChat
+    from millstream.chats import ChatSettings, DecidedChat
 
 SPOOL = ".parts"
 
@@ -82,7 +76,7 @@ class Means:
     overwrite: bool = False
     cache_dir: Path | None = None
     cache_limit: int = 64 << 30
-    level: int | None = LEVEL
+    level: int | None = ZSTD_LEVEL
     keep_rejected: bool = False
     memory_budget: int | None = None
     make: Make = make_part
@@ -251,7 +245,7 @@ def _aside(output: Path, kind: str) -> Path | None:
 def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: bool) -> Job:
     chat = making.chat
     if chat is not None:
-        from millstream.chats.settings import ChatSettings, DecidedChat
+        from millstream.chats import ChatSettings, DecidedChat
 
         if isinstance(chat, ChatSettings):
             chat = DecidedChat.of(chat, found.files, making.reading, tokenizer)

@@ -19,13 +19,11 @@ from millstream.errors import TokenizerError
 from millstream.parts.part import VERSION, Part, Rejected
 from millstream.sources import BadRecord, Chunk, ChunkRead, FoundFile, Reading, RecordBlock, format_named
 from millstream.storage import key_of
-from millstream.store.format import token_dtype
-from millstream.store.weights import codes_of, rounded, weigh
-from millstream.tokens import Tokenizer
-from millstream.tokens.flat import encode_flat, unfit_documents
+from millstream.store import codes_of, rounded, token_dtype, weigh
+from millstream.tokens import Tokenizer, encode_flat, unfit_documents
 
 if TYPE_CHECKING:
-    from millstream.chats.settings import DecidedChat
+    from millstream.chats import DecidedChat
     from millstream.records import Pipeline, PipelineResult, Recipe
 
 UNFIT = "cannot be encoded"
@@ -133,8 +131,8 @@ class Documents:
 
 def _conversations(chat: DecidedChat, done: PipelineResult, file: FoundFile) -> Documents:
     """The tokens of all conversations, each with its weight in the loss."""
-    from millstream.chats.block import encode_block
-    from millstream.records.chat.parser import RowParser
+    from millstream.chats import encode_block
+    from millstream.records.chat import RowParser
 
     how = chat.settings
     made = encode_block(

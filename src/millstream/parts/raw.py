@@ -13,14 +13,9 @@ from typing import Any
 
 from millstream.errors import SourceError, StoreError
 from millstream.parts.report import read_report
-from millstream.sources import FoundFile, Reading
+from millstream.sources import NO_BYTES, FoundFile, HuggingFaceFormat, Reading, RowsFormat, digest_of
 from millstream.sources import raw_record as read_again
-from millstream.sources.huggingface import HuggingFaceFormat
-from millstream.sources.identity import digest_of
-from millstream.sources.record import NO_BYTES
-from millstream.sources.rows import RowsFormat
-from millstream.store import TokenStore
-from millstream.store.origin import Origin
+from millstream.store import Origin, TokenStore
 
 HASHED_BYTES = 1 << 30
 """Files up to this size are hashed before they are quoted; of larger ones only the size is compared."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from millstream.parts.statistics import LEFT_OUT
 from millstream.sources import Found
-from millstream.stats.memory import peak_bytes
+from millstream.stats import peak_bytes
 
 if TYPE_CHECKING:
     from millstream.parts.prepare import Means, Outcome

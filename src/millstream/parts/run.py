@@ -11,9 +11,8 @@ from itertools import islice
 from millstream.errors import SourceError
 from millstream.parts.part import Part, PartCache
 from millstream.parts.process import Job, make_part
-from millstream.sources import Chunk, FoundFile, format_named
-from millstream.sources.identity import digesting
-from millstream.stages.ordered import Threads, in_order
+from millstream.sources import Chunk, FoundFile, digesting, format_named
+from millstream.stages import Threads, in_order
 from millstream.storage import key_of
 
 Make = Callable[[Job, FoundFile, Chunk], Part]

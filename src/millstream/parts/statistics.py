@@ -11,8 +11,8 @@ import numpy as np
 
 from millstream.parts.part import Part, Rejected
 from millstream.sources import FoundFile
-from millstream.stats.ledger import Ledger
-from millstream.store.weights import carries_loss
+from millstream.stats import Ledger
+from millstream.store import carries_loss
 
 MOST_EXAMPLES = 5
 MOST_SAMPLES = 200

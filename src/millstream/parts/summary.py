@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from millstream.stats.figures import count, counted, duration, share, size
+from millstream.stats import count, counted, duration, share, size
 
 MOST_REASONS = 30
 MOST_INTERVALS = 60
@@ -42,17 +42,17 @@ def ranked(counts: Mapping[str, int] | Sequence[tuple[str, int]], most: int = MO
     return Ranked(falling[:most], len(rest), sum(number for _, number in rest))
 
 
-def sources(report: Mapping[str, Any], most: int) -> Ranked:
+def tokens_by_source(report: Mapping[str, Any], most: int) -> Ranked:
     """Tokens by source file."""
     return ranked([(source["path"], source["tokens"]) for source in report["sources"]], most)
 
 
-def rejected(report: Mapping[str, Any]) -> dict[str, int]:
+def rejected_by_rule(report: Mapping[str, Any]) -> dict[str, int]:
     """What rules dropped, without duplicates."""
     return {reason: number for reason, number in report["dropped"].items() if not reason.endswith(_DUPLICATE)}
 
 
-def duplicates(report: Mapping[str, Any]) -> dict[str, int]:
+def duplicates_by_step(report: Mapping[str, Any]) -> dict[str, int]:
     """What was dropped as a duplicate, by the step that found it."""
     return {
         reason.removesuffix(_DUPLICATE): number
@@ -61,18 +61,18 @@ def duplicates(report: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def examples(report: Mapping[str, Any], reason: str) -> list[Mapping[str, Any]]:
+def examples_of(report: Mapping[str, Any], reason: str) -> list[Mapping[str, Any]]:
     """Some of the records that were dropped for a reason, or by a step as duplicates."""
     kept = report["examples"]
     return list(kept.get(reason) or kept.get(reason + _DUPLICATE) or ())
 
 
-def fates(report: Mapping[str, Any]) -> list[tuple[str, int]]:
+def fates_of_records(report: Mapping[str, Any]) -> list[tuple[str, int]]:
     """What became of all records; duplicates, rejects and the like are left out if there were none."""
     all_fates = [
         ("kept", report["documents"]),
-        ("duplicates", sum(duplicates(report).values())),
-        ("rejected", sum(rejected(report).values())),
+        ("duplicates", sum(duplicates_by_step(report).values())),
+        ("rejected", sum(rejected_by_rule(report).values())),
         ("bad", sum(report["bad"].values())),
         ("skipped", sum(report["skipped"].values())),
     ]
@@ -89,12 +89,12 @@ def length_bins(lengths: Sequence[int]) -> list[tuple[int, int]]:
     return [(bits, lengths[bits]) for bits in range(used[0], used[-1] + 1)] if used else []
 
 
-def speeds(pace: Sequence[Sequence[float]], most: int = MOST_INTERVALS) -> list[float]:
+def speed_over_time(pace: Sequence[Sequence[float]], most: int = MOST_INTERVALS) -> list[float]:
     """Source bytes per second in equal stretches of time; none if there are too few notes to tell.
 
     Parts arrive in bursts, so what was read between two notes is spread evenly over the time between them.
 
-    >>> speeds([(1.0, 10, 0), (2.0, 30, 0), (3.0, 40, 0), (4.0, 50, 0)])
+    >>> speed_over_time([(1.0, 10, 0), (2.0, 30, 0), (3.0, 40, 0), (4.0, 50, 0)])
     [10.0, 20.0, 10.0, 10.0]
     """
     notes = [(0.0, 0.0), *((float(seconds), float(read)) for seconds, read, _ in pace)]
@@ -113,7 +113,7 @@ def _read_at(notes: Sequence[tuple[float, float]], seconds: float) -> float:
     return notes[-1][1]
 
 
-def headline(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def main_figures(report: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """The first numbers to look at, two rows of four: (name, value, remark)."""
     tokens, documents, read = report["tokens"], report["documents"], report["source_bytes"]
     seconds = report["seconds"] or 1e-3
@@ -163,7 +163,7 @@ def chat_template(report: Mapping[str, Any]) -> str:
     return f"{chat['template'] or 'no template'}, trains {chat['train']['train']}{most}{split}"
 
 
-def particulars(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+def how_it_was_made(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What the run was made with: (name, value)."""
     tokenizer, parts, machine = report["tokenizer"] or {}, report["parts"], report["machine"]
     name, engine = tokenizer.get("name", "none"), report["tokenizer_engine"]
@@ -194,10 +194,10 @@ def _storage(storage: Mapping[str, Any]) -> str:
     return f"{size(storage['file_bytes'])}{packed}, written in {duration(storage['cpu_seconds'])} of processor time"
 
 
-def steps(recipe: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def steps_of_recipe(recipe: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """The steps of a recipe: (name, settings).
 
-    >>> steps([{"name": "language", "keep": ["en"]}])
+    >>> steps_of_recipe([{"name": "language", "keep": ["en"]}])
     [('language', 'keep = ["en"]')]
     """
     told = []
@@ -207,6 +207,6 @@ def steps(recipe: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return told
 
 
-def is_cached(report: Mapping[str, Any]) -> bool:
+def was_all_cached(report: Mapping[str, Any]) -> bool:
     """Whether everything was found in the cache, so that speeds say nothing about the work."""
     return bool(report["parts"]["found"]) and not report["parts"]["made"]

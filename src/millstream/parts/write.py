@@ -20,14 +20,10 @@ from millstream.parts.policy import BadRecords, KeptAside
 from millstream.parts.run import Made, Run
 from millstream.parts.statistics import LEFT_OUT, Statistics
 from millstream.sources import FoundFile
-from millstream.stats.figures import counted
-from millstream.stats.progress import OnProgress, Progress
+from millstream.stats import OnProgress, Progress, counted
 from millstream.storage import disk
-from millstream.store import TokenStoreWriter
-from millstream.store.origin import OriginsWriter
-from millstream.store.unfinished import COUNTS, ORIGINS
-from millstream.store.weights import WEIGHTED
-from millstream.tokens.keep import describe_tokenizer
+from millstream.store import COUNTS, ORIGINS, WEIGHTED, OriginsWriter, TokenStoreWriter
+from millstream.tokens import describe_tokenizer
 
 MARK_BYTES = 64 << 20
 _NO_TEXT = "look at what was left out and why; is it the right source and text_field?"

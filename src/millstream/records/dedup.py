@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from millstream import _core
 from millstream.errors import RecipeError
 from millstream.records.processor import GlobalStep
-from millstream.sources.record import RecordBlock
+from millstream.sources import RecordBlock
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from millstream.errors import MissingExtra
 from millstream.records.processor import DataProcessor, Outcome, Reject
-from millstream.sources.record import Record
+from millstream.sources import Record
 
 LONGEST = 20_000
 """Characters that are looked at: a language shows itself early."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from millstream import _core
 from millstream.records.processor import BlockProcessor, ProcessedBlock
-from millstream.sources.record import RecordBlock
+from millstream.sources import RecordBlock
 
 REASONS = (
     "",

@@ -11,7 +11,7 @@ import numpy as np
 from millstream import _core
 from millstream.errors import RecipeError
 from millstream.records.processor import BlockProcessor, ProcessedBlock
-from millstream.sources.record import RecordBlock
+from millstream.sources import RecordBlock
 
 FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 

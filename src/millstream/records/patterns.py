@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from millstream.errors import RecipeError
 from millstream.records.processor import DataProcessor, Outcome, Reject
-from millstream.sources.record import Record
+from millstream.sources import Record
 
 
 @dataclass(frozen=True)

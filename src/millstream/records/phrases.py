@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from millstream import _core
 from millstream.errors import RecipeError
 from millstream.records.processor import BlockProcessor, ProcessedBlock
-from millstream.sources.record import RecordBlock
+from millstream.sources import RecordBlock
 
 
 def fold(text: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from millstream import _core
 from millstream.records.processor import BlockProcessor, ProcessedBlock
-from millstream.sources.record import RecordBlock
+from millstream.sources import RecordBlock
 
 # As long as mail allows them to be, so that a text of a million such characters costs linear time.
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,64}"

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from millstream.errors import RecipeError
 from millstream.records.processor import DataProcessor, GlobalStep, Outcome, ProcessedBlock, Reject, label_of
-from millstream.sources.chunk import BadRecord
-from millstream.sources.record import Record, RecordBlock
+from millstream.sources import BadRecord, Record, RecordBlock
 
 FAILED = "processor failed"
 
@@ -54,7 +53,7 @@ class Pipeline:
     or the `Reject`. Both are called in the worker's thread, record by record; a record that failed has no outcome.
 
     >>> from dataclasses import replace
-    >>> from millstream.records import FunctionProcessor
+    >>> from millstream.records.processor import FunctionProcessor
     >>> def shout(record):
     ...     return replace(record, text=record.text.upper()) if record.text else Reject("no text")
     >>> block = RecordBlock.of([Record("ab", "a.txt", 0, 0, 2), Record("", "a.txt", 1, 3, 3)], "a.txt")

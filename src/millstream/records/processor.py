@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.sources.record import Record, RecordBlock
+from millstream.sources import Record, RecordBlock
 
 
 @dataclass(frozen=True, slots=True)

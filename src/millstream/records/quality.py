@@ -14,7 +14,7 @@ import numpy as np
 
 from millstream import _core
 from millstream.records.processor import BlockProcessor, ProcessedBlock
-from millstream.sources.record import RecordBlock
+from millstream.sources import RecordBlock
 
 NGramLimits = tuple[tuple[int, float], ...]
 

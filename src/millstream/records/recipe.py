@@ -25,7 +25,7 @@ from millstream.records.pipeline import After, Before, Pipeline
 from millstream.records.processor import DataProcessor, FunctionProcessor, Outcome, label_of
 from millstream.records.registry import make_processor
 from millstream.settings import parsed_file
-from millstream.sources.record import Record
+from millstream.sources import Record
 
 _EXAMPLE = {"toml": 'write [[steps]] and name = "…" for each', "yaml": "write steps: and - name: … for each"}
 Step = str | Mapping[str, Any] | DataProcessor | Callable[[Record], Outcome]

@@ -34,7 +34,7 @@ _Pieces: TypeAlias = tuple[str, str, Sequence[Array]]
 
 MAGIC = b"\x89MLSR\r\n\x1a"
 VERSION = 1
-SUFFIX = ".rollouts"
+ROLLOUTS_SUFFIX = ".rollouts"
 _FRAME = struct.Struct("<8sIIQQ")  # magic, version, bytes of the head, bytes of the block, checksum
 FRAME_BYTES = _FRAME.size
 _UNSUMMED = FRAME_BYTES - 8

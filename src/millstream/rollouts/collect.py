@@ -12,7 +12,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from millstream import _core
 from millstream.errors import RecordError
 from millstream.rollouts.block import NO_IDS, RolloutBlock
 from millstream.rollouts.check import LOGPROBS, refuse_empty
@@ -31,6 +30,7 @@ from millstream.rollouts.ragged import (
 )
 from millstream.rollouts.row_columns import row_columns
 from millstream.rollouts.versions import joined_versions
+from millstream.storage import xxh64
 
 Record: TypeAlias = Mapping[str, Any]
 _REQUIRED = ("rollout_id", "group_id", "token_ids", "loss_mask", "reward", "finish")
@@ -149,7 +149,7 @@ def group_of_prompt(prompt: bytes) -> str:
     >>> group_of_prompt(b"1 + 1 =")
     'prompt-f9d65b135e9c169b'
     """
-    return f"prompt-{_core.xxh64(np.frombuffer(prompt, np.uint8)):016x}"
+    return f"prompt-{xxh64(np.frombuffer(prompt, np.uint8)):016x}"
 
 
 def _prompt_length(block: RolloutBlock, row: int) -> int:

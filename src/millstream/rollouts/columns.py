@@ -19,7 +19,7 @@ LogprobKind = Literal["processed", "raw"]
 LOGPROB_KINDS: tuple[LogprobKind, ...] = get_args(LogprobKind)
 NAMED_REWARD = "rewards."
 """What the columns of rewards with a name begin with."""
-EQUAL = 1e-6
+EQUAL_WITHIN = 1e-6
 """Rewards that differ by no more than this are equal: more than adding up float32 leaves, less than any meaning."""
 
 

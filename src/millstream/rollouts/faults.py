@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import RecordError
-from millstream.stats.figures import visible
+from millstream.stats import visible
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 _SHOWN_LETTERS = 80

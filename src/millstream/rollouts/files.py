@@ -21,7 +21,7 @@ from millstream.rollouts.parse import BadRollout, OnBad, Parsed, parse_records
 from millstream.rollouts.reads import Read, find_rollouts, reads_in_memory, reads_of, records_in_memory
 from millstream.rollouts.repeats import Repeats
 from millstream.rollouts.text import RETOKENIZED, places_of_texts, tokenize
-from millstream.sources.discover import Patterns
+from millstream.sources import Patterns
 from millstream.tokens import Tokenizer
 
 IN_MEMORY = "rollouts"

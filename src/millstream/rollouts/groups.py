@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from millstream.rollouts.columns import EQUAL, KINDS, Id
+from millstream.rollouts.columns import EQUAL_WITHIN, KINDS, Id
 from millstream.rollouts.files import RolloutChunk
 
 
@@ -33,13 +33,13 @@ class Group:
     @property
     def is_constant(self) -> bool:
         """Whether all its rewards are the same, so that it teaches nothing."""
-        return self.scored > 1 and self.most - self.least <= EQUAL
+        return self.scored > 1 and self.most - self.least <= EQUAL_WITHIN
 
 
 class Groups(dict[Id, Group]):
     """Groups by their names.
 
-    >>> from millstream.rollouts import read_rollouts
+    >>> from millstream.rollouts.files import read_rollouts
     >>> said = {"group_id": "g", "token_ids": [5, 6], "loss_mask": [0, 1], "reward": 1.0, "finish": "stop"}
     >>> groups = Groups()
     >>> for chunk in read_rollouts([{"rollout_id": id, **said} for id in "ab"]):

@@ -15,10 +15,7 @@ import numpy as np
 from millstream.errors import MissingExtra
 from millstream.rollouts.columns import TOKEN_COLUMNS
 from millstream.rollouts.fields import ALIASES, SIDES
-from millstream.sources.chunk import Reading
-from millstream.sources.failure import TOO_LONG, FileFailure
-from millstream.sources.found import FoundFile
-from millstream.sources.stream import binary_layout, decoded
+from millstream.sources import TOO_LONG, FileFailure, FoundFile, Reading, binary_layout, decoded
 
 _BINARY = {"kept_ids": np.dtype("<u4")} | {
     name: np.dtype("|u1" if column.dtype is np.bool_ else column.dtype).newbyteorder("<")

@@ -12,18 +12,27 @@ from millstream.rollouts import codec
 from millstream.rollouts.block import RolloutBlock
 from millstream.rollouts.fields import holds_rollouts
 from millstream.rollouts.msgpack import read_msgpack
-from millstream.sources import BadRecord, FoundFile, Reading, discover, format_named, format_of, read_file
-from millstream.sources.discover import Patterns
-from millstream.sources.failure import FileFailure
-from millstream.sources.formats import check_gives_rows
-from millstream.sources.found import opened, read_at
-from millstream.sources.jsonl import object_in
-from millstream.sources.parquet import ParquetFormat
+from millstream.sources import (
+    BadRecord,
+    FileFailure,
+    FoundFile,
+    ParquetFormat,
+    Patterns,
+    Reading,
+    check_gives_rows,
+    discover,
+    format_named,
+    format_of,
+    object_in,
+    opened,
+    read_at,
+    read_file,
+)
 
 MOST_RECORDS = 2048
 MOST_VALUES = 1 << 22
 """The most records that are held at a time, and the most values of theirs: Python needs 32 bytes for some."""
-OWN_SUFFIXES = {codec.SUFFIX: "rollouts", ".msgpack": "msgpack", ".mpk": "msgpack"}
+OWN_SUFFIXES = {codec.ROLLOUTS_SUFFIX: "rollouts", ".msgpack": "msgpack", ".mpk": "msgpack"}
 """Files that only hold rollouts, and what their format is called."""
 _LIKE = '{"rollout_id": …, "group_id": …, "token_ids": […], "loss_mask": […], "reward": …, "finish": …}'
 _AGAIN = "whoever wrote or copied the file did not finish: get it again"

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream import _core
 from millstream.rollouts.block import RolloutBlock
 from millstream.rollouts.columns import NAMED_REWARD, ROW_COLUMNS, Id
+from millstream.storage import hash_stretches
 
 Hashes = npt.NDArray[np.uint64]
 _NUMBERS = tuple(name for name, column in ROW_COLUMNS.items() if column.dtype is not np.object_)
@@ -51,12 +51,12 @@ def _stretch(hashes: Hashes, column: npt.NDArray[Any], ends: npt.NDArray[np.int6
     """Go on with the stretch of a column that each rollout has."""
     bytes_each = column.dtype.itemsize * int(np.prod(column.shape[1:], dtype=np.int64))
     data = np.ascontiguousarray(column).reshape(-1).view(np.uint8)
-    _core.hash_stretches(data, np.ascontiguousarray(ends * bytes_each), hashes)
+    hash_stretches(data, np.ascontiguousarray(ends * bytes_each), hashes)
 
 
 def _go_on(hashes: Hashes, texts: Iterable[bytes]) -> None:
     texts = list(texts)
-    _core.hash_stretches(
+    hash_stretches(
         np.frombuffer(b"".join(texts), np.uint8), np.cumsum([len(text) for text in texts], dtype=np.int64), hashes
     )
 

@@ -115,7 +115,7 @@ def _with(extra: Any, carried: dict[str, Any]) -> Any:
 def notes_of(block: RolloutBlock) -> Counter[str]:
     """How many rollouts have which note.
 
-    >>> from millstream.rollouts import block_of
+    >>> from millstream.rollouts.parse import block_of
     >>> said = {"rollout_id": "a", "group_id": "g", "reward": 1.0}
     >>> notes_of(block_of({**said, "prompt_ids": [5, 6], "completion_ids": [7, 8]}))
     Counter({'finish not said': 1})

@@ -13,14 +13,14 @@ from millstream.rollouts.block import RolloutBlock
 from millstream.rollouts.columns import FINISHES, KINDS
 from millstream.rollouts.files import RolloutChunk
 from millstream.rollouts.groups import Groups
-from millstream.rollouts.lint.rules import sampled_versions
+from millstream.rollouts.lint import sampled_versions
 
 
 @dataclass
 class RolloutSummary:
     """What was counted. Memory grows by some 20 bytes a rollout, and with the number of groups.
 
-    >>> from millstream.rollouts import read_rollouts
+    >>> from millstream.rollouts.files import read_rollouts
     >>> said = {"group_id": "g", "token_ids": [5, 6], "loss_mask": [0, 1], "reward": 1.0, "finish": "stop"}
     >>> summary = RolloutSummary.of(read_rollouts([{"rollout_id": id, **said} for id in "ab"]))
     >>> summary.rollouts, summary.tokens, summary.trained_tokens, summary.constant_groups, summary.finishes

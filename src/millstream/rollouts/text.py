@@ -10,8 +10,7 @@ import numpy as np
 from millstream.errors import RecordError, TokenizerError
 from millstream.rollouts.collect import group_of_prompt
 from millstream.rollouts.fields import ALIASES, FINISH_WORDS, TEXTS, holds_text
-from millstream.tokens import Tokenizer
-from millstream.tokens.tokenizer import Ids
+from millstream.tokens import Ids, Tokenizer
 
 _NO_TOKENIZER = RecordError("no token ids", "it holds texts, and there is no tokenizer", "pass tokenizer=")
 RETOKENIZED = (

@@ -5,31 +5,26 @@ columns of records; chunks are read independently, by any number of threads. Wha
 them. Memory does not grow with the files.
 """
 
-from millstream.sources.appended import GrowingLines
-from millstream.sources.chunk import BadRecord, Chunk, ChunkRead, Reading, numbered
-from millstream.sources.discover import Found, discover
-from millstream.sources.formats import Format, format_named, format_of, raw_record, read_file, register_format
-from millstream.sources.found import FoundFile
-from millstream.sources.record import Record, RecordBlock
-from millstream.sources.record_format import RecordFormat
+from millstream.lazy import lazy
 
-__all__ = [
-    "BadRecord",
-    "Chunk",
-    "ChunkRead",
-    "Format",
-    "Found",
-    "FoundFile",
-    "GrowingLines",
-    "Reading",
-    "Record",
-    "RecordBlock",
-    "RecordFormat",
-    "discover",
-    "format_named",
-    "format_of",
-    "numbered",
-    "raw_record",
-    "read_file",
-    "register_format",
-]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "appended": "GrowingLines",
+        "chunk": "CHUNK_BYTES KEPT_BYTES MAX_DOCUMENT_BYTES MAX_EXPANSION BadRecord Chunk ChunkRead Reading",
+        "decompress": "SUFFIXES",
+        "discovery": "Found Patterns Where discover",
+        "failure": "BLANK CHANGED FLEETING GONE TOO_LONG FileFailure",
+        "formats": "Format check_gives_rows first_row format_named format_of raw_record read_file register_format",
+        "found": "FoundFile opened read_at",
+        "huggingface": "HuggingFaceFormat",
+        "identity": "digest_of digesting fingerprint_files identify_object touch_of",
+        "jsonl": "is_unicode kind_of object_in short wording",
+        "parquet": "ParquetFormat",
+        "record": "NO_BYTES Record RecordBlock joined",
+        "record_format": "RecordFormat",
+        "rows": "RowsFormat",
+        "separated": "overlaps_itself plain_chunk",
+        "stream": "Layout binary_layout decoded layout_of",
+    },
+)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from millstream._core import xxh64
 from millstream.errors import SourceError
 from millstream.sources.chunk import ChunkRead, Reading, empty_block
 from millstream.sources.failure import CHANGED, GONE, UNREADABLE, FileFailure
@@ -22,6 +21,7 @@ from millstream.sources.formats import format_named
 from millstream.sources.found import FoundFile, opened, read_at
 from millstream.sources.separated import cut_at_last, stream_chunks
 from millstream.sources.stream import decoded_behind
+from millstream.storage import xxh64
 
 BEGUN_ANEW = "begun anew"
 READING = Reading()

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from millstream import _core
 from millstream.sources import zstd_frames
 from millstream.sources.failure import FileFailure
-from millstream.storage import need_zstd
+from millstream.storage import ZstdStream, need_zstd
 
 SUFFIXES = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".xz": "xz", ".bz2": "bz2"}
 """The endings of compressed files."""
@@ -126,7 +125,7 @@ def _unzstd(blocks: Blocks) -> Blocks:
 def zstd_decoder() -> Callable[[bytes], bytes]:
     """A function that takes the bytes of one frame piece by piece and gives what they say."""
     need_zstd()
-    stream, out = _core.ZstdStream(), np.empty(_STEP, np.uint8)
+    stream, out = ZstdStream(), np.empty(_STEP, np.uint8)
 
     def decode(data: bytes) -> bytes:
         held, pieces, produced = np.frombuffer(data, np.uint8), [], len(out)

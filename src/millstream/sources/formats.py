@@ -126,7 +126,7 @@ def read_file(file: FoundFile, reading: Reading) -> Iterator[ChunkRead]:
     """Read a whole file, chunk by chunk, with rows that count from its start.
 
     >>> import tempfile
-    >>> from millstream.sources import discover
+    >>> from millstream.sources.discovery import discover
     >>> path = Path(tempfile.mkdtemp()) / "a.jsonl"
     >>> _ = path.write_text('{"text": "one"}\\n{"text": "two"}\\n')
     >>> [record.text for read in read_file(discover(path).files[0], Reading()) for record in read.block]
@@ -142,7 +142,7 @@ def first_row(file: FoundFile) -> Mapping[str, Any] | None:
     """The first row of a file that can be read, if it is one of rows.
 
     >>> import tempfile
-    >>> from millstream.sources import discover
+    >>> from millstream.sources.discovery import discover
     >>> path = Path(tempfile.mkdtemp()) / "a.jsonl"
     >>> _ = path.write_text('not JSON\\n{"text": "two"}\\n')
     >>> first_row(discover(path).files[0])

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from millstream.sources import FoundFile
 from millstream.sources.failure import FileFailure
-from millstream.sources.found import opened, read_at
+from millstream.sources.found import FoundFile, opened, read_at
 from millstream.sources.rows import is_rows, written_row
 from millstream.storage import FileCache, key_of
 

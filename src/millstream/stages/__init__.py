@@ -1,46 +1,24 @@
 """Stages joined by queues: threads that pass items on, in an order that does not depend on them."""
 
-from typing import TYPE_CHECKING
-
 from millstream.lazy import lazy
 
-if TYPE_CHECKING:
-    from millstream.stages.kinds import register_stage
-    from millstream.stages.map_stage import MapStage
-    from millstream.stages.pipeline import Pipeline
-    from millstream.stages.plain import FunctionStage, IterableStage
-    from millstream.stages.producer import Producer
-    from millstream.stages.prometheus import MetricsServer, metrics_text, serve_metrics
-    from millstream.stages.queue import Queue
-    from millstream.stages.source_stage import SourceStage
-    from millstream.stages.stage import Stage
-else:
-    __getattr__, __dir__ = lazy(
-        __name__,
-        {
-            "kinds": "register_stage",
-            "map_stage": "MapStage",
-            "pipeline": "Pipeline",
-            "plain": "FunctionStage IterableStage",
-            "producer": "Producer",
-            "prometheus": "MetricsServer metrics_text serve_metrics",
-            "queue": "Queue",
-            "source_stage": "SourceStage",
-            "stage": "Stage",
-        },
-    )
-
-__all__ = [
-    "FunctionStage",
-    "IterableStage",
-    "MapStage",
-    "MetricsServer",
-    "Pipeline",
-    "Producer",
-    "Queue",
-    "SourceStage",
-    "Stage",
-    "metrics_text",
-    "register_stage",
-    "serve_metrics",
-]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "clock": "INPUT",
+        "kinds": "register_stage",
+        "lifetime": "ForkLock HomeProcess after_fork close_on_exit defer_sigint",
+        "map_stage": "MapStage",
+        "native": "Budget BytePool",
+        "ordered": "Ordered Threads cpus in_order",
+        "pipeline": "Pipeline",
+        "plain": "FunctionStage IterableStage",
+        "producer": "Producer",
+        "prometheus": "serve_metrics",
+        "queue": "Queue",
+        "source_stage": "SourceStage",
+        "stage": "Stage failure_of",
+        "statistics": "History filling",
+        "wait": "POLL_S Deadline Reconnect Waits checked_timeout poll retry wait_for warn",
+    },
+)

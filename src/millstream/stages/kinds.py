@@ -10,7 +10,7 @@ from typing import Any
 from millstream.errors import RecipeError
 from millstream.settings import found_by_name, known_names, parameters_of, register
 from millstream.stages.stage import Stage
-from millstream.stats.figures import counted
+from millstream.stats import counted
 
 GROUP = "millstream.stages"
 Factory = Callable[..., Stage[Any]]
@@ -20,7 +20,9 @@ _registered: dict[str, Factory] = {}
 def register_stage(kind: str, made: Factory) -> None:
     """Make a kind of stage known to recipes: a class, or a function that takes inputs and settings.
 
-    >>> from millstream.stages import MapStage, Pipeline
+    >>> from millstream.stages.map_stage import MapStage
+
+    >>> from millstream.stages.pipeline import Pipeline
     >>> class Upper(MapStage[str, str]):
     ...     def process(self, item):
     ...         return [item.upper()]
@@ -44,8 +46,9 @@ def known_stages() -> list[str]:
 
 
 def _known() -> dict[str, Factory]:
-    """What is registered, ours too: the live road lies downstream, and registers its stages when it is imported."""
-    import_module("millstream.live")
+    """What is registered, and before it ours: the live road lies downstream, so it is asked when a kind is wanted."""
+    if not _registered:
+        _registered.update(import_module("millstream.live").stages_of_recipes())
     return _registered
 
 

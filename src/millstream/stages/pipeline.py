@@ -27,7 +27,7 @@ _log = logging.getLogger("millstream.stages")
 class Pipeline:
     """A graph of stages.
 
-    >>> from millstream.stages import FunctionStage, IterableStage
+    >>> from millstream.stages.plain import FunctionStage, IterableStage
     >>> lines = IterableStage(["the quick", "brown fox"])
     >>> words = FunctionStage(lines, function=str.split, threads=2)
     >>> with Pipeline({"lines": lines, "words": words}) as pipeline:
@@ -150,7 +150,7 @@ class Pipeline:
     def statistics(self) -> dict[str, Any]:
         """How fast things go: shares and rates of the last second and since the start; plain numbers, fit for JSON.
 
-        >>> from millstream.stages import IterableStage
+        >>> from millstream.stages.plain import IterableStage
         >>> with Pipeline({"numbers": IterableStage(range(9))}) as pipeline:
         ...     numbers = list(pipeline)
         >>> statistics = pipeline.statistics()

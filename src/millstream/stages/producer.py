@@ -17,7 +17,7 @@ class Producer(Generic[T]):
     """One of those who put items into a queue. An exception that leaves its `with` block goes to the consumers, behind
     the items that were put before it.
 
-    >>> from millstream.stages import Queue
+    >>> from millstream.stages.queue import Queue
     >>> queue = Queue()
     >>> first, second = queue.producer(), queue.producer()
     >>> first.put(1); first.close(); queue.closed

@@ -67,7 +67,9 @@ _QUEUE = (
 def metrics_text(counters: Mapping[str, Any]) -> str:
     r"""Counters of a pipeline, as Prometheus reads them.
 
-    >>> from millstream.stages import IterableStage, Pipeline
+    >>> from millstream.stages.plain import IterableStage
+
+    >>> from millstream.stages.pipeline import Pipeline
     >>> text = metrics_text(Pipeline({"numbers": IterableStage([1])}).counters())
     >>> print(text[text.index("# HELP millstream_queue_capacity"):text.index("# HELP millstream_queue_put_total")])
     # HELP millstream_queue_capacity Most items in a queue.
@@ -222,7 +224,8 @@ def serve_metrics(pipeline: Watched, port: int = 0) -> MetricsServer:
     A loader shows its own: a `SelfPlayDataLoader` those of its stages, any other those of one stage, `loader`.
 
     >>> import urllib.request
-    >>> from millstream.stages import IterableStage, Pipeline
+    >>> from millstream.stages.plain import IterableStage
+    >>> from millstream.stages.pipeline import Pipeline
     >>> with Pipeline({"numbers": IterableStage([1])}) as pipeline:
     ...     with urllib.request.urlopen(serve_metrics(pipeline).url) as answer:
     ...         b'millstream_queue_capacity{queue="numbers"} 16' in answer.read()

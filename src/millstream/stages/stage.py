@@ -30,7 +30,7 @@ Out = TypeVar("Out")
 class Stage(ABC, Generic[Out]):
     """What every stage has. To write one, begin with a `MapStage` or a `SourceStage`.
 
-    >>> from millstream.stages import FunctionStage
+    >>> from millstream.stages.plain import FunctionStage
     >>> queue = Queue()
     >>> stage = FunctionStage(queue, function=lambda text: text.split(), threads=2)
     >>> stage.start()

@@ -252,7 +252,7 @@ class Waits:
 def wait_for(get: Callable[[float], Value], wanted: str, what_for: Callable[[], str]) -> Value:
     """Get what takes a number of seconds to wait, and raises WaitTimeout behind them; warn if it takes long.
 
-    >>> from millstream.stages import Queue
+    >>> from millstream.stages.queue import Queue
     >>> queue = Queue()
     >>> queue.producer().put("a batch")
     >>> wait_for(queue.get, "a batch", lambda: "none is made")

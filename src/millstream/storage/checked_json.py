@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import StoreError
-from millstream.storage import disk
+from millstream.storage.durable import disk
 
 MOST_BYTES = 1 << 28  # a manifest lists source files, not documents
 EDITED = "it was changed by hand or damaged; restore it, or open another version"

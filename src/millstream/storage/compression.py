@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from millstream import _core
 from millstream.errors import CompressionError, MissingExtra
 
-LEVEL = 1
+ZSTD_LEVEL = 1
 """The level used unless told otherwise: most of the ratio for the least time."""
 
 _PIECE = 1 << 17
@@ -56,7 +56,7 @@ def modules_with_zstd() -> list[str]:
     return found + [str(file) for file in files if file.exists()]
 
 
-def compress(data: bytes | NDArray[Any], level: int = LEVEL) -> bytes:
+def compress(data: bytes | NDArray[Any], level: int = ZSTD_LEVEL) -> bytes:
     """Pack bytes, or the bytes of an array, into one checksummed frame.
 
     >>> decompress(compress(b"mill" * 1000), limit=4000) == b"mill" * 1000

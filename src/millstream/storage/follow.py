@@ -18,8 +18,8 @@ from typing import Any
 from uuid import uuid4
 
 from millstream.errors import LoaderError, OrderError, StateError, StoreError
-from millstream.storage import disk
 from millstream.storage.checked_json import compact
+from millstream.storage.durable import disk
 from millstream.storage.lock import Lock, Presence
 from millstream.storage.log import FREE_SPACE, LogReader, Position, lock_path
 

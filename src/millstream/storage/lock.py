@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Self
 
 from millstream.errors import BusyError
-from millstream.stages.lifetime import after_fork
-from millstream.storage import disk
+from millstream.stages import after_fork
+from millstream.storage.durable import disk
 
 GONE_S = 30.0
 """How long a writer may be absent before it is missed: a writer that restarts is back within this time."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 from millstream.errors import StateError, StoreError
-from millstream.storage import disk
 from millstream.storage.checked_json import compact
+from millstream.storage.durable import disk
 from millstream.storage.lock import Lock
 
 logger = logging.getLogger("millstream.storage")

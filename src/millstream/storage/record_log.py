@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from millstream.storage import disk
+from millstream.storage.durable import disk
 
 CHECK = "check"
 _SALT, _ODD = np.uint64(0x6D696C6C73747265), np.uint64(0x9E3779B97F4A7C15)

@@ -13,24 +13,24 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import StateError
-from millstream.stages.lifetime import ForkLock
-from millstream.storage import disk
+from millstream.stages import ForkLock
+from millstream.storage.durable import Bytes, disk
 
 NAME_BYTES = 16
 FREE_SPACE = "free some space: without its sidecar a state cannot be gone on from"
 MOST_STATES = 1024
 """States that are remembered of a folder that a run owns: the disk knows the files of older ones."""
-ELSEWHERE = "restore the file, or take another checkpoint; commit() removes the files of states older than its own"
+RESTORE_SIDECAR = (
+    "restore the file, or take another checkpoint; commit() removes the files of states older than its own"
+)
 
 
-def file_of(kind: str, data: disk.Bytes) -> str:
+def file_of(kind: str, data: Bytes) -> str:
     """The name of the file with this content."""
     return f"{kind}-{hashlib.blake2b(data, digest_size=NAME_BYTES).hexdigest()}.bin"
 
 
-def save(
-    folder: str | os.PathLike[str], kind: str, parts: Iterable[disk.Bytes], *, writer: int | str = 0
-) -> dict[str, Any]:
+def save(folder: str | os.PathLike[str], kind: str, parts: Iterable[Bytes], *, writer: int | str = 0) -> dict[str, Any]:
     """Write parts into a file of a folder; gives what the state says of it. The same content is the same file.
 
     Writers with different names, such as ranks, may save at the same time.
@@ -68,11 +68,11 @@ def load(folders: Sequence[str | os.PathLike[str]], kind: str, named: Mapping[st
         raise StateError(f"the state names {name!r} as its sidecar", hint="it was changed by hand or damaged")
     path = next((path for path in (Path(folder, name) for folder in folders) if path.is_file()), None)
     if path is None:
-        raise StateError(f"{Path(folders[0], name)}: the sidecar of the state is missing", hint=ELSEWHERE)
+        raise StateError(f"{Path(folders[0], name)}: the sidecar of the state is missing", hint=RESTORE_SIDECAR)
     with disk.reported(path):
         data = path.read_bytes()
     if name != file_of(kind, data):
-        raise StateError(f"{path}: the sidecar of the state is damaged", hint=ELSEWHERE)
+        raise StateError(f"{path}: the sidecar of the state is damaged", hint=RESTORE_SIDECAR)
     return data
 
 
@@ -119,7 +119,7 @@ class Sidecars:
         """Whether a state may be asked for that names one of them."""
         return bool(self._steps)
 
-    def save(self, data: bytes | Iterable[disk.Bytes], step: int) -> dict[str, Any]:
+    def save(self, data: bytes | Iterable[Bytes], step: int) -> dict[str, Any]:
         """Write the sidecar of the state of a step, whole or in parts; gives what the state says of it."""
         assert self.folder is not None
         with self._lock:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from millstream.errors import StoreError
-from millstream.storage import disk
+from millstream.storage.durable import disk
 from millstream.storage.lock import Lock
 
 COMPANIONS = (".idx", ".sum", ".json", ".org", ".tokenizer.json", ".report.json", ".report.html")

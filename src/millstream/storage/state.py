@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from millstream._core import order_version
 from millstream.errors import StateError
-from millstream.storage import disk, sidecar
+from millstream.storage import sidecar
+from millstream.storage.durable import disk
 from millstream.storage.sidecar import Sidecars
 
 logger = logging.getLogger("millstream.storage")
-FORMAT = "millstream state"
+STATE_FORMAT = "millstream state"
 VERSION = 1
 MOST_BYTES = 4095
 """Of a state, which is less than 4 KB of JSON."""
@@ -28,14 +28,14 @@ MOST_COUNT = 2**62
 """More than any run counts, and less than native arithmetic overflows."""
 OLD = ".json"
 """How files beside a state ended in older versions."""
-DAMAGED = "the state is damaged; use another checkpoint"
+DAMAGED_STATE = "the state is damaged; use another checkpoint"
 _EDITED = "it is the state of something else, or was edited; give what state_dict() returned, as it was"
 
 
-def header(loader: str, step: int, seed: int, rows: Mapping[str, Any]) -> dict[str, Any]:
+def state_header(loader: str, step: int, seed: int, rows: Mapping[str, Any], *, order_version: int) -> dict[str, Any]:
     """What every state begins with; `check_header` reads it."""
     return {
-        "format": FORMAT,
+        "format": STATE_FORMAT,
         "version": VERSION,
         "order_version": order_version,
         "loader": loader,
@@ -49,15 +49,17 @@ def _as_it_was(fact: str, saved: Any) -> str:
     return f"pass {fact}={saved!r} to go on with that run"
 
 
-def check_header(
+def check_state_header(
     state: Mapping[str, Any],
     loader: str,
     seed: int,
     rows: Mapping[str, Any],
     hint: Callable[[str, Any], str] = _as_it_was,
+    *,
+    order_version: int,
 ) -> int:
     """Check that a state fits a loader; gives its step. `hint` says how to have again what a fact of its rows was."""
-    if not isinstance(state, Mapping) or state.get("format") != FORMAT:
+    if not isinstance(state, Mapping) or state.get("format") != STATE_FORMAT:
         raise StateError("this is not the state of a Millstream loader", hint="give what state_dict() returned")
     _check_has(state, "version", "order_version")
     if state["version"] != VERSION or state["order_version"] != order_version:
@@ -66,7 +68,7 @@ def check_header(
             f"this Millstream reads version {VERSION} and order version {order_version}",
             hint="use the Millstream that wrote it",
         )
-    _check_has(state, *header(loader, 0, seed, rows))
+    _check_has(state, *state_header(loader, 0, seed, rows, order_version=order_version))
     if state["loader"] != loader:
         raise StateError(
             f"this is the state of a {state['loader']!r} loader, not of a {loader!r} one",
@@ -110,12 +112,12 @@ def read_count(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST_COUNT:
         raise StateError(
             f"{what} in the state is {value!r}, not a count",
-            hint=DAMAGED,
+            hint=DAMAGED_STATE,
         )
     return value
 
 
-def fits(state: object) -> bool:
+def state_fits(state: object) -> bool:
     """Whether a state is not too large."""
     return len(json.dumps(state)) <= MOST_BYTES
 
@@ -141,7 +143,7 @@ class StateFiles(Sidecars):
         """The file that a state refers to; those of older versions were named otherwise."""
         name = reference.get("file") if isinstance(reference, Mapping) else None
         if not isinstance(name, str) or not re.fullmatch(rf"{self.kind}-[0-9a-f]{{32}}(\.bin|{re.escape(OLD)})", name):
-            raise StateError(f"the state names its {self.kind} in a way that cannot be read", hint=DAMAGED)
+            raise StateError(f"the state names its {self.kind} in a way that cannot be read", hint=DAMAGED_STATE)
         return name
 
     def read(self, name: str, *, needed: bool) -> Mapping[str, Any] | None:
@@ -163,7 +165,7 @@ class StateFiles(Sidecars):
         except ValueError:
             whole = None
         if not isinstance(whole, Mapping):
-            raise StateError(f"{path}: does not hold phases", hint=DAMAGED)
+            raise StateError(f"{path}: does not hold phases", hint=DAMAGED_STATE)
         return whole
 
 

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from millstream import _core
 from millstream.errors import StoreError
-from millstream.storage import disk
+from millstream.storage import COPY_AGAIN, disk
+from millstream.storage import xxh64 as xxh64_of_bytes
 from millstream.store.weights import ID_BITS, WEIGHTED
 
 FRAME_BYTES = 64
 BLOCK_BYTES = 1 << 20
 MAGIC = b"\x89MLS"
-COPY_AGAIN = disk.COPY_AGAIN
 DTYPES = {"uint16": 1, "uint32": 2, "int32": 3, "weighted": 4}
 
 Tokens = NDArray[Any]
@@ -78,8 +78,8 @@ def xxh64(data: bytes | NDArray[Any]) -> int:
     '0x44bc2cf5ad770999'
     """
     if isinstance(data, bytes):
-        return _core.xxh64(np.frombuffer(data, np.uint8))
-    return _core.xxh64(np.ascontiguousarray(data).reshape(-1).view(np.uint8))
+        return xxh64_of_bytes(np.frombuffer(data, np.uint8))
+    return xxh64_of_bytes(np.ascontiguousarray(data).reshape(-1).view(np.uint8))
 
 
 def hash_blocks(data: NDArray[np.uint8], block_bytes: int) -> Words:

@@ -13,11 +13,10 @@ from shlex import quote
 from typing import Any
 
 from millstream.errors import MillstreamError, StoreError
-from millstream.sources import Reading, discover
-from millstream.sources.formats import first_row, format_of
-from millstream.storage import disk, staging_folder
+from millstream.sources import Reading, discover, first_row, format_of
+from millstream.storage import COPY_AGAIN, disk, staging_folder
 from millstream.store.foreign import is_megatron_index, open_bare, open_megatron
-from millstream.store.format import COPY_AGAIN, MAGIC, read_frame
+from millstream.store.format import MAGIC, read_frame
 from millstream.store.layout import Layout
 from millstream.store.manifest import check_agreement, describe, load_manifest
 from millstream.store.mapped import check_shard
@@ -156,7 +155,7 @@ def to_prepare(path: Path) -> str:
     >>> to_prepare(Path("my texts.txt"))
     "prepare it first: millstream prepare 'my texts.txt' corpus, or millstream.prepare() in Python"
     """
-    from millstream.rollouts.fields import holds_rollouts
+    from millstream.rollouts import holds_rollouts
 
     named = quote(str(path))
     row, format = _first_row(path)
@@ -175,8 +174,7 @@ def to_prepare(path: Path) -> str:
 
 def _first_row(path: Path) -> tuple[Mapping[str, Any] | None, str | None]:
     """The first row of raw data, and which format of conversations it has, as far as that can be told."""
-    from millstream.records.chat.block import format_of_rows
-    from millstream.records.chat.options import Options
+    from millstream.records.chat import Options, format_of_rows
 
     try:
         file = discover(path).files[0]

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
-from millstream.storage import disk
+from millstream.storage import COPY_AGAIN, disk
 from millstream.store.column import Column
-from millstream.store.format import COPY_AGAIN, Frame, xxh64
+from millstream.store.format import Frame, xxh64
 from millstream.store.numbers import open_body
 
 _WORD = np.dtype("<u8")

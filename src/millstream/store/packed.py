@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from millstream import _core
 from millstream.errors import StoreError
-from millstream.storage import need_zstd
+from millstream.storage import COPY_AGAIN, need_zstd
 from millstream.store.bodies import Body, Damage
-from millstream.store.format import COPY_AGAIN, FRAME_BYTES, Frame, Tokens, Words
+from millstream.store.format import FRAME_BYTES, Frame, Tokens, Words
 from millstream.store.numbers import RUN, Numbers
 
 BLOCK_TOKENS = 4096

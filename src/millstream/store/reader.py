@@ -38,7 +38,7 @@ class TokenStore:
     """Tokens and documents of a store, read in place.
 
     >>> import tempfile
-    >>> from millstream.store import TokenStoreWriter
+    >>> from millstream.store.writer import TokenStoreWriter
     >>> path = Path(tempfile.mkdtemp(), "corpus")
     >>> with TokenStoreWriter(path) as writer:
     ...     writer.append([10, 11, 12])
@@ -141,7 +141,7 @@ class TokenStore:
         """Say what tokens [start, stop) weigh in the loss: 1 each, unless the store holds their weights.
 
         >>> import tempfile
-        >>> from millstream.store import TokenStoreWriter
+        >>> from millstream.store.writer import TokenStoreWriter
         >>> path = Path(tempfile.mkdtemp(), "chats")
         >>> with TokenStoreWriter(path, dtype="weighted") as writer:
         ...     writer.append([10, 11, 12], weights=[0, 1, 0.5])
@@ -194,7 +194,7 @@ class TokenStore:
         """Find the document that holds a token.
 
         >>> import tempfile
-        >>> from millstream.store import TokenStoreWriter
+        >>> from millstream.store.writer import TokenStoreWriter
         >>> path = Path(tempfile.mkdtemp(), "corpus")
         >>> with TokenStoreWriter(path) as writer:
         ...     writer.append([10, 11, 12])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.errors import StoreError
-from millstream.storage import LEVEL, digest, need_zstd
+from millstream.storage import ZSTD_LEVEL, digest, need_zstd
 from millstream.store.format import token_dtype
 from millstream.store.manifest import is_sources, plain
 
@@ -73,7 +73,7 @@ def checked_level(compress: bool | int | None) -> int | None:  # noqa: FBT001 - 
     if compress is None or (isinstance(compress, int) and 0 <= compress <= MOST_LEVEL):
         if compress:
             need_zstd()
-        return LEVEL if compress is True else None if compress is None else int(compress)
+        return ZSTD_LEVEL if compress is True else None if compress is None else int(compress)
     raise StoreError(
         f"compress must be True, False or a level from 1 to {MOST_LEVEL}, not {compress!r}",
         hint="True is the level that costs least",

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
-from millstream.store.format import COPY_AGAIN, Frame, Words, id_limit, xxh64
+from millstream.storage import COPY_AGAIN
+from millstream.store.format import Frame, Words, id_limit, xxh64
 from millstream.store.numbers import open_body
 
 FIRST_TOKEN, TOKENS, FIRST_DOCUMENT, DOCUMENTS, TAG, BOUND, FILE = range(7)

@@ -78,7 +78,7 @@ def open_unfinished(path: Path, sources: Sequence[str] = (), known: TokenStore |
     again if nothing was sealed since.
 
     >>> import tempfile
-    >>> from millstream.store import TokenStoreWriter
+    >>> from millstream.store.writer import TokenStoreWriter
     >>> path = Path(tempfile.mkdtemp(), "corpus")
     >>> with TokenStoreWriter(path) as writer:
     ...     writer.append([10, 11, 12])

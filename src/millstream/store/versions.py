@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import StoreError
-from millstream.store.format import COPY_AGAIN
+from millstream.storage import COPY_AGAIN
 from millstream.store.manifest import is_fingerprint, load_manifest
 from millstream.store.table import DOCUMENTS, TOKENS, Rows, total
 

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import BudgetError, BusyError, ClosedError, StoreError
-from millstream.stages.lifetime import after_fork
+from millstream.stages import after_fork
 from millstream.storage import Lock, disk, read_json, sealed
-from millstream.store.format import FRAME_BYTES, Frame, hash_blocks, xxh64
+from millstream.store import FRAME_BYTES, Frame, hash_blocks, xxh64
 
 FORMAT = "millstream stream part"
 SUFFIXES = (".bin", ".idx", ".org")

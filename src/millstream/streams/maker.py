@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,22 +12,16 @@ from pathlib import Path
 import numpy as np
 
 from millstream.errors import BudgetError, BusyError, ClosedError, SourceError
-from millstream.parts.part import Part
-from millstream.parts.policy import BadRecords, KeptAside, OnBad
-from millstream.parts.process import Job, make_part, make_parts
-from millstream.sources import Chunk, FoundFile
-from millstream.sources.failure import CHANGED, GONE
-from millstream.sources.record import NO_BYTES
-from millstream.stages.lifetime import after_fork, defer_sigint
-from millstream.stages.ordered import Threads
-from millstream.stats.ledger import Ledger
-from millstream.store.format import token_dtype
-from millstream.store.origin import numbered
+from millstream.parts import BadRecords, Job, KeptAside, OnBad, Part, make_part, make_parts
+from millstream.sources import CHANGED, GONE, NO_BYTES, Chunk, FoundFile
+from millstream.stages import Threads, after_fork, defer_sigint
+from millstream.stats import Ledger
+from millstream.store import numbered, token_dtype
 from millstream.streams.kept import Kept, PartFacts, UnitTokens
 from millstream.streams.plan import Units
 from millstream.streams.slots import SlotReader
 
-TOGETHER = 8
+PARTS_TOGETHER = 8
 """Parts that a thread makes at once: a call of a tokenizer's engine costs about as much as encoding one."""
 _LOOK_S = 0.02
 """Time between two looks at a part that another process makes."""
@@ -73,7 +67,7 @@ class PartMaker:
         kept: Kept,
         *,
         threads: int,
-        together: int = TOGETHER,
+        together: int = PARTS_TOGETHER,
         on_bad: OnBad = "error",
         quarantine: Path | None = None,
     ) -> None:
@@ -85,6 +79,8 @@ class PartMaker:
         self.units, self.job, self.kept = units, job, kept
         self._together, self._count = together, threads
         self._on_bad, self._quarantine = on_bad, quarantine
+        self.on_made: Callable[[], None] = lambda: None
+        """Called by threads, when parts were made or found."""
         self.made = self.found = 0
         """Parts that this process made, and that others had made."""
         self._closed = False
@@ -104,19 +100,28 @@ class PartMaker:
         self._pending: deque[int] = deque()
         self._parts: dict[int, PartFacts | BaseException | None] = {}
         """What became of those that are wanted; None while they are made."""
+        self._dropped: list[object] = []
         self._working = 0
         """Threads that take what is pending until there is no more."""
 
-    def want(self, units: Sequence[int], *, soon: bool = True, dropped: list[object] | None = None) -> None:
-        """Have parts made, in this order; those that were wanted before and are not begun are not made.
-
-        Unless they are wanted `soon`, threads that have nothing to do wait until the caller has done what it is at.
-        One of them lets go of what was `dropped`, which takes a while.
-        """
+    def want(self, units: Sequence[int]) -> None:
+        """Have parts made, in this order; those that were wanted before and are not begun are not made."""
         with defer_sigint():  # a part that is wanted, and that no thread was told of, would be waited for
-            self._want(units, soon=soon, dropped=dropped or [])
+            self._want(units)
 
-    def _want(self, units: Sequence[int], *, soon: bool, dropped: list[object]) -> None:
+    def call_later(self, function: Callable[[], None]) -> None:
+        """Have a thread call something, when the caller has done what it is at."""
+        self._threads.submit(self._later, function)
+
+    def _later(self, function: Callable[[], None]) -> None:
+        if not self._stopping.wait(_LATER_S):
+            function()
+
+    def let_go(self, things: Iterable[object]) -> None:
+        """Have a thread release what is not used any more: unmapping files takes a while."""
+        self._dropped.extend(things)
+
+    def _want(self, units: Sequence[int]) -> None:
         wanted = set(units)
         with self._guard:
             for unit in [unit for unit, part in self._parts.items() if isinstance(part, BudgetError)]:
@@ -126,7 +131,7 @@ class PartMaker:
             unwanted += [unit for unit, part in self._parts.items() if unit not in wanted and part is not None]
             new = [unit for unit in units if unit not in self._parts]
             for unit in unwanted:
-                del self._parts[unit]
+                self._parts.pop(unit, None)  # it may be both pending and made
             for unit in new:
                 self._parts[unit] = None
             waiting.update(new)
@@ -137,7 +142,7 @@ class PartMaker:
             starting = min(self._count - self._working, len(self._pending))
             self._working += starting
         for _ in range(starting):
-            self._threads.submit(self._work, 0.0 if soon else _LATER_S, dropped)
+            self._threads.submit(self._work)
 
     @property
     def is_closed(self) -> bool:
@@ -184,13 +189,12 @@ class PartMaker:
             self._parts[unit] = part
             self._guard.notify_all()
 
-    def _work(self, wait_s: float, dropped: list[object]) -> None:
+    def _work(self) -> None:
         """Find or make what is pending, as long as there is something; in a thread. It takes more than one part at a
         time where there is enough for all threads."""
         tried = 0
-        self._stopping.wait(wait_s)
-        dropped.clear()
         while True:
+            self._dropped = []
             with self._guard:
                 if not self._pending or self._stopping.is_set():
                     self._working -= 1
@@ -198,6 +202,7 @@ class PartMaker:
                 count = max(1, min(self._together, len(self._pending) // self._count))
                 units = [self._pending.popleft() for _ in range(count)]
             busy = self._obtain(units)
+            self.on_made()
             with self._guard:
                 self._pending.extend(busy)
                 tried = tried + len(busy) if len(busy) == len(units) else 0

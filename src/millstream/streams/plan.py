@@ -18,15 +18,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from millstream.order import SampleOrder
-from millstream.order.shuffle import Shuffle
-from millstream.sources import FoundFile, Reading
-from millstream.sources.decompress import SUFFIXES as COMPRESSED
-from millstream.sources.failure import FileFailure
-from millstream.sources.separated import overlaps_itself
-from millstream.sources.stream import layout_of
+from millstream.order import SampleOrder, Shuffle
+from millstream.sources import SUFFIXES as COMPRESSED
+from millstream.sources import FileFailure, FoundFile, Reading, layout_of, overlaps_itself
 
-VERSION = 2
+STREAM_ORDER = 2
 UNIT_BYTES = 512 << 10
 LEAST_UNIT_BYTES = 4 << 10
 UNITS = 256

@@ -7,10 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from millstream.sources import Chunk, FoundFile, Reading, format_named
-from millstream.sources.failure import FileFailure
-from millstream.sources.separated import plain_chunk
-from millstream.sources.stream import Layout, layout_of
+from millstream.sources import Chunk, FileFailure, FoundFile, Layout, Reading, format_named, layout_of, plain_chunk
 from millstream.streams.plan import TOGETHER, Slot, Units
 
 MOST_OPEN = 2 * TOGETHER

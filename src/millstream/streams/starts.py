@@ -14,7 +14,7 @@ from millstream.errors import StateError
 from millstream.storage import RecordLog, are_whole, disk, record_type, records_of
 from millstream.streams.kept import FULL
 
-NAME = "windows.log"
+STARTS_FILE = "windows.log"
 _KIND = record_type(("window", "<i8"), ("token", "<i8"))
 
 
@@ -30,6 +30,7 @@ class WindowStarts:
     def __init__(self, windows: int, path: Path | None = None) -> None:
         self.windows, self._path = windows, path
         self.known = np.full(windows + 1, -1, np.int64)
+        """What a run counts with."""
         self.known[0] = 0
         if path is not None and path.exists():
             with RecordLog(path, _KIND, writes=False) as log:
@@ -38,6 +39,8 @@ class WindowStarts:
             self.known[: len(found)][whole] = found["token"][whole]
             if (np.diff(self.known[self.known >= 0]) < 0).any():  # not of one stream
                 self.known[1:] = -1
+        self.found = self.known.copy()
+        """And what was found out ahead of it."""
 
     def token(self, window: int) -> int | None:
         """The first token of a window, if it is known."""
@@ -49,22 +52,34 @@ class WindowStarts:
         """Tokens of an epoch, if they have been counted."""
         return self.token(self.windows)
 
-    def learn(self, window: int, token: int, *, counted: bool = True) -> None:
+    def found_token(self, window: int) -> int:
+        """The first token of a window that was found, perhaps ahead of the run."""
+        return int(self.found[window])
+
+    def publish(self) -> None:
+        """Let the run count with all that was found."""
+        self.known[:] = self.found
+
+    def learn(self, window: int, token: int, *, counted: bool = True, ahead: bool = False) -> None:
         """Note where a window begins; refuses another place than the one that is known.
 
         What a state says, and was not counted, is not written down for others.
         """
-        known = self.token(window)
-        if known == token:
+        found = int(self.found[window])
+        if found == token:
+            if not ahead:
+                self.known[window] = token
             return
-        after = self.known[window + 1 :]
-        before = int(self.known[: window + 1].max())
-        if known is not None or token < before or (after[after >= 0] < token).any():
+        after = self.found[window + 1 :]
+        before = int(self.found[: window + 1].max())
+        if found >= 0 or token < before or (after[after >= 0] < token).any():
             raise StateError(
                 f"window {window} of the stream begins at token {token:,}, and not where it was found to begin",
                 hint="the files, the tokenizer or the recipe have changed: use a new cache_dir, or start a new run",
             )
-        self.known[window] = token
+        self.found[window] = token
+        if not ahead:
+            self.known[window] = token
         if self._path is not None and counted:
             with disk.reported(self._path, full=FULL), RecordLog(self._path, _KIND) as log:
                 log.write(window, records_of(_KIND, (window, token)))

@@ -6,6 +6,7 @@ to the window that holds its first token. So the last row of a window may end in
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,23 +17,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from millstream.errors import BudgetError, SourceError
-from millstream.order.phase import UNKNOWN
-from millstream.order.windows import Windows
-from millstream.store import TokenStore
-from millstream.store.format import FRAME_BYTES
-from millstream.store.layout import Layout
-from millstream.store.manifest import describe
-from millstream.store.numbers import open_body
-from millstream.store.opening import Opened
-from millstream.store.origin import Origin, Origins, named
-from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, Row, Rows, rows_of
+from millstream.order import UNKNOWN, Windows
+from millstream.store import (
+    DOCUMENTS,
+    FIRST_DOCUMENT,
+    FRAME_BYTES,
+    Layout,
+    Opened,
+    Origin,
+    Origins,
+    Row,
+    Rows,
+    TokenStore,
+    describe,
+    named,
+    open_body,
+    rows_of,
+)
 from millstream.streams.kept import Kept, PartFacts, Stamp
 from millstream.streams.maker import PartMaker
-from millstream.streams.plan import StreamPlan
+from millstream.streams.plan import Numbers, StreamPlan
 from millstream.streams.starts import WindowStarts
 
 _TRIES = 3
 """Parts that are being made when others are dropped still take their room."""
+YIELD_S = 0.0001
+"""How long a thread that gets windows ready lets others run now and then: the trainer waits for the lock of Python."""
 GAP = -1
 """The unit of a shard that stands for windows which are not in a store."""
 
@@ -42,6 +52,10 @@ class Pass(NamedTuple):
 
     epoch: int
     window: int
+
+
+class _NotMade(Exception):  # noqa: N818 - reads as a claim
+    """A part is still being made."""
 
 
 class StreamWindows:
@@ -81,14 +95,18 @@ class StreamWindows:
         self._counted = np.zeros(plan.units.count, bool)
         self.ready: list[Pass] = []
         """Windows that follow each other and can be used."""
+        self._upcoming: list[Pass] = []
+        """Windows that follow them, can be used, and were not asked for yet."""
 
     # Rows
 
     @property
     def rows(self) -> int | None:
         """Rows of an epoch, if its tokens have been counted."""
-        tokens = self.starts.tokens
-        return None if tokens is None else self.rows_in(tokens, self.length)
+        return self._rows_of(self.starts.known)
+
+    def _rows_of(self, known: Numbers) -> int | None:
+        return None if known[-1] < 0 else self.rows_in(int(known[-1]), self.length)
 
     def rows_in(self, tokens: int, length: int) -> int:
         """Rows of so many tokens of an epoch."""
@@ -118,13 +136,14 @@ class StreamWindows:
             return False
         return bool((self.starts.known[self.window_at(first) : self.window_at(last) + 2] >= 0).all())
 
-    def order(self) -> Windows:
-        """How many rows each window has. Those of windows that are not known are counted to the last one of them.
+    def order(self, starts: Numbers) -> Windows:
+        """How many rows each window has, if they begin at `starts`. Those of windows that are not known are counted to
+        the last one of them.
 
         Windows that are to come have none yet: what threads need for all of them is reserved from the beginning.
         """
-        known = np.flatnonzero(self.starts.known >= 0)
-        firsts, rows = -(-self.starts.known[known] // self.length), self.rows
+        known = np.flatnonzero(starts >= 0)
+        firsts, rows = -(-starts[known] // self.length), self._rows_of(starts)
         firsts = firsts if rows is None else np.minimum(firsts, rows)
         bins = np.zeros(self.plan.windows, np.int64)
         bins[known[1:] - 1] = np.diff(firsts)
@@ -153,8 +172,12 @@ class StreamWindows:
         """Wait until so many rows from a row of an epoch on can be used; fewer, if an epoch was counted meanwhile."""
         was_counted = self.rows is not None
         place = Pass(epoch, self.window_at(row))
+        self.starts.publish()
+        self.ready, self._upcoming = self.ready + self._upcoming, []
         used = self.ready.index(place) if place in self.ready else len(self.ready)
         self.ready = self.ready[used : used + 1 + self._at_once]
+        if self.rows is not None and not was_counted:
+            return
         while self.count(epoch, row) < count:
             self._take(place if not self.ready else self._after(self.ready[-1]))
             if self.rows is not None and not was_counted:
@@ -163,7 +186,42 @@ class StreamWindows:
             self._take(following)
             if self.rows is not None and not was_counted:
                 return
-        self._want(self._after(self.ready[-1]), self._ahead, soon=False)
+
+    def want_next(self) -> None:
+        """Have the windows made that come after those in use."""
+        if self.ready:
+            self._want(self._after(self.ready[-1]), self._ahead)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the windows that come into use next are made."""
+        ready = self.ready
+        return bool(ready) and not self._upcoming and all(map(self._is_made, self._following(ready[-1])))
+
+    def make_ahead(self) -> list[Pass]:
+        """Finish the windows that come into use next, if they are made; gives all that can be used then.
+
+        It never waits: the threads that make parts call it.
+        """
+        if self.has_more:
+            for place in self._following(self.ready[-1]):
+                try:
+                    self._finish(place.window, ahead=True)
+                except _NotMade:
+                    break
+                self._upcoming.append(place)
+                time.sleep(YIELD_S)
+                if self.starts.found[-1] >= 0 and self.rows is None:
+                    break
+        return self.ready + self._upcoming if self._upcoming else []
+
+    def _following(self, place: Pass) -> list[Pass]:
+        """The windows that come into use together after one."""
+        found = []
+        for _ in range(self._at_once):
+            place = self._after(place)
+            found.append(place)
+        return found
 
     def _take(self, place: Pass) -> None:
         """Wait for a window, and have those made that follow it; without them, if there is no room for all."""
@@ -191,7 +249,7 @@ class StreamWindows:
             return Pass(place.epoch, place.window + 1)
         return Pass(place.epoch + 1, 0)
 
-    def _want(self, place: Pass, count: int, *, soon: bool = True) -> None:
+    def _want(self, place: Pass, count: int) -> None:
         """Have windows made from one on, and drop others where there is no room for all."""
         windows, following = [each.window for each in self.ready], place
         for _ in range(count):
@@ -199,9 +257,11 @@ class StreamWindows:
             following = self._after(following)
         windows = list(dict.fromkeys(windows))
         units = [unit for window in windows for unit in self._from_own(self.plan.units_of(window))]
+        if self._ahead > 1:  # it may hold the end of their last row
+            units += self.plan.units_of(following.window)[:1]
         kept = set(units)
-        dropped = self.maker.kept.keep(kept | self.maker.held, self._needed_last(place.window, set(windows)))
-        self.maker.want(units, soon=soon, dropped=dropped)
+        self.maker.let_go(self.maker.kept.keep(kept | self.maker.held, self._needed_last(place.window, set(windows))))
+        self.maker.want(units)
         for unit in self._facts.keys() - kept:
             del self._facts[unit]
 
@@ -216,18 +276,17 @@ class StreamWindows:
             if each not in wanted:
                 yield from self.plan.units_of(each)
 
-    def _finish(self, window: int) -> None:
+    def _finish(self, window: int, *, ahead: bool = False) -> None:
         """Wait for the parts of a window, and for those of the next ones in which its last row ends."""
-        start = self.starts.token(window)
-        assert start is not None
-        stop = start + sum(self._part(unit).tokens for unit in self.plan.units_of(window))
-        self.starts.learn(window + 1, stop)
-        self._ending(window)
+        stop = self.starts.found_token(window) + sum(
+            self._part(unit, ahead=ahead).tokens for unit in self.plan.units_of(window)
+        )
+        self.starts.learn(window + 1, stop, ahead=ahead)
+        self._ending(window, ahead=ahead)
 
-    def _ending(self, window: int) -> list[int]:
+    def _ending(self, window: int, *, ahead: bool = False) -> list[int]:
         """The units of later windows that hold what the last row of a window needs; they are made."""
-        stop = self.starts.token(window + 1)
-        assert stop is not None
+        stop = self.starts.found_token(window + 1)
         found: list[int] = []
         need, have, window = -(-stop // self.length) * self.length + 1, stop, window + 1
         while have < need and window < self.plan.windows:
@@ -235,17 +294,19 @@ class StreamWindows:
                 if have >= need:
                     break
                 found.append(unit)
-                have += self._part(unit).tokens
+                have += self._part(unit, ahead=ahead).tokens
             else:
-                self.starts.learn(window + 1, have)
+                self.starts.learn(window + 1, have, ahead=ahead)
             window += 1
         return found
 
-    def _part(self, unit: int) -> PartFacts:
+    def _part(self, unit: int, *, ahead: bool = False) -> PartFacts:
         """Wait for a part."""
         facts = self._facts.get(unit)
         if facts is None:
-            facts = self._facts[unit] = self.maker.wait(unit)
+            if ahead and not self.maker.is_made(unit):
+                raise _NotMade
+            facts = self.maker.wait(unit)
             if self._id_limit is not None and facts.bound > self._id_limit:
                 names = ", ".join(self.maker.units.files[slot.file].name for slot in self.maker.units.slots(unit)[:3])
                 raise SourceError(
@@ -253,6 +314,7 @@ class StreamWindows:
                     f"{self._id_limit} ids",
                     hint="use the model's tokenizer, or enlarge the model's embedding",
                 )
+            self._facts[unit] = facts
             if not self._counted[unit]:
                 self._counted[unit] = True
                 self.left_out.update(facts.left_out)
@@ -265,7 +327,7 @@ class StreamWindows:
 
     def forget(self) -> None:
         """Find all parts anew: files are gone that were there."""
-        self.ready, self._facts = [], {}
+        self.ready, self._upcoming, self._facts = [], [], {}
         self.maker.want([])
 
     # Stores
@@ -276,8 +338,7 @@ class StreamWindows:
         units: list[int] = []
         place = 0
         for window in sorted(set(windows)):
-            start = self.starts.token(window)
-            assert start is not None
+            start = self.starts.found_token(window)
             while place > start:  # the last row of the window before ends in this one
                 place -= rows.pop().tokens
                 units.pop()

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from millstream.tensors import numbers_of, unknown_device
+from millstream.tensors.backends import numbers_of, unknown_device
 from millstream.tensors.numpy import dtype_of as numpy_dtype_of
 
 NAME = "jax"

@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 import numpy.typing as npt
 
-from millstream.tensors import numbers_of, unknown_device
+from millstream.tensors.backends import numbers_of, unknown_device
 
 NAME = "mlx"
 ID_BYTES = 4

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.tensors import numbers_of, unknown_device
+from millstream.tensors.backends import numbers_of, unknown_device
 
 NAME = "numpy"
 ID_BYTES = 8

@@ -10,13 +10,12 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from millstream.errors import LoaderError
-from millstream.stages.wait import Deadline, poll
+from millstream.stages import Deadline, poll
 
 logger = logging.getLogger("millstream.tensors")
-PATIENCE_S = 1800.0
 WORTH_SAYING_S = 30.0
 PAUSES_S = (0.001, 0.1)
 
@@ -26,6 +25,9 @@ Judge = Callable[[Sequence[Mapping[str, Any]]], list[str]]
 @dataclass(frozen=True)
 class Ranks:
     """This process among its peers; `store` is where any of them reads what another one wrote."""
+
+    PATIENCE_S: ClassVar[float] = 1800.0
+    """How long a rank is waited for."""
 
     rank: int
     size: int
@@ -54,13 +56,16 @@ class Ranks:
         def there() -> bool | None:
             return self.store.check([key]) or None
 
-        deadline = Deadline(PATIENCE_S)
-        if poll(there, Deadline(min(WORTH_SAYING_S, PATIENCE_S)), pauses_s=PAUSES_S) is None and not deadline.is_over:
+        deadline = Deadline(self.PATIENCE_S)
+        if (
+            poll(there, Deadline(min(WORTH_SAYING_S, self.PATIENCE_S)), pauses_s=PAUSES_S) is None
+            and not deadline.is_over
+        ):
             logger.warning("waiting for %s to ask for its first batch", who)
             poll(there, deadline, pauses_s=PAUSES_S)
         if not there():
             raise LoaderError(
-                f"{who} has not asked for its first batch after {PATIENCE_S:.0f} seconds",
+                f"{who} has not asked for its first batch after {self.PATIENCE_S:.0f} seconds",
                 hint="every rank must use its loader; a loader of one process alone takes rank=0, world_size=1",
             )
         value: bytes = self.store.get(key)

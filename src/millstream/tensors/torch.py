@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import IterableDataset
 
-from millstream.tensors import numbers_of, unknown_device
+from millstream.tensors.backends import numbers_of, unknown_device
 
 NAME = "torch"
 ID_BYTES = 8

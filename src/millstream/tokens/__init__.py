@@ -5,19 +5,18 @@ tiktoken and SentencePiece are adapted, each in one file that is imported only w
 whole blocks of documents, by a faster engine where that is proven to give the same ids.
 """
 
-from millstream.tokens.bpe import BPETokenizer
-from millstream.tokens.char import CharTokenizer
-from millstream.tokens.flat import encode_flat, unfit_documents
-from millstream.tokens.load import learn_tokenizer, load_tokenizer
-from millstream.tokens.tokenizer import Tokenizer, resolve_eos
+from millstream.lazy import lazy
 
-__all__ = [
-    "BPETokenizer",
-    "CharTokenizer",
-    "Tokenizer",
-    "encode_flat",
-    "learn_tokenizer",
-    "load_tokenizer",
-    "resolve_eos",
-    "unfit_documents",
-]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "bpe": "BPETokenizer",
+        "char": "CharTokenizer",
+        "flat": "Ends FlatIds Text encode_flat join_ids join_texts unfit_documents",
+        "keep": "check_tokenizer describe_tokenizer find_tokenizer keep_tokenizer kept_tokenizer share_ids "
+        "smallest_dtype",
+        "load": "is_learned learn_tokenizer load_tokenizer may_be_learned",
+        "tiktoken": "TiktokenTokenizer",
+        "tokenizer": "Ids Tokenizer resolve_eos",
+    },
+)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import TokenizerError
-from millstream.sources.record import joined
+from millstream.sources import joined
 from millstream.tokens.tokenizer import Ids, Tokenizer
 
 Text = NDArray[np.uint8]
@@ -32,7 +32,7 @@ class FlatTokenizer(Protocol):
 def encode_flat(tokenizer: Tokenizer, text: Text, ends: Ends) -> FlatIds:
     """Encode a block of documents with any tokenizer, by its `encode_flat` if it has one.
 
-    >>> from millstream.tokens import CharTokenizer
+    >>> from millstream.tokens.char import CharTokenizer
     >>> ids, ends = encode_flat(CharTokenizer("aé"), *join_texts(["aé", "", "é"]))
     >>> ids.tolist(), ends.tolist()
     ([0, 1, 1], [2, 2, 3])
@@ -45,7 +45,7 @@ def encode_flat(tokenizer: Tokenizer, text: Text, ends: Ends) -> FlatIds:
 def unfit_documents(tokenizer: Tokenizer, text: Text, ends: Ends) -> Iterator[tuple[int, TokenizerError]]:
     """Which documents of a block cannot be encoded, and why: for when `encode_flat` refused it.
 
-    >>> from millstream.tokens import CharTokenizer
+    >>> from millstream.tokens.char import CharTokenizer
     >>> [document for document, _ in unfit_documents(CharTokenizer("ab"), *join_texts(["a", "c", "b"]))]
     [1]
     """

@@ -15,7 +15,7 @@ from millstream.tokens.tokenizer import Tokenizer
 def smallest_dtype(tokenizer: Tokenizer) -> str:
     """The narrowest token type that holds every id.
 
-    >>> from millstream.tokens import CharTokenizer
+    >>> from millstream.tokens.char import CharTokenizer
     >>> smallest_dtype(CharTokenizer("abc"))
     'uint16'
     """
@@ -25,7 +25,7 @@ def smallest_dtype(tokenizer: Tokenizer) -> str:
 def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     """What a manifest says about a tokenizer.
 
-    >>> from millstream.tokens import CharTokenizer
+    >>> from millstream.tokens.char import CharTokenizer
     >>> sorted(describe_tokenizer(CharTokenizer("abc")))
     ['eos', 'fingerprint', 'name', 'vocab_size']
     """

@@ -99,7 +99,7 @@ def digest_of(text: str) -> str:
 def resolve_eos(tokenizer: Tokenizer, eos: str | int | None) -> int | None:
     """The id that ends each document: "auto" asks the tokenizer, None means none, or say which.
 
-    >>> from millstream.tokens import CharTokenizer
+    >>> from millstream.tokens.char import CharTokenizer
     >>> resolve_eos(CharTokenizer("ab"), "auto"), resolve_eos(CharTokenizer("ab"), None)
     (2, None)
     """

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from millstream.errors import SourceError
-from millstream.parts.policy import BadRecords
-from millstream.records.chat import ChatRow, Conversation, Message, RowParser, parse_block, parse_row
-from millstream.records.chat.options import Options
+from millstream.parts import BadRecords
+from millstream.records.chat import ChatRow, Conversation, Message, Options, RowParser, parse_block
+from millstream.records.chat.parser import parse_row
 from millstream.sources import BadRecord, Reading, discover, read_file
 from sources.test_tables import write_table
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from millstream.errors import RecordError, SourceError
-from millstream.records.chat import RowParser, parse_row
+from millstream.records.chat import RowParser
+from millstream.records.chat.parser import parse_row
 
 ASK = {"role": "user", "content": "2+2?"}
 TELL = {"role": "assistant", "content": "4"}

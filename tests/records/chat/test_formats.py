@@ -20,12 +20,12 @@ from millstream.records.chat import (
     Preference,
     RowParser,
     Stepwise,
-    Stretch,
     Tokens,
     ToolCall,
-    parse_row,
 )
+from millstream.records.chat.conversation import Stretch
 from millstream.records.chat.detect import detect
+from millstream.records.chat.parser import parse_row
 
 USER, ANSWER = Message("user", "2+2?"), Message("assistant", "4")
 ASK = {"role": "user", "content": "2+2?"}

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from laws import examples
 from millstream.errors import RecordError
-from millstream.records.chat import FORMATS, Conversation, Message, Preference, RowParser, Stretch, parse_row
-from millstream.records.chat.options import FIELDS
+from millstream.records.chat import FIELDS, Conversation, Message, Preference, RowParser
+from millstream.records.chat.conversation import Stretch
+from millstream.records.chat.detect import FORMATS
+from millstream.records.chat.parser import parse_row
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
 turns = st.lists(st.tuples(texts, texts), min_size=1, max_size=4)

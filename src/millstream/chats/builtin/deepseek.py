@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from millstream.chats import Kind
 from millstream.chats.builtin.sheet import END_THINK, THINK, Sheet, as_json
-from millstream.chats.rendered import Kind
 
 ASSISTANT, USER = "<｜Assistant｜>", "<｜User｜>"
 EOS = "<｜end▁of▁sentence｜>"

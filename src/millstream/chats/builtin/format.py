@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from millstream.chats.builtin.sheet import Slots
 from millstream.errors import TemplateError
-from millstream.records.chat.conversation import Conversation
+from millstream.records.chat import Conversation
 
 TALK = frozenset({"user", "assistant"})
 SYSTEM = TALK | {"system"}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from millstream.chats import Kind
 from millstream.chats.builtin.gemma4_notation import Parts, declaration, fields, value
 from millstream.chats.builtin.sheet import Sheet
-from millstream.chats.rendered import Kind
-from millstream.records.chat.conversation import Message
+from millstream.records.chat import Message
 
 TURN, END_TURN = "<|turn>", "<turn|>"
 CHANNEL, END_CHANNEL = "<|channel>", "<channel|>"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import date
 
+from millstream.chats import Kind
 from millstream.chats.builtin.sheet import Sheet, as_json
 from millstream.chats.builtin.typescript import namespace
-from millstream.chats.rendered import Kind
 from millstream.errors import TemplateError
-from millstream.records.chat.conversation import Message
+from millstream.records.chat import Message
 
 START, MESSAGE, CHANNEL, END = "<|start|>", "<|message|>", "<|channel|>", "<|end|>"
 RETURN, CALL = "<|return|>", "<|call|>"

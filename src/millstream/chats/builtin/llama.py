@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import date
 
+from millstream.chats import Kind
 from millstream.chats.builtin.sheet import Sheet, as_json, day_month_year
-from millstream.chats.rendered import Kind
 
 OPEN, CLOSE, EOT = "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"
 OPEN4, CLOSE4, EOT4 = "<|header_start|>", "<|header_end|>", "<|eot|>"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from millstream.chats import Kind
 from millstream.chats.builtin.sheet import Sheet, as_json
-from millstream.chats.rendered import Kind
-from millstream.records.chat.conversation import Message
+from millstream.records.chat import Message
 
 
 def mistral_v1(sheet: Sheet) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from millstream.chats import Kind
 from millstream.chats.builtin.sheet import Sheet, as_json
-from millstream.chats.rendered import Kind
 
 _VICUNA = (
     "A chat between a curious user and an artificial intelligence assistant. "

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from millstream.chats import Kind
 from millstream.chats.builtin.sheet import END_THINK, THINK, Sheet, as_json, inline_reasoning
-from millstream.chats.rendered import Kind
 
 START, END = "<|im_start|>", "<|im_end|>"
 _DEFAULT = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, TypeAlias
 
-from millstream.chats.rendered import Kind, Piece, Rendered
+from millstream.chats import Kind, Piece, Rendered
 from millstream.errors import TemplateError
-from millstream.records.chat.conversation import Message
+from millstream.records.chat import Message
 
 THINK, END_THINK = "<think>", "</think>"
 _SCAFFOLD, _CONTENT, _STOP = Kind.scaffold, Kind.content, Kind.stop

@@ -1,6 +1,10 @@
 """Files of conversations -> what is wrong with them, in plain words, before a model learns it."""
 
-from millstream.chats.lint.files import lint_files
-from millstream.stats.findings import Finding, LintReport
+from millstream.lazy import lazy
 
-__all__ = ["Finding", "LintReport", "lint_files"]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "files": "lint_files",
+    },
+)

@@ -18,26 +18,32 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.chats.block import encode_block
-from millstream.chats.encode import Encoder
-from millstream.chats.explode import exploded
-from millstream.chats.kinds import kind_of, media_refused, wrong_kind
+from millstream.chats import (
+    ChatSettings,
+    Encoder,
+    Limit,
+    Supervised,
+    encode_block,
+    exploded,
+    kind_of,
+    media_refused,
+    wrong_kind,
+)
 from millstream.chats.lint.rules import PROBLEMS, TokenFacts, row_faults, token_faults
-from millstream.chats.settings import ChatSettings
-from millstream.chats.supervised import Supervised
-from millstream.chats.truncate import Limit
 from millstream.errors import RecordError
-from millstream.records.chat.block import LIKE, RowFormats
-from millstream.records.chat.conversation import ChatRow, Conversation, Tokens
-from millstream.records.chat.options import FIELDS
-from millstream.records.chat.parser import RowParser
-from millstream.records.chat.whole import wholes_of
-from millstream.records.duplicates import DuplicateFinder
-from millstream.sources import ChunkRead, Found, FoundFile, Reading, RecordBlock, format_named
-from millstream.sources.formats import check_gives_rows
-from millstream.sources.jsonl import object_in
-from millstream.stats.findings import MOST_EXAMPLES, LintReport, Problem, Tally
-from millstream.stats.progress import OnProgress, Progress
+from millstream.records import DuplicateFinder
+from millstream.records.chat import EXAMPLE_ROW, FIELDS, ChatRow, Conversation, RowFormats, RowParser, Tokens, wholes_of
+from millstream.sources import (
+    ChunkRead,
+    Found,
+    FoundFile,
+    Reading,
+    RecordBlock,
+    check_gives_rows,
+    format_named,
+    object_in,
+)
+from millstream.stats import MOST_EXAMPLES, LintReport, OnProgress, Problem, Progress, Tally
 from millstream.tokens import Tokenizer
 
 _ADVICE = 'mend the row or leave it out; on_bad="skip" leaves out and counts such rows, "quarantine" keeps them aside'
@@ -108,7 +114,7 @@ class _Linter:
         rows: list[tuple[int, ChatRow]] = []
         for place, row in enumerate(read.block.rows.tolist()):
             try:
-                raw = object_in(read.block.text_of(place), like=LIKE)
+                raw = object_in(read.block.text_of(place), like=EXAMPLE_ROW)
                 parsed = self._parser.parse(raw)
                 for name in sorted(raw.keys() - self._known):
                     self._unused(name, where(row))

@@ -9,10 +9,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.chats.supervised import Supervised
-from millstream.records.chat.conversation import ChatRow, Completion, Conversation, Document, Message, Preference
-from millstream.stats.figures import counted
-from millstream.stats.findings import Problem
+from millstream.chats import Supervised
+from millstream.records.chat import ChatRow, Completion, Conversation, Document, Message, Preference
+from millstream.stats import Problem, counted
 
 Fault: TypeAlias = tuple[str, str]
 """A kind of problem and what was found."""

@@ -1,6 +1,11 @@
 """A game as it was played -> a game as it should be learned from: results, policies, moves left, input format."""
 
-from millstream.games.rescore.rescorer import Rescorer
-from millstream.games.rescore.settings import RescoreSettings
+from millstream.lazy import lazy
 
-__all__ = ["RescoreSettings", "Rescorer"]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "rescorer": "Rescorer",
+        "settings": "RescoreSettings",
+    },
+)

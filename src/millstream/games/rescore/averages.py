@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream import _core
-from millstream.games.frame import UNKNOWN_MOVE
+from millstream.games import UNKNOWN_MOVE
 
 VERSION = 7
 

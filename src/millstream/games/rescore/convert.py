@@ -6,9 +6,7 @@ from dataclasses import replace
 
 from millstream import _core
 from millstream.errors import RecordError
-from millstream.games.block import FrameBlock
-from millstream.games.input_formats import InputFormat
-from millstream.games.positions import Positions
+from millstream.games import FrameBlock, FrameError, InputFormat, Positions
 
 
 def convert(block: FrameBlock, positions: Positions, layout: InputFormat, *, half_turn: bool = False) -> FrameBlock:
@@ -23,7 +21,7 @@ def convert(block: FrameBlock, positions: Positions, layout: InputFormat, *, hal
     """
     try:
         fields, moves, probabilities = _core.convert_game(block.columns, positions.raw, layout, half_turn)
-    except _core.FrameError as error:
+    except FrameError as error:
         reason, _, found = str(error).partition(": ")
         raise RecordError(reason, found, hint="leave the game out: it is damaged") from None
     return replace(block, fields=fields.view(block.fields.dtype), moves=moves, probabilities=probabilities)

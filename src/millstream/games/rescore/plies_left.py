@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from millstream.games.positions import PAWN, Positions
+from millstream.games import PAWN, Positions
 from millstream.games.rescore.results import SURELY
 from millstream.games.rescore.tables import MateProbe, TableProbe
 

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from millstream import _core
 from millstream.errors import RecordError
-from millstream.games.block import FrameBlock
-from millstream.games.positions import transforms_of
+from millstream.games import FrameBlock, FrameError, transforms_of
 from millstream.games.rescore.settings import RescoreSettings
 from millstream.games.rescore.tables import TableProbe
 
@@ -34,7 +33,7 @@ def adjust_policies(
         more = settings.dtz_boost * _shares_of_best(block, probe, half_turn=half_turn)
     try:
         chances = _core.adjust_policies(block.columns, more, settings.dist_offset, 1 / settings.dist_temp)
-    except _core.FrameError as error:
+    except FrameError as error:
         reason, _, found = str(error).partition(": ")
         raise RecordError(reason, found, hint="pass a dist_offset that is less below 0") from None
     return replace(block, probabilities=chances)

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Literal, Self
 
 from millstream.errors import RecipeError
-from millstream.games.block import FrameBlock
-from millstream.games.input_formats import InputFormat
+from millstream.games import FrameBlock, InputFormat, checked, uses_half_turn
 from millstream.games.rescore.averages import VERSION, add_averages, name_next_moves
 from millstream.games.rescore.convert import convert
 from millstream.games.rescore.deblunder import deblunder
@@ -16,8 +15,6 @@ from millstream.games.rescore.policies import adjust_policies
 from millstream.games.rescore.results import rescore_results
 from millstream.games.rescore.settings import RescoreSettings
 from millstream.games.rescore.tables import MateTables, TableProbe, Tables
-from millstream.games.rules import checked
-from millstream.games.validity import uses_half_turn
 
 
 class Rescorer:
@@ -44,11 +41,11 @@ class Rescorer:
         self.rules = rules
         self._tables, self._mates = tables, mates
         if tables is None and self.settings.syzygy_paths:
-            from millstream.games.board import SyzygyTables
+            from millstream.games import SyzygyTables
 
             self._tables = SyzygyTables.open(self.settings.syzygy_paths)
         if mates is None and self.settings.gaviota_paths:
-            from millstream.games.gaviota import GaviotaTables
+            from millstream.games import GaviotaTables
 
             self._mates = GaviotaTables.open(self.settings.gaviota_paths)
 

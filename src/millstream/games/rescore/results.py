@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import RecordError
-from millstream.games.positions import Positions
+from millstream.games import Positions
 from millstream.games.rescore.tables import TableProbe
 
 SURELY, NEVER = 99, 101

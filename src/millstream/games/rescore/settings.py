@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.errors import RecipeError
-from millstream.games.input_formats import InputFormat
+from millstream.games import InputFormat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

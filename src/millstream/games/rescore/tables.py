@@ -7,8 +7,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from millstream.games.moves import Moves
-from millstream.games.positions import Positions
+from millstream.games import Moves, Positions
 
 
 class TableProbe(Protocol):

@@ -8,10 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from millstream._core import Batch
-from millstream.batches.engine import Counters, Engine, EngineSettings, closed_error
+from millstream.batches import Batch, Counters, Engine, EngineSettings, closed_error
 from millstream.errors import BudgetError, StoreError
-from millstream.loaders.runs.store import Mark, StoreRun
+from millstream.loaders.runs import Mark, StoreRun
 
 
 class RingFiller:
@@ -28,8 +27,12 @@ class RingFiller:
         """Where the run stood before the step that is being made, or was made last."""
         self._is_direct = False
         """Whether batches are filled without threads, since their size has changed."""
+        self._first_step = 0
+        """Of the run, when the engine was started."""
+        self._has_grown = False
+        """Whether a source has grown: the engine knows neither its rows nor their end."""
         self._closed = False
-        run.changed = self.stop
+        run.changed = self._grow
 
     def take(self, batch_size: int) -> Batch:
         """Wait for the rows of the next step. This runs for every batch: keep it lean."""
@@ -45,9 +48,10 @@ class RingFiller:
             try:
                 return self._next()
             except StoreError:
+                engine.stop()
                 if not run.growing.find_again():
                     raise
-        return engine.take() if engine.ring is not None else self._next()
+        return engine.take() if engine.ring is not None and not self._has_grown else self._next()
 
     def _resize(self, batch_size: int) -> None:
         """Fill batches of another size without threads at first: it may change again."""
@@ -63,6 +67,10 @@ class RingFiller:
     def _next(self) -> Batch:
         """Give the rows of the next step, filled by threads or by this one."""
         run, engine = self._run, self.engine
+        if self._has_grown:
+            if not self._extend():
+                engine.stop()
+            self._has_grown = False
         if engine.ring is None:
             if self._is_direct and not engine.threads_pay(run.clock, run.rank_rows):
                 return self._fill()
@@ -87,10 +95,28 @@ class RingFiller:
         """Start the engine; a `close` meanwhile either finds it running or is noticed here."""
         self._check_open()
         run = self._run
-        begun = run.first_step
-        end = run.growing.known_step - begun if run.growing else None
-        self.engine.start(self._feed, run.clock, run.rank_rows, run.step - begun, end)
+        self._first_step = run.first_step
+        self.engine.start(self._feed, run.clock, run.rank_rows, run.step - run.first_step, self._end)
         self._check_open()
+
+    def _extend(self) -> bool:
+        """Let the engine continue with what a source has brought; False where it must be started anew."""
+        run = self._run
+        if run.first_step != self._first_step:
+            return False
+        before = self.engine.extend(self._feed, run.clock, self._end)
+        if before is not None:
+            run.growing.let_go(before)
+        return before is not None
+
+    @property
+    def _end(self) -> int | None:
+        """The first step that cannot be filled yet, as the engine counts them."""
+        run = self._run
+        return run.growing.known_step - run.first_step if run.growing else None
+
+    def _grow(self) -> None:
+        self._has_grown = True
 
     def _check_open(self) -> None:
         if self._closed:
@@ -125,7 +151,7 @@ class RingFiller:
 
     def stop(self) -> None:
         """Drop what was filled."""
-        self._is_direct = False
+        self._is_direct = self._has_grown = False
         self.engine.stop()
 
     def close(self) -> None:

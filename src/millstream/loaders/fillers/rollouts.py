@@ -14,16 +14,12 @@ from concurrent.futures import CancelledError, Future
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
-from millstream.batches import TrainingBatch
-from millstream.batches.engine import Counters, closed_error
+from millstream.batches import Counters, TrainingBatch, closed_error
 from millstream.errors import LoaderError
-from millstream.loaders.rollout_steps import Dealer, DealtStep, MicroBatches
-from millstream.loaders.runs.run import Locks
-from millstream.loaders.settings import LoaderSettings, positive
-from millstream.loaders.transforms import PerRow, transform_batch
-from millstream.stages.lifetime import HomeProcess
-from millstream.stages.ordered import Threads
-from millstream.stats.ledger import Ledger
+from millstream.loaders import Dealer, DealtStep, LoaderSettings, MicroBatches, PerRow, positive, transform_batch
+from millstream.loaders.runs import Locks
+from millstream.stages import HomeProcess, Threads
+from millstream.stats import Ledger
 
 log = logging.getLogger("millstream.loaders")
 AHEAD = 1

@@ -8,13 +8,10 @@ import threading
 from functools import partial
 from typing import Any
 
-from millstream._core import Budget
-from millstream.batches.engine import Counters, closed_error
-from millstream.live.tensor_maker import Tensors
-from millstream.loaders.self_play.ahead import Ahead
-from millstream.loaders.self_play.run import SelfPlayRun
-from millstream.loaders.self_play.task import SelfPlayGraph
-from millstream.stages.lifetime import defer_sigint
+from millstream.batches import Counters, closed_error
+from millstream.live import Tensors
+from millstream.loaders.self_play import Ahead, SelfPlayGraph, SelfPlayRun
+from millstream.stages import Budget, defer_sigint
 
 _NOTHING: dict[str, Any] = {"seconds": 0.0, "window_s": 0.0, "stages": {}, "queues": {}}
 """What stages do that are not at work."""

@@ -1,1 +1,15 @@
 """Runs: where a loader stands in its data, for each kind of data."""
+
+from millstream.lazy import lazy
+
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "checkpoint": "JOURNAL FeedCheckpoint",
+        "feed": "FeedRun",
+        "marks": "LEADER",
+        "rollout_set": "RolloutSetRun",
+        "run": "Filler Finisher Locks Run RunEnded",
+        "store": "MOST_BATCH_TOKENS Mark StoreRun",
+    },
+)

@@ -16,11 +16,11 @@ from contextlib import suppress
 from millstream.admission import Admission, Cut, JournaledAdmission
 from millstream.errors import MillstreamError
 from millstream.feeds import Control, Feed, MemoryFeed
-from millstream.loaders.feed_steps import RolloutBatch
+from millstream.loaders import RolloutBatch
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
 from millstream.loaders.runs.frontier import Ahead, Expected, Frontier
 from millstream.loaders.runs.run import Locks, RunEnded
-from millstream.stages.lifetime import ForkLock, after_fork, close_on_exit, defer_sigint
+from millstream.stages import ForkLock, after_fork, close_on_exit, defer_sigint
 
 PATIENCE_S = 0.1
 """How long a feed is waited for at a time: what else is asked of the feed, or closes it, waits as long."""

@@ -11,22 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from millstream._core import xxh64
 from millstream.admission import (
+    ADMISSION_SIDECAR,
+    START_OF_JOURNAL,
     Admission,
     AdmissionRules,
     AdmissionState,
     Cut,
+    FollowedJournal,
     Journal,
     JournaledAdmission,
     JournalReader,
-    sidecar,
+    decode_admission,
+    encode_admission,
 )
-from millstream.admission.journal import START, FollowedJournal
 from millstream.errors import LoaderError, LossWarning, StateError
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.codec import SUFFIX, encode
-from millstream.storage import FollowedLog, Position, Sidecars, announce, announced, disk, forget
+from millstream.rollouts import ROLLOUTS_SUFFIX, RolloutBlock, encode
+from millstream.storage import FollowedLog, Position, Sidecars, announce, announced, disk, forget, xxh64
 
 JOURNAL = "admissions.jsonl"
 SIDECARS = "sidecars"
@@ -62,7 +63,7 @@ class FeedCheckpoint:
         self.folder, self.replays = folder, replay
         self._journal: Journal | None = None
         self._is_ended = self._has_started = False
-        self._files = Sidecars(None if folder is None else folder / SIDECARS, sidecar.KIND, owns=True, writer=0)
+        self._files = Sidecars(None if folder is None else folder / SIDECARS, ADMISSION_SIDECAR, owns=True, writer=0)
         """What states that may be asked for hold."""
         self._reader: JournalReader | None = None
         if self.journal_path is not None and not self._follows:
@@ -95,7 +96,7 @@ class FeedCheckpoint:
             return JournaledAdmission(self._reader, self._rules, self._seed)
         return Admission(self._rules, self._seed)
 
-    def _followed(self, position: Position = START) -> JournalReader:
+    def _followed(self, position: Position = START_OF_JOURNAL) -> JournalReader:
         """What is read from a position on; of a run that was followed before, nothing more."""
         assert self.journal_path is not None
         if self.replays:
@@ -110,9 +111,9 @@ class FeedCheckpoint:
         if not self._follows and self.journal_path is not None:
             if not self._has_started:
                 self._warn_of_what_waits()
-            journal = Journal(self.journal_path, START)
+            journal = Journal(self.journal_path, START_OF_JOURNAL)
             try:
-                announce(self.journal_path, START)
+                announce(self.journal_path, START_OF_JOURNAL)
             except BaseException:  # the next try takes the lock again
                 journal.close()
                 raise
@@ -142,7 +143,7 @@ class FeedCheckpoint:
             return
         try:
             data = encode(block)
-            name = f"{xxh64(np.frombuffer(data, np.uint8)):016x}{SUFFIX}"
+            name = f"{xxh64(np.frombuffer(data, np.uint8)):016x}{ROLLOUTS_SUFFIX}"
             disk.make_directory(self.folder / ASIDE)
             disk.publish(self.folder / ASIDE / name, data)
         except Exception as error:  # they are counted all the same
@@ -162,7 +163,7 @@ class FeedCheckpoint:
     @property
     def position(self) -> Position:
         """Where the journal stands."""
-        return START if self._journal is None else self._journal.position
+        return START_OF_JOURNAL if self._journal is None else self._journal.position
 
     def save(self, step: int, state: AdmissionState, cuts: Sequence[Cut], position: Position) -> dict[str, Any]:
         """Write what is held before a step beside its state, and say where it lies; the journal stood at `position`."""
@@ -173,7 +174,7 @@ class FeedCheckpoint:
             )
         fields = {"admission": dict(state.fields), "present": [cut.to_json() for cut in cuts]}
         whole = AdmissionState(fields, [*state.blocks, *(cut.block for cut in cuts)])
-        return {"sidecar": self._files.save(sidecar.encode(whole), step), "journal": position.to_json()}
+        return {"sidecar": self._files.save(encode_admission(whole), step), "journal": position.to_json()}
 
     def load(self, state: Mapping[str, Any], now: float) -> Loaded:
         """Read what a state names; nothing is changed."""
@@ -181,7 +182,7 @@ class FeedCheckpoint:
             raise LoaderError("the state names files beside it", hint="pass the cache_dir= it was saved with")
         data = self._files.load(state)
         name = str(state["sidecar"]["file"])
-        whole = sidecar.decode(data, self.folder / SIDECARS / name)
+        whole = decode_admission(data, self.folder / SIDECARS / name)
         fields, blocks = whole.fields, whole.blocks
         present, held = fields.get("present"), fields.get("admission")
         if not isinstance(present, list) or not isinstance(held, Mapping) or len(present) > len(blocks):

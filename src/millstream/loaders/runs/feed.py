@@ -13,23 +13,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from millstream.admission import Cut
-from millstream.batches.rollouts import RolloutRows
+from millstream.batches import RolloutRows
 from millstream.errors import LoaderError, MillstreamError, StateError, UnknownLength
 from millstream.feeds import Feed
-from millstream.loaders.feed_explain import Recorded, RecordedRun
-from millstream.loaders.feed_steps import FeedOrder, FeedPhase, FeedPlace, RolloutBatch
-from millstream.loaders.losses import tell_odd_group
-from millstream.loaders.rollout_steps import Dealer, DealtStep
-from millstream.loaders.rollout_task import RolloutTask
+from millstream.loaders import (
+    Dealer,
+    DealtStep,
+    FeedOrder,
+    FeedPhase,
+    FeedPlace,
+    Recorded,
+    RecordedRun,
+    RolloutBatch,
+    RolloutTask,
+    tell_odd_group,
+)
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
 from millstream.loaders.runs.intake import Intake
 from millstream.loaders.runs.marks import KEPT_STEPS, LEADER, FeedMark, Marks, check_leads, follows
 from millstream.loaders.runs.run import Locks
 from millstream.loaders.runs.versions import Versions
-from millstream.order.steps import resized
+from millstream.order import order_version, resized
 from millstream.rollouts import Id
-from millstream.stages.lifetime import defer_sigint
-from millstream.storage import state as states
+from millstream.stages import defer_sigint
+from millstream.storage import DAMAGED_STATE, check_state_header, state_header
 
 logger = logging.getLogger("millstream.loaders")
 MOST_PHASES = 64
@@ -226,7 +233,10 @@ class FeedRun:
     def state(self, step: int) -> dict[str, Any]:
         """Describe where the run stands; the sidecar that it names holds all rollouts that are not used up."""
         mark = self._mark if step == self.step else self._marks.at(step)
-        state = {**states.header(self.kind, step, self.settings.seed, self._row_facts), **mark.to_json()}
+        state = {
+            **state_header(self.kind, step, self.settings.seed, self._row_facts, order_version=order_version),
+            **mark.to_json(),
+        }
         if self.intake.decides:
             return {**state, **self.intake.save(step, mark.place.batch, begins=mark.place.begins_batch)}
         return {**state, **follows(self.settings.rank, replays=self.checkpoint.replays)}
@@ -248,7 +258,7 @@ class FeedRun:
         """Stand where a state was saved, or change nothing."""
         mark, cursor = FeedMark.from_state(self._check(state), state), state.get("feed")
         if not isinstance(cursor, Mapping):
-            raise StateError("the state does not say where its feed stood", hint=states.DAMAGED)
+            raise StateError("the state does not say where its feed stood", hint=DAMAGED_STATE)
         loaded = self.checkpoint.load(state, time.monotonic())
         present = None if loaded.cut is None else self._rated(loaded.cut)
         with defer_sigint():
@@ -260,7 +270,7 @@ class FeedRun:
 
     def _check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
-        step = states.check_header(state, self.kind, self.settings.seed, self._row_facts)
+        step = check_state_header(state, self.kind, self.settings.seed, self._row_facts, order_version=order_version)
         check_leads(state)
         return step
 

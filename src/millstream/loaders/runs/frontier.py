@@ -13,12 +13,11 @@ from typing import Any
 
 from millstream.admission import Admission, Cut, JournaledAdmission
 from millstream.errors import StateError
-from millstream.feeds import Arrival
-from millstream.feeds.feed import Cursor
-from millstream.loaders.feed_steps import RolloutBatch
+from millstream.feeds import Arrival, Cursor
+from millstream.loaders import RolloutBatch
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
 from millstream.loaders.runs.received import FeedLine
-from millstream.stages.lifetime import defer_sigint
+from millstream.stages import defer_sigint
 from millstream.storage import Position
 
 Expected = Callable[[int], int | None]

@@ -10,14 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from millstream._core import Plan
 from millstream.errors import StateError, UnknownLength
-from millstream.loaders.growth import GrowingSource, stream_of
-from millstream.loaders.member import Member
-from millstream.order import Schedule
-from millstream.order.phase import UNKNOWN, Standing, settled
-from millstream.stages.lifetime import defer_sigint
-from millstream.storage.state import DAMAGED
+from millstream.loaders import GrowingSource, Member, stream_of
+from millstream.order import UNKNOWN, Plan, Schedule, Standing, settled
+from millstream.stages import defer_sigint
+from millstream.storage import DAMAGED_STATE
 
 if TYPE_CHECKING:
     from millstream.loaders.runs.store import StoreRun
@@ -59,6 +56,13 @@ class Growing:
         """How many parts of streams this process made, and how many it found."""
         streams = {name: stream_of(source) for name, source in self.sources.items()}
         return {name: stream.parts for name, stream in streams.items() if stream is not None}
+
+    def let_go(self, thing: object) -> None:
+        """Have what is not used any more released by a thread of a stream, if there is one."""
+        for stream in map(stream_of, self.sources.values()):
+            if stream is not None:
+                stream.let_go(thing)
+                return
 
     def measure(self) -> None:
         """Work out which step is the first that cannot be filled yet."""
@@ -213,7 +217,7 @@ class Growing:
         """
         saved = state.get("streams", {})
         if not isinstance(saved, Mapping):
-            raise StateError("the state does not say where its streams stand", hint=DAMAGED)
+            raise StateError("the state does not say where its streams stand", hint=DAMAGED_STATE)
         if state.get("unknown_length") is not True:
             self.finish()
         before = dict(self._run.members)

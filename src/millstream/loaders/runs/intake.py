@@ -14,17 +14,15 @@ from typing import Any
 
 from millstream.admission import Admission, Cut, JournaledAdmission
 from millstream.errors import ClosedError, LoaderError, MillstreamError, WaitTimeout
-from millstream.feeds import Feed
-from millstream.feeds.feed import Cursor
-from millstream.loaders.feed_steps import RolloutBatch
+from millstream.feeds import Cursor, Feed
+from millstream.loaders import RolloutBatch
 from millstream.loaders.runs.background import Background, FeedEnded
 from millstream.loaders.runs.checkpoint import FeedCheckpoint, Loaded
 from millstream.loaders.runs.frontier import Ahead, Expected, Frontier
 from millstream.loaders.runs.received import FeedLine
 from millstream.loaders.runs.run import Locks
 from millstream.rollouts import Id
-from millstream.stages.lifetime import HomeProcess, defer_sigint
-from millstream.stages.wait import checked_timeout
+from millstream.stages import HomeProcess, checked_timeout, defer_sigint
 
 
 class Intake:

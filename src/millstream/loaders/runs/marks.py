@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from millstream.errors import LoaderError, StateError
-from millstream.loaders.feed_steps import FeedPhase, FeedPlace
-from millstream.storage.state import DAMAGED, read_count
+from millstream.loaders import FeedPhase, FeedPlace
+from millstream.storage import DAMAGED_STATE, read_count
 
 LEADER = 0
 """The rank that decides what is trained on; the others follow its journal."""
@@ -51,7 +51,7 @@ class FeedMark(NamedTuple):
         listed = state.get("phases")
         phases = [FeedPhase.from_json(each) for each in listed] if isinstance(listed, list) else []
         if not phases:
-            raise StateError("the state does not say how its steps are cut", hint=DAMAGED)
+            raise StateError("the state does not say how its steps are cut", hint=DAMAGED_STATE)
         return cls(step, place, version, state.get("version_was_told") is True, phases)
 
 

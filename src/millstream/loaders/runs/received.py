@@ -11,11 +11,9 @@ import numpy as np
 
 from millstream.admission import Admission, JournaledAdmission
 from millstream.errors import MillstreamError
-from millstream.feeds import Arrival, Feed
-from millstream.feeds.feed import Cursor
-from millstream.rollouts import RolloutBlock
-from millstream.rollouts.faults import shown
-from millstream.stages.lifetime import defer_sigint
+from millstream.feeds import Arrival, Cursor, Feed
+from millstream.rollouts import RolloutBlock, shown
+from millstream.stages import defer_sigint
 
 log = logging.getLogger("millstream.loaders")
 

@@ -8,19 +8,26 @@ from typing import Any
 
 import numpy as np
 
-from millstream._core import order_version
 from millstream.errors import FingerprintError, LoaderError
-from millstream.loaders import state as states
-from millstream.loaders.origin import RowOrigin, Span
-from millstream.loaders.phases import KIND, dump_run, load_run
-from millstream.loaders.rollout_gathering import RolloutSet
-from millstream.loaders.rollout_steps import Dealer, DealtStep, StepSamples
-from millstream.loaders.rollout_task import RolloutTask
+from millstream.loaders import (
+    PHASES_KIND,
+    Dealer,
+    DealtStep,
+    RolloutSet,
+    RolloutTask,
+    RowOrigin,
+    Span,
+    StepSamples,
+    check_place,
+    check_samples,
+    check_source,
+    dump_run,
+    load_run,
+)
 from millstream.loaders.runs.run import Locks
-from millstream.order import Recipe, Schedule, Share
-from millstream.order.phase import steps_in
-from millstream.stats.figures import counted
-from millstream.storage.state import StateFiles, check_header, header
+from millstream.order import Recipe, Schedule, Share, order_version, steps_in
+from millstream.stats import counted
+from millstream.storage import StateFiles, check_state_header, state_header
 
 
 class RolloutSetRun:
@@ -37,7 +44,7 @@ class RolloutSetRun:
         self.locks, self._task, self._dealer = Locks(), task, dealer
         self._rows = dealer.rows(rollouts.block)
         self._samples = len(rollouts.group_members) if task.steps.keep_groups else len(rollouts.block)
-        self._files = StateFiles(task.settings.cache_dir, KIND)
+        self._files = StateFiles(task.settings.cache_dir, PHASES_KIND)
         self.restart()
 
     def restart(self) -> None:
@@ -147,7 +154,7 @@ class RolloutSetRun:
         schedule = self.schedule if step == self.step else self.schedule.until(step)
         place = schedule.place(step)
         begun = {
-            **header(self.kind, step, self.settings.seed, self._task.steps.facts),
+            **state_header(self.kind, step, self.settings.seed, self._task.steps.facts, order_version=order_version),
             "epoch": place.epoch,
             "offset": place.offset,
         }
@@ -162,16 +169,16 @@ class RolloutSetRun:
         step = self._check(state)
         read = load_run(state, self._files, self.settings.seed)
         phases, data = read.phases, read.data
-        states.check_source(phases, self.name)
+        check_source(phases, self.name)
         if data.get(self.name) != self._facts:
             raise FingerprintError(
                 f"the rollouts of {self.name!r} are not those that the state was saved for: "
                 f"{data.get(self.name)} then, {self._facts} now",
                 hint="give the rollouts of that time, or start a new run on these",
             )
-        states.check_samples(phases, self.name, lambda _, split: self._samples if split == 1 else None)
+        check_samples(phases, self.name, lambda _, split: self._samples if split == 1 else None)
         schedule = Schedule(self.settings.seed, phases)
-        states.check_place(state, schedule.place(step))
+        check_place(state, schedule.place(step))
         self.follow(self.settings.batch_size, step, schedule)
         self._missing = read.missing
         self._files.loaded(read.files, step)
@@ -183,7 +190,9 @@ class RolloutSetRun:
 
     def _check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
-        return check_header(state, self.kind, self.settings.seed, self._task.steps.facts)
+        return check_state_header(
+            state, self.kind, self.settings.seed, self._task.steps.facts, order_version=order_version
+        )
 
     def fingerprint(self) -> dict[str, Any]:
         """Say what all ranks must have in common."""

@@ -10,10 +10,9 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from millstream.errors import ClosedError
-from millstream.loaders.explain import Source
-from millstream.stages.lifetime import after_fork
-from millstream.stats.ledger import Ledger
-from millstream.stats.profile import Counts
+from millstream.loaders import Source
+from millstream.stages import after_fork
+from millstream.stats import Counts, Ledger
 
 FilledT = TypeVar("FilledT")
 FilledT_contra = TypeVar("FilledT_contra", contravariant=True)

@@ -6,25 +6,35 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from millstream._core import Clock, Feed, order_version
-from millstream.batches.engine import feed_source
+from millstream.batches import Feed, feed_source
 from millstream.errors import LoaderError, StateError
-from millstream.loaders import state as states
-from millstream.loaders.explain import Source, StoreSource, StreamRows, steps_of
-from millstream.loaders.growth import GrowingSource, stream_of
-from millstream.loaders.loss import LossMean
-from millstream.loaders.losses import store_losses, tell_losses
-from millstream.loaders.member import Member, RowShape
-from millstream.loaders.phases import KIND, dump_run, load_run
+from millstream.loaders import (
+    PHASES_KIND,
+    GrowingSource,
+    LoaderSettings,
+    LossMean,
+    Member,
+    RowShape,
+    Source,
+    StoreSource,
+    StreamRows,
+    check_data,
+    check_place,
+    check_samples,
+    check_source,
+    check_unit,
+    dump_run,
+    load_run,
+    steps_of,
+    store_losses,
+    stream_of,
+    tell_losses,
+)
 from millstream.loaders.runs.growing import Growing
 from millstream.loaders.runs.run import Locks
-from millstream.loaders.settings import LoaderSettings
-from millstream.order import Phase, Recipe, Schedule
-from millstream.order.phase import UNKNOWN, steps_in
-from millstream.order.steps import StepPhase
-from millstream.order.windows import Windows
-from millstream.storage.state import StateFiles, check_header, header
-from millstream.streams.plan import VERSION as STREAM_ORDER
+from millstream.order import UNKNOWN, Clock, Phase, Recipe, Schedule, StepPhase, Windows, order_version, steps_in
+from millstream.storage import StateFiles, check_state_header, state_header
+from millstream.streams import STREAM_ORDER as STREAM_ORDER
 
 MOST_BATCH_TOKENS = 2**31
 OF_STREAM_ORDER_1 = ("stream", "mixed stream")
@@ -78,7 +88,7 @@ class StoreRun:
         self.kind, self.members, self.shape, self.settings = kind, dict(members), shape, settings
         self.loss, self._one_source = loss, one_source
         self.locks, self._epoch_size = Locks(), epoch_size
-        self._files = StateFiles(settings.cache_dir, KIND)
+        self._files = StateFiles(settings.cache_dir, PHASES_KIND)
         self.growing = Growing(self, growing)
         self._changes: Change | None = None
         """Of the size of a step, that the schedule has not been told yet."""
@@ -285,7 +295,7 @@ class StoreRun:
         unknown = any(each.samples == UNKNOWN for each in schedule.phases[-1].sources.values())
         data = {name: member.facts for name, member in self.members.items()}
         begun = {
-            **header(self.kind, step, self.settings.seed, self._row_facts),
+            **state_header(self.kind, step, self.settings.seed, self._row_facts, order_version=order_version),
             "epoch": place.epoch,
             "offset": place.offset,
             **({"unknown_length": True} if unknown else {}),
@@ -298,16 +308,16 @@ class StoreRun:
         """Stand where a state was saved, or change nothing. A state that knows the end of its epoch waits for it."""
         step = self.check(state)
         read = load_run(state, self._files, self.settings.seed)
-        states.check_data(read.data, read.phases, self.members)
+        check_data(read.data, read.phases, self.members)
         with self.locks.asking, self.growing.resuming(state):
             phases = self.growing.counted(Schedule(self.settings.seed, read.phases)).phases
             for name, member in self.members.items():
-                states.check_samples(phases, name, member.samples_of)
-                states.check_unit(phases, name, member.share.unit)
+                check_samples(phases, name, member.samples_of)
+                check_unit(phases, name, member.share.unit)
             if self._one_source:
-                states.check_source(phases, next(iter(self.members)))
+                check_source(phases, next(iter(self.members)))
             schedule = Schedule(self.settings.seed, phases, self.windows)
-            states.check_place(state, schedule.place(step))
+            check_place(state, schedule.place(step))
             self.follow(self.settings.batch_size, step, schedule)
         self._earlier_data, self._missing = read.data, read.missing
         self._earlier_streams = dict(state.get("streams", {}))
@@ -326,7 +336,7 @@ class StoreRun:
                 hint=f"the order of streams is version {STREAM_ORDER} now: start a new run, or end this one with the "
                 "Millstream that wrote the state",
             )
-        return check_header(state, self.kind, self.settings.seed, self._row_facts)
+        return check_state_header(state, self.kind, self.settings.seed, self._row_facts, order_version=order_version)
 
     @property
     def _row_facts(self) -> dict[str, Any]:

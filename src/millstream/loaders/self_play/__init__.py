@@ -4,6 +4,15 @@
 what it keeps on disk.
 """
 
-from millstream.loaders.self_play.loader import SelfPlayDataLoader
+from millstream.lazy import lazy
 
-__all__ = ["SelfPlayDataLoader"]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "ahead": "Ahead",
+        "explain": "RecordedSelfPlay",
+        "loader": "SelfPlayDataLoader example_loader",
+        "run": "SelfPlayRun",
+        "task": "SelfPlayGraph",
+    },
+)

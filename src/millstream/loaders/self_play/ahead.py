@@ -11,13 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from millstream._core import Budget
-from millstream.batches.engine import closed_error
+from millstream.batches import closed_error
 from millstream.errors import BudgetError, ClosedError, QueueClosed
-from millstream.live.frame_shuffler import Shuffled
-from millstream.live.tensor_maker import Output, TensorMaker, Tensors, take_rows
-from millstream.stages.ordered import Ordered, Threads
-from millstream.stages.wait import wait_for
+from millstream.live import Output, Shuffled, TensorMaker, Tensors, take_rows
+from millstream.stages import Budget, Ordered, Threads, wait_for
 
 HELD_S = 2.0
 """How long the trainer waits for a buffer that only itself can give back."""

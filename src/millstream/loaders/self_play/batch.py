@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from millstream.batches.self_play import SelfPlayBatch
-from millstream.live.tensor_maker import Tensors
+from millstream.batches import SelfPlayBatch
+from millstream.live import Tensors
+from millstream.loaders import transform_batch
 from millstream.loaders.self_play.run import SelfPlayRun
-from millstream.loaders.transforms import transform_batch
-from millstream.stats.ledger import Ledger
+from millstream.stats import Ledger
 from millstream.tensors import backend
 
 

@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 
 from millstream.errors import BudgetError, LoaderError
-from millstream.games.frame import ORIGIN
-from millstream.games.predicates import FieldMatch
-from millstream.games.reservoir import MOST_SLOTS, SLOT_BYTES
-from millstream.games.rules import check_rules
-from millstream.live.hanse import HanseSampling
-from millstream.loaders.settings import positive, whole
+from millstream.games import MOST_SLOTS, ORIGIN, SLOT_BYTES, FieldMatch, check_rules
+from millstream.live import HanseSampling
+from millstream.loaders import positive, whole
 from millstream.settings import local_path
 
 _LINKS = "make a folder with links to all of them, and pass that"

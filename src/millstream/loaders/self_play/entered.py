@@ -8,8 +8,7 @@ import threading
 from collections.abc import Sequence
 
 from millstream.errors import FingerprintError, LoaderError
-from millstream.live.events import CHANGES, Event
-from millstream.live.window import Entry
+from millstream.live import CHANGES, Entry, Event
 
 
 class Entered:

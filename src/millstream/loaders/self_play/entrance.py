@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from millstream.errors import LoaderError
-from millstream.live.entrance import AsItWas, AsTheyCome, AsWritten, Entrance
-from millstream.live.events import CHANGES, Event, unpacked
-from millstream.live.led import EVER, AsLed, AtOnce, Leads
+from millstream.live import (
+    CHANGES,
+    EVER,
+    AsItWas,
+    AsLed,
+    AsTheyCome,
+    AsWritten,
+    AtOnce,
+    Entrance,
+    Event,
+    Leads,
+    unpacked,
+)
 from millstream.loaders.self_play.journal import RunJournal
-from millstream.stages.wait import Deadline
-from millstream.tensors import ranks
+from millstream.stages import Deadline
+from millstream.tensors import Ranks
 
 
 class Entrances:
@@ -53,10 +63,10 @@ class Entrances:
 
         def has_begun() -> bool:
             nonlocal deadline
-            deadline = deadline or Deadline(ranks.PATIENCE_S)
+            deadline = deadline or Deadline(Ranks.PATIENCE_S)
             if not self._journal.has_begun() and deadline.is_over:
                 raise LoaderError(
-                    f"rank 0 has begun no run in {self._journal.folder} after {ranks.PATIENCE_S:g} s",
+                    f"rank 0 has begun no run in {self._journal.folder} after {Ranks.PATIENCE_S:g} s",
                     hint="start all ranks, with one cache_dir= that they share; rank 0 begins with its first batch",
                 )
             return self._journal.has_begun()

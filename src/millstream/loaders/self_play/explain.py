@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from millstream.errors import LoaderError, StoreError
-from millstream.live.events import FORMAT, entered
-from millstream.live.row_log import RowLog, StepRows
-from millstream.live.window import Entry
-from millstream.loaders.explain import origins_of
-from millstream.loaders.origin import RowOrigin, Span
+from millstream.live import EVENTS_FORMAT, Entry, RowLog, StepRows, entered
+from millstream.loaders import RowOrigin, Span, origins_of
 from millstream.loaders.self_play.checks import checked_game
 from millstream.loaders.self_play.journal import JOURNAL
 from millstream.storage import LogReader, Position
@@ -90,7 +87,7 @@ class RecordedSelfPlay:
     def explain(self, step: int, rank: int = 0) -> list[RowOrigin]:
         """The origin of each row of a rank's batch."""
         rows = self._rows[step]
-        lines = LogReader(self._folder / JOURNAL, Position.start(FORMAT))
+        lines = LogReader(self._folder / JOURNAL, Position.start(EVENTS_FORMAT))
         return origins_of(Games(entered(lines.having("enter"), rows.epoch), "").rows(rows, rank))
 
     def steps_of(self, game: int) -> list[int]:
@@ -102,6 +99,6 @@ class RecordedSelfPlay:
 def _is_of_games(journal: Path) -> bool:
     """Whether a journal was written by a run over games: only its first line can go on from the name of the format."""
     try:
-        return LogReader(journal, Position.start(FORMAT)).read() is not None
+        return LogReader(journal, Position.start(EVENTS_FORMAT)).read() is not None
     except StoreError:
         return False

@@ -20,11 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.batches.engine import closed_error
+from millstream.batches import closed_error
 from millstream.errors import LoaderError, StateError
-from millstream.live.row_log import RowLog, StepRows
-from millstream.live.same_rows import SameRows
-from millstream.live.window import Arrays
+from millstream.live import Arrays, RowLog, SameRows, StepRows
 from millstream.loaders.self_play.journal import JOURNAL, Facts, Part, RunJournal
 from millstream.storage import Position, Sidecars
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from millstream.loaders.agreement import Agreement
-from millstream.stages.lifetime import HomeProcess
+from millstream.loaders import Agreement
+from millstream.stages import HomeProcess
 
 
 class FoundFiles:

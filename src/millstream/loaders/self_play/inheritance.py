@@ -8,9 +8,7 @@ stages when it is asked for a batch, and remembers in memory. In the same proces
 from __future__ import annotations
 
 from millstream.errors import LoaderError
-from millstream.live.entrance import Entrance
-from millstream.live.losses import Loss
-from millstream.live.mirror import Mirror
+from millstream.live import Entrance, Loss, Mirror
 from millstream.loaders.self_play.entered import Entered
 from millstream.loaders.self_play.entrance import Entrances
 from millstream.loaders.self_play.journal import RunJournal

@@ -16,15 +16,12 @@ from typing import Any
 from uuid import uuid4
 
 from millstream.errors import BusyError, StateError
-from millstream.live.events import CHANGES, FORMAT, Event, entered
-from millstream.live.losses import Loss, is_loss, read_loss
-from millstream.live.place import Place
-from millstream.live.window import Entry
-from millstream.stages.wait import retry
+from millstream.live import CHANGES, EVENTS_FORMAT, Entry, Event, Loss, Place, entered, is_loss, read_loss
+from millstream.stages import retry
 from millstream.storage import OTHER_RUN, ChainedLog, FollowedLog, LogReader, Position, announce, forget, log_of
 
 JOURNAL = "admissions.jsonl"
-START = Position.start(FORMAT)
+START = Position.start(EVENTS_FORMAT)
 PATIENCE_S = 1.0
 """How long the first rank waits for others who look whether it is at work."""
 Facts = Mapping[str, Any]
@@ -130,7 +127,7 @@ class RunJournal:
         anew = self._first == START
 
         def opened() -> ChainedLog:
-            return ChainedLog(path, FORMAT, None if anew else self._first, anew=anew, beside=self._beside)
+            return ChainedLog(path, EVENTS_FORMAT, None if anew else self._first, anew=anew, beside=self._beside)
 
         return retry(opened, BusyError, PATIENCE_S if self._part.led else 0, pauses_s=(0.01, 0.01))
 

@@ -9,16 +9,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from millstream.errors import LoaderError
-from millstream.games.predicates import Predicate, Wanted
+from millstream.games import Predicate, Rules, Wanted
 from millstream.games.rescore import RescoreSettings
-from millstream.games.rules import Rules
-from millstream.live.chunk_source_feed import Partial
-from millstream.live.hanse import HanseSampling
-from millstream.live.positions import PositionSampling, PositionWeights
-from millstream.live.tensor_maker import LAYOUTS
+from millstream.live import LAYOUTS, HanseSampling, Partial, PositionSampling, PositionWeights
+from millstream.loaders import LoaderSettings, PerRow, check_choice, parse_bytes, positive
 from millstream.loaders.self_play.task import SelfPlayTask
-from millstream.loaders.settings import LoaderSettings, check_choice, parse_bytes, positive
-from millstream.loaders.transforms import PerRow
 from millstream.settings import made_from
 
 Weights = PositionWeights | Mapping[str, float] | None

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from millstream.errors import UnknownLength
-from millstream.games.chunk_source import ChunkSource
-from millstream.live.arrivals import sort_key
-from millstream.live.chunk_source_feed import ChunkSourceFeed
-from millstream.live.discovery import Discovery
+from millstream.games import ChunkSource
+from millstream.live import ChunkSourceFeed, Discovery, sort_key
 from millstream.loaders.self_play.task import SelfPlayGraph, SelfPlayTask
-from millstream.order.phase import steps_in
+from millstream.order import steps_in
 from millstream.stages import Pipeline
 
 if TYPE_CHECKING:

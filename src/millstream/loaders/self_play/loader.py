@@ -8,22 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from millstream.batches.self_play import SelfPlayBatch
-from millstream.games.predicates import Predicate, Wanted
+from millstream.batches import SelfPlayBatch
+from millstream.games import Predicate, Rules, Wanted
 from millstream.games.rescore import RescoreSettings
-from millstream.games.rules import Rules
-from millstream.live.chunk_source_feed import Partial
-from millstream.live.hanse import HanseSampling
-from millstream.live.positions import PositionSampling, PositionWeights
-from millstream.live.tensor_maker import Output
-from millstream.loaders.fillers.stages import StageFiller
-from millstream.loaders.loader import DataLoader
+from millstream.live import HanseSampling, Output, Partial, PositionSampling, PositionWeights
+from millstream.loaders import DataLoader, SharedKeywords, resolve
+from millstream.loaders.fillers import StageFiller
 from millstream.loaders.self_play.batch import SelfPlayDelivery
 from millstream.loaders.self_play.checks import check_keywords
 from millstream.loaders.self_play.keywords import task_of
 from millstream.loaders.self_play.memory import MemoryShares
 from millstream.loaders.self_play.run import SelfPlayRun
-from millstream.loaders.settings import SharedKeywords, resolve
 
 _TIMES = ("busy_s", "input_wait_s", "output_wait_s")
 
@@ -143,7 +138,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
 
 def example_loader(**keywords: Any) -> SelfPlayDataLoader:
     """A loader over three games of twelve positions, for examples."""
-    from millstream.games.example import example_folder
+    from millstream.games import example_folder
 
     how = {"watch": False, "framework": "numpy", "shuffle_frames": 4, **keywords}
     return SelfPlayDataLoader(example_folder(), **how)

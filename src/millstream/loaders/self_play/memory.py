@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from millstream.errors import BudgetError
-from millstream.games.frame import ORIGIN
-from millstream.games.reservoir import SLOT_BYTES
-from millstream.live.tensor_maker import buffer_offsets
+from millstream.games import ORIGIN, SLOT_BYTES
+from millstream.live import buffer_offsets
+from millstream.loaders import LoaderSettings
 from millstream.loaders.self_play.task import SelfPlayTask
-from millstream.loaders.settings import LoaderSettings
 
 GAME_BYTES = 1 << 20
 """Room for a game: several times a usual one."""

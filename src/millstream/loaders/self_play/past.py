@@ -14,11 +14,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from millstream.errors import LoaderError
-from millstream.live.frame_shuffler import GONE, Moves
-from millstream.live.led import EVER
-from millstream.live.mirror import Mirror
-from millstream.live.window import Entry
-from millstream.stats.ledger import Ledger
+from millstream.live import EVER, GONE_FROM_RESERVOIR, Entry, Mirror, Moves
+from millstream.stats import Ledger
 from millstream.storage import Position
 
 _NOTHING: Mapping[str, int] = MappingProxyType({})
@@ -119,7 +116,7 @@ class Past:
         if stood.losses is not None:
             return stood.losses
         gone = sum([each.gone for each in list(self._kept) if each.losses is None and each.step < stood.step])
-        return self._losses.at(stood.draw) + Counter({GONE: self._gone + gone})
+        return self._losses.at(stood.draw) + Counter({GONE_FROM_RESERVOIR: self._gone + gone})
 
     # What was left out
 
@@ -153,7 +150,7 @@ class Past:
         """Count only what lies behind the trainer: what was left out ahead, and which files, other stages will leave
         out again. With `keep_files`, none will."""
         without_draw = self._losses.at(math.inf) - self._losses.at(EVER)
-        gone = {GONE: self._settle()}  # the stages have counted those that lie ahead, too
+        gone = {GONE_FROM_RESERVOIR: self._settle()}  # the stages have counted those that lie ahead, too
         self._losses.settle(self.draw)
         self._losses.forget()
         for reason, number in {**(without_draw if keep_files else {}), **gone}.items():

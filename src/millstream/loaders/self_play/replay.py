@@ -9,9 +9,7 @@ import json
 from pathlib import Path
 
 from millstream.errors import LoaderError, StateError, StoreError
-from millstream.live.entrance import AsWritten
-from millstream.live.events import Event
-from millstream.live.losses import Loss, is_loss
+from millstream.live import AsWritten, Event, Loss, is_loss
 from millstream.loaders.self_play.journal import JOURNAL, START, Facts, read_losses, said_of
 from millstream.storage import LogReader
 

@@ -12,19 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from millstream.batches.engine import closed_error
+from millstream.batches import closed_error
 from millstream.errors import RecordError, StateError
-from millstream.games import FRAME, ORIGIN, FrameBlock, Game
-from millstream.games.chunk_source import ChunkSource, open_chunk_source
-from millstream.games.descriptors import Descriptors
-from millstream.games.index_cache import IndexCache
-from millstream.live.game_stage import GameStage
-from millstream.live.losses import Losses, LostSlots
-from millstream.live.mirror import Mirror
-from millstream.live.window import Entry
+from millstream.games import FRAME, ORIGIN, ChunkSource, Descriptors, FrameBlock, Game, IndexCache, open_chunk_source
+from millstream.live import Entry, GameStage, Losses, LostSlots, Mirror
 from millstream.loaders.self_play.task import SelfPlayTask
-from millstream.stages.ordered import Threads, in_order
-from millstream.stages.stage import failure_of
+from millstream.stages import Threads, failure_of, in_order
 
 AT_ONCE = 64
 """Games that are in memory at the same time."""

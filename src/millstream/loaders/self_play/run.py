@@ -12,13 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from millstream.errors import LoaderError
-from millstream.live.frame_shuffler import Moves, Shuffled, joined
-from millstream.live.led import EVER
-from millstream.live.mirror import Mirror
-from millstream.live.row_log import StepRows
-from millstream.live.tensor_maker import Tensors
-from millstream.live.window import Entry
-from millstream.loaders.runs.run import Locks
+from millstream.live import EVER, Entry, Mirror, Moves, Shuffled, StepRows, Tensors, joined
+from millstream.loaders import LoaderSettings
+from millstream.loaders.runs import Locks
 from millstream.loaders.self_play.checks import checked_step
 from millstream.loaders.self_play.entered import Entered
 from millstream.loaders.self_play.entrance import Entrances
@@ -34,8 +30,7 @@ from millstream.loaders.self_play.stages import StageMaker
 from millstream.loaders.self_play.state import KIND, States
 from millstream.loaders.self_play.task import SelfPlayGraph, SelfPlayTask
 from millstream.loaders.self_play.waiting import nothing_to_train_on
-from millstream.loaders.settings import LoaderSettings
-from millstream.stages.lifetime import ForkLock, defer_sigint
+from millstream.stages import ForkLock, defer_sigint
 
 NOT_FULL = "last batch not full"
 CATCH_UP = 256

@@ -8,11 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from millstream.live.entrance import Entrance
-from millstream.live.events import Event
-from millstream.live.led import AsLed
-from millstream.live.losses import Loss, Losses
-from millstream.live.mirror import Mirror
+from millstream.live import AsLed, Entrance, Event, Loss, Losses, Mirror
+from millstream.loaders import LoaderSettings
 from millstream.loaders.self_play.entered import Entered
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.past import Past
@@ -20,7 +17,6 @@ from millstream.loaders.self_play.replay import Replay
 from millstream.loaders.self_play.reread import Reread
 from millstream.loaders.self_play.task import Begin, SelfPlayGraph, SelfPlayTask
 from millstream.loaders.self_play.waiting import what_is_there
-from millstream.loaders.settings import LoaderSettings
 
 logger = logging.getLogger("millstream.loaders")
 Listener = Callable[[Sequence[Event]], None]

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.errors import LoaderError
-from millstream.live.entrance import Entrance
-from millstream.live.mirror import Mirror
+from millstream.live import Entrance, Mirror
 from millstream.loaders.self_play.entrance import Entrances
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.hints import going_on_hint
 from millstream.loaders.self_play.past import Past, Stood
 from millstream.loaders.self_play.task import SelfPlayTask
-from millstream.stats.ledger import read_counts
-from millstream.storage import Position
-from millstream.storage.state import check_header, header, read_count
+from millstream.order import order_version
+from millstream.stats import read_counts
+from millstream.storage import Position, check_state_header, read_count, state_header
 
 KIND = "self-play"
 
@@ -64,7 +63,7 @@ class States:
     def write(self, stood: Stood, past: Past, files: RunFiles) -> dict[str, Any]:
         """The state of a run that stood there. Where it has a folder, its files are open."""
         state = {
-            **header(KIND, stood.step, self._seed, self._task.facts),
+            **state_header(KIND, stood.step, self._seed, self._task.facts, order_version=order_version),
             "epoch": stood.epoch,
             "epoch_rows": stood.epoch_rows,
         }
@@ -81,7 +80,7 @@ class States:
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
-        return check_header(state, KIND, self._seed, self._task.facts, going_on_hint)
+        return check_state_header(state, KIND, self._seed, self._task.facts, going_on_hint, order_version=order_version)
 
     def read(self, state: Mapping[str, Any], files: RunFiles) -> Saved:
         """Read a state, and what lies beside it; nothing is changed."""

@@ -6,28 +6,34 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.games import Game
-from millstream.games.predicates import filter_facts
-from millstream.live.barren import Barren
-from millstream.live.chunk_filter import ChunkFilter
-from millstream.live.chunk_reader import ChunkReader
-from millstream.live.chunk_rescorer import ChunkRescorer
-from millstream.live.chunk_set import ChunkSet
-from millstream.live.chunk_source_feed import ChunkSourceFeed, Partial
-from millstream.live.chunk_unpacker import ChunkUnpacker
-from millstream.live.discovery import Discovery
-from millstream.live.entrance import Entrance
-from millstream.live.events import Event
-from millstream.live.frame_shuffler import FrameShuffler
-from millstream.live.game_stage import GameStage
-from millstream.live.hanse import HanseSampling
-from millstream.live.losses import Losses, LostUse
-from millstream.live.place import Place
-from millstream.live.position_cache import PREFETCHED_USES, PositionCache
-from millstream.live.positions import ALL_POSITIONS, PositionSampling
-from millstream.live.tensor_maker import Output
-from millstream.live.window import Entry, Window
-from millstream.order.shuffle import source_key
+from millstream.games import Game, filter_facts
+from millstream.live import (
+    ALL_POSITIONS,
+    PREFETCHED_USES,
+    Barren,
+    ChunkFilter,
+    ChunkReader,
+    ChunkRescorer,
+    ChunkSet,
+    ChunkSourceFeed,
+    ChunkUnpacker,
+    Discovery,
+    Entrance,
+    Entry,
+    Event,
+    FrameShuffler,
+    GameStage,
+    HanseSampling,
+    Losses,
+    LostUse,
+    Output,
+    Partial,
+    Place,
+    PositionCache,
+    PositionSampling,
+    Window,
+)
+from millstream.order import source_key
 from millstream.stages import Pipeline, Stage
 
 

@@ -5,62 +5,18 @@
 caller that knows file and row adds them.
 """
 
-from typing import TYPE_CHECKING
-
 from millstream.lazy import lazy
 
-if TYPE_CHECKING:
-    from millstream.records.chat.block import ParsedBlock, parse_block
-    from millstream.records.chat.conversation import (
-        ChatRow,
-        Completion,
-        Conversation,
-        Document,
-        Judged,
-        Media,
-        Message,
-        Preference,
-        Side,
-        Stepwise,
-        Stretch,
-        Tokens,
-        ToolCall,
-    )
-    from millstream.records.chat.detect import FORMATS
-    from millstream.records.chat.options import ROLES, Options
-    from millstream.records.chat.parser import RowParser, parse_row
-else:
-    __getattr__, __dir__ = lazy(
-        __name__,
-        {
-            "block": "ParsedBlock parse_block",
-            "conversation": "ChatRow Completion Conversation Document Judged Media Message Preference Side Stepwise "
-            "Stretch Tokens ToolCall",
-            "detect": "FORMATS",
-            "options": "ROLES Options",
-            "parser": "RowParser parse_row",
-        },
-    )
-
-__all__ = [
-    "FORMATS",
-    "ROLES",
-    "ChatRow",
-    "Completion",
-    "Conversation",
-    "Document",
-    "Judged",
-    "Media",
-    "Message",
-    "Options",
-    "ParsedBlock",
-    "Preference",
-    "RowParser",
-    "Side",
-    "Stepwise",
-    "Stretch",
-    "Tokens",
-    "ToolCall",
-    "parse_block",
-    "parse_row",
-]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "block": "EXAMPLE_ROW ParsedBlock RowFormats format_of_rows parse_block",
+        "conversation": "ChatRow Completion Conversation Document Judged Media Message Preference Side Stepwise "
+        "Tokens ToolCall",
+        "media": "PLACEHOLDERS",
+        "options": "FIELDS Options",
+        "parser": "RowParser",
+        "plain_rows": "plain_names",
+        "whole": "wholes_of",
+    },
+)

@@ -11,13 +11,11 @@ from millstream.errors import RecordError
 from millstream.records.chat.conversation import ChatRow
 from millstream.records.chat.options import Options
 from millstream.records.chat.parser import RowParser
-from millstream.sources import BadRecord, FoundFile, Reading, RecordBlock, format_named
-from millstream.sources.chunk import KEPT_BYTES
-from millstream.sources.jsonl import object_in
+from millstream.sources import KEPT_BYTES, BadRecord, FoundFile, Reading, RecordBlock, format_named, object_in
 
 HEAD_BYTES = 1 << 16
 """How much of a file is read at a time until a row can be used."""
-LIKE = '{"messages": [{"role": "user", "content": "…"}, …]}'
+EXAMPLE_ROW = '{"messages": [{"role": "user", "content": "…"}, …]}'
 """What a line looks like, in the words of errors."""
 
 
@@ -43,7 +41,7 @@ def parse_block(block: RecordBlock, parser: RowParser) -> ParsedBlock:
     text, begin = block.text.tobytes(), 0
     for place, end in enumerate(block.ends.tolist()):
         try:
-            parsed.rows.append(parser.parse(object_in(text[begin:end].decode(), like=LIKE)))
+            parsed.rows.append(parser.parse(object_in(text[begin:end].decode(), like=EXAMPLE_ROW)))
             parsed.places.append(place)
         except RecordError as error:
             raw = text[begin : min(end, begin + KEPT_BYTES)]
@@ -59,7 +57,7 @@ def format_of_rows(file: FoundFile, reading: Reading, options: Options) -> str |
         parser = RowParser(options=options)
         for record in format_named(file.format).read(chunk, file, reading).block:
             try:
-                parser.parse(object_in(record.text, like=LIKE))
+                parser.parse(object_in(record.text, like=EXAMPLE_ROW))
             except RecordError:
                 continue
             return parser.format

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from millstream.errors import RecordError
-from millstream.sources.jsonl import is_unicode, kind_of, short
+from millstream.sources import is_unicode, kind_of, short
 
 Row: TypeAlias = Mapping[str, Any]
 

@@ -25,7 +25,7 @@ from millstream.records.chat.options import Options
 from millstream.records.chat.reasoning import NAMES, reasoning_of, split_think
 from millstream.records.chat.tools import calls_of, check_results, tools_of
 from millstream.records.chat.weights import in_order, stretches_of, weight_of
-from millstream.sources.jsonl import is_unicode
+from millstream.sources import is_unicode
 
 EMPTY = "empty conversation"
 NO_ASSISTANT = "no assistant turn"

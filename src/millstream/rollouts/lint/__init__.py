@@ -1,5 +1,11 @@
 """Rollouts -> what is wrong with them, in plain words, before a policy learns it."""
 
-from millstream.rollouts.lint.linter import lint_rollouts
+from millstream.lazy import lazy
 
-__all__ = ["lint_rollouts"]
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "linter": "lint_rollouts",
+        "rules": "sampled_versions",
+    },
+)

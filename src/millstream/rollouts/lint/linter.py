@@ -7,12 +7,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.columns import EQUAL
-from millstream.rollouts.files import RolloutChunk
-from millstream.rollouts.groups import Groups
+from millstream.rollouts import EQUAL_WITHIN, Groups, RolloutBlock, RolloutChunk
 from millstream.rollouts.lint.rules import PROBLEMS, Limits, faults_of, sampled_versions
-from millstream.stats.findings import LintReport, Problem, Tally
+from millstream.stats import LintReport, Problem, Tally
 from millstream.tokens import Tokenizer
 
 _ADVICE = 'mend the record or leave it out; on_bad="skip" leaves out and counts such records'
@@ -103,7 +100,7 @@ class _Linter:
             min((group.least for group in scored), default=0),
             max((group.most for group in scored), default=1),
         )
-        if sum(group.scored for group in scored) > 1 and most - least <= EQUAL:
+        if sum(group.scored for group in scored) > 1 and most - least <= EQUAL_WITHIN:
             self._tally.add("constant reward", PROBLEMS["constant reward"], f"it is {least:g}", rows=self._usable)
 
     def _tell_stale(self) -> None:

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.columns import FINISHES
-from millstream.stats.findings import Problem
+from millstream.rollouts import FINISHES, RolloutBlock
+from millstream.stats import Problem
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]

@@ -1,0 +1,54 @@
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from millstream.tokens.bpe import BPETokenizer as BPETokenizer
+    from millstream.tokens.char import CharTokenizer as CharTokenizer
+    from millstream.tokens.flat import Ends as Ends
+    from millstream.tokens.flat import FlatIds as FlatIds
+    from millstream.tokens.flat import Text as Text
+    from millstream.tokens.flat import encode_flat as encode_flat
+    from millstream.tokens.flat import join_ids as join_ids
+    from millstream.tokens.flat import join_texts as join_texts
+    from millstream.tokens.flat import unfit_documents as unfit_documents
+    from millstream.tokens.keep import check_tokenizer as check_tokenizer
+    from millstream.tokens.keep import describe_tokenizer as describe_tokenizer
+    from millstream.tokens.keep import find_tokenizer as find_tokenizer
+    from millstream.tokens.keep import keep_tokenizer as keep_tokenizer
+    from millstream.tokens.keep import kept_tokenizer as kept_tokenizer
+    from millstream.tokens.keep import share_ids as share_ids
+    from millstream.tokens.keep import smallest_dtype as smallest_dtype
+    from millstream.tokens.load import is_learned as is_learned
+    from millstream.tokens.load import learn_tokenizer as learn_tokenizer
+    from millstream.tokens.load import load_tokenizer as load_tokenizer
+    from millstream.tokens.load import may_be_learned as may_be_learned
+    from millstream.tokens.tiktoken import TiktokenTokenizer as TiktokenTokenizer
+    from millstream.tokens.tokenizer import Ids as Ids
+    from millstream.tokens.tokenizer import Tokenizer as Tokenizer
+    from millstream.tokens.tokenizer import resolve_eos as resolve_eos
+
+__all__ = [
+    "BPETokenizer",
+    "CharTokenizer",
+    "Ends",
+    "FlatIds",
+    "Ids",
+    "Text",
+    "TiktokenTokenizer",
+    "Tokenizer",
+    "check_tokenizer",
+    "describe_tokenizer",
+    "encode_flat",
+    "find_tokenizer",
+    "is_learned",
+    "join_ids",
+    "join_texts",
+    "keep_tokenizer",
+    "kept_tokenizer",
+    "learn_tokenizer",
+    "load_tokenizer",
+    "may_be_learned",
+    "resolve_eos",
+    "share_ids",
+    "smallest_dtype",
+    "unfit_documents",
+]
