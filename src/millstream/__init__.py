@@ -1,10 +1,10 @@
 """Millstream: training data at the speed of memory, in an order that can be reproduced, resumed and explained.
 
-    sources ─► records ─► tokens ─► parts ─► store ─► order ─► batches ─► loaders ─► tensors
-     bytes      texts      ids       made     mmap     which     rows in    state,     numpy, torch,
-     in files   worth      of each   once,    files    row at    buffers    origins    jax, mlx
-                keeping    text      cached            which     from a
-                                                       position  pool
+    sources ─► records ─► tokens ─► preparation ─► store ─► order ─► batches ─► loaders ─► tensors
+     bytes      texts      ids       parts, made    mmap     which     rows in    state,     numpy, torch,
+     in files   worth      of each   once and       files    row at    buffers    origins    jax, mlx
+                keeping    text      cached                  which     from a
+                                                             position  pool
 
 `prepare` turns raw files, texts or chats, into a store of tokens. `PretrainDataLoader` turns texts into batches,
 `ConversationDataLoader` chats, whose ids have weights; both take stores and raw files. `MixedDataLoader` mixes.

@@ -139,8 +139,8 @@ def prepare(
     in blocks, which loaders read more slowly.
 
     `kind="chat"` reads conversations, of which each token is kept with its weight in the loss, for
-    `ConversationDataLoader` (docs/chat.md). `keywords` then say how they become tokens, as that loader takes them
-    (`chat_template`, `train`, `truncation`, …); `max_length` is the most tokens of one, `format` names the format of
+    `ConversationDataLoader`. `keywords` then say how they become tokens, as that loader takes them (`chat_template`,
+    `train`, …: docs/reference/keywords.md); `max_length` is the most tokens of one, `format` names the format of
     the rows ("messages", "sharegpt", …), and `file_format` that of files whose names do not tell.
 
     >>> import tempfile

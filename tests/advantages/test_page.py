@@ -10,7 +10,7 @@ from millstream.advantages import AdvantageSettings
 from millstream.advantages.estimators import _known, known_estimators
 from millstream.batches import MeanOf
 
-PAGE = (Path(__file__).parent.parent.parent / "docs/advantages.md").read_text("utf-8")
+PAGE = (Path(__file__).parent.parent.parent / "docs/reference/advantages.md").read_text("utf-8")
 
 
 def test_every_estimator_setting_and_way_of_aggregating_is_explained() -> None:

@@ -20,7 +20,7 @@ from millstream.errors import LoaderError
 from millstream.games import example_folder
 from millstream.stages import IterableStage, Pipeline, serve_metrics
 
-GUIDE = (Path(__file__).parents[2] / "docs/pipelines.md").read_text("utf-8")
+GUIDE = (Path(__file__).parents[2] / "docs/howto/pipelines.md").read_text("utf-8")
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_the_golden_files_are_read(tmp_path: Path) -> None:
 
 
 def test_the_specification_describes_the_golden_bytes() -> None:
-    """Built from docs/formats.md alone, without our code."""
+    """Built from docs/reference/formats.md alone, without our code."""
     body = np.array([1, 2, 3, 50256], "<u2").tobytes()
     ends = np.array([3, 3, 4], "<u8").tobytes()
     sums = np.array([xxhash.xxh64_intdigest(body), xxhash.xxh64_intdigest(ends)], "<u8").tobytes()

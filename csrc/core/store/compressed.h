@@ -1,4 +1,4 @@
-// core/store/compressed.h: tokens in blocks, each a zstd frame of its own, and where the blocks lie in their file (docs/formats.md).
+// core/store/compressed.h: tokens in blocks, each a zstd frame of its own, and where the blocks lie in their file (docs/reference/formats.md).
 //
 // Any block is found by one look at the table at the file's end, and decoded without the others.
 #pragma once

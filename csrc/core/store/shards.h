@@ -80,7 +80,7 @@ struct StoreLayout {
   Dtype dtype = Dtype::uint16;
   std::uint64_t header_bytes = 0;  // 0: the file has no frame
   std::uint32_t block_tokens = 0;  // of the largest blocks, where shards are packed; 0: none is
-  const std::uint64_t* table = nullptr;  // borrowed: rows of eight (docs/formats.md)
+  const std::uint64_t* table = nullptr;  // borrowed: rows of eight (docs/reference/formats.md)
   std::size_t shards = 0;
   IndexKind index = IndexKind::none;
   std::string index_file;

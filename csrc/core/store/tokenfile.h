@@ -1,4 +1,4 @@
-// core/store/tokenfile.h: the 64-byte frame at the start of .bin, .idx, .sum, .tab and .org files (docs/formats.md). A frame comes
+// core/store/tokenfile.h: the 64-byte frame at the start of .bin, .idx, .sum, .tab and .org files (docs/reference/formats.md). A frame comes
 // from a file and a file may lie: parse_frame checks every field against the others and against the file's size.
 #pragma once
 

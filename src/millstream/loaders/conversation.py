@@ -46,7 +46,7 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
     """Conversations, each token with its weight in the loss; one in a row, or packed.
 
     Rows of preferences, judged answers (KTO) and judged steps are told by their fields, and give batches with fields of
-    their own: `batch.chosen`, `batch.rejected`; `batch["label"]`, `batch.kl`; see docs/chat.md.
+    their own: `batch.chosen`, `batch.rejected`; `batch["label"]`, `batch.kl`; see docs/reference/conversations.md.
 
     >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
     >>> from millstream import BPETokenizer
@@ -79,9 +79,9 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
         on_bad: What becomes of rows that cannot be used: "error", "skip" or "quarantine".
         reading: How raw files are found, as `prepare` takes it.
         streaming: Raw conversations train while they are tokenised, with or without it; a store has nothing to stream.
-        keywords: How conversations become tokens (docs/chat.md): chat_template, format, columns, roles, train,
-            train_reasoning, train_tool_calls, mask_empty_think, truncation, untrained, boundary, trust_content, strict,
-            add_control_tokens, variant, history_reasoning, date, …; and the keywords of every loader.
+        keywords: How conversations become tokens (docs/reference/keywords.md): chat_template, format, columns, roles,
+            train, train_reasoning, train_tool_calls, mask_empty_think, truncation, untrained, boundary, trust_content,
+            strict, add_control_tokens, variant, history_reasoning, date, …; and the keywords of every loader.
     """
 
     kind = "conversation"

@@ -58,7 +58,7 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
         pad_id: What padding is filled with; by default the tokenizer's or the model's, else 0.
         streaming: Tokenise raw files while training runs, window by window, instead of preparing them first.
             `cache_dir` keeps what was tokenised for other ranks and later runs, at most `cache_limit` bytes of it;
-            without a folder, or with "memory://", windows stay in memory (docs/streaming.md).
+            without a folder, or with "memory://", windows stay in memory (docs/howto/stream_raw_files.md).
         recipe: Steps that clean and filter raw records, as `prepare` takes them.
         on_bad: What becomes of raw records that cannot be used: "error", "skip" or "quarantine".
         eos: The token that ends each raw document.

@@ -48,7 +48,7 @@ class RolloutDataLoader(DataLoader[TrainingBatch]):
 
     Args:
         rollout_data: Records as dicts or dataclasses, files of them (JSON lines or arrays, Parquet, msgpack,
-            `.rollouts`), or a `RolloutBlock`; or a feed, from which they come while a model trains (docs/rollouts.md).
+            `.rollouts`), or a `RolloutBlock`; or a feed, from which they come while training (docs/howto/feeds.md).
         tokenizer: What `load_tokenizer` takes; needed where records hold text instead of ids, and to show rollouts.
         compute_advantages: Whether batches have advantages; False leaves that to the trainer.
         estimator: "grpo" (default), "dr_grpo", "rloo", "reinforce++", "gae", …

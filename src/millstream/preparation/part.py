@@ -1,7 +1,7 @@
 """Part: what became of one chunk. Its tokens, the origin of each document, and everything that was left out.
 
-A part can be written down and read again (docs/formats.md): it is what the cache keeps, what a killed run finds
-again and what a cluster sends back. A part that was damaged is not a part: it is made anew.
+A part can be written down and read again (docs/reference/formats.md): it is what the cache keeps, what a killed run
+finds again and what a cluster sends back. A part that was damaged is not a part: it is made anew.
 """
 
 from __future__ import annotations

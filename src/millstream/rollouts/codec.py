@@ -1,7 +1,8 @@
 """A `RolloutBlock` as bytes, and back without a copy: what files, queues and sockets carry.
 
-A block is a frame of 32 bytes, a head as JSON, and columns that begin at multiples of 64 bytes (docs/formats.md).
-Blocks may stand end to end. Nothing that is read is believed: every size is checked before anything is made of it.
+A block is a frame of 32 bytes, a head as JSON, and columns that begin at multiples of 64 bytes
+(docs/reference/formats.md). Blocks may stand end to end. Nothing that is read is believed: every size is checked before
+anything is made of it.
 """
 
 from __future__ import annotations

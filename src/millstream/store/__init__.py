@@ -1,4 +1,4 @@
-"""Token ids as files that can be mapped: written once, versioned, read in place (docs/formats.md)."""
+"""Token ids as files that can be mapped: written once, versioned, read in place (docs/reference/formats.md)."""
 
 from millstream.lazy import lazy
 

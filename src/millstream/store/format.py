@@ -1,4 +1,4 @@
-"""Frames, dtypes and checksums: the Python front of the native parser (docs/formats.md).
+"""Frames, dtypes and checksums: the Python front of the native parser (docs/reference/formats.md).
 
 (path) -> frame. A file is believed only after its frame agrees with its size.
 """

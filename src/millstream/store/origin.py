@@ -1,7 +1,7 @@
 """Where the documents of a store came from: source file, row and byte range, as they were when it was made.
 
 The manifest says how many documents each source file gave; the `.org` file beside it holds the row and the bytes of
-each document (docs/formats.md). Both are read, never guessed.
+each document (docs/reference/formats.md). Both are read, never guessed.
 """
 
 from __future__ import annotations

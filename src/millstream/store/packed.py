@@ -21,7 +21,7 @@ from millstream.store.format import FRAME_BYTES, Frame, Tokens, Words
 from millstream.store.numbers import RUN, Numbers
 
 BLOCK_TOKENS = 4096
-"""A row of 2048 tokens costs the decoding of one block or two; larger blocks are little smaller (docs/formats.md)."""
+"""A row of 2048 tokens costs the decoding of one block or two; larger ones save little (docs/reference/formats.md)."""
 DAMAGED = "`millstream verify` names every damaged block; restore the file from a copy"
 MISPLACED = "it does not lie where the table says"
 

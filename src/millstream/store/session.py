@@ -1,6 +1,6 @@
 """A writer's work on the disk: fill shards, make checkpoints, seal.
 
-(tokens, ends) -> files. The order of steps is that of docs/formats.md: data, then the journal that names it;
+(tokens, ends) -> files. The order of steps is that of docs/reference/formats.md: data, then the journal that names it;
 the rename that makes a version exist comes last.
 """
 

@@ -1,4 +1,6 @@
-"""Weighted tokens: one word holds an id and what it weighs in the loss (csrc/core/kernels/weights.h, docs/formats.md).
+"""Weighted tokens: one word holds an id and what it weighs in the loss.
+
+The words are those of csrc/core/kernels/weights.h and docs/reference/formats.md.
 
 Weights are written as codes: hundredths up to 1, tenths up to 10, whole numbers up to 75. What people write down is
 exact; anything else is rounded to the nearest, and counted where chats become tokens (`rounded`).

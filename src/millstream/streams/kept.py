@@ -1,8 +1,8 @@
 """Parts of a stream at rest: the tokens of a unit as one shard of a store, in a folder or in memory.
 
-A part is three files (`.bin`, `.idx`, `.org`, docs/formats.md) and a `.json` that says what they hold, with a hash of
-each. The `.json` comes last and is checked, so a part that a killed process left behind is none, and one that a disk
-has damaged is made again.
+A part is three files (`.bin`, `.idx`, `.org`, docs/reference/formats.md) and a `.json` that says what they hold, with a
+hash of each. The `.json` comes last and is checked, so a part that a killed process left behind is none, and one that a
+disk has damaged is made again.
 """
 
 from __future__ import annotations

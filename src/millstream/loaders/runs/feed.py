@@ -310,7 +310,7 @@ class FeedRun:
 
     @property
     def losses(self) -> dict[str, int]:
-        """What became of everything that came in, by reason: see docs/rollouts.md."""
+        """What became of everything that came in, by reason: see docs/reference/losses.md."""
         return self.intake.counters
 
     @property
