@@ -169,6 +169,7 @@ class Ring {
  private:
   static constexpr std::int64_t worth_spinning_ns = 30'000;
   static constexpr std::int64_t worth_napping_ns = 1'000'000;
+  static constexpr std::int64_t worth_a_nap_ns = 20'000'000;  // of a thread: for slower trainers a wake-up costs nothing
 
   // A buffer on its way from the pool to a batch.
   struct GiveBack {
@@ -289,11 +290,29 @@ class Ring {
   bool wait_for_room(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
     if (has_room()) return !stop.stop_requested();
     const auto start = now_ns();
+    nap_until_half_empty(lock, stop);
     waiting_for_room_.fetch_add(1);
     room_.wait(lock, [&] { return has_room() || stop.stop_requested(); });
     waiting_for_room_.fetch_sub(1);
     room_wait_ns_.fetch_add(now_ns() - start, std::memory_order_relaxed);
     return !stop.stop_requested();
+  }
+
+  // Waits by the clock for a trainer that keeps its pace: to wake a thread costs it more than a short batch. One that becomes
+  // faster wakes it when the ring is nearly empty; one that becomes slower finds it waiting to be woken.
+  void nap_until_half_empty(std::unique_lock<std::mutex>& lock, const std::stop_token& stop) {
+    const auto half = static_cast<std::int64_t>(slots_.size() / 2);
+    const auto ahead = static_cast<std::int64_t>(next_ticket_.load() - head_.load());
+    const auto nap = pace_ns_.load(std::memory_order_relaxed) * (ahead - half);
+    if (nap <= 0 || nap > worth_a_nap_ns) return;
+    napping_.fetch_add(1);
+    room_.wait_for(lock, std::chrono::nanoseconds(nap), [&] { return nearly_empty() || stop.stop_requested(); });
+    napping_.fetch_sub(1);
+  }
+
+  bool nearly_empty() const {
+    const auto next = next_ticket_.load();
+    return next - head_.load() <= slots_.size() / 4 && next < end_step_.load();
   }
 
   // The next step, once it has room: no thread ever sleeps with a ticket in hand.
@@ -305,6 +324,11 @@ class Ring {
 
   // Threads are woken when half the ring is empty, not for every batch: small batches would drown in wake-ups.
   void make_room() {
+    const auto now = now_ns();
+    const auto took = std::min(now - last_take_ns_, worth_a_nap_ns);
+    last_take_ns_ = now;
+    pace_ns_.store((7 * pace_ns_.load(std::memory_order_relaxed) + took) / 8, std::memory_order_relaxed);
+    if (napping_.load() > 0 && nearly_empty()) room_.notify_all();  // one that is missed wakes by itself
     if (waiting_for_room_.load() == 0) return;
     if (next_ticket_.load() - head_.load() > slots_.size() / 2) return;
     pass_lock();
@@ -377,7 +401,9 @@ class Ring {
 
   std::mutex mutex_, taking_, closing_;
   std::condition_variable room_, filled_slot_;
-  std::atomic<int> waiting_for_room_ = 0;
+  std::atomic<int> waiting_for_room_ = 0, napping_ = 0;
+  std::atomic<std::int64_t> pace_ns_ = 0;  // between two batches that the trainer takes
+  std::int64_t last_take_ns_ = 0;
   std::atomic<bool> taker_waits_ = false, stopping_ = false;
   Scratch taker_scratch_;
   int waits_in_a_row_ = 0;  // of the taker: more with every wait, fewer with every batch that was there
