@@ -179,7 +179,7 @@ def test_an_interrupted_wait_for_more_rows_is_taken_up_again(
 
     def interrupted(*arguments: Any, **how: Any) -> Any:
         calls[0] += 1
-        if calls[0] % 3 == 2:
+        if calls[0] % 3 == 1:
             signal.raise_signal(signal.SIGINT)
         return real(*arguments, **how)
 
