@@ -9,10 +9,8 @@ from millstream.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "duplicates": "DuplicateFinder Duplicates",
-        "pipeline": "Pipeline PipelineResult",
+        "dedup": "DuplicateFinder Duplicates",
         "processor": "DataProcessor Reject label_of",
-        "recipe": "Recipe",
-        "registry": "register_processor",
+        "recipe": "CleaningPipeline PipelineResult Recipe register_processor",
     },
 )
