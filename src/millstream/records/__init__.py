@@ -1,7 +1,7 @@
 """Records -> records worth training on; what is dropped has a reason.
 
-A recipe is a list of steps: `DataProcessor`s that keep, change, split or reject records, block by block and mostly
-native, then global steps that give keys by which `DuplicateFinder` finds duplicates.
+A recipe is a list of steps. `DataProcessor`s keep, change, split or reject records, block by block and mostly native.
+Global steps then give the keys by which `DuplicateFinder` finds duplicates.
 """
 
 from millstream.lazy import lazy

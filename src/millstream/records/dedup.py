@@ -2,8 +2,8 @@
 
 A document is a duplicate if an earlier document shares a key with it. That depends only on what came before, so it
 streams, and does not change when documents are added at the end. Clusters (union-find, as in datatrove) go
-further: when C is similar to both A and B, B is dropped for A even if those two have nothing in common. Here B stays:
-a dropped document always has an earlier one that it is similar to.
+further: when C is similar to both A and B, B is dropped for A, which it may not resemble. Here B stays: a dropped
+document always has an earlier one that it is similar to.
 
 Keys are hashes, so their leading bits partition them evenly: entries (key, document) are spilled into files by those
 bits, in the order of the documents. Each file is then sorted in memory, or first partitioned by the next bits.
@@ -25,7 +25,6 @@ from millstream.records.processor import GlobalStep
 from millstream.sources import RecordBlock
 
 _Entries = NDArray[np.uint64]  # rows: the words of a key, then the document
-
 _FAN_OUT_BITS = 8
 _WORD_BYTES = 8
 
@@ -54,7 +53,7 @@ class MinhashDedup(GlobalStep):
     """Records whose sets of `words`-word runs are similar: the first stays.
 
     Similarity is Jaccard's, of folded texts. Two records with similarity s share a band, and so are duplicates, with
-    probability 1 - (1 - s^rows)^bands: 0.77 at 0.75, 0.92 at 0.8, 0.9996 at 0.9 with the defaults, 0.05 at 0.5.
+    probability 1 - (1 - s^rows)^bands. That is 0.77 at 0.75, 0.92 at 0.8, 0.9996 at 0.9 with the defaults, 0.05 at 0.5.
     """
 
     name = "minhash_dedup"

@@ -1,4 +1,4 @@
-"""What a step of a recipe is: a record in; the record, other records or a reason to drop it out.
+"""A step of a recipe: a record in; the record, other records or a reason to drop it out.
 
 A processor is pure: the same text gives the same result, whatever came before. That is what makes results equal for any
 number of workers, and worth caching.

@@ -1,8 +1,8 @@
 """Bytes somewhere -> records, each with its origin (file, row, byte range).
 
-`discover` finds the files. A `Format` (one file of this folder each) cuts a file into chunks, and reads a chunk into
-columns of records; chunks are read independently, by any number of threads. What cannot be used is reported beside
-them. Memory does not grow with the files.
+`discover` finds the files. A `Format` cuts a file into chunks, and reads a chunk into columns of records. Any number
+of threads read chunks independently. Bad records are reported beside the good ones. Memory does not grow with the
+files.
 """
 
 from millstream.lazy import lazy

@@ -56,8 +56,9 @@ class GrowingLines:
         self._marks: dict[str, _Mark] = {}
 
     def read(self, path: str | os.PathLike[str]) -> Iterator[ChunkRead]:
-        """What was added to a file, with rows that count from its start; a file that goes away or changes meanwhile
-        gives what could be read, and the rest when it is read again."""
+        """What was added to a file, with rows that count from its start.
+
+        A file that disappears or changes meanwhile gives what could be read, and the rest at the next call."""
         key = os.fspath(path)
         try:
             file = _found(Path(path))

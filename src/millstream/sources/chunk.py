@@ -125,8 +125,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRead:
-    """What a chunk held: records in columns, the rows it had in all, what could not be used, and counts by reason of
-    what was left out under every policy (empty texts, blank lines) and of what was repaired."""
+    """What a chunk held: records in columns, the number of its rows, and its bad records.
+
+    `skipped` counts by reason what is left out under every policy (empty texts, blank lines), `repaired` what was
+    repaired."""
 
     block: RecordBlock
     rows: int

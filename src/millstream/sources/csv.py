@@ -1,7 +1,7 @@
 """Tables as text, comma- or tab-separated: the first record names the columns, and `text_field` the one of the text.
 
-Fields are cut as Python's csv module cuts them. A quote may span lines, so where a record begins is only known from
-the front: chunks are found by a native scan that is much faster than what follows it.
+Fields are cut as Python's csv module cuts them. A quote may span lines, so record boundaries are only known
+from the front: a native scan, much faster than parsing, finds the chunks.
 """
 
 from __future__ import annotations

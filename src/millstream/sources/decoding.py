@@ -1,8 +1,8 @@
 """A found file -> its decoded stream: decompressed, and UTF-8 without a byte order mark.
 
-Places in a file that is neither compressed nor in another encoding are those of the file itself; in the others they
-are places in the decoded stream. What is not valid in its encoding becomes the byte 0xFF, which is never valid UTF-8:
-so one check, of UTF-8, finds the bad records of every encoding.
+Places in a plain file of UTF-8 are those of the file itself; in all others they are places in the decoded stream.
+Bytes that are not valid in their encoding become 0xFF, which is never valid UTF-8. So one check, of UTF-8, finds the
+bad records of every encoding.
 """
 
 from __future__ import annotations

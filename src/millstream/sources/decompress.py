@@ -1,8 +1,8 @@
 """Compressed blocks -> plain blocks: gzip, zstd, xz, bz2, also several members or frames one after another.
 
 Each step gives a bounded amount, so a small file that stands for a huge one is stopped long before it fills memory.
-Zstd files (RFC 8878) are cut at their blocks: that bounds what a decoder gives at once (128 KiB a block), tells a cut
-file from a whole one, and shows where reading can begin in the middle: at frames that state their content size.
+Zstd files (RFC 8878) are cut at their blocks. That bounds what a decoder gives at once (128 KiB a block), and shows
+whether a file is truncated. Reading can begin at any frame of a file whose frames state their content size.
 """
 
 from __future__ import annotations

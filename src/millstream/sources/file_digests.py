@@ -1,7 +1,7 @@
 """Which bytes a source file holds: its hash, cached for as long as the file is not touched.
 
-A file is hashed in segments, so that a large one is hashed by many threads: the digest is the blake2b of its bytes
-or, for files of several segments, the blake2b of the digests of its segments. A file that cannot be read has none (""):
+A file is hashed in segments, so that many threads share a large one. The digest is the blake2b of its bytes or, for
+several segments, of the digests of its segments. A file that cannot be read has none (""):
 reading it reports the failure, and nothing made of it is cached.
 """
 

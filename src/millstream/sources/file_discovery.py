@@ -1,5 +1,6 @@
-"""A path, a folder, a pattern, a list of them, or a mapping to weights -> the files to read, in an order that is always
-the same. Nothing is opened here; a file that changes afterwards is noticed when it is read."""
+"""A path, a folder, a pattern, a list of them, or a mapping to weights -> the files to read, in a deterministic order.
+
+Nothing is opened here; reading notices a file that has changed since."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
     """Find the files of `source`, sorted by name; names are relative to what all of them share.
 
     `source` is a path, a pattern, a Hugging Face dataset, rows (a list of dicts), a list of them, or a mapping of
-    them to weights: the weight of an entry is recorded with each of its files, for mixing them later, and
+    them to weights. The weight of an entry is recorded with each of its files, for mixing them later, and
     changes nothing in what is read.
     In folders, hidden files, files of unknown kind and, unless `include` names them, `.json` files are skipped and
     counted; with `format` every file that is not hidden is taken. `include` and `exclude` are patterns for names below

@@ -1,8 +1,8 @@
 """JSON lines, one object per line, and `.json` files: one array of objects, or JSON lines under another name.
 
 Nearly all lines are read natively. What is rare or wrong is read again here, by Python's own parser, which also
-words what is wrong. Blank lines and empty texts are left out and counted. A comma between two elements of an array ends
-a line: a native scan from the front cuts chunks there, and each chunk is then read as lines, byte for byte in place.
+words what is wrong. Blank lines and empty texts are left out and counted. In an array the comma between two elements
+ends a line: a native scan from the front cuts chunks there. Each chunk is then read as lines, at their places.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Records that end with a separator, such as lines: where chunks begin and end, and the bytes of one chunk.
 
 A record belongs to the chunk in which the separator before it begins; the first record belongs to the first chunk. So a
-plain file, or one of several zstd frames, is cut without reading it, and a worker finds its own records: it looks for
-the first separator, and reads past its end up to the next one.
+plain file, or one of several zstd frames, is cut without reading it. A worker finds its own records: it searches the
+first separator, and reads past the end of the chunk up to the next one.
 """
 
 from __future__ import annotations

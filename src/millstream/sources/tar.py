@@ -1,7 +1,7 @@
 """Tar archives in the manner of WebDataset: the files of one sample share a key and follow one another.
 
-The text of a sample is its first file among .txt, .text, .md, .jsonl (each line a record) and .json (the text field);
-samples without one are counted. A row is a record, its byte range that of its file or line inside the archive.
+The text of a sample is its first file among .txt, .text, .md, .jsonl (each line a record) and .json (the text field).
+Samples without one are counted. A row is a record, its byte range that of its file or line inside the archive.
 
 Headers of POSIX (ustar, pax) and GNU tar are read. Long names are limited, and sizes are checked against the data.
 Nothing is ever written to disk, and no name is ever used as a path.

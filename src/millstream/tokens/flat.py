@@ -2,8 +2,8 @@
 
 `text` is valid UTF-8 and document i is `text[ends[i - 1] : ends[i]]`; ids and their ends lie in the same way.
 
-Pre-tokenizers end a word before a single space between two visible characters of ASCII, and before a single line end
-between two letters or digits; a cut there changes nothing for most tokenizers. `survives_cuts` tries it for each.
+Pre-tokenizers end a word before a single space between two visible characters of ASCII. They also end one before a
+single line end between two letters or digits. A cut there changes no id for most tokenizers: `survives_cuts` tests it.
 """
 
 from __future__ import annotations

@@ -38,9 +38,8 @@ _SMALL = 1 << 20
 class GigatokenEngine:
     """Encodes blocks of documents, each thread with an object of its own: one object serves one thread at a time.
 
-    Objects remember every word they have met, without end. A word costs them about as much time to meet as memory to
-    keep, some 100 MB in a second at worst, so an object is replaced after some seconds of its work; a replacement
-    then costs at most 3 % of the time.
+    Objects cache every word they have met, without a limit: some 100 MB in a second at worst. So an object is replaced
+    after some seconds of its work. A replacement costs at most 3 % of the time.
     """
 
     name = "gigatoken"

@@ -45,8 +45,10 @@ def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def share_ids(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether an id means the same to two tokenizers, by what manifests say of them: they have one vocabulary, or one
-    has that of the other and more control tokens after it. Two different extensions do not share ids.
+    """Whether an id means the same to two tokenizers, by what manifests say of them.
+
+    They have one vocabulary, or one has that of the other and more control tokens after it. Two different extensions
+    do not share ids.
 
     >>> chatml, llama = {"fingerprint": "b", "extends": "a"}, {"fingerprint": "c", "extends": "a"}
     >>> share_ids({"fingerprint": "a"}, chatml), share_ids(chatml, llama)
